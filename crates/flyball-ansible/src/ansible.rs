@@ -117,8 +117,8 @@ async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<
         let end = read.iter().position(|byte| *byte == b'\n');
         let part = &read[..end.unwrap_or(read.len())];
         line.extend_from_slice(&part[..part.len().min(MAX_LINE_BYTES - line.len())]);
-        let taken = end.map_or(read.len(), |end| end + 1);
-        from.consume(taken);
+        let consumed = end.map_or(read.len(), |end| end + 1);
+        from.consume(consumed);
         if end.is_some() {
             return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// The remaining fields of a map.
 pub(crate) struct Fields {
-    left: Map<String, Value>,
+    remaining: Map<String, Value>,
     known: Vec<&'static str>,
 }
 
@@ -26,7 +26,7 @@ impl Mistake {
 impl Fields {
     pub(crate) fn of(value: Value) -> Result<Self, Mistake> {
         match value {
-            Value::Object(left) => Ok(Self { left, known: Vec::new() }),
+            Value::Object(remaining) => Ok(Self { remaining, known: Vec::new() }),
             other => Err(Mistake::new("", format!("must be a map, not {}", what(&other)))),
         }
     }
@@ -34,7 +34,7 @@ impl Fields {
     /// Removes a field and returns it; `null` counts as absent.
     pub(crate) fn remove(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);
-        self.left.remove(name).filter(|value| !value.is_null())
+        self.remaining.remove(name).filter(|value| !value.is_null())
     }
 
     pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, Mistake> {
@@ -85,7 +85,7 @@ impl Fields {
 
     /// Rejects remaining fields.
     pub(crate) fn finish(mut self) -> Result<(), Mistake> {
-        match self.left.keys().next() {
+        match self.remaining.keys().next() {
             None => Ok(()),
             Some(unknown) => {
                 self.known.sort_unstable();

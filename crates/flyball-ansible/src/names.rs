@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_ansible_acts_on_are_refused_in_every_spelling() {
+    fn reserved_names_are_rejected_in_every_spelling() {
         let names = Names::default();
         let corpus = [
             "ansible_connection",
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_identifier_is_refused() {
+    fn invalid_identifiers_are_rejected() {
         let names = Names::default();
         for field in ["", "with.dot", "éCole", "ａnsible_connection", "1st", "a\nb", "{{ x }}", "аnsible_connection"]
         {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_make_inputs_of_keywords_and_nothing_else() {
+    fn defaults_allow_keywords_as_inputs() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let names = Names { inputs: set(&["port", "ansible_port"]), own: set(&["result"]), allowed: BTreeSet::new() };
         assert_eq!(names.refuses("port", "port"), None);

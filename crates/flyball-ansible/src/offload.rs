@@ -43,10 +43,10 @@ impl Slots {
             let slots = (acquire(&self.all).await, slow);
             let (waker, span) = (Waker::from(wakes.clone()), Span::current());
             let (poll, rest, took) = flyball::offload(QUICK_TIME.saturating_sub(computed), move || {
-                let begun = Instant::now();
+                let start = Instant::now();
                 let poll = span.in_scope(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
                 drop(slots);
-                (poll, future, begun.elapsed())
+                (poll, future, start.elapsed())
             })
             .await;
             if let Poll::Ready(value) = poll {
@@ -83,7 +83,7 @@ mod tests {
     use std::thread;
 
     #[tokio::test]
-    async fn what_computes_leaves_the_only_thread_to_others() {
+    async fn computation_does_not_block_the_only_thread() {
         let (done, waits) = mpsc::channel();
         tokio::spawn(async move { done.send(()) });
         let computes = async move { waits.recv_timeout(Duration::from_secs(60)).is_ok() };
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_future_is_polled_for_each_wake() {
+    async fn future_is_polled_for_each_wake() {
         let slots = Slots::new();
         let (send, mut receive) = tokio::sync::mpsc::channel(1);
         let sender = tokio::spawn(async move {
@@ -114,7 +114,7 @@ mod tests {
 
     #[tokio::test]
     #[expect(clippy::disallowed_methods, reason = "the test measures computation")]
-    async fn slow_runs_leave_slots_to_quick_ones() {
+    async fn slow_runs_use_at_most_half_of_the_slots() {
         const CORES: usize = 4;
         let slots = Slots::of(CORES);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slot_is_given_back_between_polls_and_by_panics() {
+    async fn slot_is_released_between_polls_and_on_panic() {
         let slots = Slots::of(1);
         let waiting = tokio::spawn({
             let slots = slots.clone();

@@ -86,8 +86,8 @@ fn controller(
     kinds.elsewhere |= !watch.allow_namespaces.is_empty();
     let defined = |kind: &Kind| as_defined(kind, definitions);
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
-    let made = kinds.made.iter().map(defined).collect();
-    let kinds = Arc::new(Kinds { made, read: kinds.read.iter().map(defined).collect(), ..kinds });
+    let created = kinds.created.iter().map(defined).collect();
+    let kinds = Arc::new(Kinds { created, read: kinds.read.iter().map(defined).collect(), ..kinds });
     let roles = Roles {
         watch: watch.clone(),
         kind: kind.clone(),
@@ -106,7 +106,7 @@ fn controller(
         controller = controller.concurrency(workers);
     }
     controller = controller.dynamic(&kind).filter(updates(watch));
-    for owned in kinds.made.iter().filter(|made| **made != kind) {
+    for owned in kinds.created.iter().filter(|created| **created != kind) {
         controller = controller.dynamic(owned).owns();
         let ignored = !watch.watch_dependents || watch.not_watched.contains(owned.gvk());
         if ignored {

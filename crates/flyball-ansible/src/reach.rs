@@ -146,7 +146,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn kinds_elsewhere_and_those_that_give_rights_are_written_if_they_are_named() {
+    fn foreign_and_permission_granting_kinds_need_literal_names() {
         let check =
             |reach: &Reach, named: &Literals, group: &str, kind: &str, namespace: Option<&str>, object: Value| {
                 reach.write(group, kind, namespace, &object, named).is_ok()
@@ -179,7 +179,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn other_namespaces_are_reached_by_literal_names_only() {
+    fn other_namespaces_need_literal_names() {
         let kinds = Kinds { namespaces: ["shared".to_owned()].into(), ..Kinds::default() };
         let reach = reach(kinds);
         assert!(reach.namespace("b").is_ok() && reach.namespace("shared").is_ok());
@@ -192,7 +192,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn objects_elsewhere_are_changed_if_they_are_marked_or_named() {
+    fn objects_in_other_namespaces_must_be_marked_or_named() {
         let names = [("ClusterRole".to_owned(), "known".to_owned())].into();
         let reach = reach(Kinds { names, ..Kinds::default() });
         let mut mine = json!({"metadata": {}});

@@ -61,9 +61,9 @@ impl Reconcile for Roles {
         {
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
-        let given = self.variables(object, false).await;
-        let refused = variables::explain(&given.refused);
-        let outcome = self.run(object, given.vars, cx, &*self.executor).await;
+        let run_variables = self.variables(object, false).await;
+        let refused = variables::explain(&run_variables.refused);
+        let outcome = self.run(object, run_variables.vars, cx, &*self.executor).await;
         self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         if outcome.changed > 0 {
             // The next run replaces these counts in the status.
@@ -83,10 +83,10 @@ impl Reconcile for Roles {
     }
 
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
-        let given = self.variables(object, true).await;
-        let refused = variables::explain(&given.refused);
+        let run_variables = self.variables(object, true).await;
+        let refused = variables::explain(&run_variables.refused);
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
-        let outcome = self.run(object, given.vars, cx, executor).await;
+        let outcome = self.run(object, run_variables.vars, cx, executor).await;
         if outcome.failure.is_some() {
             self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         }
@@ -149,7 +149,7 @@ impl Roles {
         }
         if self.watch.manage_status {
             let mut conditions = status::done(before, outcome, &rfc3339(cx.now()));
-            status::tell_of_variables(&mut conditions, refused);
+            status::set_variables_condition(&mut conditions, refused);
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
         Ok(())
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_annotation_sets_no_period_that_keeps_the_operator_busy() {
+    fn annotated_period_has_a_minimum() {
         for (text, seconds) in [("1ns", 1), ("999ms", 1), ("1s", 1), ("1m", 60)] {
             assert_eq!(annotated_period(text), Ok(Some(Duration::from_secs(seconds))), "{text}");
         }

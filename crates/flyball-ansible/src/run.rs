@@ -77,12 +77,12 @@ enum Stop {
 impl<'r> Run<'r> {
     async fn play(&mut self, play: &'r Play) -> Result<(), Stop> {
         let frame = Frame::of_play(play);
-        let ended = self.tasks(&play.tasks, &frame).await;
-        match ended {
+        let result = self.tasks(&play.tasks, &frame).await;
+        match result {
             Ok(()) | Err(Stop::Play) => {
-                let ended = ended.is_err();
+                let is_ended = result.is_err();
                 self.handlers(&frame).await?;
-                if ended { Err(Stop::Play) } else { Ok(()) }
+                if is_ended { Err(Stop::Play) } else { Ok(()) }
             }
             failed => failed,
         }

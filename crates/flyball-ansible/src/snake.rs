@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_become_what_operator_sdk_makes_of_them() {
+    fn snake_case_matches_operator_sdk() {
         let cases: Vec<Value> = serde_json::from_str(include_str!("../tests/data/snake-case.json")).unwrap();
         for case in cases {
             assert_eq!(snake_keys(&case["in"]), case["out"], "{}", case["in"]);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_keys_are_no_trouble() {
+    fn unusual_keys_are_converted() {
         for (key, expected) in
             [("", ""), (" ", ""), ("-", "_"), ("egressIPs", "egress_ips"), ("IPsOfPods", "_ips_of_pods")]
         {

@@ -26,8 +26,8 @@ pub(crate) fn running(before: &Value, generation: i64) -> Option<Vec<Value>> {
 /// Returns the conditions after a run.
 pub(crate) fn done(before: &Value, outcome: &Outcome, now: &str) -> Vec<Value> {
     let failed = outcome.failure.as_ref();
-    let told_by = if failed.is_some() { "Failure" } else { "Running" };
-    let result = result(condition(before, told_by), outcome, now);
+    let previous = if failed.is_some() { "Failure" } else { "Running" };
+    let result = result(condition(before, previous), outcome, now);
     let (running, successful, failure) = match failed {
         None => (
             json!({"status": "True", "reason": "Successful", "message": "Awaiting next reconciliation", "ansibleResult": result}),
@@ -45,8 +45,8 @@ pub(crate) fn done(before: &Value, outcome: &Outcome, now: &str) -> Vec<Value> {
         condition["type"] = kind.into();
         condition
     });
-    let asked = outcome.status.get("conditions").and_then(Value::as_array).map_or(&[][..], |conditions| conditions);
-    joined(before, asked, own.collect())
+    let requested = outcome.status.get("conditions").and_then(Value::as_array).map_or(&[][..], |conditions| conditions);
+    joined(before, requested, own.collect())
 }
 
 /// Returns the conditions when a run could not start.
@@ -65,10 +65,10 @@ pub(crate) fn refused(before: &Value, problem: &str) -> Vec<Value> {
 const VARIABLES: &str = "VariablesAccepted";
 
 /// Adds the condition about rejected fields. An existing condition is updated when no fields are rejected any more.
-pub(crate) fn tell_of_variables(conditions: &mut Vec<Value>, refused: Option<&str>) {
-    let told = conditions.iter().position(|condition| condition["type"] == VARIABLES);
-    let told = told.map(|told| conditions.remove(told));
-    let (status, reason, message) = match (refused, told) {
+pub(crate) fn set_variables_condition(conditions: &mut Vec<Value>, refused: Option<&str>) {
+    let existing = conditions.iter().position(|condition| condition["type"] == VARIABLES);
+    let existing = existing.map(|existing| conditions.remove(existing));
+    let (status, reason, message) = match (refused, existing) {
         (Some(message), _) => ("False", "NamesRefused", message),
         (None, Some(_)) => ("True", "NamesAccepted", ""),
         (None, None) => return,
@@ -78,14 +78,14 @@ pub(crate) fn tell_of_variables(conditions: &mut Vec<Value>, refused: Option<&st
 
 /// Returns the new status besides conditions, if it differs from the current one.
 pub(crate) fn fields(before: &Value, outcome: &Outcome, with_conditions: bool) -> Option<Value> {
-    let mut asked = outcome.status.clone();
+    let mut requested = outcome.status.clone();
     let before = before.as_object().cloned().unwrap_or_default();
     if !with_conditions {
-        asked.remove("conditions");
+        requested.remove("conditions");
     }
     let mut after = before.clone();
-    let names: Vec<String> = asked.keys().cloned().collect();
-    merge(&mut after, asked);
+    let names: Vec<String> = requested.keys().cloned().collect();
+    merge(&mut after, requested);
     let changed: Map<String, Value> = names
         .into_iter()
         .filter(|name| before.get(name) != after.get(name))
@@ -117,10 +117,10 @@ fn result(known: Option<&Value>, outcome: &Outcome, now: &str) -> Value {
 }
 
 /// Merges conditions with those of other controllers, which are kept.
-fn joined(before: &Value, asked: &[Value], own: Vec<Value>) -> Vec<Value> {
+fn joined(before: &Value, requested: &[Value], own: Vec<Value>) -> Vec<Value> {
     let others = before["conditions"].as_array().cloned().unwrap_or_default();
     let mut all = Map::from_iter([("conditions".to_owned(), Value::Array(others))]);
-    merge(&mut all, Map::from_iter([("conditions".to_owned(), asked.into())]));
+    merge(&mut all, Map::from_iter([("conditions".to_owned(), requested.into())]));
     merge(&mut all, Map::from_iter([("conditions".to_owned(), own.into())]));
     match all.remove("conditions") {
         Some(Value::Array(conditions)) => conditions,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ended_as_the_last_one_changes_nothing() {
+    fn equal_outcome_changes_no_status() {
         for failure in [None, Some("size must be > 1")] {
             let first = status(done(&json!({}), &outcome(0, failure), "now"));
             assert_eq!(status(done(&first, &outcome(0, failure), "later")), first);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_say_how_the_run_ended() {
+    fn conditions_report_the_outcome_of_a_run() {
         let of = |status: &Value, kind: &str| {
             let condition = condition(status, kind).unwrap();
             (condition["status"].as_str().unwrap().to_owned(), condition["message"].as_str().unwrap().to_owned())
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn that_it_runs_is_told_once_for_each_generation() {
+    fn running_condition_is_set_once_per_generation() {
         let first = running(&json!({}), 1).unwrap();
         assert_eq!(first[0]["reason"], "Running");
         let mut known = done(&json!({}), &outcome(0, None), "now");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_tasks_ask_for_are_merged() {
+    fn status_fields_of_tasks_are_merged() {
         let mut run = outcome(0, None);
         run.status = json!({"ready": {"a": 1}, "conditions": [{"type": "X"}]}).as_object().unwrap().clone();
         let before = json!({"ready": {"b": 2}});

@@ -100,7 +100,7 @@ mod tests {
     use flyball::GroupVersionKind;
 
     #[test]
-    fn an_object_gives_its_spec_itself_and_its_names() {
+    fn object_yields_spec_and_metadata_variables() {
         let watch = Watch {
             gvk: GroupVersionKind::new("cache.my-example.com", "v1", "Memcached"),
             vars: json!({"size": "{{ 1 + 1 }}"}).as_object().unwrap().clone(),
@@ -124,7 +124,7 @@ mod tests {
         assert!(of(&object, &watch, &names, false).vars.contains_key("replicaCount"));
     }
 
-    fn given(spec: &Value, names: &Names, snake_case: bool) -> RunVariables {
+    fn variables_of(spec: &Value, names: &Names, snake_case: bool) -> RunVariables {
         let gvk = GroupVersionKind::new("example.com", "v1", "Shop");
         let watch = Watch { gvk, snake_case, ..Watch::default() };
         let object = json!({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a", "namespace": "b"}, "spec": spec});
@@ -132,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn no_field_becomes_a_variable_of_ansible_or_of_the_operator() {
+    fn fields_cannot_set_variables_of_ansible_or_the_operator() {
         let spec = json!({"ansibleConnection": "ssh", "ansible_ssh_common_args": "-o ProxyCommand=x", "AnsibleUser": "root",
             "vars": {"a": 1}, "hostvars": {}, "meta": {"namespace": "kube-system"}, "Meta": {}, "_example_com_shop": 1, "ａnsible_port": 1, "size": 2});
         for snake_case in [true, false] {
-            let RunVariables { vars, refused } = given(&spec, &Names::default(), snake_case);
+            let RunVariables { vars, refused } = variables_of(&spec, &Names::default(), snake_case);
             assert_eq!(
                 vars.keys().collect::<Vec<_>>(),
                 ["_example_com_shop", "_example_com_shop_spec", "ansible_operator_meta", "meta", "size"]
@@ -150,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn of_two_spellings_the_one_that_is_the_variable_counts() {
+    fn exact_spelling_of_a_variable_takes_precedence() {
         let RunVariables { vars, refused } =
-            given(&json!({"fooBar": 1, "foo_bar": 2, "barBaz": 3, "bar-baz": 4}), &Names::default(), true);
+            variables_of(&json!({"fooBar": 1, "foo_bar": 2, "barBaz": 3, "bar-baz": 4}), &Names::default(), true);
         let value = |name: &str| match &vars[name] {
             Var::Data(value) | Var::Template(value) => (**value).clone(),
         };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_fields_are_named_within_bounds() {
+    fn rejected_fields_are_listed_within_bounds() {
         assert_eq!(explain(&[]), None);
         let long = "a".repeat(10_000);
         let mut refused = vec![("vars".to_owned(), Reason::Magic), ("x\n{{ y }}".to_owned(), Reason::NotAName)];

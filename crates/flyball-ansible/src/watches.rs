@@ -348,14 +348,14 @@ fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
     while let Some((before, after)) = rest.split_once('$') {
         expanded.push_str(before);
         let named = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let (name, left) = match after.strip_prefix('{').and_then(|after| after.split_once('}')) {
-            Some((name, left)) => (name, left),
+        let (name, remaining) = match after.strip_prefix('{').and_then(|after| after.split_once('}')) {
+            Some((name, remaining)) => (name, remaining),
             None => after.split_at(after.find(|c: char| !named(c)).unwrap_or(after.len())),
         };
         match variable(name).filter(|_| !name.is_empty() && name.chars().all(named)) {
             Some(value) => {
                 expanded.push_str(&value);
-                rest = left;
+                rest = remaining;
             }
             None => {
                 expanded.push('$');
@@ -392,7 +392,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn variables_of_the_environment_are_replaced_where_they_exist() {
+    fn existing_environment_variables_are_expanded() {
         let variable = |name: &str| (name == "HOME").then(|| "/root".to_owned());
         let check = |text: &str, expected: &str| assert_eq!(expand(text, variable), expected);
         check("role: ${HOME}/a", "role: /root/a");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_field() {
+    fn errors_name_the_field() {
         let folder = env::temp_dir();
         let check = |entry: Value, field: &str, problem: &str| {
             let mistake = read_entry(entry, &folder).unwrap_err();
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_is_written_as_lists_take_it() {
+    fn selector_is_formatted_for_list_requests() {
         let entry = json!({"version": "v1", "kind": "A", "role": "/", "selector": {"matchLabels": {"a": "b"},
             "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}, {"key": "f", "operator": "Exists"}]}});
         let watch = read_entry(entry, Path::new(".")).unwrap();

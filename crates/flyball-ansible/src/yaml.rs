@@ -77,14 +77,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn words_are_booleans_unless_they_are_quoted() {
+    fn unquoted_words_are_booleans() {
         let text = "a: yes\nb: 'yes'\nc: off\nd: True\ne: 0644\n";
         assert_eq!(documents(text).unwrap(), [json!({"a": true, "b": "yes", "c": false, "d": true, "e": 420})]);
         assert_eq!(documents("---\n# nothing\n---\n- 1\n").unwrap(), [json!([1])]);
     }
 
     #[test]
-    fn mistakes_are_told_in_one_line() {
+    fn errors_fit_on_one_line() {
         for text in ["a: [", "a: 1\na: 2\n", "- a\nb: 1\n"] {
             let problem = documents(text).unwrap_err();
             assert!(problem.starts_with("invalid YAML: ") && !problem.contains('\n'), "{problem}");

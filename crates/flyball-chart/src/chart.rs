@@ -140,7 +140,7 @@ impl Chart {
 
     /// Reads the files of an archive.
     pub(crate) fn archive_files(bytes: &[u8]) -> Result<Vec<File>, ChartError> {
-        archive::files(bytes, &mut archive::Left::new())
+        archive::files(bytes, &mut archive::ArchiveBudget::new())
     }
 
     /// Creates a chart from its files, whatever version of charts it is of.
@@ -235,9 +235,9 @@ impl Chart {
     }
 
     pub(crate) fn check_dependencies_as(&self, helm: HelmVersion) -> Result<(), String> {
-        let is_there = |wanted: &&Dependency| self.dependencies.iter().any(|child| child.name() == wanted.name);
+        let is_there = |required: &&Dependency| self.dependencies.iter().any(|child| child.name() == required.name);
         let missing: Vec<&str> =
-            self.metadata.dependencies.iter().filter(|wanted| !is_there(wanted)).map(|d| d.name.as_str()).collect();
+            self.metadata.dependencies.iter().filter(|required| !is_there(required)).map(|d| d.name.as_str()).collect();
         if missing.is_empty() {
             return Ok(());
         }

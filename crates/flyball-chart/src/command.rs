@@ -159,8 +159,9 @@ impl Output {
     pub fn write_files(&self, folder: &Path) -> Result<(), String> {
         for (path, text) in &self.files {
             let file = folder.join(path);
-            let made = file.parent().map_or(Ok(()), std::fs::create_dir_all);
-            made.and_then(|()| std::fs::write(&file, text))
+            let created = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+            created
+                .and_then(|()| std::fs::write(&file, text))
                 .map_err(|error| format!("open {path}: {}", load_message(&error)))?;
         }
         Ok(())
@@ -348,7 +349,7 @@ fn printed_hooks<'r>(args: &TemplateArgs, rendered: &'r Rendered) -> impl Iterat
 }
 
 /// Returns the output of the requested templates, in the order of the request.
-fn only(text: &str, wanted: &[String]) -> Result<String, String> {
+fn only(text: &str, patterns: &[String]) -> Result<String, String> {
     let documents: Vec<String> = crate::render::split(text.as_bytes())
         .into_iter()
         .map(|document| String::from_utf8_lossy(document).into_owned())
@@ -358,7 +359,7 @@ fn only(text: &str, wanted: &[String]) -> Result<String, String> {
         line.split_once('/').map(|(_, path)| path.to_owned())
     };
     let mut out = String::new();
-    for pattern in wanted {
+    for pattern in patterns {
         let mut is_missing = true;
         for document in &documents {
             if source(document).is_some_and(|path| crate::glob::path_match(pattern, &path) == Some(true)) {

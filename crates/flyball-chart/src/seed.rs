@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_kept_as_text_and_draws_the_same_again() {
+    fn seed_round_trips_as_text() {
         let seed = Seed::from_rng(&Rng::from_seed(1));
         let again = Seed::from_hex(&seed.to_hex()).unwrap();
         let draw = |seed: &Seed| {

@@ -214,27 +214,27 @@ impl Constraint {
     }
 
     fn allows(&self, version: &Version) -> bool {
-        let wanted = &self.version;
-        let order = version.cmp(wanted);
-        let (major, minor) = (version.major == wanted.major, version.minor == wanted.minor);
+        let required = &self.version;
+        let order = version.cmp(required);
+        let (major, minor) = (version.major == required.major, version.minor == required.minor);
         match self.operator.as_str() {
             "!=" => match self.numbers {
                 3 => order.is_ne(),
-                0 => !major || !minor || version.patch != wanted.patch || order.is_ne(),
+                0 => !major || !minor || version.patch != required.patch || order.is_ne(),
                 1 => !major,
-                _ => !major || !minor || compare_pre(&version.pre, &wanted.pre).is_ne(),
+                _ => !major || !minor || compare_pre(&version.pre, &required.pre).is_ne(),
             },
             ">" => match self.numbers {
-                1 => version.major > wanted.major,
-                2 => version.major > wanted.major || (major && version.minor > wanted.minor),
+                1 => version.major > required.major,
+                2 => version.major > required.major || (major && version.minor > required.minor),
                 _ => order.is_gt(),
             },
             "<" => order.is_lt(),
             ">=" | "=>" => order.is_ge(),
             "<=" | "=<" => match self.numbers {
                 3 => order.is_le(),
-                1 => version.major <= wanted.major,
-                _ => version.major < wanted.major || (major && version.minor <= wanted.minor),
+                1 => version.major <= required.major,
+                _ => version.major < required.major || (major && version.minor <= required.minor),
             },
             "^" => order.is_ge() && self.is_caret(version),
             "" | "=" if self.numbers == 3 => order.is_eq(),
@@ -244,26 +244,26 @@ impl Constraint {
     }
 
     fn is_tilde(&self, version: &Version) -> bool {
-        let wanted = &self.version;
-        let is_zero = (wanted.major, wanted.minor, wanted.patch) == (0, 0, 0);
+        let required = &self.version;
+        let is_zero = (required.major, required.minor, required.patch) == (0, 0, 0);
         if is_zero && matches!(self.numbers, 0 | 3) {
             return true;
         }
-        version.major == wanted.major && (self.numbers == 1 || version.minor == wanted.minor)
+        version.major == required.major && (self.numbers == 1 || version.minor == required.minor)
     }
 
     fn is_caret(&self, version: &Version) -> bool {
-        let wanted = &self.version;
-        if wanted.major > 0 || self.numbers == 1 {
-            return version.major == wanted.major;
+        let required = &self.version;
+        if required.major > 0 || self.numbers == 1 {
+            return version.major == required.major;
         }
         if version.major > 0 {
             return false;
         }
-        if wanted.minor > 0 || self.numbers == 2 {
-            return version.minor == wanted.minor;
+        if required.minor > 0 || self.numbers == 2 {
+            return version.minor == required.minor;
         }
-        version.minor == 0 && version.patch == wanted.patch
+        version.minor == 0 && version.patch == required.patch
     }
 }
 

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_keep_their_marks() {
+    fn slices_keep_their_marks() {
         let mut writer = Writer::default();
         writer.add(b"ab");
         writer.text_of(&Text::new(b"{{x}}", Marks::from_iter([0..5])));

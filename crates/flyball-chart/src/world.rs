@@ -174,15 +174,15 @@ impl<'w> World<'w> {
         make: impl FnOnce(&str) -> Result<T, String>,
     ) -> Result<Rc<T>, String> {
         let known = self.patterns.borrow().get(pattern).cloned();
-        if let Some(made) = known.and_then(|made| made.downcast().ok()) {
-            return Ok(made);
+        if let Some(compiled) = known.and_then(|compiled| compiled.downcast().ok()) {
+            return Ok(compiled);
         }
-        let made = Rc::new(make(pattern)?);
+        let compiled = Rc::new(make(pattern)?);
         let mut patterns = self.patterns.borrow_mut();
         if patterns.len() < MAX_PATTERNS {
-            patterns.insert(pattern.to_owned(), Rc::clone(&made) as Rc<dyn Any>);
+            patterns.insert(pattern.to_owned(), Rc::clone(&compiled) as Rc<dyn Any>);
         }
-        Ok(made)
+        Ok(compiled)
     }
 
     /// Continues after failures of `required` and `fail`.

@@ -224,7 +224,7 @@ fn has_control(text: &str) -> bool {
 
 impl Data {
     /// Go's message about an unexpected type.
-    pub(crate) fn mismatch(&self, place: &str, wanted: &str) -> Error {
+    pub(crate) fn mismatch(&self, place: &str, expected: &str) -> Error {
         let is = match self {
             Data::Null => "null",
             Data::Bool(_) => "bool",
@@ -233,7 +233,7 @@ impl Data {
             Data::List(_) => "array",
             Data::Map(_) => "object",
         };
-        Error::Type(format!("cannot unmarshal {is} into {place} of type {wanted}"))
+        Error::Type(format!("cannot unmarshal {is} into {place} of type {expected}"))
     }
 
     fn yaml_type(&self) -> &'static str {

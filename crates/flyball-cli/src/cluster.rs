@@ -3,11 +3,11 @@
 pub(crate) mod account;
 pub(crate) mod apply;
 pub(crate) mod connection;
+pub(crate) mod created;
 pub(crate) mod deletion;
 pub(crate) mod embedded;
 pub(crate) mod kinds;
 pub(crate) mod kubeconfig;
-pub(crate) mod made;
 pub(crate) mod rollout;
 pub(crate) mod safety;
 pub(crate) mod selection;

@@ -80,7 +80,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
-        let mut told = self.what.clone();
+        let mut printed = self.what.clone();
         let mut source: Option<&dyn StdError> = self.source.as_deref().map(|source| source as _);
         while let Some(error) = source {
             let (text, next) = match (error.downcast_ref(), error.downcast_ref::<serde_saphyr::Error>()) {
@@ -92,9 +92,9 @@ impl fmt::Display for Error {
                 _ => (text_of(error), error.source()),
             };
             // Many errors repeat their cause.
-            if !told.contains(&text) {
+            if !printed.contains(&text) {
                 write!(f, ": {text}")?;
-                told = text;
+                printed = text;
             }
             source = next;
         }

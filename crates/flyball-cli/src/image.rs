@@ -92,10 +92,10 @@ pub(crate) fn hex(digest: &str) -> Option<&str> {
 ///
 /// When `SOURCE_DATE_EPOCH` is no number of seconds.
 pub(crate) fn epoch() -> Result<Timestamp> {
-    let told = std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".into());
-    let seconds = told.parse::<i64>().ok().filter(|seconds| (0..=0o77_777_777_777).contains(seconds));
+    let value = std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".into());
+    let seconds = value.parse::<i64>().ok().filter(|seconds| (0..=0o77_777_777_777).contains(seconds));
     seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()).ok_or_else(|| {
-        Error::new(format!("invalid SOURCE_DATE_EPOCH={told}"))
+        Error::new(format!("invalid SOURCE_DATE_EPOCH={value}"))
             .hint("use seconds since 1970, such as $(git log -1 --format=%ct)")
     })
 }
@@ -149,9 +149,9 @@ impl Image {
             "annotations": contents.labels,
         });
         let mut manifest = Blob::json(MANIFEST, &manifest);
-        let mut told = json!({});
-        platform.write(&mut told);
-        manifest.descriptor.platform = Some(told);
+        let mut descriptor = json!({});
+        platform.write(&mut descriptor);
+        manifest.descriptor.platform = Some(descriptor);
         let program = contents.program.len() as u64;
         let described = layer.descriptor.clone();
         Ok(Self { platform, blobs: vec![layer, config], manifest, program, layer: described })

@@ -66,8 +66,8 @@ fn log(verbose: u8, serves: bool) {
     let ours = [quietest, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
     let others = [LevelFilter::OFF, LevelFilter::WARN, LevelFilter::WARN, LevelFilter::DEBUG];
     let at = usize::from(verbose).min(3);
-    let said = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let filter = said.unwrap_or_else(|| {
+    let targets = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let filter = targets.unwrap_or_else(|| {
         let crates = ["flyball", "flyball_server", "flyball_cluster", "vmgroup"];
         Targets::new().with_default(others[at]).with_targets(crates.map(|name| (name, ours[at])))
     });

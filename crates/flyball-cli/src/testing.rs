@@ -287,7 +287,7 @@ fn plain(line: &str) -> String {
 mod tests {
     use super::*;
 
-    const SAID: &str = "   Compiling op v0.1.0 (/op)
+    const CARGO_OUTPUT: &str = "   Compiling op v0.1.0 (/op)
 \x1b[1m\x1b[32m     Running\x1b[0m unittests src/lib.rs (target/debug/deps/op-0123456789abcdef)
 
 running 3 tests
@@ -324,26 +324,26 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 ";
 
     #[test]
-    fn what_cargo_says_becomes_data() {
+    fn cargo_output_is_parsed() {
         let mut report = Report::default();
-        SAID.lines().for_each(|line| report.hear(line));
+        CARGO_OUTPUT.lines().for_each(|line| report.hear(line));
         report.end();
         let names: Vec<&str> = report.programs.iter().map(|program| program.name.as_str()).collect();
         assert_eq!(names, ["op (src/lib.rs)", "it (tests/it.rs)", "op (examples in documentation)"]);
-        let told = |program: usize| -> Vec<(&str, Outcome)> {
+        let results = |program: usize| -> Vec<(&str, Outcome)> {
             report.programs[program].tests.iter().map(|test| (test.name.as_str(), test.outcome)).collect()
         };
         use Outcome::{Failed, Ignored, Passed};
-        assert_eq!(told(0), [("tests::good", Passed), ("tests::slow", Ignored), ("tests::bad", Failed)]);
-        assert_eq!(told(1)[0], ("a::chaos_first", Passed));
+        assert_eq!(results(0), [("tests::good", Passed), ("tests::slow", Ignored), ("tests::bad", Failed)]);
+        assert_eq!(results(1)[0], ("a::chaos_first", Passed));
         assert_eq!(report.programs[1].tests.len(), 2, "the one that has no outcome counts as failed");
-        assert_eq!(told(2), [("src/lib.rs - (line 3)", Passed)]);
+        assert_eq!(results(2), [("src/lib.rs - (line 3)", Passed)]);
         assert!(report.programs[0].tests[2].output.contains("1 < 2 & \"x\""), "{report:?}");
 
         // Programs are distinguished without cargo's output.
         let mut unnamed = Report::default();
         let mine = |line: &&str| !line.contains("Running") && !line.contains("Doc-tests");
-        SAID.lines().filter(mine).for_each(|line| unnamed.hear(line));
+        CARGO_OUTPUT.lines().filter(mine).for_each(|line| unnamed.hear(line));
         unnamed.end();
         let outcomes =
             |report: &Report| report.tests().map(|test| (test.name.clone(), test.outcome)).collect::<Vec<_>>();

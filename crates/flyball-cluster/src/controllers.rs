@@ -389,8 +389,8 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
 
 fn run_operator(operator: Operator, client: kube::Client) -> Running {
     Box::pin(async move {
-        let ended = operator.run(client, pending()).await;
-        ended.expect("the operator has a valid name and no listeners");
+        let result = operator.run(client, pending()).await;
+        result.expect("the operator has a valid name and no listeners");
     })
 }
 
@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_of_controllers_is_read() {
+    fn list_of_controllers_is_parsed() {
         let check = |text: &str, expected: Controllers| {
             let read: Controllers = text.parse().unwrap();
             assert_eq!((&read, read.to_string().parse().unwrap()), (&expected, expected.clone()), "{text}");

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_compared() {
+    fn inventories_are_compared() {
         let inventory = |of: &[(&str, &str, &str, i32)]| {
             let identity = |(name, uid, version, restarts): &(&str, &str, &str, i32)| {
                 let restarts = [("web".to_owned(), *restarts)].into();

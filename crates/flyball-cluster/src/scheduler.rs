@@ -209,10 +209,10 @@ impl Scheduler {
     async fn condemn(&self, pending: &Pending, why: &str) -> bool {
         let conditions = pending.pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let before = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled");
-        let is_said =
+        let is_unschedulable =
             |known: &&PodCondition| known.status == "False" && known.reason.as_deref() == Some("Unschedulable");
-        let said = before.filter(is_said);
-        if said.is_some_and(|known| known.message.as_deref() == Some(why)) {
+        let existing = before.filter(is_unschedulable);
+        if existing.is_some_and(|known| known.message.as_deref() == Some(why)) {
             return false;
         }
         let condition = PodCondition {

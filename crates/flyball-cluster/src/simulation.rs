@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_gone_on_from_by_pages_and_resumed_watches() {
+    fn only_pages_and_resumed_watches_continue_from_a_version() {
         let check = |query: &str, expected: bool| assert_eq!(goes_on(query), expected, "{query}");
         check("", false);
         check("limit=500", false);

@@ -132,7 +132,7 @@ struct Installed {
 
 struct Running {
     stop: oneshot::Sender<()>,
-    ended: JoinHandle<Result<(), RunError>>,
+    task: JoinHandle<Result<(), RunError>>,
 }
 
 impl Setup {
@@ -259,9 +259,9 @@ impl Installed {
             let client = self.target.operator(&self.namespace, &self.operator, &self.log);
             tokio::select! {
                 biased;
-                ended = operator.run(client, stopped.as_mut()) => {
-                    self.log.ended(ended.as_ref().err());
-                    return ended;
+                result = operator.run(client, stopped.as_mut()) => {
+                    self.log.ended(result.as_ref().err());
+                    return result;
                 }
                 () = self.log.crashes() => {
                     // The webhooks of a stopped operator do not respond.
@@ -315,9 +315,10 @@ impl Test {
         }
         let spec = TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
-        let made = self.api::<ServiceAccount>().create_token_request(name, &PostParams::default(), &request).await;
-        let made = made.unwrap_or_else(|error| panic!("cannot create a token for the service account {name}: {error}"));
-        let token = made.status.and_then(|status| status.token).unwrap_or_default();
+        let response = self.api::<ServiceAccount>().create_token_request(name, &PostParams::default(), &request).await;
+        let response =
+            response.unwrap_or_else(|error| panic!("cannot create a token for the service account {name}: {error}"));
+        let token = response.status.and_then(|status| status.token).unwrap_or_default();
         self.installed.target.bearer(&token, &self.installed.log)
     }
 
@@ -403,10 +404,10 @@ impl Test {
     /// Kills the operator at once, without a graceful shutdown. Its webhooks do not respond until it is
     /// [restarted](Self::restart).
     pub async fn crash(&mut self) {
-        if let Some(Running { ended, .. }) = self.running.take() {
-            ended.abort();
+        if let Some(Running { task, .. }) = self.running.take() {
+            task.abort();
             // An aborted task returns an error.
-            let _ = ended.await;
+            let _ = task.await;
         }
         self.installed.target.silence(&self.installed.operator, &self.installed.namespace);
     }
@@ -417,17 +418,16 @@ impl Test {
     ///
     /// If it had ended with an error.
     pub async fn restart(&mut self) {
-        if let Some(Running { stop, ended }) = self.running.take() {
+        if let Some(Running { stop, task }) = self.running.take() {
             // If it has exited, its result is checked below.
             let _ = stop.send(());
-            let ended = ended
-                .await
-                .unwrap_or_else(|error| panic!("the operator {} panicked: {error}", self.installed.operator));
-            ended.unwrap_or_else(|error| panic!("the operator {} could not run: {error}", self.installed.operator));
+            let result =
+                task.await.unwrap_or_else(|error| panic!("the operator {} panicked: {error}", self.installed.operator));
+            result.unwrap_or_else(|error| panic!("the operator {} could not run: {error}", self.installed.operator));
         }
         let (stop, stopped) = oneshot::channel();
-        let ended = tokio::spawn(self.installed.clone().run(stopped));
-        self.running = Some(Running { stop, ended });
+        let task = tokio::spawn(self.installed.clone().run(stopped));
+        self.running = Some(Running { stop, task });
     }
 
     /// Returns true if the crash of [`Setup::crash_before`] or [`Setup::crash_after`] has happened.
@@ -592,7 +592,7 @@ impl Test {
 impl Drop for Test {
     fn drop(&mut self) {
         if let Some(running) = &self.running {
-            running.ended.abort();
+            running.task.abort();
         }
         self.installed.target.leave(&self.installed.namespace);
         let reported = report::write(&self.installed.operator, &self.rules, &self.installed.log);

@@ -50,7 +50,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn versions_and_kinds_are_named_as_by_helm() {
+    fn api_versions_match_helm() {
         let resources = json!([{"resource": "deployments", "responseKind": {"kind": "Deployment"}}]);
         let group =
             |name: &str| json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": resources}]});

@@ -31,9 +31,9 @@ impl Index for ByRelease {
     type Value = (String, String);
 
     fn values(secret: &PartialObjectMeta<Secret>) -> Vec<(String, String)> {
-        let kept = StoredRevision::of(secret.metadata.clone());
-        let place = |kept: StoredRevision| Some((kept.meta.namespace?, kept.meta.labels?.remove("name")?));
-        kept.and_then(place).into_iter().collect()
+        let stored = StoredRevision::of(secret.metadata.clone());
+        let place = |stored: StoredRevision| Some((stored.meta.namespace?, stored.meta.labels?.remove("name")?));
+        stored.and_then(place).into_iter().collect()
     }
 }
 
@@ -104,10 +104,10 @@ impl History {
     /// Finds the revisions of a release.
     pub(crate) async fn read(cx: &Context<DynamicObject>, namespace: &str, release: &str) -> Result<Self> {
         let secrets = cx.list_by::<ByRelease>(&(namespace.to_owned(), release.to_owned())).await?;
-        let mut kept: Vec<StoredRevision> =
+        let mut stored: Vec<StoredRevision> =
             secrets.into_iter().filter_map(|secret| StoredRevision::of(secret.metadata)).collect();
-        kept.sort_by_key(|kept| kept.version);
-        Ok(Self(kept))
+        stored.sort_by_key(|stored| stored.version);
+        Ok(Self(stored))
     }
 
     /// Returns the newest revision.
@@ -117,18 +117,18 @@ impl History {
 
     /// Returns the deployed revision. Between the last two writes of an upgrade, it is already superseded.
     pub(crate) fn deployed(&self) -> Option<&StoredRevision> {
-        let newest = |state| self.0.iter().rev().find(|kept| kept.state == state);
+        let newest = |state| self.0.iter().rev().find(|stored| stored.state == state);
         newest(State::Deployed).or_else(|| newest(State::Superseded))
     }
 
     /// Returns the number of the next revision.
     pub(crate) fn next_version(&self) -> u32 {
-        self.last().map_or(1, |kept| kept.version.saturating_add(1))
+        self.last().map_or(1, |stored| stored.version.saturating_add(1))
     }
 
     /// Deletes old revisions to make room for one more, but never the deployed one.
     pub(crate) async fn make_room(&mut self, cx: &Context<DynamicObject>) -> Result<()> {
-        let deployed = self.deployed().map(|kept| kept.version);
+        let deployed = self.deployed().map(|stored| stored.version);
         let mut surplus = (self.0.len() + 1).saturating_sub(HISTORY);
         let mut at = 0;
         while surplus > 0 && at < self.0.len() {
@@ -147,9 +147,9 @@ impl History {
 pub(crate) async fn load(
     cx: &Context<DynamicObject>,
     slots: &Slots,
-    kept: &StoredRevision,
+    stored: &StoredRevision,
 ) -> Result<Option<Revision>> {
-    let key = kept.key();
+    let key = stored.key();
     let Some(secret) = cx.get::<Secret>(&key).await? else { return Ok(None) };
     let payload = secret.data.and_then(|mut data| data.remove(PAYLOAD));
     let payload = payload.ok_or_else(|| format!("release Secret {key} has no data.{PAYLOAD}: delete the Secret"))?;
@@ -180,7 +180,7 @@ pub(crate) async fn create(
         data: Some([(PAYLOAD.to_owned(), encode(slots, revision).await?)].into()),
         ..Secret::default()
     };
-    kept(cx.create(&secret).await?)
+    stored(cx.create(&secret).await?)
 }
 
 /// Updates the Secret of a revision, unless it has changed meanwhile.
@@ -212,8 +212,8 @@ pub(crate) async fn note(
 }
 
 /// Deletes a revision.
-pub(crate) async fn delete(cx: &Context<DynamicObject>, kept: &StoredRevision) -> Result<()> {
-    cx.delete(&Secret { metadata: kept.meta.clone(), ..Secret::default() }).await
+pub(crate) async fn delete(cx: &Context<DynamicObject>, stored: &StoredRevision) -> Result<()> {
+    cx.delete(&Secret { metadata: stored.meta.clone(), ..Secret::default() }).await
 }
 
 async fn patch(cx: &Context<DynamicObject>, before: &StoredRevision, mut change: Value) -> Result<StoredRevision> {
@@ -223,10 +223,10 @@ async fn patch(cx: &Context<DynamicObject>, before: &StoredRevision, mut change:
     let name = before.meta.name.as_deref().unwrap_or_default();
     let secret = secrets.patch(name, &PatchParams::default(), &Patch::Merge(change)).await?;
     cx.record_write(&secret);
-    kept(secret)
+    stored(secret)
 }
 
-fn kept(secret: Secret) -> Result<StoredRevision> {
+fn stored(secret: Secret) -> Result<StoredRevision> {
     let name = secret.name_any();
     StoredRevision::of(secret.metadata).ok_or_else(|| format!("Secret {name} has lost its release labels").into())
 }

@@ -145,8 +145,8 @@ fn observe(what: &str, kind: &str, live: &DynamicObject) -> Outcome {
         let found = status["conditions"].as_array()?.iter().find(|found| found["type"] == name)?;
         (found["status"] == "True").then_some(found)
     };
-    let why = |told: &serde_json::Value| {
-        let text = |field: &str| told[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let why = |condition_json: &serde_json::Value| {
+        let text = |field: &str| condition_json[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         match (text("reason"), text("message")) {
             (Some(reason), Some(message)) => format!(": {reason}: {message}"),
             (reason, message) => reason.or(message).map(|why| format!(": {why}")).unwrap_or_default(),
@@ -200,12 +200,12 @@ mod tests {
         let revision = Revision { hooks, ..Revision::default() };
         assert_eq!(of_event(&revision, "pre-install"), [4, 1, 0, 3]);
         assert!(is_deleted(&revision.hooks[0], BEFORE_CREATION));
-        let kept = Hook { delete_policies: vec!["hook-failed".into()], ..Hook::default() };
-        assert!(is_deleted(&kept, "hook-failed") && !is_deleted(&kept, BEFORE_CREATION));
+        let retained = Hook { delete_policies: vec!["hook-failed".into()], ..Hook::default() };
+        assert!(is_deleted(&retained, "hook-failed") && !is_deleted(&retained, BEFORE_CREATION));
     }
 
     #[test]
-    fn jobs_and_pods_are_waited_for() {
+    fn jobs_and_pods_are_awaited() {
         let check = |kind: &str, status: Value, expected: Outcome| {
             let object = json!({"metadata": {"name": "a"}, "status": status});
             let live: DynamicObject = serde_json::from_value(object).unwrap();

@@ -47,7 +47,7 @@ pub(crate) struct Work<'a> {
     /// CRDs of the chart, which are created first.
     pub(crate) definitions: &'a [Resource],
     pub(crate) history: History,
-    pub(crate) kept: StoredRevision,
+    pub(crate) stored: StoredRevision,
     pub(crate) revision: Revision,
     pub(crate) notes: Notes,
 }
@@ -106,7 +106,7 @@ impl Work<'_> {
             }
             if !hooks::of_event(&self.revision, post).is_empty() {
                 self.notes.progress = first + 1;
-                self.kept = history::note(self.cx, &self.kept, &self.notes).await?;
+                self.stored = history::note(self.cx, &self.stored, &self.notes).await?;
             }
         }
         match self.run_hooks(post, first + 1).await? {
@@ -166,11 +166,11 @@ impl Work<'_> {
     /// Names a step uniquely among all revisions and among installation and uninstallation.
     fn step(&self, step: usize) -> String {
         let way = if self.revision.info.status == State::Uninstalling { "-uninstall" } else { "" };
-        format!("{}/{step}{way}.{}", self.kept.uid(), self.notes.failures)
+        format!("{}/{step}{way}.{}", self.stored.uid(), self.notes.failures)
     }
 
     async fn save(&mut self) -> Result<()> {
-        self.kept = history::update(self.cx, self.slots, &self.kept, &self.revision, &self.notes).await?;
+        self.stored = history::update(self.cx, self.slots, &self.stored, &self.revision, &self.notes).await?;
         Ok(())
     }
 
@@ -210,21 +210,21 @@ impl Work<'_> {
     /// Deletes the objects of a revision in reverse order; returns the names of those that still existed.
     async fn delete_all(&self, revision: &Revision) -> Result<Vec<String>> {
         let resources = objects(self.slots, revision).await?;
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         for resource in resources.iter().rev().filter(|resource| !resource.is_kept()) {
             if self.delete(resource).await? {
-                left.push(format!("{} {}", resource.kind, resource.name()));
+                remaining.push(format!("{} {}", resource.kind, resource.name()));
             }
         }
-        Ok(left)
+        Ok(remaining)
     }
 
     /// Records the revision as deployed.
     async fn finish(&mut self, before: Option<&Revision>) -> Result<()> {
-        if let (Some(before), Some(kept)) = (before, self.history.deployed()) {
+        if let (Some(before), Some(stored)) = (before, self.history.deployed()) {
             let mut before = before.clone();
             before.info.status = State::Superseded;
-            history::update(self.cx, self.slots, kept, &before, &kept.notes()).await?;
+            history::update(self.cx, self.slots, stored, &before, &stored.notes()).await?;
         }
         self.revision.info.status = State::Deployed;
         self.revision.info.description =
@@ -260,7 +260,7 @@ impl Work<'_> {
             self.revision.info.deleted = rfc3339(self.cx.now());
             (self.notes.progress, self.notes.failures) = (0, 0);
             self.save().await?;
-        } else if let Some(again) = time_to_retry(self.cx, &self.kept, self.notes.failures) {
+        } else if let Some(again) = time_to_retry(self.cx, &self.stored, self.notes.failures) {
             return Ok(Progress::Failed {
                 failed_operation: FailedOperation::Uninstall,
                 why: self.revision.info.description,
@@ -274,19 +274,19 @@ impl Work<'_> {
             Hooks::Failed(why) => return self.stays(&why).await,
         }
         if self.notes.progress <= first {
-            let mut left = self.delete_all(&self.revision).await?;
+            let mut remaining = self.delete_all(&self.revision).await?;
             // If an upgrade was in progress, objects of the previous revision may still exist.
-            if let Some(deployed) = self.history.deployed().filter(|kept| kept.version != self.kept.version)
+            if let Some(deployed) = self.history.deployed().filter(|stored| stored.version != self.stored.version)
                 && let Some(deployed) = history::load(self.cx, self.slots, deployed).await?
             {
-                left.extend(self.delete_all(&deployed).await?);
+                remaining.extend(self.delete_all(&deployed).await?);
             }
-            if let Some(left) = left.first().filter(|_| waits) {
-                return Ok(Progress::Waits(format!("{left} is being deleted")));
+            if let Some(remaining) = remaining.first().filter(|_| waits) {
+                return Ok(Progress::Waits(format!("{remaining} is being deleted")));
             }
             if !hooks::of_event(&self.revision, "post-delete").is_empty() {
                 self.notes.progress = first + 1;
-                self.kept = history::note(self.cx, &self.kept, &self.notes).await?;
+                self.stored = history::note(self.cx, &self.stored, &self.notes).await?;
             }
         }
         match self.run_hooks("post-delete", first + 1).await? {
@@ -295,8 +295,8 @@ impl Work<'_> {
             Hooks::Failed(why) => return self.stays(&why).await,
         }
         // The Secret that records the progress is deleted last.
-        for kept in &self.history.0 {
-            history::delete(self.cx, kept).await?;
+        for stored in &self.history.0 {
+            history::delete(self.cx, stored).await?;
         }
         self.cx.set_status(&Report { uninstalled: true, ..Report::default() }.status()).await?;
         self.cx.event(Event::normal(status::UNINSTALLED, format!("Release {} is uninstalled", self.revision.name)));
@@ -305,8 +305,8 @@ impl Work<'_> {
 }
 
 /// Returns the remaining backoff of a revision with this number of failures.
-pub(crate) fn time_to_retry(cx: &Context<DynamicObject>, kept: &StoredRevision, failures: u32) -> Option<Duration> {
-    let since = cx.now().as_second().saturating_sub(kept.modified_at());
+pub(crate) fn time_to_retry(cx: &Context<DynamicObject>, stored: &StoredRevision, failures: u32) -> Option<Duration> {
+    let since = cx.now().as_second().saturating_sub(stored.modified_at());
     let since = Duration::from_secs(since.try_into().unwrap_or_default());
     if failures == 0 { None } else { BACKOFF.after(failures).checked_sub(since).filter(|rest| !rest.is_zero()) }
 }

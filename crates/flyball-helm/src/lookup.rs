@@ -49,7 +49,7 @@ impl Answers {
     /// Fetches the missing answers; returns true if there were any.
     pub(crate) async fn fetch(&mut self, cx: &Context<DynamicObject>) -> Result<bool> {
         let open = self.open.take();
-        let asked = !open.is_empty();
+        let is_incomplete = !open.is_empty();
         for question in open {
             let Some(kind) = self.kinds.readable(&question.api_version, &question.kind) else { continue };
             let namespace = Some(question.namespace.as_str()).filter(|name| !name.is_empty() && kind.is_namespaced());
@@ -70,7 +70,7 @@ impl Answers {
             };
             self.known.insert(question, answer);
         }
-        Ok(asked)
+        Ok(is_incomplete)
     }
 }
 

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_helm_kept_of_a_chart_is_what_we_keep() {
+    fn stored_chart_matches_helm() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/release-secret");
         let decoded = std::fs::read_to_string(folder.join("decoded-1.json")).unwrap();
         let expected: Value = serde_json::from_str(&decoded).unwrap();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_by_go() {
+    fn numbers_are_formatted_as_by_go() {
         assert_eq!(integral_floats(json!({"a": [3.0, 2.5, "3.0", 4]})).to_string(), r#"{"a":[3,2.5,"3.0",4]}"#);
     }
 }

@@ -144,7 +144,7 @@ impl Reconcile for Releases {
 /// Publishes an event about a failure, unless the status already reports it: identical failures are one event.
 fn warn(cx: &Context<DynamicObject>, before: &Value, failed_operation: FailedOperation, why: &str) {
     let condition = failed_operation.condition();
-    if !status::says(before, condition, why) {
+    if !status::has_condition(before, condition, why) {
         cx.event(Event::warning(condition.1, why));
     }
 }
@@ -190,9 +190,9 @@ impl Plan<'_> {
         let failed_operation = if current.is_some() { FailedOperation::Upgrade } else { FailedOperation::Install };
         let failed = |what| ReleaseError::of(failed_operation, what);
         self.check_chart(owner.release, deployed.as_ref()).map_err(reconcile("failed to get helm release name"))?;
-        let wanted = self.wanted(object, owner).map_err(reconcile("failed to get candidate release"))?;
+        let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
-        let seed = match history.0.iter().rev().find_map(|kept| kept.notes().seed) {
+        let seed = match history.0.iter().rev().find_map(|stored| stored.notes().seed) {
             Some(seed) => seed,
             None if self.repeats => Seed::from_rng(cx.rng()),
             None => Seed::from_os().map_err(|error| failed("failed to draw a seed")(error.into()))?,
@@ -202,13 +202,13 @@ impl Plan<'_> {
             history.last().filter(|last| current.as_ref().is_none_or(|current| current.version < last.version))
         {
             let (last, notes) = (last.clone(), last.notes());
-            let same = notes.inputs == wanted.inputs;
+            let same = notes.inputs == request.inputs;
             if same
                 && last.state.is_pending()
                 && let Some(revision) =
                     history::load(cx, self.slots, &last).await.map_err(failed("failed to read the pending release"))?
             {
-                let genuine = self.is_genuine(cx, &wanted, last.version, &revision, &seed).await;
+                let genuine = self.is_genuine(cx, &request, last.version, &revision, &seed).await;
                 match genuine.map_err(failed("failed to verify the pending release"))? {
                     Some(true) => {
                         let work = self.work(cx, owner, history, last, revision, notes);
@@ -240,17 +240,18 @@ impl Plan<'_> {
         }
         let installed = current.as_ref().filter(|current| current.state == State::Deployed);
         if let (Some(current), Some(revision)) = (installed, &*deployed)
-            && current.notes().inputs == wanted.inputs
+            && current.notes().inputs == request.inputs
         {
             let genuine = self
-                .is_genuine(cx, &wanted, current.version, revision, &seed)
+                .is_genuine(cx, &request, current.version, revision, &seed)
                 .await
                 .map_err(ReleaseError::of(FailedOperation::Reconcile, "failed to verify the deployed release"))?;
             let Some(genuine) = genuine else { return Ok(Progress::Waits(BUSY.to_owned())) };
             if genuine
-                && (!self.source.looks_up() || self.is_as_deployed(cx, &wanted, current.version, revision, &seed).await)
+                && (!self.source.looks_up()
+                    || self.is_as_deployed(cx, &request, current.version, revision, &seed).await)
             {
-                return self.repair(cx, &wanted, revision).await;
+                return self.repair(cx, &request, revision).await;
             }
         }
         let (attempted_operation, what) = match &current {
@@ -258,11 +259,11 @@ impl Plan<'_> {
             None => (FailedOperation::Install, "failed to install release"),
         };
         let rendering = Rendering { version: history.next_version(), seed: seed.clone(), at: cx.now() };
-        let candidate = self.candidate(cx, &wanted, deployed.as_ref(), rendering).await;
+        let candidate = self.candidate(cx, &request, deployed.as_ref(), rendering).await;
         let Some(candidate) = candidate.map_err(ReleaseError::of(attempted_operation, what))? else {
             return Ok(Progress::Waits(BUSY.to_owned()));
         };
-        let notes = Notes { inputs: wanted.inputs.clone(), progress: 0, failures, seed: Some(seed) };
+        let notes = Notes { inputs: request.inputs.clone(), progress: 0, failures, seed: Some(seed) };
         if let (Some(current), Some(revision)) = (installed, &*deployed)
             && revision.manifest == candidate.manifest
             && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
@@ -270,7 +271,7 @@ impl Plan<'_> {
             self.verified.add(owner.namespace, owner.release, revision);
             // Values or chart changed, but not the rendered objects.
             history::note(cx, current, &notes).await.map_err(failed("failed to record the inputs of the release"))?;
-            return self.repair(cx, &wanted, revision).await;
+            return self.repair(cx, &request, revision).await;
         }
         for (path, value) in &self.watch.override_values {
             let note = format!("Chart value {path:?} overridden to {value:?} by operator's watches.yaml");
@@ -278,10 +279,10 @@ impl Plan<'_> {
         }
         history.make_room(cx).await.map_err(failed("failed to delete an old release version"))?;
         self.verified.add(owner.namespace, owner.release, &candidate);
-        let kept = history::create(cx, self.slots, &candidate, &notes)
+        let stored = history::create(cx, self.slots, &candidate, &notes)
             .await
             .map_err(failed("failed to record the release"))?;
-        self.advance(self.work(cx, owner, history, kept, candidate, notes), deployed).await
+        self.advance(self.work(cx, owner, history, stored, candidate, notes), deployed).await
     }
 
     fn work<'a>(
@@ -289,12 +290,12 @@ impl Plan<'_> {
         cx: &'a Context<DynamicObject>,
         owner: Owner<'a>,
         history: History,
-        kept: StoredRevision,
+        stored: StoredRevision,
         revision: Revision,
         notes: Notes,
     ) -> Work<'a> {
         let definitions = self.source.crds();
-        Work { cx, owner, kinds: self.kinds, slots: self.slots, definitions, history, kept, revision, notes }
+        Work { cx, owner, kinds: self.kinds, slots: self.slots, definitions, history, stored, revision, notes }
     }
 
     /// Advances a pending revision.
@@ -310,10 +311,10 @@ impl Plan<'_> {
     async fn repair(
         &self,
         cx: &Context<DynamicObject>,
-        wanted: &Request<'_>,
+        request: &Request<'_>,
         revision: &Revision,
     ) -> Result<Progress, ReleaseError> {
-        let repaired = crate::install::repair(cx, &wanted.owner, self.kinds, self.slots, revision).await;
+        let repaired = crate::install::repair(cx, &request.owner, self.kinds, self.slots, revision).await;
         repaired.map_err(ReleaseError::of(FailedOperation::Reconcile, "failed to reconcile release"))?;
         Ok(Progress::Done)
     }
@@ -325,18 +326,18 @@ impl Plan<'_> {
     async fn is_genuine(
         &self,
         cx: &Context<DynamicObject>,
-        wanted: &Request<'_>,
+        request: &Request<'_>,
         version: u32,
         revision: &Revision,
         seed: &Seed,
     ) -> Result<Option<bool>> {
-        let Owner { release, namespace, .. } = wanted.owner;
+        let Owner { release, namespace, .. } = request.owner;
         if self.verified.has(namespace, release, revision) {
             return Ok(Some(true));
         }
         let at = revision.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
         let rendering = Rendering { version, seed: seed.clone(), at };
-        let Some(rendered) = self.candidate(cx, wanted, Some(revision), rendering).await? else { return Ok(None) };
+        let Some(rendered) = self.candidate(cx, request, Some(revision), rendering).await? else { return Ok(None) };
         let is_genuine = is_same(revision, &rendered);
         if is_genuine {
             self.verified.add(namespace, release, revision);
@@ -348,7 +349,7 @@ impl Plan<'_> {
     async fn is_as_deployed(
         &self,
         cx: &Context<DynamicObject>,
-        wanted: &Request<'_>,
+        request: &Request<'_>,
         version: u32,
         deployed: &Revision,
         seed: &Seed,
@@ -358,7 +359,7 @@ impl Plan<'_> {
         let candidate = self
             .candidate(
                 cx,
-                wanted,
+                request,
                 Some(deployed),
                 Rendering { version: version.saturating_add(1), seed: seed.clone(), at },
             )
@@ -371,20 +372,22 @@ impl Plan<'_> {
     async fn candidate(
         &self,
         cx: &Context<DynamicObject>,
-        wanted: &Request<'_>,
+        request: &Request<'_>,
         deployed: Option<&Revision>,
         Rendering { version, seed, at }: Rendering,
     ) -> Result<Option<Revision>> {
-        let Owner { release, namespace, .. } = wanted.owner;
+        let Owner { release, namespace, .. } = request.owner;
         // Later renderings only have the recorded time.
         let at = rfc3339(at).parse().unwrap_or(at);
         // Every revision after the first is an upgrade, even if the first is rendered again.
         let is_upgrade = version > 1;
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
         target.check_name().map_err(|why| Error::from(why).terminal())?;
-        let (values, evaluates) = (wanted.values.clone(), self.watch.evaluate_templates);
-        let asked = RenderRequest { values, release: target, seed, at, evaluates };
-        let Some(rendered) = self.source.render(cx, self.kinds, self.slots, asked).await? else { return Ok(None) };
+        let (values, evaluates) = (request.values.clone(), self.watch.evaluate_templates);
+        let render_request = RenderRequest { values, release: target, seed, at, evaluates };
+        let Some(rendered) = self.source.render(cx, self.kinds, self.slots, render_request).await? else {
+            return Ok(None);
+        };
         let structure_from_values = self.watch.structure_from_values;
         let now = rfc3339(at);
         let first = deployed.map(|revision| revision.info.first_deployed.clone()).filter(|first| !first.is_empty());
@@ -403,7 +406,7 @@ impl Plan<'_> {
                 notes: rendered.notes.clone(),
             },
             chart: self.source.stored(),
-            config: wanted.values.as_map().clone(),
+            config: request.values.as_map().clone(),
             manifest: String::new(),
             hooks: Vec::new(),
             version,
@@ -423,7 +426,7 @@ impl Plan<'_> {
     }
 
     /// Returns the values of a custom resource: its spec, overridden by `overrideValues` in `watches.yaml`.
-    fn wanted<'a>(&self, object: &DynamicObject, owner: Owner<'a>) -> Result<Request<'a>> {
+    fn request<'a>(&self, object: &DynamicObject, owner: Owner<'a>) -> Result<Request<'a>> {
         let spec = match &object.data["spec"] {
             Value::Object(spec) => spec.clone(),
             Value::Null => Map::new(),
@@ -470,8 +473,8 @@ impl Plan<'_> {
             // Custom resource and chart may have changed since. So a revision that cannot be verified is limited to
             // objects in the namespace.
             let seed = notes.seed.clone().unwrap_or_default();
-            let genuine = match self.wanted(object, owner) {
-                Ok(wanted) => self.is_genuine(cx, &wanted, last.version, &revision, &seed).await,
+            let genuine = match self.request(object, owner) {
+                Ok(request) => self.is_genuine(cx, &request, last.version, &revision, &seed).await,
                 Err(error) => Err(error),
             };
             match genuine {

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_quick_does_not_wait_for_what_takes_long() {
+    async fn quick_renderings_do_not_wait_for_slow_ones() {
         let slots = Arc::new(Slots::new(false));
         let done = Arc::new(AtomicBool::new(false));
         let long: Vec<_> = (0..50)
@@ -210,15 +210,15 @@ mod tests {
             assert_eq!(slots.run((), quick).await.expect("the job does not panic").1, Some(Ok(())));
         }
         done.store(true, Ordering::Relaxed);
-        let mut ended = 0;
+        let mut finished = 0;
         for task in long {
-            ended += usize::from(task.await.expect("the task does not panic") == Some(Ok(())));
+            finished += usize::from(task.await.expect("the task does not panic") == Some(Ok(())));
         }
-        assert!((1..50).contains(&ended), "{ended} of 50 had a slow slot");
+        assert!((1..50).contains(&finished), "{finished} of 50 had a slow slot");
     }
 
     #[tokio::test]
-    async fn a_rendering_ends_with_its_reconcile() {
+    async fn rendering_ends_with_its_reconcile() {
         let slots = Arc::new(Slots::new(false));
         let never = Arc::new(AtomicBool::new(false));
         let started = slots.run(Arc::clone(&never), burn);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_simulation_renders_where_it_is() {
+    async fn simulation_renders_on_its_own_thread() {
         let thread = |(): &(), _: Budget| std::thread::current().id();
         let (_, found) = Slots::new(true).run((), thread).await.expect("the job does not panic");
         assert_eq!(found, Some(std::thread::current().id()));

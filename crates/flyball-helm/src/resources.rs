@@ -229,9 +229,9 @@ impl Owner<'_> {
     /// Returns true if the object's annotations name the release.
     pub(crate) fn has(&self, live: &DynamicObject) -> bool {
         let notes = live.metadata.annotations.as_ref();
-        let says =
+        let matches =
             |annotation: &str, value: &str| notes.and_then(|notes| notes.get(annotation)).is_some_and(|v| v == value);
-        says(annotation::RELEASE, self.release) && says(annotation::NAMESPACE, self.namespace)
+        matches(annotation::RELEASE, self.release) && matches(annotation::NAMESPACE, self.namespace)
     }
 
     /// Rejects objects of other releases; and outside of the release's namespace, all objects that are not part of

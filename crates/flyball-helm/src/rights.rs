@@ -19,9 +19,9 @@ pub(crate) fn granted(resources: &[Resource]) -> Vec<PolicyRule> {
     for resource in &rbac {
         match resource.kind.as_str() {
             "Role" | "ClusterRole" => {
-                let given = resource.object["rules"].as_array().into_iter().flatten();
+                let own_rules = resource.object["rules"].as_array().into_iter().flatten();
                 // An invalid rule is rejected when the Role is created.
-                rules.extend(given.filter_map(|rule| serde_json::from_value(rule.clone()).ok()));
+                rules.extend(own_rules.filter_map(|rule| serde_json::from_value(rule.clone()).ok()));
             }
             "RoleBinding" | "ClusterRoleBinding" => {
                 let role = &resource.object["roleRef"];
@@ -57,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn roles_are_granted_by_those_who_have_their_rights() {
+    fn rules_include_the_permissions_that_roles_grant() {
         let resource = |kind: &str, name: &str, more: Value| {
             let mut object =
                 json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}});

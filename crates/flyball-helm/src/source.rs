@@ -41,14 +41,14 @@ pub(crate) struct RenderRequest {
 /// The same with owned data.
 struct Job {
     chart: Arc<Chart>,
-    asked: RenderRequest,
+    request: RenderRequest,
     capabilities: Capabilities,
     answers: Answers,
 }
 
 impl Job {
     fn render(&self, budget: Budget) -> Result<Rendered, RenderError> {
-        let RenderRequest { values, release, seed, at, evaluates } = &self.asked;
+        let RenderRequest { values, release, seed, at, evaluates } = &self.request;
         let (at, seed) = (*at, seed.clone());
         let options = RenderOptions {
             clock: Clock::new(move || at),
@@ -159,8 +159,8 @@ impl Source {
             false => Capabilities::of(self.helm),
         };
         let answers = Answers::new(Arc::clone(kinds), &release.namespace);
-        let asked = RenderRequest { values, release, seed, at, evaluates };
-        let mut job = Job { chart: Arc::clone(&self.chart), asked, capabilities, answers };
+        let request = RenderRequest { values, release, seed, at, evaluates };
+        let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, answers };
         for _ in 0..ROUNDS {
             let (back, rendered) = slots.run(job, Job::render).await?;
             job = back;

@@ -147,7 +147,7 @@ fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
     }
     let mut next: BTreeSet<String> =
         stages.values().filter(|stage| stage.after.is_empty()).map(|stage| stage.name.clone()).collect();
-    let mut left: BTreeMap<String, usize> =
+    let mut pending: BTreeMap<String, usize> =
         stages.values().map(|stage| (stage.name.clone(), stage.after.len())).collect();
     let mut before: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for stage in stages.values() {
@@ -158,7 +158,7 @@ fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
     let mut ordered: Vec<Stage<'_>> = Vec::new();
     while let Some(name) = next.pop_first() {
         for after in before.remove(&name).unwrap_or_default() {
-            let waits = left.entry(after.clone()).or_default();
+            let waits = pending.entry(after.clone()).or_default();
             *waits = waits.saturating_sub(1);
             if *waits == 0 {
                 next.insert(after);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_groups_are_refused_or_sorted_in_no_time() {
+    fn number_of_groups_is_bounded() {
         let chain = |count: usize| -> Vec<Resource> {
             let object = |at: usize| {
                 let notes = json!({GROUP: format!("{at:05}"), DEPENDS_ON: format!("[\"{:05}\"]", at + 1)});
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_wait_for_those_that_they_depend_on() {
+    fn groups_wait_for_their_dependencies() {
         check(&[("Secret", "s", "", ""), ("Deployment", "d", "", "")], Ok(&["objects: s,d"]));
         check(
             &[

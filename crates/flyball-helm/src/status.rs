@@ -115,7 +115,7 @@ impl FailedOperation {
 }
 
 /// Returns true if a status already has this message in a condition of this type.
-pub(crate) fn says(status: &Value, (kind, reason): (&str, &str), message: &str) -> bool {
+pub(crate) fn has_condition(status: &Value, (kind, reason): (&str, &str), message: &str) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let message = shortened(message);
     conditions
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_are_the_operator_sdks() {
+    fn conditions_match_operator_sdk() {
         let chart = json!({"metadata": {"name": "site", "version": "0.1.0"}});
         let mut revision =
             Revision { name: "a".into(), version: 1, manifest: "---\n".into(), chart, ..Revision::default() };

@@ -312,7 +312,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_helm_wrote_is_read_and_written_again() {
+    fn releases_of_helm_round_trip() {
         let secrets: Vec<Value> = serde_json::from_str(SECRETS).unwrap();
         assert_eq!(secrets.len(), DECODED.len());
         for (secret, decoded) in secrets.iter().zip(DECODED) {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_release_says_so() {
+    fn invalid_release_is_reported() {
         let error = |payload: &[u8]| Revision::decode(payload).unwrap_err().to_string();
         assert_eq!(error(b"%"), "the payload is not valid base64");
         assert_eq!(error(BASE64.encode("{").as_bytes()), "the payload is not the JSON of a release");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn small_payloads_do_not_become_large() {
+    fn decompression_is_bounded() {
         let packed = |json: &str| {
             let mut packer = GzEncoder::new(Vec::new(), Compression::best());
             packer.write_all(json.as_bytes()).unwrap();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_helms_words() {
+    fn states_match_helm() {
         for word in ["deployed", "pending-install", "pending-upgrade", "superseded", "failed", "uninstalling"] {
             assert_eq!(State::of(word).as_str(), word);
         }

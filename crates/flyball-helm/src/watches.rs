@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_all_that_the_operator_sdk_knows() {
+    fn entry_has_all_fields_of_operator_sdk() {
         let watches = parse(
             "- group: cache.example.com\n  version: v1\n  kind: Memcached\n  chart: src\n  overrideValues: {image: $IMAGE, a.b: 'x${IMAGE}y$NONE'}\n  \
              selector: {matchLabels: {tier: cache}, matchExpressions: [{key: a, operator: In, values: [b, c]}, {key: d, operator: DoesNotExist}]}\n  \
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_names_no_version_of_helm_means_3() {
+    fn helm_version_defaults_to_3() {
         let of = |more: &str| {
             let entry = format!("- {{version: v1, kind: Memcached, chart: src{more}}}");
             parse(&entry).unwrap().entries()[0].helm_version
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_entry_and_field() {
+    fn errors_name_entry_and_field() {
         let entry = |more: &str| format!("- {{version: v1, kind: Memcached, chart: src, {more}}}");
         check(
             "- {kind: A, chart: src, version: v1}\n- {version: v1, kind: B}",
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_replaced_as_by_go() {
+    fn variables_are_expanded_as_by_go() {
         let expand = |text| expand(text, &|name| Some(format!("<{name}>")));
         for (text, expected) in [
             ("$A_1.b", "<A_1>.b"),

@@ -73,8 +73,8 @@ async fn manage_replicas(herd: &Herd, pods: &mut Vec<Pod>, cx: &Context<Herd>) -
             "spec": {"containers": [{"name": "main", "image": herd.spec.image}]},
         }))?;
         let missing = (herd.spec.replicas - pods.len()).min(BURST);
-        let (made, result) = slow_start_batch(missing, 1, |_| cx.create(&pod)).await;
-        pods.extend(made);
+        let (created, result) = slow_start_batch(missing, 1, |_| cx.create(&pod)).await;
+        pods.extend(created);
         return result;
     }
     rank(pods);

@@ -27,22 +27,22 @@ pub async fn slow_start_batch<T, E, F>(
 where
     F: Future<Output = Result<T, E>>,
 {
-    let (mut made, mut done, mut size) = (Vec::new(), 0, first.max(1));
+    let (mut results, mut done, mut size) = (Vec::new(), 0, first.max(1));
     while done < count {
         let end = count.min(done.saturating_add(size));
         let mut failure = Ok(());
         for result in join_all((done..end).map(&mut make)).await {
             match result {
-                Ok(one) => made.push(one),
+                Ok(value) => results.push(value),
                 Err(error) => failure = failure.and(Err(error)),
             }
         }
         if failure.is_err() {
-            return (made, failure);
+            return (results, failure);
         }
         (done, size) = (end, size.saturating_mul(2));
     }
-    (made, Ok(()))
+    (results, Ok(()))
 }
 
 #[cfg(test)]
@@ -66,9 +66,9 @@ mod tests {
                 if number < good { Ok(number) } else { Err(number) }
             }
         };
-        let (made, result) = slow_start_batch(count, first, make).now_or_never().expect("nothing waits");
-        assert_eq!((&**sizes.borrow(), made.len()), (batches, expect), "{count} from {first}, {good} good");
-        assert_eq!(made, (0..expect).collect::<Vec<_>>());
+        let (results, result) = slow_start_batch(count, first, make).now_or_never().expect("nothing waits");
+        assert_eq!((&**sizes.borrow(), results.len()), (batches, expect), "{count} from {first}, {good} good");
+        assert_eq!(results, (0..expect).collect::<Vec<_>>());
         assert_eq!(result, if good < count { Err(good) } else { Ok(()) });
     }
 

@@ -140,7 +140,7 @@ impl Inner {
                     self.metrics.count(&method, status);
                     Span::current().record("status", status.map(|status| status.as_u16()));
                     let answer = answer?;
-                    match (asked_to_wait(&answer), again) {
+                    match (retry_delay(&answer), again) {
                         (Some(wait), Some(again)) if attempt <= MAX_RETRIES => {
                             request = again;
                             wait
@@ -186,7 +186,7 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
 }
 
 /// Returns the delay in `Retry-After`, if the server did not start to process the request.
-fn asked_to_wait<B>(answer: &Response<B>) -> Option<Duration> {
+fn retry_delay<B>(answer: &Response<B>) -> Option<Duration> {
     let after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     match answer.status() {
         StatusCode::TOO_MANY_REQUESTS => Some(Duration::from_secs(after.unwrap_or_default())),
@@ -222,7 +222,7 @@ fn date(headers: &HeaderMap) -> Option<Timestamp> {
 /// Cancels a request that exceeds its timeout.
 fn in_time<T>(exchange: impl Future<Output = kube::Result<T>>) -> impl Future<Output = kube::Result<T>> {
     timeout(2 * RESPONSE_TIMEOUT, exchange)
-        .map(|ended| ended.unwrap_or_else(|_| Err(kube::Error::Service(ResponseTimeout.into()))))
+        .map(|result| result.unwrap_or_else(|_| Err(kube::Error::Service(ResponseTimeout.into()))))
 }
 
 /// Reads the body of a response; an error status is an error.
@@ -243,7 +243,7 @@ async fn read_body(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
 /// Reads the `Status` of an error response; other text becomes its message.
 pub(crate) async fn refusal(answer: Response<ResponseBody>) -> Status {
     let code = answer.status().as_u16();
-    let wait = asked_to_wait(&answer);
+    let wait = retry_delay(&answer);
     let body = Limited::new(answer.into_body(), MAX_STATUS_BYTES).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     let mut status: Status = serde_json::from_slice(&body)
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_under_way_ends_when_the_lease_does() {
+    async fn write_in_flight_ends_with_the_lease() {
         let gate = Arc::new(Gate::new("ns/op".into()));
         let metrics = RequestMetrics::default();
         let link = Endpoint { sender: Arc::new(Slow(Duration::from_secs(20))), namespace: "ns".into() };

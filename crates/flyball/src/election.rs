@@ -203,14 +203,14 @@ impl Election {
             _ = timeout(self.settings.lease_duration, warm) => {}
         }
         tracing::info!(lease = %self.leadership.lease, identity = self.elector.identity(), "waiting to lead");
-        let ended = self.lead(&stop).await;
+        let outcome = self.lead(&stop).await;
         self.leadership.gate.shut();
-        match ended {
+        match outcome {
             Ended::Stopped => self.release().await,
             Ended::Lost(_) => self.publish_event("LostLeadership", "stopped leading"),
         }
         self.master.set(0);
-        ended
+        outcome
     }
 
     async fn lead(&mut self, stop: &Latch) -> Ended {

@@ -194,7 +194,7 @@ impl fmt::Debug for Error {
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let (mut text, mut next) = (String::new(), Some(error));
     while let Some(error) = next {
-        let told = match error.downcast_ref() {
+        let message = match error.downcast_ref() {
             Some(kube::Error::Api(status)) if !status.message.is_empty() => {
                 next = None;
                 status.message.clone()
@@ -205,9 +205,9 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
             }
         };
         if text.is_empty() {
-            text = told;
-        } else if !text.contains(&told) {
-            text = format!("{text}: {told}");
+            text = message;
+        } else if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
     }
     text
@@ -221,7 +221,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn any_error_is_tried_again_unless_it_says_otherwise() {
+    fn errors_retry_with_backoff_by_default() {
         let error = |text: &str| Error::from(text);
         assert_eq!(error("a").retry(), Retry::Backoff);
         assert_eq!(error("a").wait().retry(), Retry::Wait);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_name_is_terminal() {
+    fn invalid_name_is_terminal() {
         let check = || Kind::new("", "v1", "Pod").check(["ns", "../a"]).unwrap_err();
         for error in [Error::from(check()), kube::Error::Service(check().into()).into()] {
             assert_eq!(error.retry(), Retry::Terminal);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_not_permitted_says_where_it_was_made() {
+    fn forbidden_request_reports_its_call_site() {
         let trace = "   0: std::backtrace::Backtrace::force_capture
              at /rustc/1234/library/std/src/backtrace.rs:312:17
    1: flyball::reconcile::context::Context<K>::apply::{{closure}}
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminating_namespace_is_waited_for() {
+    fn error_of_terminating_namespace_waits() {
         let status = json!({"code": 403, "reason": "Forbidden", "message": "no",
             "details": {"causes": [{"reason": "NamespaceTerminating"}]}});
         let status: Status = serde_json::from_value(status).unwrap();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_told_once_and_a_refusal_in_its_own_words() {
+    fn error_chain_contains_each_cause_once() {
         let refusal =
             || kube::Error::Api(Status::failure("widgets \"a\" is forbidden", "Forbidden").with_code(403).boxed());
         assert_eq!(chain(&refusal()), "widgets \"a\" is forbidden");

@@ -352,17 +352,17 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Decodes the parts of a value that are in `wanted`: of objects the members that `wanted` has as well, other values
+/// Decodes the parts of a value that are in `shape`: of objects the members that `shape` has as well, other values
 /// completely.
-pub(crate) fn decode_like(json: &str, wanted: &Value) -> serde_json::Result<Value> {
-    let Value::Object(wanted) = wanted else { return serde_json::from_str(json) };
+pub(crate) fn decode_like(json: &str, shape: &Value) -> serde_json::Result<Value> {
+    let Value::Object(shape) = shape else { return serde_json::from_str(json) };
     let Ok(mut members) = Members::new(json.as_bytes(), 0) else { return serde_json::from_str(json) };
     let mut found = Map::new();
     while let Some(member) = members.next().map_err(serde_json::Error::custom)? {
         let name = text(&json.as_bytes()[member.key.start - 1..=member.key.end]);
         let name = name.ok_or_else(|| serde_json::Error::custom(Malformed(member.key.start)))?;
-        if let Some(wanted) = wanted.get(&*name) {
-            found.insert(name.into_owned(), decode_like(&json[member.value], wanted)?);
+        if let Some(shape) = shape.get(&*name) {
+            found.insert(name.into_owned(), decode_like(&json[member.value], shape)?);
         }
     }
     Ok(found.into())
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_found_through_blanks_and_escapes() {
+    fn members_are_found_despite_whitespace_and_escapes() {
         let json = r#" { "a" : 1 , "b\"":"x\\" , "c":{"d":[1,"]}"]},"e": null}"#;
         let found = members(json).unwrap();
         let expected = [("a", "1"), ("b\\\"", "\"x\\\\\""), ("c", r#"{"d":[1,"]}"]}"#), ("e", "null")];
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_ends_early_is_malformed() {
+    fn truncated_text_is_malformed() {
         let whole = r#"{"a":{"b":["c",-1.5e3]},"d":"e\"f"}"#;
         assert_eq!(members(whole).unwrap().len(), 2);
         for cut in 0..whole.len() {
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_read_with_their_escapes() {
+    fn escapes_in_strings_are_decoded() {
         assert_eq!(text(br#""plain""#).as_deref(), Some("plain"));
         assert_eq!(text(br#""\u003ca\u003e""#).as_deref(), Some("<a>"));
         assert_eq!(text(b"1"), None);
@@ -431,14 +431,14 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wanted_is_decoded() {
+    fn only_requested_members_are_decoded() {
         let text = r#"{"a": {"b": 1, "c\u003c": [{"d": 2, "e": 3}], "f": nonsense}, "g": 4, "h": {"i": 5}}"#;
-        let wanted = json!({"a": {"b": null, "c<": [{"d": null}]}, "g": {"x": null}, "h": 0, "j": 0});
+        let shape = json!({"a": {"b": null, "c<": [{"d": null}]}, "g": {"x": null}, "h": 0, "j": 0});
         let found = json!({"a": {"b": 1, "c<": [{"d": 2, "e": 3}]}, "g": 4, "h": {"i": 5}});
-        assert_eq!(decode_like(text, &wanted).unwrap(), found);
+        assert_eq!(decode_like(text, &shape).unwrap(), found);
         assert!(decode_like(text, &json!({"a": {"f": null}})).is_err());
-        assert!(decode_like(r#"{"a": 1"#, &wanted).is_err());
-        assert!(decode_like(r#"{"\x": 1}"#, &wanted).is_err());
+        assert!(decode_like(r#"{"a": 1"#, &shape).is_err());
+        assert!(decode_like(r#"{"\x": 1}"#, &shape).is_err());
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -460,7 +460,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_item_is_found_where_serde_finds_it(value in any_json(), pretty in any::<bool>()) {
+        fn items_match_serde(value in any_json(), pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
             let text = text.unwrap();
             let bytes = text.as_bytes();
@@ -491,7 +491,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\a1 ".to_vec()), 0..40)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\a1 ".to_vec()), 0..40)) {
             if let Ok(mut members) = Members::new(&bytes, 0) {
                 while let Ok(Some(_)) = members.next() {}
             }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_say_its_kind_gets_to_know_it() {
+    fn missing_kind_is_filled_in() {
         let kind = Kind::new("apps", "v1", "Deployment");
         let decode = |json: &str| type_of(&super::decode::<DynamicObject>(json, &kind).unwrap());
         for json in [

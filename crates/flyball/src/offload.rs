@@ -86,7 +86,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     #[tokio::test]
-    async fn results_and_panics_are_passed_on() {
+    async fn results_and_panics_are_propagated() {
         let own = thread::current().id();
         assert_ne!(offload(LONG, || thread::current().id()).await, own);
         assert!(offload(LONG, || Handle::try_current().is_ok()).await, "the runtime can be used");

@@ -71,17 +71,17 @@ mod tests {
     use parking_lot::Mutex;
 
     #[tokio::test]
-    async fn a_panic_is_reported_to_the_hooks_of_its_task() {
-        let told = Arc::<Mutex<Vec<String>>>::default();
+    async fn panic_is_reported_to_the_hooks_of_its_task() {
+        let reports = Arc::<Mutex<Vec<String>>>::default();
         let hook = {
-            let told = told.clone();
-            move |place: &str, text: &str| told.lock().push(format!("{place}: {text}"))
+            let reports = reports.clone();
+            move |place: &str, text: &str| reports.lock().push(format!("{place}: {text}"))
         };
         let broken: Arc<OnPanic> = Arc::new(|_, _| panic!("of a hook"));
         let hooks = Hooks::from_iter([broken, Arc::new(hook) as Arc<OnPanic>]);
         let error = hooks.within(async { guarded(format_args!("index {}", 1), || -> () { panic!("no {}", 2) }) }).await;
         assert_eq!(error.unwrap_err().to_string(), "panicked: no 2");
         assert!(guarded(format_args!("elsewhere"), || -> () { panic!("no 3") }).is_err());
-        assert_eq!(*told.lock(), ["index 1: no 2"]);
+        assert_eq!(*reports.lock(), ["index 1: no 2"]);
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct Intake {
-    wanted: Vec<IncomingKey>,
+    incoming: Vec<IncomingKey>,
     /// True if a worker waits for a key.
     awaited: bool,
 }
@@ -159,10 +159,10 @@ impl Queue {
     }
 
     fn want(&self, key: &ObjectKey, trigger: Option<Trigger>, priority: Priority) {
-        let wanted = IncomingKey { key: self.salt.hashed(key), priority, trigger, since: Instant::now() };
+        let incoming = IncomingKey { key: self.salt.hashed(key), priority, trigger, since: Instant::now() };
         let mut intake = lock(&self.intake);
-        intake.wanted.push(wanted);
-        let sort = intake.awaited || intake.wanted.len() >= MAX_INTAKE;
+        intake.incoming.push(incoming);
+        let sort = intake.awaited || intake.incoming.len() >= MAX_INTAKE;
         drop(intake);
         if sort {
             self.change(|_, _| ());
@@ -370,19 +370,19 @@ impl Queue {
         let mut intake = lock(&self.intake);
         // From now on, adding a key processes the intake if a worker waits.
         intake.awaited = inner.waiting > 0;
-        if intake.wanted.is_empty() {
+        if intake.incoming.is_empty() {
             if intake.awaited {
-                intake.wanted.shrink_to(MAX_IDLE_CAPACITY);
+                intake.incoming.shrink_to(MAX_IDLE_CAPACITY);
                 inner.sorting.shrink_to(MAX_IDLE_CAPACITY);
             }
             return;
         }
-        let mut wanted = mem::replace(&mut intake.wanted, mem::take(&mut inner.sorting));
+        let mut incoming = mem::replace(&mut intake.incoming, mem::take(&mut inner.sorting));
         drop(intake);
-        for wanted in wanted.drain(..) {
-            inner.sort_in(wanted);
+        for key in incoming.drain(..) {
+            inner.sort_in(key);
         }
-        inner.sorting = wanted;
+        inner.sorting = incoming;
     }
 }
 

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_limited_to_namespaces_gets_roles_there() {
+    fn namespaced_operator_gets_roles_per_namespace() {
         let grants =
             [Grant::new(&Kind::of::<ConfigMap>(), "", &["get"]), Grant::new(&Kind::of::<Node>(), "", &["get"])];
         let names = |namespaces: &[&str]| {

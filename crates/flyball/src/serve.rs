@@ -68,7 +68,7 @@ where
         let (conversation, watched) = (converse(stream, pace.clone()), pace.clone());
         let task = tasks.spawn(async move {
             tokio::select! {
-                ended = conversation => if let Err(error) = ended {
+                result = conversation => if let Err(error) = result {
                     tracing::debug!(error = &*error, "connection failed");
                 },
                 () = watched.overrun() => tracing::debug!(%peer, "closed a connection that was too slow"),
@@ -80,13 +80,13 @@ where
 
 /// Closes the least important connection, and returns false if there is none.
 fn close_one(open: &mut Vec<Open>) -> bool {
-    let mut held: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    let mut connections: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for each in open.iter() {
-        *held.entry(each.peer).or_default() += 1;
+        *connections.entry(each.peer).or_default() += 1;
     }
     let ranked = open.iter().enumerate().filter_map(|(at, each)| {
         let (is_busy, deadline) = each.pace.rank()?;
-        Some((Reverse(held.get(&each.peer).copied()), is_busy, deadline, at))
+        Some((Reverse(connections.get(&each.peer).copied()), is_busy, deadline, at))
     });
     let Some((.., at)) = ranked.min() else { return false };
     open.swap_remove(at).task.abort();
@@ -107,7 +107,7 @@ where
     let service = service_fn(|request: Request<Incoming>| {
         let pace = pace.clone();
         let is_head = *request.method() == Method::HEAD;
-        pace.asked(!request.body().is_end_stream());
+        pace.request_received(!request.body().is_end_stream());
         let answered = answer(request.map(|body| Received { body, pace: pace.clone() }));
         async move {
             let response = answered.await;
@@ -158,14 +158,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_listener_closes_idle_connections_first_and_never_one_that_waits_for_its_answer() {
+    async fn full_listener_closes_idle_connections_first_and_never_pending_ones() {
         let address = serve(3).await;
         let connect = || TcpStream::connect(address);
-        let (mut waits, mut begun, mut idle) =
+        let (mut waits, mut started, mut idle) =
             (connect().await.unwrap(), connect().await.unwrap(), connect().await.unwrap());
         waits.write_all(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         assert!(ask(&mut idle, "/").await.contains("hello"));
-        begun.write_all(b"GET / HT").await.unwrap();
+        started.write_all(b"GET / HT").await.unwrap();
         sleep(Duration::from_millis(50)).await;
         let mut fourth = connect().await.unwrap();
         assert!(ask(&mut fourth, "/").await.contains("hello"));
@@ -177,12 +177,12 @@ mod tests {
         sleep(Duration::from_millis(50)).await;
         let mut sixth = connect().await.unwrap();
         assert!(ask(&mut sixth, "/").await.contains("hello"));
-        assert!(is_closed(&mut begun).await, "the slowest");
+        assert!(is_closed(&mut started).await, "the slowest");
         assert!(!is_closed(&mut waits).await);
     }
 
     #[test]
-    fn the_address_with_the_most_connections_makes_place() {
+    fn address_with_the_most_connections_loses_one() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let one = |last: u8| Open {
@@ -193,16 +193,16 @@ mod tests {
             // The API server's connection came first, and so is the slowest.
             let mut open: Vec<Open> = [1, 2, 2, 3].map(one).into();
             assert!(close_one(&mut open));
-            let mut left: Vec<String> = open.iter().map(|each| each.peer.to_string()).collect();
-            left.sort();
-            assert_eq!(left, ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
-            open.iter().for_each(|each| each.pace.asked(false));
+            let mut remaining: Vec<String> = open.iter().map(|each| each.peer.to_string()).collect();
+            remaining.sort();
+            assert_eq!(remaining, ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+            open.iter().for_each(|each| each.pace.request_received(false));
             assert!(!close_one(&mut open), "all wait for responses");
         });
     }
 
     #[tokio::test]
-    async fn a_thousand_slow_clients_do_not_keep_another_waiting() {
+    async fn slow_clients_do_not_delay_others() {
         let address = serve(64).await;
         let mut slow = JoinSet::new();
         for _ in 0..1000 {

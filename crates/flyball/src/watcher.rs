@@ -106,12 +106,12 @@ impl Watcher {
                 },
                 Err(pause) => pause,
             };
-            let gone = self.is_gone().await;
+            let is_absent = self.is_gone().await;
             if let Some(last_error) = self.session.last_error() {
                 let store = self.writer.store();
                 store.set_last_error(Some(last_error));
                 let (kind, namespace) = (store.kind(), store.namespace());
-                match (gone, store.is_absent()) {
+                match (is_absent, store.is_absent()) {
                     (false, _) => tracing::warn!(%kind, namespace, ?pause, "watch failed: {last_error}"),
                     (true, false) => tracing::warn!(
                         %kind,
@@ -121,7 +121,7 @@ impl Watcher {
                     (true, true) => tracing::debug!(%kind, namespace, ?pause, "still not installed"),
                 }
             }
-            if gone {
+            if is_absent {
                 self.writer.apply(Delta::Absent);
             }
             match pause {

@@ -203,7 +203,7 @@ impl Declaration {
             (self.validates.is_some(), "validates"),
             (self.converts.is_some(), "converts"),
         ];
-        duties.into_iter().filter(|(asked, _)| *asked).map(|(_, name)| name).collect()
+        duties.into_iter().filter(|(is_declared, _)| *is_declared).map(|(_, name)| name).collect()
     }
 }
 

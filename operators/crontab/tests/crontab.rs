@@ -11,12 +11,12 @@ const DEFINITION: &str = include_str!("../config/foreign/crontabs.stable.example
 const SAMPLE: &str = include_str!("../../../samples/crontab/cron.yaml");
 
 #[tokio::test(start_paused = true)]
-async fn a_cron_tab_becomes_a_cron_job() -> kube::Result<()> {
+async fn cron_tab_becomes_a_cron_job() -> kube::Result<()> {
     let test = Test::of(operator).start().await;
     test.apply(DEFINITION).await;
     test.apply(SAMPLE).await;
-    let made = async || test.api::<CronJob>().get_opt("my-new-cron-object").await.is_ok_and(|job| job.is_some());
-    test.eventually("the cron job", made).await;
+    let exists = async || test.api::<CronJob>().get_opt("my-new-cron-object").await.is_ok_and(|job| job.is_some());
+    test.eventually("the cron job", exists).await;
     let job = test.api::<CronJob>().get("my-new-cron-object").await?;
     assert_eq!(job.spec.schedule, "* * * * */5");
     // A `CronTab` without required values is ignored.
@@ -27,7 +27,7 @@ async fn a_cron_tab_becomes_a_cron_job() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_converges_without_the_crd() {
+async fn operator_converges_without_the_crd() {
     Test::of(operator).start().await.assert_idempotent().await;
 }
 

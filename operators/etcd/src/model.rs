@@ -168,11 +168,11 @@ impl State {
                     return Err("cannot fetch cluster info from peer urls".into());
                 };
                 let mut known: Vec<&str> = cluster.members.values().map(|member| member.peer_url.as_str()).collect();
-                let mut given = peers.clone();
+                let mut sorted_peers = peers.clone();
                 known.sort_unstable();
-                given.sort_unstable();
+                sorted_peers.sort_unstable();
                 let member = cluster.members.iter().find(|(_, member)| member.peer_url == own);
-                match member.filter(|_| known == given) {
+                match member.filter(|_| known == sorted_peers) {
                     Some((_, member)) if !member.name.is_empty() => {
                         return Err("member has already been bootstrapped".into());
                     }

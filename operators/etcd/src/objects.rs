@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_versions_are_found_again() {
+    fn names_and_versions_round_trip() {
         let cluster: EtcdCluster = serde_json::from_value(json!({
             "apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
             "metadata": {"name": "a", "namespace": "b"}, "spec": {"size": 3, "version": "3.5.1-arm64"},

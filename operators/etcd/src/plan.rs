@@ -203,12 +203,12 @@ impl View {
     /// an outdated list.
     fn is_lost(&self) -> bool {
         let is_alive = |name: &str| self.pod(name).is_some_and(ObservedPod::is_alive);
-        let left = self.known.iter().filter(|name| is_alive(name)).count();
+        let remaining = self.known.iter().filter(|name| is_alive(name)).count();
         let can_be = |member: &&Member| member.name.is_empty() || is_alive(&member.name);
-        let is_said = self.membership.as_ref().is_none_or(|membership| {
+        let reports_loss = self.membership.as_ref().is_none_or(|membership| {
             !membership.is_consistent && membership.members.iter().filter(can_be).count() < membership.quorum()
         });
-        is_said && left < self.known.len() / 2 + 1
+        reports_loss && remaining < self.known.len() / 2 + 1
     }
 
     /// Decides on the next step.

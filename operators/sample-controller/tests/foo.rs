@@ -19,8 +19,8 @@ async fn events_about(test: &Test, name: &str) -> kube::Result<Vec<(String, Stri
     let is_it =
         |object: &ObjectReference| (object.kind.as_deref(), object.name.as_deref()) == (Some("Foo"), Some(name));
     let about = |event: &Event| event.regarding.as_ref().is_some_and(is_it);
-    let said = |event: Event| Some((event.reason?, event.note?));
-    Ok(events.items.into_iter().filter(about).filter_map(said).collect())
+    let reason_and_note = |event: Event| Some((event.reason?, event.note?));
+    Ok(events.items.into_iter().filter(about).filter_map(reason_and_note).collect())
 }
 
 #[tokio::test(start_paused = true)]

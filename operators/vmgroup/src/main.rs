@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resync_is_a_duration_of_a_second_or_more() {
+    fn resync_period_has_a_minimum() {
         assert_eq!(parse_resync("5m"), Ok(Duration::from_secs(300)));
         assert_eq!(parse_resync("1h30s"), Ok(Duration::from_secs(3630)));
         for wrong in ["", "5", "0s", "-5m", "999ms", "1h 30s"] {

@@ -25,10 +25,10 @@ impl Events {
     /// Records an event.
     pub(crate) fn record(&mut self, event: &Value) {
         let data = &event["event_data"];
-        let said = |field: &str| data["res"][field].as_str().map(str::to_owned);
+        let text = |field: &str| data["res"][field].as_str().map(str::to_owned);
         match event["event"].as_str() {
             Some("runner_on_failed" | "runner_on_unreachable") if data["ignore_errors"] != true => {
-                let message = said("msg")
+                let message = text("msg")
                     .filter(|message| !message.is_empty())
                     .unwrap_or_else(|| "unknown playbook failure".to_owned());
                 let task = data["task"].as_str().unwrap_or_default().to_owned();
@@ -37,7 +37,7 @@ impl Events {
             Some("runner_on_ok") => {
                 let action = data["task_action"].as_str().unwrap_or_default();
                 if action.rsplit('.').next() == Some("requeue_after") {
-                    self.outcome.requeue_after = said("period")
+                    self.outcome.requeue_after = text("period")
                         .and_then(|period| parse_unsigned_duration(&period))
                         .map(|period| period.max(MIN_REQUEUE));
                 }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_ansible_runner_tell_what_became_of_a_run() {
+    fn events_of_ansible_runner_yield_the_outcome() {
         let good = outcome(include_str!("../../tests/data/ok-run.json"));
         assert_eq!((good.ok, good.changed, good.failures, good.failure.is_none()), (2, 0, 0, true));
         let bad = outcome(include_str!("../../tests/data/failed-run.json"));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn no_task_keeps_the_operator_busy() {
+    fn requeue_period_has_a_minimum() {
         for (period, seconds) in [("0s", 1), ("1ns", 1), ("2s", 2)] {
             let mut events = Events::default();
             events.record(&serde_json::json!({"event": "runner_on_ok", "event_data": {"task_action": "requeue_after", "res": {"period": period}}}));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn other_output_says_nothing() {
+    fn other_output_is_ignored() {
         let mut events = Events::default();
         for line in ["", "PLAY [localhost]", "{", "[]", "{\"event\": 3}", "null", "{\"event\": \"runner_on_failed\"}"] {
             events.read(&format!("s3cret{line}"), "s3cret");

@@ -117,8 +117,11 @@ impl Folder {
 /// Returns the connection variables. They are passed last, so that only `watches.yaml` can override them.
 fn connection(watch: &Watch) -> Map<String, Value> {
     let own = [("ansible_connection", "local"), ("ansible_python_interpreter", "{{ ansible_playbook_python }}")];
-    let is_said = |name: &str| watch.vars.contains_key(name) || watch.allow_variables.contains(name);
-    own.into_iter().filter(|(name, _)| !is_said(name)).map(|(name, value)| (name.to_owned(), value.into())).collect()
+    let is_overridden = |name: &str| watch.vars.contains_key(name) || watch.allow_variables.contains(name);
+    own.into_iter()
+        .filter(|(name, _)| !is_overridden(name))
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
 }
 
 /// Returns the variables of a run. Text of users is marked as unsafe, so that it is not a template.
@@ -148,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_connection_is_the_operators_unless_the_author_says_otherwise() {
+    fn connection_defaults_to_local() {
         let watch = Watch::default();
         assert_eq!(connection(&watch)["ansible_connection"], "local");
         let watch = Watch { vars: Map::from_iter([("ansible_connection".to_owned(), "ssh".into())]), ..watch };
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn data_has_no_keys_that_stand_for_types() {
+    fn special_keys_are_removed_from_data() {
         let data = json!({"a": [{"__ansible_vault": "x", "__ansible_unsafe": "y", "b": "{{ c }}"}]});
         assert_eq!(unsafe_texts(&data), json!({"a": [{"b": {"__ansible_unsafe": "{{ c }}"}}]}));
     }

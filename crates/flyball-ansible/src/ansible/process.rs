@@ -77,7 +77,7 @@ impl Drop for Group {
 #[cfg(target_os = "linux")]
 pub(super) fn kill_marked(mark: &str) {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-    let wanted = format!("{MARK}={mark}");
+    let expected = format!("{MARK}={mark}");
     for _ in 0..MAX_KILL_ROUNDS {
         let mut killed = false;
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -86,7 +86,7 @@ pub(super) fn kill_marked(mark: &str) {
             // same ID.
             let Some(Ok(handle)) = number.map(|number| pidfd_open(number, PidfdFlags::empty())) else { continue };
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
+            if environment.split(|byte| *byte == 0).any(|variable| variable == expected.as_bytes()) {
                 killed |= pidfd_send_signal(handle, Signal::KILL).is_ok();
             }
         }

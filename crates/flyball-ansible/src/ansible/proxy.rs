@@ -152,10 +152,10 @@ impl Drop for Proxy {
 impl Forward {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let expected = format!("Bearer {}", self.token);
-        let given = request.headers().get(AUTHORIZATION).map_or(&[][..], |given| given.as_bytes());
+        let presented = request.headers().get(AUTHORIZATION).map_or(&[][..], |presented| presented.as_bytes());
         // Comparing digests prevents timing attacks.
         let digest = |text: &[u8]| digest::digest(&digest::SHA256, text);
-        if digest(given).as_ref() != digest(expected.as_bytes()).as_ref() {
+        if digest(presented).as_ref() != digest(expected.as_bytes()).as_ref() {
             return refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "invalid token");
         }
         let (mut parts, body) = request.into_parts();
@@ -210,9 +210,9 @@ impl Forward {
         }
         let kinds = self.reach.kinds();
         let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
-        let made = kinds.made.iter().find(is_it);
+        let created = kinds.created.iter().find(is_it);
         if reads {
-            return match made.or_else(|| kinds.read.iter().find(is_it)) {
+            return match created.or_else(|| kinds.read.iter().find(is_it)) {
                 Some(kind) if kind.is_namespaced() => self.reach.everywhere(kind.name()),
                 Some(_) => Ok(()),
                 None if is_cluster_wide(&target.group, &target.resource) => Ok(()),
@@ -223,7 +223,7 @@ impl Forward {
         if target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews") {
             return Ok(());
         }
-        let Some(kind) = made else {
+        let Some(kind) = created else {
             return Err(format!(
                 "changes of {} outside of the namespace of the custom resource require their apiVersion and kind literally in the role",
                 target.resource
@@ -303,7 +303,7 @@ fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Res
     let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
     // Unknown kinds are not named in the role; Secrets are checked because of their type.
     let unknown = if target.group.is_empty() && target.resource == "secrets" { "Secret" } else { &target.resource };
-    let kind = kinds.made.iter().find(is_it).map_or(unknown, Kind::name);
+    let kind = kinds.created.iter().find(is_it).map_or(unknown, Kind::name);
     write(&target.group, kind, &Value::Null)?;
     // Bodies of subresources may have any format: those of `proxy` are for an application.
     if body.is_empty() || target.subresource.is_some() {
@@ -345,9 +345,9 @@ mod tests {
     use crate::reach::tests::reach;
 
     #[test]
-    fn kinds_elsewhere_are_written_if_tasks_name_them() {
+    fn kinds_in_other_namespaces_are_writable_if_tasks_name_them() {
         let kinds = [("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ("v1", "ConfigMap"), ("v1", "Secret")];
-        let made: std::collections::BTreeSet<Kind> =
+        let created: std::collections::BTreeSet<Kind> =
             kinds.iter().filter_map(|(api, kind)| kind_of(api, kind)).collect();
         let token = json!({"type": "kubernetes.io/service-account-token"});
         let all = [
@@ -357,7 +357,7 @@ mod tests {
             ("/api/v1/namespaces/b/secrets", token.clone()),
         ];
         let check = |kinds: &Kinds, path: &str, body: &str| is_writable(kinds, path, body.as_bytes());
-        let found = Kinds { made: made.clone(), ..Kinds::default() };
+        let found = Kinds { created: created.clone(), ..Kinds::default() };
         for (path, body) in &all {
             assert!(!check(&found, path, &body.to_string()), "{path}");
         }
@@ -373,8 +373,8 @@ mod tests {
             {"apiVersion": "v1", "kind": "Secret", "type": token["type"]},
         ]});
         let literals = Literals::of(definitions.as_object().unwrap());
-        let made = made.into_iter().chain(kind_of("rbac.authorization.k8s.io/v1", "RoleBinding")).collect();
-        let found = Kinds { made, literals, ..Kinds::default() };
+        let created = created.into_iter().chain(kind_of("rbac.authorization.k8s.io/v1", "RoleBinding")).collect();
+        let found = Kinds { created, literals, ..Kinds::default() };
         for (path, body) in &all {
             assert!(check(&found, path, &body.to_string()), "{path}");
         }
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn tokens_are_requested_if_watches_allow_it() {
-        let accounts = Kinds { made: kind_of("v1", "ServiceAccount").into_iter().collect(), ..Kinds::default() };
+        let accounts = Kinds { created: kind_of("v1", "ServiceAccount").into_iter().collect(), ..Kinds::default() };
         let allowed = [("authentication.k8s.io".to_owned(), "TokenRequest".to_owned())].into();
         let allowing = Kinds { allowed, ..accounts.clone() };
         let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}).to_string();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_cannot_be_read_are_refused() {
+    fn unreadable_bodies_are_rejected() {
         let secrets = "/api/v1/namespaces/b/secrets";
         let wide: Vec<u8> =
             "\u{feff}type: kubernetes.io/service-account-token".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_a_connection_go_no_further() {
+    fn hop_by_hop_headers_are_removed() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("connection", "X-Secret, keep-alive"),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_without_namespaces_are_known() {
+    fn cluster_scoped_resources_are_recognized() {
         assert!(is_cluster_wide("", "nodes") && is_cluster_wide("rbac.authorization.k8s.io", "clusterroles"));
         assert!(is_cluster_wide("admissionregistration.k8s.io", "validatingadmissionpolicybindings"));
         assert!(!is_cluster_wide("", "secrets") && !is_cluster_wide("example.k8s.io", "nodes"));

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_of_objects_end_with_their_names() {
+    fn object_paths_are_truncated_after_the_name() {
         for (path, object) in [
             ("/api/v1/nodes", "/api/v1/nodes"),
             ("/api/v1/nodes/n", "/api/v1/nodes/n"),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_resources() {
+    fn paths_are_parsed_into_resources() {
         type Expected<'a> = (&'a str, &'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
         let check = |path: &str, expected: Option<Expected<'_>>| {
             let found = Target::of(path).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 #[tokio::test]
-async fn all_lines_are_read_however_long_they_are() {
+async fn long_lines_are_truncated() {
     let mut text = "x".repeat(40 << 20);
     text.push_str("\nlast\n\nend");
     let mut from = text.as_bytes();
@@ -69,8 +69,8 @@ async fn grandchildren_end_with_their_leader() {
     );
     let mut group = start(&script, &folder);
     let (mut out, _) = group.output().unwrap();
-    let mut said = Vec::new();
-    let (status, read) = tokio::join!(group.ended(), out.read_to_end(&mut said));
+    let mut output = Vec::new();
+    let (status, read) = tokio::join!(group.ended(), out.read_to_end(&mut output));
     read.unwrap();
     assert_eq!(status.unwrap().code(), Some(3));
     gone(&folder, &["a", "b"]).await;
@@ -79,7 +79,7 @@ async fn grandchildren_end_with_their_leader() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn grandchildren_end_when_a_run_is_cut_off() {
+async fn grandchildren_end_with_a_canceled_run() {
     let folder = folder("cut");
     let at = folder.display();
     let script = format!(

@@ -40,11 +40,11 @@ impl WorkDir {
         for _ in 0..MAX_TRIES {
             let name = super::random(16)?;
             let (path, lock) = (base.join(&name), base.join(&name).with_extension(LOCK));
-            let held = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock)?;
+            let lock_file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock)?;
             // A concurrent cleanup may have locked the file first, and removed it.
-            if held.try_lock().is_ok() && held.metadata()?.nlink() > 0 {
+            if lock_file.try_lock().is_ok() && lock_file.metadata()?.nlink() > 0 {
                 DirBuilder::new().mode(0o700).create(&path)?;
-                return Ok(Self { path, lock, _held: held });
+                return Ok(Self { path, lock, _held: lock_file });
             }
         }
         Err(io::Error::other(format!("cannot lock a folder below {}", base.display())))
@@ -102,8 +102,8 @@ fn sweep(base: &Path) {
         if !is_ours || lock.extension().is_none_or(|ending| ending != LOCK) {
             continue;
         }
-        let held = File::open(&lock);
-        if held.as_ref().is_ok_and(|held| held.try_lock().is_ok()) {
+        let lock_file = File::open(&lock);
+        if lock_file.as_ref().is_ok_and(|lock_file| lock_file.try_lock().is_ok()) {
             let folder = lock.with_extension("");
             kill_marked(&folder.display().to_string());
             // A link in place of the folder is removed, not its target.
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_dead_processes_are_swept_and_others_stay() {
+    fn folders_of_dead_processes_are_removed() {
         let temporary = temporary("swept");
         let base = base(&temporary).unwrap();
         assert_eq!(fs::metadata(&base).unwrap().mode() & 0o777, 0o700);
@@ -155,11 +155,11 @@ mod tests {
         }
         symlink(precious.join("file"), base.join("other.lock")).unwrap();
         sweep(&base);
-        let mut left: Vec<_> = fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().path()).collect();
-        left.sort();
+        let mut remaining: Vec<_> = fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().path()).collect();
+        remaining.sort();
         let mut expected = vec![alive.path.clone(), alive.lock.clone(), base.join("other.lock")];
         expected.sort();
-        assert_eq!(left, expected);
+        assert_eq!(remaining, expected);
         assert_eq!(fs::read_to_string(precious.join("file")).unwrap(), "kept");
         drop(alive);
         assert_eq!(fs::read_dir(&base).unwrap().count(), 1);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_others_took_stops_no_run() {
+    fn folder_with_wrong_permissions_is_avoided() {
         let temporary = temporary("taken");
         let usual = base(&temporary).unwrap();
         fs::set_permissions(&usual, fs::Permissions::from_mode(0o755)).unwrap();

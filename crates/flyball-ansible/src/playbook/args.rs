@@ -234,9 +234,9 @@ pub(super) fn pairs(text: &str) -> Result<Map<String, Value>, String> {
             .split_once('=')
             .filter(|(key, _)| is_word(key.trim()))
             .ok_or_else(|| format!("{rest} is not an argument of the form key=value"))?;
-        let (value, left) = value(after)?;
+        let (value, remaining) = value(after)?;
         pairs.insert(key.trim().to_owned(), value.into());
-        rest = left.trim_start();
+        rest = remaining.trim_start();
     }
     Ok(pairs)
 }
@@ -275,7 +275,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn modules_are_known_by_all_their_names() {
+    fn modules_are_found_by_all_their_names() {
         for name in ["k8s", "kubernetes.core.k8s", "community.kubernetes.k8s"] {
             assert_eq!(module(name, json!({"state": "absent", "kind": "Pod"})).unwrap().0, Module::K8s);
         }
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_may_stand_on_one_line() {
+    fn arguments_are_parsed_from_one_line() {
         let read = |text: &str| pairs(text).map(Value::Object);
         assert_eq!(
             read("a=1 b='two words' c={{ x | default('y z') }}"),

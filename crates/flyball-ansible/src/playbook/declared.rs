@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_a_role_are_inputs_whatever_it_includes() {
+    fn role_defaults_are_inputs() {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects/shop");
         let found = DeclaredVariables::of(&Runs::Role(project.join("roles/shop")), &project).unwrap();
         assert!(found.inputs.contains("shelves") && !found.own.contains("shelves"), "{found:?}");
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_role_are_found_wherever_it_includes_them_from() {
+    fn included_files_of_a_role_are_found() {
         let folder = std::env::temp_dir().join(format!("flyball-declared-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         let files = [
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_in_arguments_that_are_no_pairs() {
+    fn names_are_found_in_malformed_arguments() {
         let tasks = json!([{"set_fact": "a = 1 b='it\"s' {{ x }} c={{ y }}"}]);
         let found = own(&tasks);
         assert!(["b", "c"].iter().all(|name| found.iter().any(|found| found == name)), "{found:?}");

@@ -22,7 +22,7 @@ const DEEPEST: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     /// Kinds that it creates, changes or deletes.
-    pub(crate) made: BTreeSet<Kind>,
+    pub(crate) created: BTreeSet<Kind>,
     /// Kinds that it only reads.
     pub(crate) read: BTreeSet<Kind>,
     /// True if it may create objects in other namespaces than that of the reconciled object.
@@ -52,7 +52,7 @@ impl Kinds {
         for play in &playbook.plays {
             found.look_through_play(play, author);
         }
-        found.read.retain(|kind| !found.made.contains(kind));
+        found.read.retain(|kind| !found.created.contains(kind));
         found
     }
 
@@ -92,7 +92,7 @@ impl Kinds {
     }
 
     pub(crate) fn join(&mut self, other: Self) {
-        self.made.extend(other.made);
+        self.created.extend(other.created);
         self.read.extend(other.read);
         self.elsewhere |= other.elsewhere;
         self.namespaces.extend(other.namespaces);
@@ -100,7 +100,7 @@ impl Kinds {
         self.everywhere.extend(other.everywhere);
         self.literals.join(other.literals);
         self.allowed.extend(other.allowed);
-        self.read.retain(|kind| !self.made.contains(kind));
+        self.read.retain(|kind| !self.created.contains(kind));
     }
 
     fn look_through_role(&mut self, role: &Role, author: &Arc<Vars>) {
@@ -152,7 +152,7 @@ impl Search<'_> {
             self.vars(&task.vars);
             task.repeat.iter().for_each(|repeat| self.value(&repeat.items, 0));
             match &task.action {
-                Action::Module(Module::K8s, arguments) => self.made(arguments),
+                Action::Module(Module::K8s, arguments) => self.created(arguments),
                 Action::Module(Module::K8sInfo, arguments) => {
                     self.named(arguments, false);
                     self.listed(arguments);
@@ -167,7 +167,7 @@ impl Search<'_> {
     }
 
     /// Searches the arguments of a module that creates objects.
-    fn made(&mut self, arguments: &Map<String, Value>) {
+    fn created(&mut self, arguments: &Map<String, Value>) {
         self.kinds.literals.join(Literals::of(arguments));
         self.named(arguments, true);
         let kind = arguments.get("kind");
@@ -275,11 +275,11 @@ impl Search<'_> {
     }
 
     /// Searches the arguments of a module with an argument `kind`.
-    fn named(&mut self, arguments: &Map<String, Value>, made: bool) {
+    fn named(&mut self, arguments: &Map<String, Value>, created: bool) {
         let version = VERSION.iter().find_map(|name| arguments.get(*name));
         let version = version.and_then(Value::as_str).unwrap_or("v1");
         if let Some(kind) = arguments.get("kind").and_then(Value::as_str) {
-            self.note(version, kind, made);
+            self.note(version, kind, created);
         }
     }
 
@@ -357,13 +357,13 @@ impl Search<'_> {
     }
 
     /// Records a kind, unless its names are only known in a run.
-    fn note(&mut self, version: &str, kind: &str, made: bool) {
+    fn note(&mut self, version: &str, kind: &str, created: bool) {
         let scope = Scope::new(self.layers.clone(), vec![self.files.clone()]);
         let text = |text: &str| scope.render_text(text).ok().and_then(|text| text.as_str().map(str::to_owned));
         if let (Some(version), Some(kind)) = (text(version), text(kind))
             && let Some(kind) = kind_of(&version, &kind)
         {
-            let kinds = if made { &mut self.kinds.made } else { &mut self.kinds.read };
+            let kinds = if created { &mut self.kinds.created } else { &mut self.kinds.read };
             kinds.insert(kind);
         }
     }
@@ -383,11 +383,11 @@ mod tests {
         let mut kinds = Kinds::default();
         let layers = vec![Arc::new(templates(json!({"api": "apps/v1"}).as_object().unwrap()))];
         Search { kinds: &mut kinds, layers, files: Arc::default() }.value(&value, 0);
-        kinds.made.iter().map(ToString::to_string).collect()
+        kinds.created.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn kinds_are_found_where_objects_are() {
+    fn kinds_are_found_in_objects() {
         assert_eq!(
             found(json!({"apiVersion": "v1", "kind": "Service", "spec": {"x": {"apiVersion": "v1", "kind": "Pod"}}})),
             ["services"]
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_noted_if_no_object_chooses_them() {
+    fn namespaces_and_names_are_recorded_if_literal() {
         let mut kinds = Kinds::default();
         let layers = vec![Arc::new(templates(json!({"home": "shared"}).as_object().unwrap()))];
         let mut search = Search { kinds: &mut kinds, layers, files: Arc::default() };
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_no_kind() {
+    fn invalid_names_are_no_kinds() {
         assert!(
             kind_of("v1", "{{ x }}").is_none() && kind_of("", "Pod").is_none() && kind_of("a/b/c", "Pod").is_none()
         );

@@ -103,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn kinds_count_that_stand_in_parameters_without_a_template() {
+    fn only_literal_kinds_in_parameters_count() {
         let check = |arguments: Value, expected: &[(&str, &str)]| {
             let found = Literals::of(arguments.as_object().unwrap());
             let expected = expected.iter().map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned())).collect();

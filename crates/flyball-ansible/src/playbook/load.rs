@@ -23,13 +23,13 @@ pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
     let plays = match runs {
         Runs::Role(folder) => {
             let folder = normal(folder);
-            loader.want(&folder, "main").map_err(|problem| Error::file(&folder, problem))?;
+            loader.enqueue(&folder, "main").map_err(|problem| Error::file(&folder, problem))?;
             let role = RoleReference { folder: folder.clone(), vars: Arc::default(), no_log: None };
             vec![Play { tasks: vec![role_task(role)], folder, ..Play::default() }]
         }
         Runs::Playbook(file) => loader.read_plays(file)?,
     };
-    loader.read_wanted()?;
+    loader.read_pending()?;
     let roles = loader.roles.into_iter().map(|(folder, role)| (folder, Arc::new(role))).collect();
     Ok(Playbook { plays, roles })
 }
@@ -58,24 +58,24 @@ struct Loader {
     project: PathBuf,
     roles: BTreeMap<PathBuf, Role>,
     /// Task files that remain to be read, each with the folder of its role.
-    wanted: Vec<(PathBuf, PathBuf)>,
+    pending: Vec<(PathBuf, PathBuf)>,
     seen: BTreeSet<PathBuf>,
 }
 
 impl Loader {
     /// Records that a role is run from one of its task files.
-    fn want(&mut self, folder: &Path, tasks_from: &str) -> Result<(), String> {
+    fn enqueue(&mut self, folder: &Path, tasks_from: &str) -> Result<(), String> {
         match named(&folder.join("tasks"), tasks_from) {
-            Some(file) => self.wanted.push((folder.to_owned(), file)),
+            Some(file) => self.pending.push((folder.to_owned(), file)),
             // A role may have only variables and handlers.
-            None if tasks_from == "main" && folder.is_dir() => self.wanted.push((folder.to_owned(), PathBuf::new())),
+            None if tasks_from == "main" && folder.is_dir() => self.pending.push((folder.to_owned(), PathBuf::new())),
             None => return Err(format!("role {} has no file tasks/{tasks_from}.yml", folder.display())),
         }
         Ok(())
     }
 
-    fn read_wanted(&mut self) -> Result<()> {
-        while let Some((folder, file)) = self.wanted.pop() {
+    fn read_pending(&mut self) -> Result<()> {
+        while let Some((folder, file)) = self.pending.pop() {
             if !self.roles.contains_key(&folder) {
                 let role = self.read_role(&folder)?;
                 self.roles.insert(folder.clone(), role);
@@ -152,7 +152,7 @@ impl Loader {
         no_log.iter().try_for_each(check_all)?;
         check_all(&Value::Object(vars.clone()))?;
         let folder = self.find_role(&name, around)?;
-        self.want(&folder, "main")?;
+        self.enqueue(&folder, "main")?;
         Ok(RoleReference { folder, vars: Arc::new(templates(&vars)), no_log })
     }
 
@@ -222,7 +222,7 @@ impl Loader {
         let lists = ["pre_tasks", "roles", "tasks", "post_tasks", "handlers"].map(|list| (list, fields.remove(list)));
         fields.finish().map_err(refuse)?;
         let path = Arc::new(file.to_owned());
-        let mut wanted = Vec::new();
+        let mut pending = Vec::new();
         for (list, content) in lists {
             let Some(content) = content else { continue };
             if list == "roles" {
@@ -242,12 +242,12 @@ impl Loader {
                 tasks: folder.clone(),
                 file,
                 depth: 0,
-                includes: Some(&mut wanted),
+                includes: Some(&mut pending),
             };
             let tasks = read_tasks(content, &path, 0, &mut found)?;
             if list == "handlers" { play.handlers = tasks } else { play.tasks.extend(tasks) }
         }
-        while let Some(included) = wanted.pop() {
+        while let Some(included) = pending.pop() {
             if play.includes.contains_key(&included) {
                 continue;
             }
@@ -259,7 +259,7 @@ impl Loader {
                 tasks: folder.clone(),
                 file: &included,
                 depth: 0,
-                includes: Some(&mut wanted),
+                includes: Some(&mut pending),
             };
             let tasks = read_tasks(tasks, &path, 0, &mut found)?;
             play.includes.insert(included, tasks.into());
@@ -369,7 +369,7 @@ impl Resolve for Surroundings<'_> {
         };
         match &mut self.includes {
             Some(includes) => includes.extend(found),
-            None => self.loader.wanted.extend(found.into_iter().map(|file| (self.home.to_owned(), file))),
+            None => self.loader.pending.extend(found.into_iter().map(|file| (self.home.to_owned(), file))),
         }
         Ok(())
     }
@@ -397,7 +397,7 @@ impl Resolve for Surroundings<'_> {
 
     fn role(&mut self, name: &str, tasks_from: &str) -> Result<PathBuf, String> {
         let folder = self.loader.find_role(name, self.home)?;
-        self.loader.want(&folder, tasks_from.trim_end_matches(".yml"))?;
+        self.loader.enqueue(&folder, tasks_from.trim_end_matches(".yml"))?;
         Ok(folder)
     }
 }

@@ -95,12 +95,12 @@ impl Run<'_> {
         let (version, kind) = named(arguments).map_err(TaskError::new)?;
         let kind = self.kind(&version, &kind)?;
         // Without a namespace it lists all of them, as Ansible does, unless it reads a single object.
-        let given = arguments.get("namespace").map(text);
+        let requested = arguments.get("namespace").map(text);
         let name = arguments.get("name").map(text).filter(|name| !name.is_empty());
         let wait = Wait::of(arguments);
         let found = match name {
             Some(name) => {
-                let namespace = self.namespace(&kind, given.as_deref())?;
+                let namespace = self.namespace(&kind, requested.as_deref())?;
                 let key = ObjectKey::new(namespace.as_deref(), &name);
                 match wait {
                     Some(wait) => self.wait_for(&wait, &kind, &key, false).await?.into_iter().collect(),
@@ -108,8 +108,8 @@ impl Run<'_> {
                 }
             }
             None => {
-                let namespace = match &given {
-                    Some(given) => self.namespace(&kind, Some(given))?,
+                let namespace = match &requested {
+                    Some(requested) => self.namespace(&kind, Some(requested))?,
                     None if !kind.is_namespaced() => None,
                     None => self.reach().everywhere(kind.name()).map(|()| None).map_err(TaskError::refused)?,
                 };
@@ -215,10 +215,11 @@ fn selector(arguments: &Arguments) -> Result<Option<LabelSelector>, TaskError> {
 
 /// Returns the objects of a task: maps with `apiVersion`, `kind` and names.
 fn definitions(arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
-    let given = ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
+    let definition_argument =
+        ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
     let mut found = Vec::new();
-    match (given, arguments.get("src"), arguments.get("template")) {
-        (Some(given), _, _) => collect(given.clone(), &mut found, 0)?,
+    match (definition_argument, arguments.get("src"), arguments.get("template")) {
+        (Some(definition_argument), _, _) => collect(definition_argument.clone(), &mut found, 0)?,
         (None, Some(src), _) => collect(scope.evaluate(&lookup("file", &text(src)))?, &mut found, 0)?,
         (None, None, Some(template)) => {
             let paths = match template {

@@ -104,7 +104,7 @@ fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, St
 }
 
 fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, String> {
-    let said = match (arguments.get("var").and_then(Value::as_str), arguments.get("msg")) {
+    let result = match (arguments.get("var").and_then(Value::as_str), arguments.get("msg")) {
         (Some(name), _) => {
             let name = name.trim().trim_start_matches("{{").trim_end_matches("}}").trim();
             let value = scope.evaluate(name).unwrap_or_else(|_| "VARIABLE IS NOT DEFINED!".into());
@@ -113,7 +113,7 @@ fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, Str
         (None, Some(message)) => json!({"msg": scope.render(message)?}),
         (None, None) => json!({"msg": "Hello world!"}),
     };
-    let mut done = Done::with(said);
+    let mut done = Done::with(result);
     done.result.insert("changed".into(), false.into());
     Ok(done)
 }

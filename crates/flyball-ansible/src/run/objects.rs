@@ -26,9 +26,9 @@ pub(super) struct Change {
 impl Run<'_> {
     /// Returns a kind, if it was known at startup.
     pub(super) fn kind(&self, api_version: &str, kind: &str) -> Result<Kind, TaskError> {
-        let wanted = kind_of(api_version, kind)
+        let requested = kind_of(api_version, kind)
             .ok_or_else(|| TaskError::refused(format!("invalid apiVersion {api_version:?} or kind {kind:?}")))?;
-        let known = self.job.kinds.made.get(&wanted).or_else(|| self.job.kinds.read.get(&wanted));
+        let known = self.job.kinds.created.get(&requested).or_else(|| self.job.kinds.read.get(&requested));
         known.cloned().ok_or_else(|| {
             TaskError::refused(format!(
                 "the operator has no permissions for {kind} of {api_version}, since the kind was unknown at startup: write apiVersion \
@@ -43,12 +43,12 @@ impl Run<'_> {
 
     /// Returns the namespace of an object: the requested one, if the run may access it, or that of the reconciled
     /// object.
-    pub(super) fn namespace(&self, kind: &Kind, said: Option<&str>) -> Result<Option<String>, TaskError> {
+    pub(super) fn namespace(&self, kind: &Kind, requested: Option<&str>) -> Result<Option<String>, TaskError> {
         if !kind.is_namespaced() {
             return Ok(None);
         }
         let own = self.job.cx.key().namespace();
-        let namespace = said.filter(|namespace| !namespace.is_empty()).or(own).unwrap_or("default");
+        let namespace = requested.filter(|namespace| !namespace.is_empty()).or(own).unwrap_or("default");
         self.reach().namespace(namespace).map_err(TaskError::refused)?;
         Ok(Some(namespace.to_owned()))
     }
@@ -213,7 +213,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_patch_that_says_nothing_new_is_recognised() {
+    fn unchanged_patch_is_recognized() {
         let live =
             json!({"a": 1, "list": [{"name": "x", "image": "i", "args": ["a"]}, {"name": "y"}], "plain": [1, 2]});
         let check = |patch: Value, by_key: bool| contains(&live, &patch, by_key);

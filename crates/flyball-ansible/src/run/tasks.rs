@@ -65,19 +65,19 @@ impl<'r> Run<'r> {
         inner.when.extend(block.when.iter().cloned());
         inner.ignore_errors = block.ignore_errors.clone().or(inner.ignore_errors);
         inner.no_log = block.no_log.clone().or(inner.no_log);
-        let mut ended = self.tasks(tasks, &inner).await;
-        if let Err(Stop::Failed(failure)) = &ended
+        let mut result = self.tasks(tasks, &inner).await;
+        if let Err(Stop::Failed(failure)) = &result
             && !rescue.is_empty()
         {
             let failed = json!({"failed": true, "msg": failure.message});
             self.remember("ansible_failed_task", json!({"name": failure.task}));
             self.remember("ansible_failed_result", failed);
-            ended = self.tasks(rescue, &inner).await;
+            result = self.tasks(rescue, &inner).await;
         }
-        if !matches!(ended, Err(Stop::Play | Stop::Role)) {
+        if !matches!(result, Err(Stop::Play | Stop::Role)) {
             self.tasks(always, &inner).await?;
         }
-        ended
+        result
     }
 
     /// Runs a role: its dependencies, and its tasks.
@@ -94,13 +94,13 @@ impl<'r> Run<'r> {
         let mut inner = frame.within(&Arc::default());
         inner.role = Some(role);
         let tasks = named(&folder.join("tasks"), tasks_from).and_then(|file| role.tasks.get(&file));
-        let ended = match tasks {
+        let result = match tasks {
             Some(tasks) => self.tasks(tasks, &inner).await,
             None => Ok(()),
         };
-        match ended {
+        match result {
             Err(Stop::Role) => Ok(()),
-            ended => ended,
+            result => result,
         }
     }
 
@@ -151,7 +151,7 @@ impl<'r> Run<'r> {
         items: Vec<Value>,
         frame: &Frame<'r>,
     ) -> Result<Done, Stop> {
-        let (mut results, mut failure, mut kept) = (Vec::new(), None, 0);
+        let (mut results, mut failure, mut size_of_results) = (Vec::new(), None, 0);
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
             let mut looped = data([(repeat.variable.clone(), item.clone())]);
@@ -165,8 +165,8 @@ impl<'r> Run<'r> {
             }
             let size = done.result.values().map(size).sum::<usize>();
             self.charge(task, (size / BYTES_PER_FUEL) as u64)?;
-            kept += size;
-            if kept > MAX_RESULT_BYTES {
+            size_of_results += size;
+            if size_of_results > MAX_RESULT_BYTES {
                 let problem = format!("the results of the loop exceed {MAX_RESULT_BYTES} bytes");
                 return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
             }
@@ -265,9 +265,9 @@ impl<'r> Run<'r> {
                 (false, _) => done.failure = None,
                 (true, true) => {}
                 (true, false) => {
-                    let said = done.result.get("msg").and_then(Value::as_str).filter(|said| !said.is_empty());
-                    let said = said.map_or_else(|| "failed_when holds".to_owned(), str::to_owned);
-                    done.failure = Some(TaskError::new(said));
+                    let message = done.result.get("msg").and_then(Value::as_str).filter(|message| !message.is_empty());
+                    let message = message.map_or_else(|| "failed_when holds".to_owned(), str::to_owned);
+                    done.failure = Some(TaskError::new(message));
                 }
             }
         }
@@ -357,8 +357,8 @@ impl<'r> Run<'r> {
         let no_log = task.no_log.as_ref().or(frame.no_log.as_ref());
         let hidden = no_log.is_some_and(|no_log| is_true(no_log, &scope));
         if let (Action::Module(Module::Debug, _), false) = (&task.action, hidden) {
-            let said = Value::Object(done.result.clone());
-            tracing::debug!("{said}");
+            let result = Value::Object(done.result.clone());
+            tracing::debug!("{result}");
         }
         if let Some(name) = &task.register {
             self.remember(name, Value::Object(done.result.clone()));
@@ -516,7 +516,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hidden_failure_says_nothing_and_is_tried_again_as_before() {
+    fn hidden_failure_has_no_message_and_keeps_its_retry() {
         let status = json!({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no SECRET",
             "details": {"name": "SECRET", "kind": "Secret",
                 "causes": [{"reason": "NamespaceTerminating", "message": "SECRET", "field": "SECRET"}]}});

@@ -92,15 +92,15 @@ fn is_ready(kind: &str, object: &Value, condition: Option<&Expected>) -> bool {
     }
     let count = |value: &Value| value.as_i64().unwrap_or(0);
     let is_current = observed.is_none_or(|observed| Some(observed) >= generation);
-    let wanted = spec["replicas"].as_i64().unwrap_or(1);
+    let replicas_desired = spec["replicas"].as_i64().unwrap_or(1);
     match kind {
         "Deployment" => {
             let all = [&status["updatedReplicas"], &status["availableReplicas"], &status["replicas"]];
-            observed.is_some() && is_current && all.into_iter().all(|replicas| count(replicas) == wanted)
+            observed.is_some() && is_current && all.into_iter().all(|replicas| count(replicas) == replicas_desired)
         }
         "StatefulSet" => {
             let all = [&status["updatedReplicas"], &status["readyReplicas"], &status["replicas"]];
-            observed.is_some() && is_current && all.into_iter().all(|replicas| count(replicas) == wanted)
+            observed.is_some() && is_current && all.into_iter().all(|replicas| count(replicas) == replicas_desired)
         }
         "DaemonSet" => {
             let desired = status["desiredNumberScheduled"].as_i64();
@@ -120,7 +120,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn kinds_say_when_they_are_ready() {
+    fn readiness_depends_on_kind() {
         let deployment = |observed: i64, available: i64| {
             json!({"metadata": {"generation": 2}, "spec": {"replicas": 2},
                 "status": {"observedGeneration": observed, "replicas": 2, "updatedReplicas": 2, "availableReplicas": available}})

@@ -84,7 +84,7 @@ impl Budget {
             self.charge(fuel).map_err(super::refuse)?;
             match evaluate(engine) {
                 Err(error) if steps.peek().is_some() && is_out_of_fuel(&error) => {}
-                ended => return ended,
+                result => return result,
             }
         }
     }
@@ -115,7 +115,7 @@ mod tests {
     use crate::template::explain;
 
     #[test]
-    fn a_run_that_took_too_long_evaluates_nothing_more() {
+    fn run_past_the_time_limit_evaluates_no_templates() {
         let budget = Budget { spent: Mutex::new(MAX_EVALUATION_TIME + Duration::from_millis(1)), ..Budget::default() };
         let error = budget.spend(|| Ok(())).unwrap_err();
         assert!(explain(&error).contains("time limit of 10 s"));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_did_too_much_evaluates_nothing_more() {
+    fn run_past_the_step_limit_evaluates_no_templates() {
         let budget = Budget::default();
         budget.charge(MAX_WORK).unwrap();
         assert!(budget.check().is_ok());
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_works_lets_others_have_their_turn() {
+    async fn busy_run_yields_to_others() {
         let budget = Budget::default();
         let other = tokio::spawn(async {});
         budget.charge(WORK_PER_TURN - 1).unwrap();

@@ -32,7 +32,7 @@ fn fails(template: &str, problem: &str) {
 }
 
 #[test]
-fn a_sole_expression_keeps_its_type() {
+fn single_expression_keeps_its_type() {
     gives("{{ size }}", json!(3));
     gives(" {{ size + 1 }} ", json!(4));
     gives("{{ size }} of {{ size }}", json!("3 of 3"));
@@ -45,7 +45,7 @@ fn a_sole_expression_keeps_its_type() {
 }
 
 #[test]
-fn variables_are_templates_and_data_is_none() {
+fn variables_are_templates_and_data_is_not() {
     gives("{{ image }}", json!("memcached:1.6"));
     gives("{{ labels }}", json!({"app": "ex", "n": 3}));
     gives("{{ evil }}", json!("{{ size }}"));
@@ -58,7 +58,7 @@ fn variables_are_templates_and_data_is_none() {
 }
 
 #[test]
-fn what_is_undefined_is_a_mistake_unless_it_is_counted_with() {
+fn undefined_variables_are_errors_unless_handled() {
     gives("{{ nowhere | default('x') }}", json!("x"));
     gives("{{ nowhere.at.all | default(omit) }}", json!(*OMIT));
     gives("{{ empty | default('x', true) }}", json!("x"));
@@ -80,7 +80,7 @@ fn what_is_undefined_is_a_mistake_unless_it_is_counted_with() {
 }
 
 #[test]
-fn filters_do_what_those_of_ansible_do() {
+fn filters_match_ansible() {
     gives("{{ map | to_json }}", json!("{\"a\": {\"b\": 1}}"));
     gives("{{ map | to_nice_json(indent=1) }}", json!("{\n \"a\": {\n  \"b\": 1\n }\n}"));
     gives("{{ map | to_yaml }}", json!("a:\n  b: 1\n"));
@@ -109,7 +109,7 @@ fn filters_do_what_those_of_ansible_do() {
 }
 
 #[test]
-fn lookups_find_what_belongs_to_the_role() {
+fn lookups_find_files_and_variables_of_the_role() {
     gives("{{ lookup('template', 'x.yaml.j2') }}", json!("kind: ex\n"));
     gives("{{ lookup('template', 'x.yaml.j2') | from_yaml }}", json!({"kind": "ex"}));
     gives("{{ lookup('ansible.builtin.file', 'motd') }}", json!("{{ hello }}"));
@@ -120,7 +120,7 @@ fn lookups_find_what_belongs_to_the_role() {
 }
 
 #[test]
-fn mistakes_are_found_before_they_matter() {
+fn errors_are_found_at_load_time() {
     let check = |text: &str, problem: &str| {
         let found = check_text(text).unwrap_err();
         assert!(found.contains(problem), "{text}: {found}");
@@ -138,7 +138,7 @@ fn mistakes_are_found_before_they_matter() {
 }
 
 #[test]
-fn nothing_is_without_bounds() {
+fn evaluation_is_bounded() {
     fails("{% for a in range(100000) %}{% for b in range(100000) %}x{% endfor %}{% endfor %}", "fuel");
     let chain: serde_json::Map<_, _> =
         (0..100).map(|n| (format!("v{n}"), json!(format!("{{{{ v{} }}}}", n + 1)))).collect();
@@ -154,7 +154,7 @@ fn nothing_is_without_bounds() {
 }
 
 #[test]
-fn filters_of_lists_take_fuel_by_what_is_in_them() {
+fn list_filters_are_charged_per_item() {
     let list = |count: i64| {
         json!({"list": (0..count).map(|n| json!({"n": n})).collect::<Vec<_>>()}).as_object().unwrap().clone()
     };
@@ -171,7 +171,7 @@ fn filters_of_lists_take_fuel_by_what_is_in_them() {
 }
 
 #[test]
-fn what_a_method_or_filter_gives_is_bounded_before_it_is_made() {
+fn results_of_methods_and_filters_are_bounded_in_advance() {
     let long = json!({"long": "a".repeat(700_000), "list": vec!["a"; 100_000], "with": "\\\\0".repeat(100_000)});
     let scope = Scope::new(vec![Arc::new(data(long.as_object().unwrap().clone()))], Vec::new());
     for (template, problem) in [
@@ -193,7 +193,7 @@ fn what_a_method_or_filter_gives_is_bounded_before_it_is_made() {
 }
 
 #[test]
-fn a_search_takes_fuel_for_as_far_as_it_looks() {
+fn search_is_charged_for_the_scanned_text() {
     let scope = |text: String| Scope::new(vec![Arc::new(data([("text".to_owned(), json!(text))]))], Vec::new());
     // A text without a period has an automaton with as many states as positions.
     let mut state = 1_u32;
@@ -220,13 +220,13 @@ fn a_search_takes_fuel_for_as_far_as_it_looks() {
         ("key: value\n".repeat(20_000), "regex_replace('(k[a-z]*): (.*)', '\\\\2') | length", 120_000),
         ("grüße, welt ".repeat(5), r"regex_findall('\\b\\w+\\b') | length", 10),
     ] {
-        let given = scope(text).render_text(&format!("{{{{ text | {filter} }}}}"));
-        assert_eq!(given, Ok(json!(expected)), "{filter}");
+        let found = scope(text).render_text(&format!("{{{{ text | {filter} }}}}"));
+        assert_eq!(found, Ok(json!(expected)), "{filter}");
     }
 }
 
 #[test]
-fn a_variable_that_is_nested_too_deep_is_refused_and_overflows_no_stack() {
+fn deeply_nested_variable_is_rejected_without_stack_overflow() {
     let nested = |depth: usize| (0..depth).fold(json!(1), |value, _| json!([value]));
     let scope = |var: Value| {
         let vars = data([("deep".to_owned(), var.clone())]);
@@ -252,7 +252,7 @@ fn a_variable_that_is_nested_too_deep_is_refused_and_overflows_no_stack() {
 }
 
 #[test]
-fn a_namespace_that_a_loop_nests_overflows_no_stack() {
+fn namespace_nested_by_a_loop_overflows_no_stack() {
     let template = |turns: usize, end: &str| {
         format!(
             "{{% set ns = namespace(x=1, y=1) %}}{{% for n in range({turns}) %}}{{% set ns.x = [ns.x] %}}{{% set ns.y = {{'a': ns.y}} %}}{{% endfor %}}{end}"
@@ -273,7 +273,7 @@ fn a_namespace_that_a_loop_nests_overflows_no_stack() {
 }
 
 #[test]
-fn evaluations_of_one_run_have_a_budget_of_work() {
+fn evaluations_of_one_run_share_a_budget() {
     let items: Vec<_> = (0..20_000).collect();
     let vars = Arc::new(data(json!({ "items": items }).as_object().unwrap().clone()));
     // Most of the work was done before.
@@ -283,8 +283,8 @@ fn evaluations_of_one_run_have_a_budget_of_work() {
         Scope::within(budget.clone(), vec![vars.clone()], Vec::new())
             .render_text("{{ items | difference([1]) | length }}")
     });
-    let ended: Vec<_> = turns.take_while(Result::is_ok).collect();
-    assert!((2..100).contains(&ended.len()), "{} turns", ended.len());
+    let completed: Vec<_> = turns.take_while(Result::is_ok).collect();
+    assert!((2..100).contains(&completed.len()), "{} turns", completed.len());
     assert!(budget.check().unwrap_err().contains("limit of 8000000 steps"));
     // Small evaluations are cheap, both successful and failing ones.
     let budget = Arc::new(Budget::default());
@@ -297,12 +297,12 @@ fn evaluations_of_one_run_have_a_budget_of_work() {
 }
 
 #[test]
-fn the_mark_of_omitted_arguments_cannot_be_typed() {
+fn omit_marker_cannot_be_guessed() {
     assert!(!OMIT.contains("omitted") && OMIT.len() > 32 && !OMIT.contains(&"0".repeat(32)));
 }
 
 #[test]
-fn no_text_makes_it_panic() {
+fn arbitrary_text_does_not_panic() {
     let parts = [
         "{{",
         "}}",

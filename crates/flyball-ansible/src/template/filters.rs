@@ -333,9 +333,9 @@ fn replacement(text: &str) -> String {
         if rest[at..].starts_with('$') {
             out.push_str("$$");
             rest = after;
-        } else if let Some((name, left)) = after.strip_prefix("g<").and_then(|after| after.split_once('>')) {
+        } else if let Some((name, remaining)) = after.strip_prefix("g<").and_then(|after| after.split_once('>')) {
             out.push_str(&format!("${{{name}}}"));
-            rest = left;
+            rest = remaining;
         } else if let Some(digit) = after.chars().next().filter(char::is_ascii_digit) {
             out.push_str(&format!("${{{digit}}}"));
             rest = &after[1..];

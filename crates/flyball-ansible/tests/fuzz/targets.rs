@@ -25,20 +25,20 @@ impl engine::Target for Target {
     }
 
     async fn play(&self, folder: &mut PathBuf, input: &[u8]) -> String {
-        let mut said = String::new();
+        let mut output = String::new();
         for path in self.files {
             let file = folder.join(path);
             let own = fs::read(&file);
             fs::write(&file, input).unwrap();
-            let made =
+            let operator =
                 Watches::read(folder.join("watches.yaml")).and_then(|watches| operator(&watches, Executor::BuiltIn));
-            said += &made.map_or_else(|error| outline(&error.to_string()), |_| "taken ".into());
+            output += &operator.map_or_else(|error| outline(&error.to_string()), |_| "taken ".into());
             match own {
                 Ok(own) => fs::write(&file, own).unwrap(),
                 Err(_) => fs::remove_file(&file).unwrap(),
             }
         }
-        said
+        output
     }
 }
 

@@ -22,7 +22,7 @@ async fn test_of(folder: PathBuf) -> Option<Test> {
 }
 
 #[tokio::test]
-async fn the_sample_runs_by_ansible_playbook_as_well() {
+async fn sample_runs_with_ansible_playbook() {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-ansible");
     let Some(test) = test_of(sample.clone()).await else { return };
     let object = std::fs::read_to_string(sample.join("config/samples/cache_v1alpha1_memcached.yaml")).unwrap();
@@ -41,7 +41,7 @@ async fn the_sample_runs_by_ansible_playbook_as_well() {
 }
 
 #[tokio::test]
-async fn a_task_that_fails_says_why_and_users_write_no_templates() {
+async fn failing_task_reports_reason_without_evaluating_user_text() {
     let tasks = "
 - name: sizes are checked
   ansible.builtin.fail: {msg: 'size must be > 1, not {{ size }}: {{ word }}'}
@@ -64,7 +64,7 @@ async fn a_task_that_fails_says_why_and_users_write_no_templates() {
 }
 
 #[tokio::test]
-async fn no_computed_name_of_a_fact_runs_a_command() {
+async fn computed_fact_name_runs_no_command() {
     let tasks = "
 - ansible.builtin.set_fact: {place: here}
 - ansible.builtin.set_fact: {'{{ item.key }}': '{{ item.value }}', ansible_known: 1}
@@ -96,8 +96,8 @@ async fn no_computed_name_of_a_fact_runs_a_command() {
     }
     assert!(!canary.exists(), "a command ran");
     test.apply(&shop("good", &json!({"other": "a"})).to_string()).await;
-    let ended = async || condition(&objects.get("good").await.unwrap(), "Successful")["status"] == "True";
-    test.eventually("it is successful", ended).await;
+    let is_successful = async || condition(&objects.get("good").await.unwrap(), "Successful")["status"] == "True";
+    test.eventually("it is successful", is_successful).await;
 }
 
 /// Runs an operator for objects that refer to files outside of its project in each of the fields, and for one that
@@ -153,7 +153,7 @@ async fn assert_refused_outside(written: Project, fields: &[&str]) {
 }
 
 #[tokio::test]
-async fn no_computed_name_in_a_role_leaves_the_project() {
+async fn computed_names_in_a_role_stay_within_the_project() {
     let tasks = "
 - ansible.builtin.include_vars: '{{ vars_file | default(\"more.yml\") }}'
 - ansible.builtin.include_tasks: '{{ tasks_file | default(\"more.yml\") }}'
@@ -172,7 +172,7 @@ async fn no_computed_name_in_a_role_leaves_the_project() {
 }
 
 #[tokio::test]
-async fn no_computed_name_that_is_read_beforehand_leaves_the_project() {
+async fn computed_names_of_static_imports_stay_within_the_project() {
     let play = "
 - import_playbook: '{{ book | default(\"more.yml\") }}'
 - hosts: localhost
@@ -196,7 +196,7 @@ async fn no_computed_name_that_is_read_beforehand_leaves_the_project() {
 }
 
 #[tokio::test]
-async fn what_is_named_as_it_is_may_lie_elsewhere() {
+async fn literal_names_may_leave_the_project() {
     let elsewhere = Project::new(
         "elsewhere",
         &[
@@ -234,7 +234,7 @@ const TASKS: &str = r#"
 "#;
 
 #[tokio::test]
-async fn a_sample_of_what_a_tenant_sends_harms_nobody() {
+async fn tenant_payloads_run_no_command() {
     let files = [
         ("roles/a/tasks/main.yml", TASKS),
         ("roles/a/tasks/more.yml", "- debug: {msg: more}\n"),
@@ -252,17 +252,17 @@ async fn a_sample_of_what_a_tenant_sends_harms_nobody() {
                 .to_string(),
         )
         .await;
-        let ended = async || {
+        let is_finished = async || {
             let object = objects.get(&name).await.unwrap();
             ["Successful", "Failure"].iter().any(|kind| condition(&object, kind)["status"] == "True")
         };
-        test.eventually("it has ended", ended).await;
+        test.eventually("it has ended", is_finished).await;
     }
     assert!(!canary.exists(), "a command ran");
 }
 
 #[tokio::test]
-async fn no_field_of_a_spec_runs_a_command() {
+async fn spec_fields_run_no_command() {
     let written = Project::role("canary", "- ansible.builtin.command: echo {{ title | default('x') }}\n");
     let Some(test) = test_of(written.folder().to_owned()).await else { return };
     let canary = written.folder().join("CANARY");
@@ -286,10 +286,10 @@ async fn no_field_of_a_spec_runs_a_command() {
         let object =
             json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
         test.apply(&object.to_string()).await;
-        let ended = async || condition(&objects.get(&name).await.unwrap(), "Successful")["status"] == "True";
-        test.eventually("it is successful", ended).await;
-        let told = condition(&objects.get(&name).await.unwrap(), "VariablesAccepted");
-        assert_eq!(told["status"], "False", "{spec}");
+        let is_successful = async || condition(&objects.get(&name).await.unwrap(), "Successful")["status"] == "True";
+        test.eventually("it is successful", is_successful).await;
+        let accepted = condition(&objects.get(&name).await.unwrap(), "VariablesAccepted");
+        assert_eq!(accepted["status"], "False", "{spec}");
     }
     assert!(!canary.exists(), "a command ran");
 }

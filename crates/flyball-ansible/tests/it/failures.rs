@@ -11,7 +11,7 @@ use tokio::time::sleep;
 const SHOP: &str = "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {size: 1}}";
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_fails_says_why_and_is_tried_again_with_patience() {
+async fn failing_task_reports_reason_and_retries_with_backoff() {
     let tasks = "- {name: sizes are checked, fail: {msg: 'size must be > 1, not {{ size }}'}, when: size < 2}\n";
     let written = Project::role("fails", tasks);
     let folder = written.folder().to_owned();
@@ -36,7 +36,7 @@ async fn a_task_that_fails_says_why_and_is_tried_again_with_patience() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_works_too_much_fails_whatever_it_ignores_and_rescues() {
+async fn step_limit_cannot_be_ignored_or_rescued() {
     let tasks = "- block:\n  - debug: {msg: '{{ text is search(item) }}'}\n    loop: '{{ items }}'\n    ignore_errors: true\n  \
                  rescue:\n  - debug: {msg: rescued}\n";
     let written = Project::role("works", tasks);
@@ -56,7 +56,7 @@ async fn a_run_that_works_too_much_fails_whatever_it_ignores_and_rescues() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_done_names_its_remedy() {
+async fn task_errors_name_a_remedy() {
     let check = async |name: &str, tasks: &str, expected: &str| {
         let written = Project::role(name, tasks);
         let folder = written.folder().to_owned();
@@ -96,7 +96,7 @@ async fn what_cannot_be_done_names_its_remedy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_no_retry_mends_is_tried_again_when_something_changes() {
+async fn permanent_failures_retry_only_on_change() {
     let map =
         |metadata: &str| format!("- k8s: {{definition: {{apiVersion: v1, kind: ConfigMap, metadata: {metadata}}}}}");
     let cases = [
@@ -131,7 +131,7 @@ async fn what_no_retry_mends_is_tried_again_when_something_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_others_are_not_taken_over() {
+async fn foreign_objects_are_not_adopted() {
     let tasks = "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: mine}, data: {a: b}}}";
     let written = Project::role("foreign", tasks);
     let folder = written.folder().to_owned();
@@ -147,7 +147,7 @@ async fn objects_of_others_are_not_taken_over() {
 }
 
 #[test]
-fn what_is_not_known_is_found_when_a_role_is_read() {
+fn unsupported_features_are_found_when_a_role_is_read() {
     let check = |name: &str, tasks: &str, expected: &str| {
         let error = Project::role(name, tasks).refused().to_string();
         assert!(error.contains("roles/a/tasks/main.yml: ") && error.contains(expected), "{error}");
@@ -173,7 +173,7 @@ fn what_is_not_known_is_found_when_a_role_is_read() {
 }
 
 #[test]
-fn a_template_that_is_wrong_is_found_with_its_file() {
+fn invalid_template_is_reported_with_its_file() {
     let files = [("roles/a/tasks/main.yml", "[]"), ("roles/a/templates/x.j2", "{{ a | nonsense }}")];
     let error = Project::new("templates", &files).refused().to_string();
     assert!(
@@ -189,7 +189,7 @@ fn a_template_that_is_wrong_is_found_with_its_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_includes_itself_comes_to_an_end() {
+async fn recursive_include_ends_with_an_error() {
     let written = Project::role("endless", "- include_tasks: main.yml");
     let folder = written.folder().to_owned();
     let test = Test::of(move || operator_of(&folder)).start().await;
@@ -253,7 +253,7 @@ fn roles_of_a_play_have_no_computed_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_playbook_with_roles_and_its_own_tasks_runs() {
+async fn playbook_with_roles_and_tasks_runs() {
     let watches =
         "- {group: shop.example.com, version: v1, kind: Shop, playbook: play.yml, snakeCaseParameters: false}\n";
     let play = "

@@ -32,7 +32,7 @@ async fn ready_pods(test: &Test) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_has_as_many_ready_pods_as_it_wants() {
+async fn ready_pods_follow_the_size() {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     let objects = api(&test, &memcacheds());
@@ -56,7 +56,7 @@ async fn it_has_as_many_ready_pods_as_it_wants() {
 }
 
 #[test]
-fn its_rights_follow_from_the_role() {
+fn permissions_follow_the_role() {
     let described = operator().describe();
     assert_eq!(
         (described.name.as_str(), described.controllers[0].owns.as_slice()),
@@ -66,7 +66,7 @@ fn its_rights_follow_from_the_role() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_changed_or_deleted_is_repaired_within_a_second() {
+async fn drift_is_repaired_within_a_second() {
     let test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;
@@ -84,20 +84,20 @@ async fn what_is_changed_or_deleted_is_repaired_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_remains_when_it_goes() {
+async fn deletion_leaves_nothing_behind() {
     let test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;
     api(&test, &memcacheds()).delete("memcached-sample", &DeleteParams::default()).await.unwrap();
-    let gone = async || {
+    let are_deleted = async || {
         let deployments = test.api::<Deployment>().list(&ListParams::default()).await.unwrap();
         deployments.items.is_empty() && test.api::<Pod>().list(&ListParams::default()).await.unwrap().items.is_empty()
     };
-    test.eventually("all is gone", gone).await;
+    test.eventually("all is gone", are_deleted).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_users_write_is_never_a_template() {
+async fn user_text_is_never_a_template() {
     let test = Test::of(operator).start().await;
     test.apply(SAMPLE).await;
     let image = "x{{ lookup('env', 'HOME') }}";
@@ -109,7 +109,7 @@ async fn what_users_write_is_never_a_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_repeats_by_its_seed() {
+async fn run_repeats_by_seed() {
     let play = async || {
         let test = Test::of(operator).seed(7).nodes(1).start().await;
         test.apply(SAMPLE).await;
@@ -140,11 +140,11 @@ async fn chaos_faults_change_nothing() {
         let test = Test::of(operator).seed(seed).nodes(1).faults(faults).start().await;
         test.apply(SAMPLE).await;
         test.eventually("three pods are ready", async || ready_pods(&test).await == 3).await;
-        let is_told = async || {
+        let is_reported = async || {
             let object = api(&test, &memcacheds()).get("memcached-sample").await.unwrap();
             condition(&object, "Successful")["status"] == "True" && condition(&object, "Failure")["status"] == "False"
         };
-        test.eventually("it is told", is_told).await;
+        test.eventually("it is told", is_reported).await;
         assert_eq!(test.api::<Deployment>().list(&ListParams::default()).await.unwrap().items.len(), 1);
     }
 }

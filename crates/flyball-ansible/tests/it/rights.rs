@@ -48,7 +48,7 @@ async fn inject(test: &Test, name: &str, document: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn documents_of_users_make_nothing_elsewhere_and_give_no_rights() {
+async fn user_documents_create_nothing_in_other_namespaces_and_grant_nothing() {
     let test = start("injected", "- {group: shop.example.com, version: v1, kind: Shop, role: a}\n").await;
     let documents = [
         format!(
@@ -83,7 +83,7 @@ async fn documents_of_users_make_nothing_elsewhere_and_give_no_rights() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_author_allows_kinds_in_templates() {
+async fn watches_may_allow_kinds_in_templates() {
     let watches =
         "- {group: shop.example.com, version: v1, kind: Shop, role: a, allowKinds: [{version: v1, kind: Namespace}]}\n";
     let test = start("allowed", watches).await;
@@ -96,7 +96,7 @@ async fn an_author_allows_kinds_in_templates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_log_holds_for_all_that_is_within() {
+async fn no_log_applies_to_nested_tasks() {
     let check = async |name: &str, files: &[(&str, &str)], is_hidden: bool| {
         let written = Project::new(&format!("no-log-{name}"), files);
         let folder = written.folder().to_owned();

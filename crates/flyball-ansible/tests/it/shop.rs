@@ -25,7 +25,7 @@ spec:
 ";
 
 #[tokio::test(start_paused = true)]
-async fn a_role_runs_on_threads_of_its_own() {
+async fn role_runs_on_separate_threads() {
     let operator = || {
         flyball_ansible::operator(&Watches::read(project("shop").join("watches.yaml")).unwrap(), Executor::BuiltIn)
             .unwrap()
@@ -38,7 +38,7 @@ async fn a_role_runs_on_threads_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_with_loops_blocks_templates_and_includes_runs() {
+async fn role_with_loops_blocks_templates_and_includes_runs() {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
@@ -62,7 +62,7 @@ async fn a_role_with_loops_blocks_templates_and_includes_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_for_what_it_makes_and_removes_what_is_absent() {
+async fn role_awaits_created_objects_and_removes_absent_ones() {
     let test = Test::of(operator).nodes(1).start().await;
     test.apply(SHOP).await;
     let shops = api(&test, &shops());
@@ -77,18 +77,18 @@ async fn it_waits_for_what_it_makes_and_removes_what_is_absent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_finalizer_is_run_before_it_goes() {
+async fn finalizer_runs_before_deletion() {
     let test = Test::of(operator).start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
     let shops = api(&test, &shops());
     assert_eq!(shops.get("corner").await.unwrap().metadata.finalizers.unwrap(), ["shop.example.com/farewell"]);
     shops.delete("corner", &DeleteParams::default()).await.unwrap();
-    let gone = async || {
+    let are_deleted = async || {
         let maps = test.api::<ConfigMap>().list(&ListParams::default()).await.unwrap();
         maps.items.iter().all(|map| !map.metadata.name.as_deref().unwrap_or_default().starts_with("corner"))
     };
-    test.eventually("all is gone", gone).await;
+    test.eventually("all is gone", are_deleted).await;
     assert_eq!(data(&test, "guestbook").await, json!({"corner": "bye"}));
     assert!(shops.get_opt("corner").await.unwrap().is_none());
 }

@@ -18,7 +18,7 @@ fn operator() -> Operator {
 const SITE: &str = "{apiVersion: example.com/v1, kind: VisitorsApp, metadata: {name: ex}, spec: {namespace: test, size: 2, title: Hello}}";
 
 #[tokio::test(start_paused = true)]
-async fn what_is_made_in_another_namespace_says_whose_it_is() {
+async fn objects_in_another_namespace_are_annotated_with_their_owner() {
     let mut test = Test::of(operator).allows_changes_in("default").start().await;
     test.apply("{apiVersion: example.com/v1, kind: VisitorsApp, metadata: {name: ex}}").await;
     test.assert_converges().await;
@@ -43,7 +43,7 @@ async fn what_is_made_in_another_namespace_says_whose_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_visitors_site_comes_changes_and_goes() {
+async fn visitors_site_is_created_changed_and_deleted() {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SITE).await;
     test.assert_converges().await;
@@ -59,12 +59,12 @@ async fn the_visitors_site_comes_changes_and_goes() {
     assert_eq!(deployment("backend").await["status"]["readyReplicas"], 3);
     test.assert_idempotent().await;
     sites.delete("ex", &DeleteParams::default()).await.unwrap();
-    let gone = async || {
+    let are_deleted = async || {
         let all = ListParams::default();
         let services = test.api::<Service>().list(&all).await.unwrap();
         test.api::<Deployment>().list(&all).await.unwrap().items.is_empty()
             && test.api::<Secret>().list(&all).await.unwrap().items.is_empty()
             && services.items.iter().all(|service| service.metadata.name.as_deref() == Some("kubernetes"))
     };
-    test.eventually("all is gone", gone).await;
+    test.eventually("all is gone", are_deleted).await;
 }

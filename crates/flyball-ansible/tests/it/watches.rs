@@ -23,8 +23,8 @@ const PAGE: &str = "
 ";
 
 /// Creates a test of a project whose entry has these additional fields.
-fn test_of(name: &str, says: &str, tasks: &str) -> Setup {
-    let watches = format!("- {{group: shop.example.com, version: v1, kind: Shop, role: a{says}}}\n");
+fn test_of(name: &str, options: &str, tasks: &str) -> Setup {
+    let watches = format!("- {{group: shop.example.com, version: v1, kind: Shop, role: a{options}}}\n");
     let written = Project::new(name, &[("watches.yaml", &watches), ("roles/a/tasks/main.yml", tasks)]);
     let folder = written.folder().to_owned();
     Test::of(move || operator_of(&folder))
@@ -35,7 +35,7 @@ async fn drift(test: &Test) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_is_not_managed_is_left_alone() {
+async fn unmanaged_status_is_not_written() {
     let mut test = test_of("unmanaged", ", manageStatus: false", PAGE).start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
@@ -45,23 +45,23 @@ async fn a_status_that_is_not_managed_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_names_are_told_by_an_event_where_the_status_is_not_managed() {
+async fn rejected_names_are_reported_by_an_event_if_the_status_is_unmanaged() {
     let test = test_of("unmanaged-names", ", manageStatus: false", PAGE).start().await;
     test.apply(&SHOP.replace("hello", "hello, hostvars: {}")).await;
     test.assert_converges().await;
     sleep(Duration::from_secs(60)).await;
     let events = test.api::<Event>().list(&ListParams::default()).await.unwrap().items;
-    let told = |event: &Event| (event.type_.clone(), event.reason.clone(), event.note.clone());
-    let told: Vec<_> =
-        events.iter().filter(|event| event.reason.as_deref() == Some("NamesRefused")).map(told).collect();
-    let [(Some(kind), Some(_), Some(note))] = &told[..] else { panic!("{told:?}") };
+    let rejections = |event: &Event| (event.type_.clone(), event.reason.clone(), event.note.clone());
+    let rejections: Vec<_> =
+        events.iter().filter(|event| event.reason.as_deref() == Some("NamesRefused")).map(rejections).collect();
+    let [(Some(kind), Some(_), Some(note))] = &rejections[..] else { panic!("{rejections:?}") };
     assert_eq!(kind, "Warning");
     assert!(note.contains("not passed to the role as variables: hostvars ("), "{note}");
     assert_eq!(api(&test, &shops()).get("corner").await.unwrap().data.get("status"), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_stay_as_they_are_if_so_desired() {
+async fn snake_case_conversion_can_be_disabled() {
     let test = test_of("camel", ", snakeCaseParameters: false", "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: page}, data: {word: '{{ firstWord }}'}}}").start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
@@ -69,12 +69,12 @@ async fn keys_stay_as_they_are_if_so_desired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_that_are_not_watched_are_looked_at_by_period() {
-    for (name, says) in [
+async fn unwatched_dependents_are_repaired_periodically() {
+    for (name, options) in [
         ("period", ", watchDependentResources: false, reconcilePeriod: 30s"),
         ("blacklist", ", blacklist: [{group: '', version: v1, kind: ConfigMap}], reconcilePeriod: 30s"),
     ] {
-        let test = test_of(name, says, PAGE).start().await;
+        let test = test_of(name, options, PAGE).start().await;
         test.apply(SHOP).await;
         sleep(Duration::from_secs(5)).await;
         drift(&test).await;
@@ -86,7 +86,7 @@ async fn dependents_that_are_not_watched_are_looked_at_by_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_may_say_its_own_period() {
+async fn annotation_sets_the_reconcile_period() {
     let test = test_of("annotation", ", watchDependentResources: false", PAGE).start().await;
     test.apply(SHOP).await;
     let objects = api(&test, &shops());
@@ -107,7 +107,7 @@ async fn an_object_may_say_its_own_period() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_may_ask_to_be_run_again() {
+async fn task_may_request_a_requeue() {
     let tasks = format!("{PAGE}\n- operator_sdk.util.requeue_after: {{time: 10s}}\n");
     let test = test_of("requeue", ", watchDependentResources: false", &tasks).start().await;
     test.apply(SHOP).await;
@@ -118,7 +118,7 @@ async fn a_task_may_ask_to_be_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_are_not_selected_are_none_of_its_business() {
+async fn unselected_objects_are_ignored() {
     let test = test_of("selector", ", selector: {matchLabels: {open: 'yes'}}", PAGE).start().await;
     test.apply(SHOP).await;
     sleep(Duration::from_secs(5)).await;
@@ -129,9 +129,9 @@ async fn objects_that_are_not_selected_are_none_of_its_business() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_may_be_the_role_itself_with_other_variables() {
-    let says = ", finalizer: {name: shop.example.com/own, vars: {state: absent}}";
-    let test = test_of("own", says, PAGE).start().await;
+async fn finalizer_may_be_the_role_with_other_variables() {
+    let options = ", finalizer: {name: shop.example.com/own, vars: {state: absent}}";
+    let test = test_of("own", options, PAGE).start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
     api(&test, &shops()).delete("corner", &DeleteParams::default()).await.unwrap();
@@ -141,10 +141,10 @@ async fn a_finalizer_may_be_the_role_itself_with_other_variables() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_that_fails_holds_its_object_and_says_why() {
-    let says = ", finalizer: {name: shop.example.com/own, vars: {closing: true}}";
+async fn failing_finalizer_keeps_its_object_and_reports_the_reason() {
+    let options = ", finalizer: {name: shop.example.com/own, vars: {closing: true}}";
     let tasks = "- {fail: {msg: there are guests}, when: closing | default(false) and guests | default(0) > 0}\n";
-    let test = test_of("held", says, tasks).start().await;
+    let test = test_of("held", options, tasks).start().await;
     test.apply(SHOP).await;
     let objects = api(&test, &shops());
     change(&objects, "corner", json!({"spec": {"guests": 1}})).await;
@@ -159,7 +159,7 @@ async fn a_finalizer_that_fails_holds_its_object_and_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lives_in_no_namespace_is_watched_if_so_desired() {
+async fn cluster_scoped_dependents_are_watched_if_enabled() {
     let tasks = "
 - k8s:
     state: '{{ state | default(\"present\") }}'
@@ -169,8 +169,8 @@ async fn what_lives_in_no_namespace_is_watched_if_so_desired() {
       metadata: {name: shelves, labels: {word: '{{ first_word }}'}}
       provisioner: example.com/shelves
 ";
-    let says = ", watchClusterScopedResources: true, finalizer: {name: shop.example.com/own, vars: {state: absent}}";
-    let mut test = test_of("cluster", says, tasks).allows_changes_of::<StorageClass>().start().await;
+    let options = ", watchClusterScopedResources: true, finalizer: {name: shop.example.com/own, vars: {state: absent}}";
+    let mut test = test_of("cluster", options, tasks).allows_changes_of::<StorageClass>().start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
     let kind = Kind::new("storage.k8s.io", "v1", "StorageClass").cluster_scoped();
@@ -188,7 +188,7 @@ async fn what_lives_in_no_namespace_is_watched_if_so_desired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_without_a_namespace_and_namesakes_are_reconciled_too() {
+async fn cluster_scoped_and_equally_named_kinds_are_reconciled() {
     let definition = |group: &str| {
         let text =
             std::fs::read_to_string(crate::project::project("shop").join("config/crd/bases/shops.yaml")).unwrap();
@@ -221,7 +221,7 @@ async fn kinds_without_a_namespace_and_namesakes_are_reconciled_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_cluster_does_not_have_can_be_asked_for() {
+async fn missing_kinds_can_be_queried() {
     let tasks = "
 - k8s_info: {api_version: route.openshift.io/v1, kind: Route}
   register: routes

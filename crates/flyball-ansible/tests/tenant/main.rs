@@ -89,7 +89,7 @@ fn is_successful(object: &DynamicObject) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_harms_neither_the_operator_nor_its_neighbors() {
+async fn tenant_is_isolated_from_operator_and_neighbors() {
     let payloads = payloads::all();
     let distinct: BTreeSet<String> = payloads.iter().map(Value::to_string).collect();
     assert!(distinct.len() >= 1000, "{} payloads", distinct.len());
@@ -120,8 +120,8 @@ async fn a_tenant_harms_neither_the_operator_nor_its_neighbors() {
     let all = shops.list(&ListParams::default()).await.unwrap().items;
     for object in &all {
         let name = object.metadata.name.as_deref().unwrap();
-        let ended = is_successful(object) || condition(object, "Failure")["status"] == "True";
-        assert!(ended, "{name} did not end: {}", object.data);
+        let is_finished = is_successful(object) || condition(object, "Failure")["status"] == "True";
+        assert!(is_finished, "{name} did not end: {}", object.data);
     }
     let refused = all.iter().filter(|object| condition(object, "VariablesAccepted")["status"] == "False").count();
     assert!(refused >= payloads::count_of_names(), "{refused} objects report rejected names");

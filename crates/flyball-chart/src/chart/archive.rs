@@ -16,27 +16,27 @@ const MAX_FILES: usize = 50_000;
 
 /// The remaining limits for the archives of a chart.
 #[derive(Debug)]
-pub(super) struct Left {
+pub(super) struct ArchiveBudget {
     bytes: u64,
     /// Size of the archives, including headers.
     raw: u64,
     files: usize,
 }
 
-impl Left {
+impl ArchiveBudget {
     pub(super) fn new() -> Self {
         Self { bytes: MAX_CHART_BYTES, raw: MAX_CHART_BYTES * 2, files: MAX_FILES }
     }
 }
 
-pub(super) fn files(bytes: &[u8], left: &mut Left) -> Result<Vec<File>, ChartError> {
+pub(super) fn files(bytes: &[u8], budget: &mut ArchiveBudget) -> Result<Vec<File>, ChartError> {
     let bad = |message: String| ChartError::Archive(message);
     let read_error = |error: std::io::Error| bad(error.to_string());
     let mut files = Vec::new();
-    let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(left.raw));
+    let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(budget.raw));
     for entry in archive.entries().map_err(read_error)? {
         let mut entry = entry.map_err(read_error)?;
-        left.files = left
+        budget.files = budget
             .files
             .checked_sub(1)
             .ok_or_else(|| bad(format!("decompressed chart has more than {MAX_FILES} files")))?;
@@ -46,7 +46,7 @@ pub(super) fn files(bytes: &[u8], left: &mut Left) -> Result<Vec<File>, ChartErr
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let path = inner_path(&name).map_err(bad)?;
         let size = entry.size();
-        if size > left.bytes {
+        if size > budget.bytes {
             return Err(bad(format!("decompressed chart is larger than the maximum file size {MAX_CHART_BYTES}")));
         }
         if size > MAX_FILE_BYTES {
@@ -54,12 +54,12 @@ pub(super) fn files(bytes: &[u8], left: &mut Left) -> Result<Vec<File>, ChartErr
                 format!("decompressed chart file {name:?} is larger than the maximum file size {MAX_FILE_BYTES}");
             return Err(bad(message));
         }
-        left.bytes -= size;
+        budget.bytes -= size;
         let mut data = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         entry.read_to_end(&mut data).map_err(read_error)?;
         files.push(File { path, data: without_mark(&data) });
     }
-    left.raw = archive.into_inner().limit();
+    budget.raw = archive.into_inner().limit();
     if files.is_empty() {
         return Err(bad("no files in chart archive".to_owned()));
     }

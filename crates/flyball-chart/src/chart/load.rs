@@ -1,6 +1,6 @@
 //! Loads a chart: a folder or an archive becomes files, files become a chart with its subcharts.
 
-use super::archive::{Left, MAX_CHART_BYTES, MAX_FILE_BYTES, without_mark};
+use super::archive::{ArchiveBudget, MAX_CHART_BYTES, MAX_FILE_BYTES, without_mark};
 use super::ignore::Rules;
 use super::{Chart, ChartError, File, Metadata, archive};
 use crate::helm::HelmVersion;
@@ -29,7 +29,7 @@ pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> 
         }
         let files = folder(path)?;
         check_version(&files, helm)?;
-        return nested(files, 0, &mut Left::new(), helm);
+        return nested(files, 0, &mut ArchiveBudget::new(), helm);
     }
     if found.len() > MAX_CHART_BYTES {
         return Err(ChartError::Large { path: shown, bound: MAX_CHART_BYTES });
@@ -47,20 +47,20 @@ pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> 
 
 /// Creates a chart from an archive.
 pub(super) fn from_archive(bytes: &[u8], helm: HelmVersion) -> Result<Chart, ChartError> {
-    let mut left = Left::new();
-    let files = archive::files(bytes, &mut left)?;
+    let mut budget = ArchiveBudget::new();
+    let files = archive::files(bytes, &mut budget)?;
     check_version(&files, helm)?;
-    nested(files, 0, &mut left, helm)
+    nested(files, 0, &mut budget, helm)
 }
 
 /// Opens a folder, whatever version of charts it is of.
 pub(super) fn open_any(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
-    nested(folder(path)?, 0, &mut Left::new(), helm)
+    nested(folder(path)?, 0, &mut ArchiveBudget::new(), helm)
 }
 
 /// Creates a chart from its files, whatever version of charts it is of.
 pub(super) fn from_files(files: Vec<File>, helm: HelmVersion) -> Result<Chart, ChartError> {
-    nested(files, 0, &mut Left::new(), helm)
+    nested(files, 0, &mut ArchiveBudget::new(), helm)
 }
 
 /// Checks that Helm knows the version of a chart; what else is wrong is found when it is loaded.
@@ -146,7 +146,7 @@ fn walk(
 }
 
 /// Creates a chart from files, by their paths within it.
-fn nested(files: Vec<File>, depth: usize, left: &mut Left, helm: HelmVersion) -> Result<Chart, ChartError> {
+fn nested(files: Vec<File>, depth: usize, budget: &mut ArchiveBudget, helm: HelmVersion) -> Result<Chart, ChartError> {
     if depth > DEPTH {
         return Err(ChartError::Archive(format!("subcharts are nested deeper than {DEPTH}")));
     }
@@ -210,7 +210,7 @@ fn nested(files: Vec<File>, depth: usize, left: &mut Left, helm: HelmVersion) ->
             continue;
         }
         let parent = chart.name().to_owned();
-        let loaded = subchart(&name, files, &parent, (depth, helm), left);
+        let loaded = subchart(&name, files, &parent, (depth, helm), budget);
         chart.dependencies.push(loaded.map_err(|error| ChartError::Subchart {
             name,
             parent,
@@ -225,11 +225,11 @@ fn subchart(
     files: Vec<File>,
     parent: &str,
     (depth, helm): (usize, HelmVersion),
-    left: &mut Left,
+    budget: &mut ArchiveBudget,
 ) -> Result<Chart, ChartError> {
     if name.ends_with(".tgz") {
         return match files.first() {
-            Some(file) if file.path == name => nested(archive::files(&file.data, left)?, depth + 1, left, helm),
+            Some(file) if file.path == name => nested(archive::files(&file.data, budget)?, depth + 1, budget, helm),
             file => Err(ChartError::Archive(format!(
                 "error unpacking subchart tar in {parent}: expected {name}, got {}",
                 file.map_or("nothing", |file| file.path.as_str())
@@ -240,5 +240,5 @@ fn subchart(
         let (_, path) = file.path.split_once('/')?;
         Some(File { path: path.to_owned(), data: file.data })
     };
-    nested(files.into_iter().filter_map(inner).collect(), depth + 1, left, helm)
+    nested(files.into_iter().filter_map(inner).collect(), depth + 1, budget, helm)
 }

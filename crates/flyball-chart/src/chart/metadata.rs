@@ -97,12 +97,17 @@ struct Fields<'d> {
 }
 
 impl<'d> Fields<'d> {
-    fn of(data: &'d Data, owner: &'static str, path: &'static str, wanted: &str) -> Result<Option<Fields<'d>>, Error> {
+    fn of(
+        data: &'d Data,
+        owner: &'static str,
+        path: &'static str,
+        expected: &str,
+    ) -> Result<Option<Fields<'d>>, Error> {
         match data {
             Data::Map(map) => Ok(Some(Fields { owner, path, map })),
             Data::Null => Ok(None),
-            other if path.is_empty() => Err(other.mismatch("Go value", wanted)),
-            other => Err(other.mismatch(&format!("Go struct field {}", path.trim_end_matches('.')), wanted)),
+            other if path.is_empty() => Err(other.mismatch("Go value", expected)),
+            other => Err(other.mismatch(&format!("Go struct field {}", path.trim_end_matches('.')), expected)),
         }
     }
 
@@ -130,11 +135,11 @@ impl<'d> Fields<'d> {
         }
     }
 
-    fn list(&self, name: &str, wanted: &str) -> Result<&'d [Data], Error> {
+    fn list(&self, name: &str, expected: &str) -> Result<&'d [Data], Error> {
         match self.get(name) {
             Data::Null => Ok(&[]),
             Data::List(items) => Ok(items),
-            other => Err(other.mismatch(&format!("Go struct field {}", self.place(name)), wanted)),
+            other => Err(other.mismatch(&format!("Go struct field {}", self.place(name)), expected)),
         }
     }
 

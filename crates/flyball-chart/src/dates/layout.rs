@@ -173,9 +173,9 @@ fn write(out: &mut String, piece: Piece, date: &Zoned, written: &str) {
         Piece::Fraction { digits, keeps_zeros } => {
             let nanos = format!("{:09}", date.subsec_nanosecond());
             let nanos = &nanos[..digits.min(9)];
-            let kept = if keeps_zeros { nanos } else { nanos.trim_end_matches('0') };
+            let fraction = if keeps_zeros { nanos } else { nanos.trim_end_matches('0') };
             let point = if written.starts_with(',') { "," } else { "." };
-            if kept.is_empty() { String::new() } else { format!("{point}{kept}") }
+            if fraction.is_empty() { String::new() } else { format!("{point}{fraction}") }
         }
     };
     out.push_str(&text);
@@ -258,11 +258,11 @@ pub(crate) fn parse(layout: &str, value: &str) -> Result<Moment, String> {
         };
         let element = &form[before.len()..form.len() - after.len()];
         rest = skip(rest, before).map_err(|rest| cannot(rest, before))?;
-        let held = rest;
+        let unparsed = rest;
         match fields.read(piece, rest, after) {
             Ok(next) => rest = next,
             Err(Some(what)) => return Err(out_of_range(what)),
-            Err(None) => return Err(cannot(held, element)),
+            Err(None) => return Err(cannot(unparsed, element)),
         }
         form = after;
     }

@@ -117,9 +117,9 @@ fn dig(args: &[Value]) -> Result<Value, String> {
     if keys.is_empty() {
         return Err("dig needs at least three arguments".to_owned());
     }
-    let conversion = |value: &Value, wanted: &str| {
+    let conversion = |value: &Value, expected: &str| {
         let is = if matches!(value, Value::Nil) { "nil".to_owned() } else { value.type_name() };
-        format!("interface conversion: interface {{}} is {is}, not {wanted}")
+        format!("interface conversion: interface {{}} is {is}, not {expected}")
     };
     let as_map = |value: &Value| match value {
         Value::Map(map) if map.kind == MapKind::Any => Ok(map.clone()),

@@ -104,7 +104,7 @@ fn with_error(message: String) -> Value {
     Value::map([("Error".to_owned(), Value::str(message))].into_iter().collect())
 }
 
-fn mismatch(value: &Value, wanted: &str) -> String {
+fn mismatch(value: &Value, expected: &str) -> String {
     let is = match value {
         Value::Bool(_) => "bool",
         Value::Float(_) => "number",
@@ -112,7 +112,7 @@ fn mismatch(value: &Value, wanted: &str) -> String {
         Value::List(_) => "array",
         _ => "object",
     };
-    format!("json: cannot unmarshal {is} into Go value of type {wanted}")
+    format!("json: cannot unmarshal {is} into Go value of type {expected}")
 }
 
 /// `toYaml`: values that cannot be encoded become an empty text.
@@ -196,8 +196,8 @@ fn data_within(value: &Value, by_json: bool) -> Result<Data, String> {
         }
         Value::Object(object) => match object.as_ref() {
             Object::Record(record) => {
-                let kept = record.fields.iter().filter(|field| !by_json || !field.omit_empty || field.value.truth());
-                let named = kept.map(|field| {
+                let fields = record.fields.iter().filter(|field| !by_json || !field.omit_empty || field.value.truth());
+                let named = fields.map(|field| {
                     let name = if by_json { field.json.to_owned() } else { field.name.to_lowercase() };
                     Ok((name, data_within(&field.value, by_json)?))
                 });
@@ -212,9 +212,9 @@ fn data_within(value: &Value, by_json: bool) -> Result<Data, String> {
 
 /// Returns the bits of the characters, or the position of an invalid character.
 pub(crate) fn from_base64(text: &[u8]) -> Result<Vec<u8>, String> {
-    let kept: Vec<(usize, u8)> =
+    let letters_at: Vec<(usize, u8)> =
         text.iter().copied().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n')).collect();
-    let letters: Vec<u8> = kept.iter().map(|(_, byte)| *byte).collect();
+    let letters: Vec<u8> = letters_at.iter().map(|(_, byte)| *byte).collect();
     STANDARD
         .decode(&letters)
         .or_else(|_| {
@@ -235,7 +235,7 @@ pub(crate) fn from_base64(text: &[u8]) -> Result<Vec<u8>, String> {
                 (3, 1..) => body + 1,
                 (rest, _) => letters.len() - if padding > 0 { 0 } else { rest },
             };
-            let position = kept.get(position).map_or(text.len(), |(at, _)| *at);
+            let position = letters_at.get(position).map_or(text.len(), |(at, _)| *at);
             format!("illegal base64 data at input byte {position}")
         })
 }

@@ -115,8 +115,8 @@ fn take_comparisons(call: &Call<'_>, values: &[Value], with: &Value) -> Result<(
     call.world.charge(steps.saturating_mul(count as u64), 0)
 }
 
-fn holds(items: &[Value], wanted: &Value) -> bool {
-    items.iter().any(|item| item.deep_equal(wanted))
+fn holds(items: &[Value], expected: &Value) -> bool {
+    items.iter().any(|item| item.deep_equal(expected))
 }
 
 fn slice(args: &[Value]) -> Result<Value, String> {

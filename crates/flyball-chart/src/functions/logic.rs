@@ -5,7 +5,7 @@ use crate::value::Value;
 
 pub(super) fn add(table: &mut Table) {
     table.variadic("default", cost::constant, &[ANY, ANY], |_, args| {
-        Ok(args.get(1).filter(|given| !is_empty(given)).unwrap_or(&args[0]).clone())
+        Ok(args.get(1).filter(|value| !is_empty(value)).unwrap_or(&args[0]).clone())
     });
     table.add("empty", cost::constant, &[ANY], |_, args| Ok(Value::Bool(is_empty(&args[0]))));
     table.variadic("coalesce", cost::constant, &[ANY], |_, args| {
@@ -17,8 +17,8 @@ pub(super) fn add(table: &mut Table) {
     table.add("typeOf", cost::constant, &[ANY], |_, args| Ok(Value::str(args[0].type_name())));
     table.add("typeIs", cost::constant, &[STR, ANY], |_, args| Ok(Value::Bool(text(&args[0]) == args[1].type_name())));
     table.add("typeIsLike", cost::constant, &[STR, ANY], |_, args| {
-        let (wanted, actual) = (text(&args[0]), args[1].type_name());
-        Ok(Value::Bool(*wanted == actual || format!("*{wanted}") == actual))
+        let (expected, actual) = (text(&args[0]), args[1].type_name());
+        Ok(Value::Bool(*expected == actual || format!("*{expected}") == actual))
     });
     table.add("kindOf", cost::constant, &[ANY], |_, args| Ok(Value::str(args[0].kind())));
     table.add("kindIs", cost::constant, &[STR, ANY], |_, args| Ok(Value::Bool(text(&args[0]) == args[1].kind())));

@@ -55,8 +55,8 @@ pub(super) fn add(table: &mut Table) {
     });
     table.add("nospace", cost::letters, &[STR], |_, args| {
         let has_space = super::byte_chars(&args[0]).any(char::is_whitespace);
-        let kept = || super::byte_chars(&args[0]).filter(|c| !c.is_whitespace()).collect::<String>();
-        Ok(if has_space { Value::str(kept()) } else { args[0].clone() })
+        let without_spaces = || super::byte_chars(&args[0]).filter(|c| !c.is_whitespace()).collect::<String>();
+        Ok(if has_space { Value::str(without_spaces()) } else { args[0].clone() })
     });
     table.add("repeat", cost::deep, &[INT, STR], |call, args| {
         let (count, text) = (int(&args[0]), bytes(&args[1]));

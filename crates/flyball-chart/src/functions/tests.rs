@@ -70,12 +70,12 @@ fn call(world: &World<'_>, function: &Function, args: &[Value]) -> (u64, Option<
         return (world.steps() - before, None, 0);
     }
     let began = thread_time();
-    let made = (function.call)(&context, args).ok();
+    let result = (function.call)(&context, args).ok();
     let took = thread_time() - began;
-    if let Some(made) = &made {
-        world.charge_shallow(0, std::slice::from_ref(made)).unwrap();
+    if let Some(result) = &result {
+        world.charge_shallow(0, std::slice::from_ref(result)).unwrap();
     }
-    (world.steps() - before, made, took)
+    (world.steps() - before, result, took)
 }
 
 /// Returns charge and time of a call whose arguments have about this size.
@@ -92,7 +92,7 @@ fn measured(function: &Function, shapes: &[usize], size: usize) -> (u64, u64) {
 }
 
 #[test]
-fn charges_cover_the_work_of_each_function_and_grow_with_it() {
+fn charges_cover_the_work_of_each_function() {
     let (rng, mut violations) = (Rng::from_seed(1), BTreeMap::new());
     for _ in 0..3 {
         let shapes: [usize; 5] = std::array::from_fn(|_| rng.below(20) as usize);
@@ -115,7 +115,7 @@ fn charges_cover_the_work_of_each_function_and_grow_with_it() {
 }
 
 #[test]
-fn what_looks_through_its_arguments_is_charged_for_all_that_they_hold() {
+fn traversal_of_arguments_is_charged_completely() {
     let deep = (0..VALUE_DEPTH + 2).fold(Value::int(1), |inner, _| Value::list(vec![inner]));
     let looks_through = |function: &Function| matches!(function.handling, Handling::Makes | Handling::Marks);
     for (name, function) in functions().into_iter().filter(|(_, function)| looks_through(function)) {
@@ -137,7 +137,7 @@ fn what_looks_through_its_arguments_is_charged_for_all_that_they_hold() {
 }
 
 #[test]
-fn each_match_of_a_pattern_is_charged_for_the_rest_of_the_text() {
+fn each_pattern_match_is_charged_for_the_remaining_text() {
     for name in ["regexFindAll", "regexReplaceAll", "regexReplaceAllLiteral", "regexSplit"] {
         let function = functions()[name];
         let charge = |size: usize| {

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_a_deep_template_comes_first() {
+    fn reason_of_a_nested_template_comes_first() {
         let reason = "rendering template has a nested reference name: loop: unable to execute template";
         assert_eq!(
             brief(&nested(1000, reason)),
@@ -72,13 +72,13 @@ mod tests {
         );
         // The result is within the limit for any message.
         for reason in ["é".repeat(10_000), format!("template: {}", "x: executing y>: ".repeat(1000)), String::new()] {
-            let said = brief(&nested(1000, &reason));
-            assert!(said.len() < 1000, "{} {said}", said.len());
+            let message = brief(&nested(1000, &reason));
+            assert!(message.len() < 1000, "{} {message}", message.len());
         }
     }
 
     #[test]
-    fn a_short_message_is_helms_own() {
+    fn short_message_is_unchanged() {
         let message = nested(1, "nil pointer evaluating interface {}.name");
         assert_eq!(brief(&message), message);
         let long = "a".repeat(2000);

@@ -21,13 +21,13 @@ fn enable(chart: &mut Chart, values: &Map<String, Value>, path: &str, log: &mut 
     if chart.metadata.dependencies.is_empty() {
         return Ok(());
     }
-    let wanted = &mut chart.metadata.dependencies;
-    let is_named = |child: &Chart, wanted: &[Dependency]| {
-        wanted.iter().any(|d| d.name == child.name() && is_compatible(&d.version, child.version()))
+    let dependencies = &mut chart.metadata.dependencies;
+    let is_named = |child: &Chart, dependencies: &[Dependency]| {
+        dependencies.iter().any(|d| d.name == child.name() && is_compatible(&d.version, child.version()))
     };
     let mut children: Vec<Chart> =
-        chart.dependencies.iter().filter(|child| !is_named(child, wanted)).cloned().collect();
-    for dependency in wanted.iter_mut() {
+        chart.dependencies.iter().filter(|child| !is_named(child, dependencies)).cloned().collect();
+    for dependency in dependencies.iter_mut() {
         let found = chart
             .dependencies
             .iter()
@@ -51,15 +51,15 @@ fn enable(chart: &mut Chart, values: &Map<String, Value>, path: &str, log: &mut 
             dependency.enabled = enabled;
         }
     }
-    let wanted = &chart.metadata.dependencies;
-    let is_off = |name: &str| wanted.iter().any(|dependency| !dependency.enabled && dependency.name == name);
+    let dependencies = &chart.metadata.dependencies;
+    let is_off = |name: &str| dependencies.iter().any(|dependency| !dependency.enabled && dependency.name == name);
     chart.dependencies.retain(|child| !is_off(child.name()));
-    let kept = wanted.iter().filter(|dependency| !is_off(&dependency.name)).cloned().collect();
+    let remaining = dependencies.iter().filter(|dependency| !is_off(&dependency.name)).cloned().collect();
     for child in &mut chart.dependencies {
         let path = format!("{path}{}.", child.name());
         enable(child, &all, &path, log)?;
     }
-    chart.metadata.dependencies = kept;
+    chart.metadata.dependencies = remaining;
     Ok(())
 }
 

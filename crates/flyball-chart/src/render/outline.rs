@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn data_are_scalars_and_nothing_else() {
+    fn data_must_be_scalars() {
         check("a: «b»\nc: [«1», «true», '«x»-y']\nd: |\n  «e»\n  «f»\n", None);
         check("a: x-«b»-«c»-y\nb: «5»Gi\nc: 1", None);
         check("a: \"«x\\\"y»\"\nb: '«it''s»'\nc: >-\n  «a»\n  «b»\n", None);
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn data_change_nothing_of_the_chart() {
+    fn data_must_not_affect_surrounding_text() {
         check("a: «x #»-y", Some(".a"));
         check("a: «x-y #»-y", None);
         check("a: '«x'' # »-y'", None);

@@ -39,8 +39,8 @@ pub(super) fn trace(message: &str) -> String {
 /// Returns the message of the called function, if a function failed.
 fn called(message: &str) -> Option<&str> {
     let (_, executed) = message.strip_prefix("template: ")?.split_once(": executing ")?;
-    let (_, said) = executed.split_once(">: ")?;
-    said.strip_prefix("error calling ")?.split_once(": ").map(|(_, inner)| inner)
+    let (_, reason) = executed.split_once(">: ")?;
+    reason.strip_prefix("error calling ")?.split_once(": ").map(|(_, inner)| inner)
 }
 
 fn frame(message: &str) -> Option<Frame<'_>> {
@@ -48,16 +48,16 @@ fn frame(message: &str) -> Option<Frame<'_>> {
     if rest.starts_with("no template ") {
         return Some(Frame { location: "", executed: None, message });
     }
-    let until_next = |said: &'_ str| said.find(" template:").unwrap_or(said.len());
+    let until_next = |text: &'_ str| text.find(" template:").unwrap_or(text.len());
     let executing = || {
         let (location, after) = rest.split_once(": executing \"")?;
         let (name, after) = after.split_once('"')?;
-        let (at, said) = after.strip_prefix(" at <")?.split_once(">: ")?;
-        Some(Frame { location, executed: Some((name, at)), message: &said[..until_next(said)] })
+        let (at, text) = after.strip_prefix(" at <")?.split_once(">: ")?;
+        Some(Frame { location, executed: Some((name, at)), message: &text[..until_next(text)] })
     };
     executing().or_else(|| {
-        let (location, said) = rest.rsplit_once(": ")?;
-        Some(Frame { location, executed: None, message: &said[..until_next(said)] })
+        let (location, text) = rest.rsplit_once(": ")?;
+        Some(Frame { location, executed: None, message: &text[..until_next(text)] })
     })
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_of_templates_stand_below_each_other() {
+    fn template_calls_are_printed_on_separate_lines() {
         let inner = "template: a/templates/_h.tpl:1:24: executing \"h\" at <.Values.x.y>: nil pointer evaluating interface {}.y";
         let outer = format!(
             "template: a/templates/t.yaml:2:6: executing \"a/templates/t.yaml\" at <include \"h\" .>: error calling include: {inner}"
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_function_says_stays_on_one_line() {
+    fn function_errors_stay_on_one_line() {
         let message = "template: a/templates/t.yaml:2:6: executing \"a/templates/t.yaml\" at <atoi>: error calling atoi: no number";
         assert_eq!(trace(message), message);
     }

@@ -539,7 +539,7 @@ impl<'t> State<'t, '_> {
         let is_evaluated = self.tree.source.is_evaluated;
         let context = Call { world: self.world, templates: self.templates, is_literal, is_evaluated };
         // Functions traverse values recursively; the cost function has checked their nesting depth.
-        let made = stacker::maybe_grow(VALUE_STACK, 4 * VALUE_STACK, || {
+        let result = stacker::maybe_grow(VALUE_STACK, 4 * VALUE_STACK, || {
             cost(&context, &values).map_err(|message| (false, message))?;
             let is_data = handling == Handling::Makes && values.iter().any(Value::is_data);
             let value = call(&context, &values).map_err(|message| (true, message))?;
@@ -549,7 +549,7 @@ impl<'t> State<'t, '_> {
             }
             Ok(if is_data { value.to_data() } else { value })
         });
-        match made {
+        match result {
             Ok(value) => Ok(Slot::exact(value)),
             Err((false, message)) => self.error(message),
             Err((true, message)) => {
@@ -593,23 +593,23 @@ impl<'t> State<'t, '_> {
         if !is_variadic && count != fixed {
             return self.error(format_args!("wrong number of args for {name}: want {fixed} got {count}"));
         }
-        let wanted = |at: usize| if at < fixed { params[at] } else { params[params.len() - 1] };
+        let type_at = |at: usize| if at < fixed { params[at] } else { params[params.len() - 1] };
         let mut values = Vec::with_capacity(count);
         for (at, arg) in args.iter().enumerate() {
-            values.push(self.argument(dot, wanted(at), arg)?);
+            values.push(self.argument(dot, type_at(at), arg)?);
         }
         if let Some(last) = last {
-            values.push(self.validate(last, wanted(count - 1))?);
+            values.push(self.validate(last, type_at(count - 1))?);
         }
         Ok(values)
     }
 
-    fn argument(&mut self, dot: &Slot, wanted: Type, arg: &'t Arg) -> Run<Value> {
+    fn argument(&mut self, dot: &Slot, expected: Type, arg: &'t Arg) -> Run<Value> {
         self.place = Position::Arg(arg);
         let slot = match &arg.what {
             Operand::Dot => dot.clone(),
-            Operand::Nil if wanted.takes_nil() => return Ok(Value::Nil),
-            Operand::Nil => return self.error(format_args!("cannot assign nil to {wanted}")),
+            Operand::Nil if expected.takes_nil() => return Ok(Value::Nil),
+            Operand::Nil => return self.error(format_args!("cannot assign nil to {expected}")),
             Operand::Field(names) => self.chain(dot, dot.clone(), arg, names, &[], None)?,
             Operand::Variable(names) => {
                 let value = self.variable(&names[0])?;
@@ -623,14 +623,14 @@ impl<'t> State<'t, '_> {
                 let receiver = self.chain_base(dot, arg, base)?;
                 self.chain(dot, receiver, arg, names, &[], None)?
             }
-            literal => return self.literal(arg, literal, wanted),
+            literal => return self.literal(arg, literal, expected),
         };
-        self.validate(slot, wanted)
+        self.validate(slot, expected)
     }
 
     /// Converts a constant to the expected type, if possible.
-    fn literal(&self, arg: &Arg, literal: &Operand, wanted: Type) -> Run<Value> {
-        match (wanted, literal) {
+    fn literal(&self, arg: &Arg, literal: &Operand, expected: Type) -> Run<Value> {
+        match (expected, literal) {
             (Type::Any | Type::Reflect, Operand::Number(number)) => Ok(self.constant(number)?.into_value()),
             (Type::Bool | Type::Any | Type::Reflect, Operand::Bool(is)) => Ok(Value::Bool(*is)),
             (Type::Str | Type::Any | Type::Reflect, Operand::String(_, bytes)) => Ok(Value::Str(bytes.clone())),
@@ -644,20 +644,20 @@ impl<'t> State<'t, '_> {
             (Type::Str, _) => self.error(format_args!("expected string; found {arg}")),
             (Type::Int(_), _) => self.error(format_args!("expected integer; found {arg}")),
             (Type::Float, _) => self.error(format_args!("expected float; found {arg}")),
-            _ => self.error(format_args!("can't handle {arg} for arg of type {wanted}")),
+            _ => self.error(format_args!("can't handle {arg} for arg of type {expected}")),
         }
     }
 
-    fn validate(&self, slot: Slot, wanted: Type) -> Run<Value> {
+    fn validate(&self, slot: Slot, expected: Type) -> Run<Value> {
         match slot {
-            Slot::Nothing if wanted.takes_nil() => Ok(Value::Nil),
-            Slot::Nothing => self.error(format_args!("invalid value; expected {wanted}")),
-            Slot::Any(Value::Nil) if !matches!(wanted, Type::Any | Type::Reflect) => {
-                self.error(format_args!("wrong type for value; expected {wanted}; got interface {{}}"))
+            Slot::Nothing if expected.takes_nil() => Ok(Value::Nil),
+            Slot::Nothing => self.error(format_args!("invalid value; expected {expected}")),
+            Slot::Any(Value::Nil) if !matches!(expected, Type::Any | Type::Reflect) => {
+                self.error(format_args!("wrong type for value; expected {expected}; got interface {{}}"))
             }
             Slot::Any(value) | Slot::Exact(value) => match value.type_of() {
-                Some(actual) if !wanted.accepts(actual) => {
-                    self.error(format_args!("wrong type for value; expected {wanted}; got {actual}"))
+                Some(actual) if !expected.accepts(actual) => {
+                    self.error(format_args!("wrong type for value; expected {expected}; got {actual}"))
                 }
                 _ => Ok(value),
             },

@@ -69,15 +69,15 @@ fn shortened(mut message: String) -> String {
 /// Removes Go's text for missing values.
 pub(crate) fn without_no_value(out: Text) -> Text {
     const WORDS: &[u8] = b"<no value>";
-    let mut kept = Writer::default();
+    let mut output = Writer::default();
     let mut from = 0;
     while let Some(at) = memmem::find(&out[from..], WORDS) {
-        kept.part(&out, from..from + at);
+        output.part(&out, from..from + at);
         from += at + WORDS.len();
     }
     if from == 0 {
         return out;
     }
-    kept.part(&out, from..out.len());
-    kept.text()
+    output.part(&out, from..out.len());
+    output.text()
 }

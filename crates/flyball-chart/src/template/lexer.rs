@@ -202,8 +202,8 @@ impl<'a> Lexer<'a> {
             let delimiter = self.at + length;
             let has_marker = has_left_marker(&self.input[delimiter + LEFT.len()..]);
             let text = &self.input[self.start..delimiter];
-            let kept = if has_marker { text.trim_end_matches(is_space).len() } else { text.len() };
-            self.at = self.start + kept;
+            let end = if has_marker { text.trim_end_matches(is_space).len() } else { text.len() };
+            self.at = self.start + end;
             self.line += self.input[self.start..self.at].matches('\n').count();
             let token = self.emit(Kind::Text);
             self.at = delimiter;

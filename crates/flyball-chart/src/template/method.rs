@@ -26,8 +26,8 @@ pub(crate) fn find(value: &Value, name: &str) -> Option<(&'static [Type], Call)>
             Some((
                 TEXT,
                 Box::new(move |_, _, args| {
-                    let wanted = text(args);
-                    Ok(Value::Bool(list.items.iter().any(|item| item.text().as_deref() == Some(&wanted))))
+                    let expected = text(args);
+                    Ok(Value::Bool(list.items.iter().any(|item| item.text().as_deref() == Some(&expected))))
                 }),
             ))
         }

@@ -68,8 +68,8 @@ fn go_type(value: &Value) -> &'static str {
     }
 }
 
-fn conversion<T>(value: &Value, wanted: &str) -> Step<T> {
-    bad(format!("unable to parse key: interface conversion: interface {{}} is {}, not {wanted}", go_type(value)))
+fn conversion<T>(value: &Value, expected: &str) -> Step<T> {
+    bad(format!("unable to parse key: interface conversion: interface {{}} is {}, not {expected}", go_type(value)))
 }
 
 fn set(map: &mut Map<String, Value>, key: String, value: Value) {

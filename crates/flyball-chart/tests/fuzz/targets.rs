@@ -38,7 +38,7 @@ fn outline(message: &str) -> String {
     words.take(12).collect::<Vec<_>>().join(" ")
 }
 
-fn told<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {
+fn outline_of<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {
     result.as_ref().map_or_else(|error| outline(&error.to_string()), |_| "taken".into())
 }
 
@@ -78,14 +78,18 @@ fn render(chart: &Chart, values: &Values, evaluates_data: bool) -> String {
     for manifest in rendered.iter().flat_map(|rendered| &rendered.manifests) {
         assert!(manifest.text.len() <= output, "a template wrote {} bytes", manifest.text.len());
     }
-    told(&rendered)
+    outline_of(&rendered)
 }
 
 fn open_and_render(archive: &[u8]) -> String {
     match Chart::from_archive(archive) {
         Ok(chart) => {
             chart.crds();
-            format!("{} {}", told(&chart.check_dependencies()), render(&chart, &Values::untrusted(Map::new()), false))
+            format!(
+                "{} {}",
+                outline_of(&chart.check_dependencies()),
+                render(&chart, &Values::untrusted(Map::new()), false)
+            )
         }
         Err(error) => outline(&error.to_string()),
     }
@@ -220,17 +224,17 @@ pub(crate) fn values() -> Target {
             let files =
                 [("Chart.yaml", CHART), ("templates/page.yaml", page), ("values.yaml", "text: a\nmap: {a: b}\n")];
             let chart = Chart::from_archive(&archive(&files)).unwrap();
-            let mut said = String::new();
+            let mut outcome = String::new();
             if let Ok(Value::Object(spec)) = serde_json::from_slice(input) {
-                said += &render(&chart, &Values::untrusted(spec), false);
+                outcome += &render(&chart, &Values::untrusted(spec), false);
             }
             let text = String::from_utf8_lossy(input);
             let mut values = Values::default();
-            said += &told(&values.set(&text));
-            said += &told(&values.set_string(&text));
-            said += &told(&values.set_json(&text));
-            said += &told(&values.merge_yaml("input", input));
-            said + &render(&chart, &values, false)
+            outcome += &outline_of(&values.set(&text));
+            outcome += &outline_of(&values.set_string(&text));
+            outcome += &outline_of(&values.set_json(&text));
+            outcome += &outline_of(&values.merge_yaml("input", input));
+            outcome + &render(&chart, &values, false)
         },
     }
 }

@@ -60,14 +60,14 @@ fn charts_render_as_with_helm() {
     let list = tests().join("passing.txt");
     let mut passing: BTreeSet<String> =
         fs::read_to_string(&list).unwrap_or_default().lines().map(str::to_owned).collect();
-    let wanted = std::env::var("FLYBALL_CASE").ok();
+    let selected = std::env::var("FLYBALL_CASE").ok();
     let (mut lost, mut gained, mut played) = (Vec::new(), Vec::new(), 0);
     let mut cases: Vec<PathBuf> =
         fs::read_dir(tests().join("cases")).unwrap().map(|case| case.unwrap().path()).collect();
     cases.sort();
     for case in cases {
         let name = case.file_name().unwrap().to_string_lossy().into_owned();
-        if wanted.as_ref().is_some_and(|wanted| !name.contains(wanted)) {
+        if selected.as_ref().is_some_and(|selected| !name.contains(selected)) {
             continue;
         }
         played += 1;
@@ -75,7 +75,7 @@ fn charts_render_as_with_helm() {
         if expected == got {
             gained.extend((!passing.contains(&name)).then_some(name));
         } else {
-            if wanted.is_some() {
+            if selected.is_some() {
                 println!("--- {name}: output of Helm\n{expected}\n--- actual output\n{got}");
             }
             lost.extend(passing.contains(&name).then_some(name));
@@ -96,7 +96,7 @@ fn play_4(case: &Path, differs: Option<&Value>) -> (String, String) {
     let read = |name: &str| fs::read_to_string(case.join(name)).unwrap_or_default();
     let about: Value = serde_json::from_str(&read("args.json")).unwrap();
     let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
-    let said = TemplateArgs::parse(&texts(&about["args"])).and_then(|mut args| {
+    let result = TemplateArgs::parse(&texts(&about["args"])).and_then(|mut args| {
         args.helm_version = HelmVersion::V4;
         template(&args, case, clock, Seed::default())
     });
@@ -104,7 +104,7 @@ fn play_4(case: &Path, differs: Option<&Value>) -> (String, String) {
         Some(answer) => answer["stdout"].as_str().or(answer["stderr"].as_str()).unwrap_or_default().to_owned(),
         None => read("expected.txt") + &read("expected.err"),
     };
-    let said = said.map_or_else(|message| format!("Error: {message}\n"), |output| output.text);
+    let result = result.map_or_else(|message| format!("Error: {message}\n"), |output| output.text);
     let lines = |text: String| {
         let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
         if about["err_lines_unordered"] == true {
@@ -112,7 +112,7 @@ fn play_4(case: &Path, differs: Option<&Value>) -> (String, String) {
         }
         lines.join("\n")
     };
-    (lines(expected), lines(said))
+    (lines(expected), lines(result))
 }
 
 #[test]
@@ -121,9 +121,9 @@ fn charts_render_as_with_helm_4() {
     let mut differ = Vec::new();
     for case in fs::read_dir(tests().join("cases")).unwrap().map(|case| case.unwrap().path()) {
         let name = case.file_name().unwrap().to_string_lossy().into_owned();
-        let (expected, said) = play_4(&case, answers["cases"].get(&name));
-        if expected != said {
-            println!("--- {name}: output of Helm 4\n{expected}\n--- actual output\n{said}");
+        let (expected, actual) = play_4(&case, answers["cases"].get(&name));
+        if expected != actual {
+            println!("--- {name}: output of Helm 4\n{expected}\n--- actual output\n{actual}");
             differ.push(name);
         }
     }
@@ -131,7 +131,7 @@ fn charts_render_as_with_helm_4() {
 }
 
 #[test]
-fn a_rendering_is_a_function_of_its_arguments() {
+fn rendering_is_deterministic() {
     for name in ["str-wrap", "dates", "real-web"] {
         let case = tests().join("cases").join(name);
         assert_eq!(play(&case), play(&case), "{name}");

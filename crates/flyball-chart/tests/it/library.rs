@@ -40,14 +40,14 @@ fn render(template: &str, options: &RenderOptions<'_>) -> Result<Rendered, Strin
 }
 
 #[test]
-fn an_archive_is_a_chart() {
+fn archive_is_read_as_a_chart() {
     let chart = chart("kind: A");
     assert_eq!((chart.name(), chart.version(), chart.app_version()), ("demo", "1.2.3", Some("1.16")));
     assert_eq!(chart.crds()[0].path, "demo/crds/c.yaml");
 }
 
 #[test]
-fn an_archive_stays_within_its_folder() {
+fn archive_paths_outside_its_folder_are_rejected() {
     for (path, complaint) in [
         ("demo/../../etc/passwd", "chart illegally references parent directory"),
         ("demo//etc/passwd", "chart illegally contains absolute paths"),
@@ -59,7 +59,7 @@ fn an_archive_stays_within_its_folder() {
 }
 
 #[test]
-fn archives_in_an_archive_share_its_bounds() {
+fn nested_archives_share_the_size_limit() {
     let large = " ".repeat(5 << 20);
     let inner = |name: &str| {
         let chart = format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
@@ -100,7 +100,7 @@ impl Lookup for Cluster {
 }
 
 #[test]
-fn lookup_asks_the_cluster() {
+fn lookup_reads_from_the_cluster() {
     let options = RenderOptions { cluster: Some(&Cluster), ..RenderOptions::default() };
     let template = "v: {{ (lookup \"v1\" \"Secret\" .Release.Namespace \"known\").data | toJson }}\n\
                     w: {{ lookup \"v1\" \"Secret\" \"ns\" \"other\" | toJson }}";
@@ -111,7 +111,7 @@ fn lookup_asks_the_cluster() {
 }
 
 #[test]
-fn what_is_drawn_comes_from_the_seed() {
+fn random_values_follow_the_seed() {
     let draw = |seed| {
         let options = RenderOptions { seed: Seed::from_rng(&Rng::from_seed(seed)), ..RenderOptions::default() };
         render("v: {{ randAlphaNum 20 }}-{{ uuidv4 }}-{{ genPrivateKey \"ed25519\" | sha256sum }}", &options).unwrap()
@@ -121,7 +121,7 @@ fn what_is_drawn_comes_from_the_seed() {
 }
 
 #[test]
-fn what_does_not_end_is_ended() {
+fn endless_templates_are_aborted() {
     for template in [
         "{{ define \"x\" }}{{ template \"x\" }}{{ end }}{{ template \"x\" }}",
         "{{ define \"x\" }}{{ include \"x\" . }}{{ end }}{{ include \"x\" . }}",

@@ -91,9 +91,9 @@ fn charts_are_linted_as_with_helm() {
         let of_4 = case.get("helm4").or(of_3);
         for (helm, answer) in [(HelmVersion::V3, of_3), (HelmVersion::V4, of_4)] {
             let Some(answer) = answer else { continue };
-            let (expected, said) = (Answer::recorded(answer), play(&case["args"], &folder.0, helm));
-            if expected != said {
-                println!("--- {name}: Helm {helm} says\n{expected:#?}\n--- we say\n{said:#?}");
+            let (expected, actual) = (Answer::recorded(answer), play(&case["args"], &folder.0, helm));
+            if expected != actual {
+                println!("--- {name}: Helm {helm} says\n{expected:#?}\n--- we say\n{actual:#?}");
                 differ.push(format!("{name} ({helm})"));
             }
         }

@@ -27,8 +27,8 @@ const RENEWAL: Duration = Duration::from_secs(20 * 60);
 pub(crate) async fn token(accounts: &Api<ServiceAccount>, name: &str) -> Result<String> {
     let spec = json!({"spec": {"audiences": [], "expirationSeconds": LIFETIME}});
     let request: TokenRequest = serde_json::from_value(spec).when("cannot build the token request")?;
-    let made = accounts.create_token_request(name, &PostParams::default(), &request).await;
-    let token = made.when("cannot create a token for the operator")?.status.and_then(|status| status.token);
+    let response = accounts.create_token_request(name, &PostParams::default(), &request).await;
+    let token = response.when("cannot create a token for the operator")?.status.and_then(|status| status.token);
     token.ok_or_else(|| Error::new("the cluster returned no token"))
 }
 

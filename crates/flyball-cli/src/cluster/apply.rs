@@ -156,28 +156,28 @@ impl Outcome {
 impl Connection {
     /// Applies an object, or validates it, and returns its name and the outcome.
     pub(crate) async fn apply_with(&self, object: &Value, force: bool, dry_run: bool) -> Result<(String, Outcome)> {
-        let (objects, told, name) = self.place(object).await?;
-        let before = objects.get_opt(&name).await.when(format!("cannot read {told}"))?;
+        let (objects, description, name) = self.place(object).await?;
+        let before = objects.get_opt(&name).await.when(format!("cannot read {description}"))?;
         let params = PatchParams { force, dry_run, ..PatchParams::apply(MANAGER) };
         let applied =
-            objects.patch(&name, &params, &Patch::Apply(object)).await.when(format!("cannot apply {told}"))?;
+            objects.patch(&name, &params, &Patch::Apply(object)).await.when(format!("cannot apply {description}"))?;
         let outcome = match before {
             None => Outcome::Created,
             Some(before) if is_same(&before, &applied) => Outcome::Unchanged,
             Some(_) => Outcome::Changed,
         };
         if object["kind"] == "CustomResourceDefinition" && !dry_run {
-            self.is_served(object, &told).await?;
+            self.is_served(object, &description).await?;
         }
-        Ok((told, outcome))
+        Ok((description, outcome))
     }
 
     /// Applies an object and returns its name, such as `Service default/web`.
     pub(crate) async fn apply(&self, object: &Value) -> Result<String> {
-        let (objects, told, name) = self.place(object).await?;
+        let (objects, description, name) = self.place(object).await?;
         let applied = objects.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await;
-        applied.when(format!("cannot apply {told}"))?;
-        Ok(told)
+        applied.when(format!("cannot apply {description}"))?;
+        Ok(description)
     }
 
     /// Deletes an object, if it exists.
@@ -187,10 +187,10 @@ impl Connection {
 
     /// Deletes an object, if it exists, with these parameters.
     pub(crate) async fn delete_with(&self, object: &Value, params: &DeleteParams) -> Result<()> {
-        let (objects, told, name) = self.place(object).await?;
+        let (objects, description, name) = self.place(object).await?;
         match objects.delete(&name, params).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            other => other.map(drop).when(format!("cannot delete {told}")),
+            other => other.map(drop).when(format!("cannot delete {description}")),
         }
     }
 
@@ -204,9 +204,9 @@ impl Connection {
 
     /// Reads the current state of an object.
     pub(crate) async fn read(&self, object: &Value) -> Result<Value> {
-        let (objects, told, name) = self.place(object).await?;
-        let found = objects.get(&name).await.when(format!("cannot read {told}"))?;
-        serde_json::to_value(found).when(format!("cannot read {told}"))
+        let (objects, description, name) = self.place(object).await?;
+        let found = objects.get(&name).await.when(format!("cannot read {description}"))?;
+        serde_json::to_value(found).when(format!("cannot read {description}"))
     }
 
     /// Returns true if an object is a definition with stored objects.
@@ -240,17 +240,17 @@ impl Connection {
             "" => self.namespace.as_str(),
             namespace => namespace,
         };
-        let (objects, told): (Api<DynamicObject>, _) = match capabilities.scope {
+        let (objects, description): (Api<DynamicObject>, _) = match capabilities.scope {
             Scope::Namespaced => {
                 (Api::namespaced_with(self.client.clone(), namespace, &resource), format!("{kind} {namespace}/{name}"))
             }
             Scope::Cluster => (Api::all_with(self.client.clone(), &resource), format!("{kind} {name}")),
         };
-        Ok((objects, told, name.to_owned()))
+        Ok((objects, description, name.to_owned()))
     }
 
     /// Waits until the kind of a definition is served.
-    async fn is_served(&self, definition: &Value, told: &str) -> Result<()> {
+    async fn is_served(&self, definition: &Value, description: &str) -> Result<()> {
         let versions = definition["spec"]["versions"].as_array();
         let served = versions.and_then(|versions| versions.iter().find(|version| version["served"] == true));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -261,7 +261,7 @@ impl Connection {
         if served.await?.is_ok() {
             return Ok(());
         }
-        let what = format!("{told} is not served after {} s", ESTABLISHED.as_secs());
+        let what = format!("{description} is not served after {} s", ESTABLISHED.as_secs());
         let found = self.read(definition).await?;
         Err(Error::new(format!("{what}; last seen:\n{}", summary(&found))))
     }

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a thread with computations has no paused clock")]
-    fn a_command_ends_while_a_request_is_computed() {
+    fn command_ends_during_a_blocking_request() {
         let began = Instant::now();
         let done = block_on_threads(async {
             let (started, has_started) = tokio::sync::oneshot::channel();

@@ -16,7 +16,7 @@ pub(crate) struct Deletion {
     name: String,
     uid: Option<String>,
     /// Display name, such as `Service default/web`.
-    pub(crate) told: String,
+    pub(crate) description: String,
 }
 
 impl Deletion {
@@ -26,33 +26,36 @@ impl Deletion {
     ///
     /// If the object or its kind does not exist, the error [is an absence](Error::is_absence).
     pub(crate) async fn request(connection: &Connection, object: &Value, params: &DeleteParams) -> Result<Self> {
-        let (objects, told, name) = connection.place(object).await?;
-        let uid = objects.get(&name).await.when(format!("cannot delete {told}"))?.uid();
+        let (objects, description, name) = connection.place(object).await?;
+        let uid = objects.get(&name).await.when(format!("cannot delete {description}"))?.uid();
         let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
         match objects.delete(&name, &params.clone().preconditions(preconditions)).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            answer => drop(answer.when(format!("cannot delete {told}"))?),
+            answer => drop(answer.when(format!("cannot delete {description}"))?),
         }
-        Ok(Self { objects, name, uid, told })
+        Ok(Self { objects, name, uid, description })
     }
 
     /// Waits until the object no longer exists.
     pub(crate) async fn wait(&self, timeout: Duration) -> Result<()> {
-        let Self { objects, name, uid, told } = self;
-        let gone = until(timeout, POLL_INTERVAL, async || {
-            let left = match objects.get(name).await {
+        let Self { objects, name, uid, description } = self;
+        let deleted = until(timeout, POLL_INTERVAL, async || {
+            let remaining = match objects.get(name).await {
                 // Neither the object nor, after the deletion of its definition, the kind exists.
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
-                answer => Some(answer.when(format!("cannot read {told}"))?),
+                answer => Some(answer.when(format!("cannot read {description}"))?),
             };
-            Ok(left.filter(|left| left.uid() == *uid).map_or(Ok(()), Err))
+            Ok(remaining.filter(|remaining| remaining.uid() == *uid).map_or(Ok(()), Err))
         });
-        gone.await?.map_err(|left| {
-            let held = match left.finalizers() {
+        deleted.await?.map_err(|remaining| {
+            let reason = match remaining.finalizers() {
                 [] => String::new(),
                 finalizers => format!(": it has finalizer {}", finalizers.join(", ")),
             };
-            Error::new(format!("timed out after {} s waiting for {told} to be deleted{held}", timeout.as_secs()))
+            Error::new(format!(
+                "timed out after {} s waiting for {description} to be deleted{reason}",
+                timeout.as_secs()
+            ))
         })
     }
 }
@@ -70,7 +73,7 @@ pub(crate) async fn remove(
     };
     deletion.wait(timeout).await?;
     if !quiet {
-        say(&format!("{} {}", deletion.told, paint(Style::Good, "deleted")));
+        say(&format!("{} {}", deletion.description, paint(Style::Good, "deleted")));
     }
-    Ok(Some(deletion.told))
+    Ok(Some(deletion.description))
 }

@@ -74,8 +74,8 @@ impl Kinds {
         for path in ["/api", "/apis"] {
             let what = || "cannot discover the kinds of the cluster";
             let request = Request::get(path).header(ACCEPT, AGGREGATED).body(Vec::new()).when(what())?;
-            let told = client.request(request).await.when(what())?;
-            read(&told, &mut kinds);
+            let response = client.request(request).await.when(what())?;
+            read(&response, &mut kinds);
         }
         Ok(Self(kinds))
     }
@@ -131,10 +131,10 @@ impl Kinds {
     }
 }
 
-fn read(told: &Value, kinds: &mut Vec<Kind>) {
+fn read(response: &Value, kinds: &mut Vec<Kind>) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    for group in list(&told["items"]) {
+    for group in list(&response["items"]) {
         // The first version is the preferred one; other versions are used for kinds that only they have.
         for version in list(&group["versions"]) {
             for resource in list(&version["resources"]) {
@@ -184,7 +184,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_kind_is_found_by_each_of_its_names() {
+    fn kind_is_found_by_each_of_its_names() {
         let resource = |plural: &str, kind: &str, short: &str| {
             json!({"resource": plural, "responseKind": {"kind": kind}, "singularResource": kind.to_lowercase(),
                 "shortNames": [short], "categories": ["all"], "scope": "Namespaced", "verbs": ["get", "list"]})
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(kinds.find("deploy").map(|kind| kind.object_name("web")).as_deref(), Some("deployment.apps/web"));
     }
     #[test]
-    fn letters_that_differ_are_counted() {
+    fn distance_counts_edits() {
         for (one, other, expected) in [("pods", "pods", 0), ("pods", "pds", 1), ("", "ab", 2), ("kitten", "sitting", 3)]
         {
             assert_eq!(distance(one, other), expected, "{one} {other}");

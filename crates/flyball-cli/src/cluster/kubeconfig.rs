@@ -119,10 +119,10 @@ impl Lock {
         for _ in 0..MAX_LOCK_ATTEMPTS {
             match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock) {
                 Ok(mut file) => {
-                    let held = Self(lock);
+                    let guard = Self(lock);
                     file.write_all(format!("{LOCK_OWNER}{}\n", std::process::id()).as_bytes())
                         .when(format!("cannot lock {}", path.display()))?;
-                    return Ok(held);
+                    return Ok(guard);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                     if !remove_stale(&lock) {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_leaves_nothing_behind() {
+    fn removed_context_leaves_nothing_behind() {
         let path = scratch("existing");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let before = "apiVersion: v1\nkind: Config\ncontexts:\n- name: work\n  context: {cluster: work, extra: kept}\n\
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_a_crash_left_is_taken_over() {
+    fn stale_lock_is_removed() {
         let path = scratch("stale");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let lock = path.with_extension("lock");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kubeconfig_is_left_alone() {
+    fn invalid_kubeconfig_is_not_changed() {
         let path = scratch("broken");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         for text in ["- a\n- b\n", "{", "just text"] {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_for_its_owner_only() {
+    fn new_kubeconfig_is_private() {
         use std::os::unix::fs::PermissionsExt;
         let path = scratch("new");
         add(&path, &ours()).unwrap();

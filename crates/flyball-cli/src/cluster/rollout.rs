@@ -55,11 +55,11 @@ pub(crate) async fn bring(connection: &Connection, objects: &[Value], how: &Roll
                     forget_url(connection, object).await?;
                 }
                 let outcome = connection.apply_with(object, how.force_conflicts, how.dry_run).await;
-                let (told, outcome) = outcome.map_err(|error| explain(error, applied.len()))?;
+                let (description, outcome) = outcome.map_err(|error| explain(error, applied.len()))?;
                 if how.dry_run && object["kind"] == "Namespace" && outcome == Outcome::Created {
                     imagined.extend(object["metadata"]["name"].as_str());
                 }
-                (told, outcome)
+                (description, outcome)
             }
         };
         if how.output.is_none() {
@@ -83,8 +83,8 @@ async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
     // A missing object has no URL.
     let Some(found) = connection.find(object).await? else { return Ok(()) };
     if conversion && found["spec"]["conversion"]["webhook"]["clientConfig"]["url"].is_string() {
-        let (definitions, told, _) = connection.place(object).await?;
-        reset_conversion(&definitions, &found).await.when(format!("cannot change {told}"))?;
+        let (definitions, description, _) = connection.place(object).await?;
+        reset_conversion(&definitions, &found).await.when(format!("cannot change {description}"))?;
     }
     let webhooks = found["webhooks"].as_array();
     if webhooks.into_iter().flatten().any(|webhook| webhook["clientConfig"]["url"].is_string()) {
@@ -116,18 +116,18 @@ pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: D
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     let deployments: Api<Deployment> = Api::namespaced(connection.client.clone(), namespace);
-    let mut told = String::new();
+    let mut last_line = String::new();
     let ready = until(wait, POLL_INTERVAL, async || {
         let deployment = deployments.get(name).await.when(format!("cannot read Deployment {namespace}/{name}"))?;
         let state = State::of(&deployment);
         let line = format!("Deployment {namespace}/{name}: {}", state.words());
-        if !quiet && line != told {
+        if !quiet && line != last_line {
             match (is_lively(), state.is_ready()) {
                 (_, true) => say(&format!("Deployment {namespace}/{name} {}", paint(Style::Good, &state.words()))),
                 (true, false) => tell_in_place(&paint(Style::Busy, &line)),
                 (false, false) => say(&line),
             }
-            told = line;
+            last_line = line;
         }
         Ok(match (state.is_ready(), state.failed) {
             (true, _) => Ok(Ok(())),
@@ -144,7 +144,7 @@ pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: D
 
 /// Progress of a Deployment.
 struct State {
-    wanted: i32,
+    desired: i32,
     updated: i32,
     available: i32,
     all: i32,
@@ -162,7 +162,7 @@ impl State {
         let conditions = status.conditions.unwrap_or_default();
         let failed = conditions.into_iter().find(failed);
         Self {
-            wanted: deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
+            desired: deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1),
             updated: status.updated_replicas.unwrap_or(0),
             available: status.available_replicas.unwrap_or(0),
             all: status.replicas.unwrap_or(0),
@@ -172,13 +172,13 @@ impl State {
     }
 
     fn is_ready(&self) -> bool {
-        let Self { wanted, updated, available, all, .. } = self;
-        self.seen && updated >= wanted && all == updated && available >= updated
+        let Self { desired, updated, available, all, .. } = self;
+        self.seen && updated >= desired && all == updated && available >= updated
     }
 
     fn words(&self) -> String {
-        let Self { wanted, available, .. } = self;
-        if self.is_ready() { format!("ready {available}/{wanted}") } else { format!("{available} of {wanted} ready") }
+        let Self { desired, available, .. } = self;
+        if self.is_ready() { format!("ready {available}/{desired}") } else { format!("{available} of {desired} ready") }
     }
 }
 
@@ -188,9 +188,9 @@ async fn pods(connection: &Connection, deployment: &Deployment, namespace: &str)
     let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let pods: Api<Pod> = Api::namespaced(connection.client.clone(), namespace);
     let Ok(list) = pods.list(&ListParams::default().labels(&selector.join(","))).await else { return String::new() };
-    let mut told: Vec<String> = list.items.iter().filter_map(complaint).collect();
-    told.dedup();
-    told.iter().map(|complaint| format!("; {complaint}")).collect()
+    let mut complaints: Vec<String> = list.items.iter().filter_map(complaint).collect();
+    complaints.dedup();
+    complaints.iter().map(|complaint| format!("; {complaint}")).collect()
 }
 
 fn complaint(pod: &Pod) -> Option<String> {

@@ -166,13 +166,13 @@ fn pairs(old: &Value, new: &Value, converts: bool) -> Vec<(String, String)> {
 fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value, judged: &str) -> Vec<BreakingChange> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
-    let told = match text(&metadata["namespace"]) {
+    let object_name = match text(&metadata["namespace"]) {
         none if none.is_empty() => text(&metadata["name"]),
         namespace => format!("{namespace}/{}", text(&metadata["name"])),
     };
     let change = |field: String, why: String| BreakingChange {
         definition: definition.to_owned(),
-        object: Some(told.clone()),
+        object: Some(object_name.clone()),
         field,
         why,
     };

@@ -32,7 +32,7 @@ mod tests {
     use crate::error::Error;
 
     #[tokio::test]
-    async fn a_wait_ends_with_the_state_the_timeout_or_an_error() {
+    async fn wait_ends_on_state_timeout_or_error() {
         let mut attempts = 0;
         let mut count = async |timeout, reached| {
             until(timeout, Duration::ZERO, async || {

@@ -73,8 +73,8 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
                         terminal::report(&error);
                     }
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                    let told = format!("{} {name}", object["kind"].as_str().unwrap_or_default());
-                    Applied { object: told, outcome: None, error: Some(error.to_string()) }
+                    let description = format!("{} {name}", object["kind"].as_str().unwrap_or_default());
+                    Applied { object: description, outcome: None, error: Some(error.to_string()) }
                 }
             };
             if let (None, Some(outcome)) = (args.output, one.outcome) {

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::files::private::PrivateFolder;
 use crate::operator::local::{self, LineSinks, Local, LocalArgs};
 use crate::operator::metrics::{Metrics, free_address};
-use crate::operator::process::told_to_stop;
+use crate::operator::process::stop_signal;
 use crate::project::{Budget, Project};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, say};
@@ -118,7 +118,7 @@ pub(crate) fn cmd_bench(args: &BenchArgs) -> Result<()> {
 }
 
 async fn bench(args: &BenchArgs) -> Result<Cost> {
-    let mut stop = Box::pin(told_to_stop()?);
+    let mut stop = Box::pin(stop_signal()?);
     let samples = local::samples(args.samples.as_deref());
     let samples = samples
         .ok_or_else(|| Error::new("no samples or config/samples directory found").hint("pass --samples PATH"))?;
@@ -136,8 +136,8 @@ async fn bench(args: &BenchArgs) -> Result<Cost> {
     let poller = MetricsPoller { web: Web::new(Duration::from_secs(5))?, address: metrics, timeout: args.timeout };
     tokio::select! {
         biased;
-        ended = operator.run(&mut stop) => {
-            ended?;
+        result = operator.run(&mut stop) => {
+            result?;
             Err(Error::new("the operator exited before it was measured"))
         }
         cost = measure(args, &poller, &connection, &objects, budget) => cost,
@@ -152,7 +152,7 @@ async fn measure(
     budget: Budget,
 ) -> Result<Cost> {
     let (before, _) = poller.until_rest(None).await?;
-    let begun = Instant::now();
+    let start = Instant::now();
     for object in objects {
         connection.apply(object).await?;
     }
@@ -171,13 +171,13 @@ async fn measure(
     let (idle_calls, each) = (calls(&after, &end), objects.len() as f64);
     let per_object = calls(&before, &after).into_iter().map(|(method, calls)| {
         // Calls that are independent of the objects, such as lease renewals.
-        let anyway = idle_calls.get(&method).copied().unwrap_or_default() * ((until - begun).div_duration_f64(idle));
+        let anyway = idle_calls.get(&method).copied().unwrap_or_default() * ((until - start).div_duration_f64(idle));
         (method, (calls - anyway).max(0.0) / each)
     });
     let per_hour = idle_calls.iter().map(|(method, calls)| (method.clone(), calls * 3600.0 / idle.as_secs_f64()));
     let mut cost = Cost {
         objects: objects.len(),
-        seconds: (rested - begun).as_secs_f64(),
+        seconds: (rested - start).as_secs_f64(),
         reconciles_per_object: (after.sum(RECONCILES, "") - before.sum(RECONCILES, "")) / each,
         calls_per_object: Calls::new(per_object),
         calls_per_idle_hour: Calls::new(per_hour),
@@ -295,7 +295,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn copies_have_names_of_their_own() {
+    fn copies_have_unique_names() {
         let samples = [json!({"metadata": {"name": "a"}}), json!({"metadata": {"name": "b", "namespace": "n"}})];
         let copies = copies(&samples, 2).expect("there are samples");
         let names: Vec<&str> = copies.iter().filter_map(|copy| copy["metadata"]["name"].as_str()).collect();

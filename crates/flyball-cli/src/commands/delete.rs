@@ -144,7 +144,8 @@ async fn delete(
             Err(error) if error.is_absence() && args.objects.ignore_not_found => {}
             Err(error) => missing.push(error),
             Ok(deletion) => {
-                let line = format!("{} {}{}", deletion.told, paint(Style::Good, "deleted"), args.dry_run.suffix());
+                let line =
+                    format!("{} {}{}", deletion.description, paint(Style::Good, "deleted"), args.dry_run.suffix());
                 say(&args.output.map_or(line, |Format::Name| kinds.object_name(object)));
                 deletions.push(deletion);
             }

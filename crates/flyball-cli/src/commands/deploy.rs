@@ -91,8 +91,8 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
         objects.iter().cloned().partition(is_webhook_configuration);
     let mut applied = rollout::bring(&connection, &others, &args.how).await?;
     if !monitoring && !quiet {
-        let left = "alerts and dashboard skipped: the cluster has no Prometheus operator";
-        say(&paint(Style::Faint, left));
+        let message = "alerts and dashboard skipped: the cluster has no Prometheus operator";
+        say(&paint(Style::Faint, message));
     }
     let waits = !dry_run && !args.timeout.is_zero();
     if waits {
@@ -112,9 +112,9 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
     }
     if !quiet {
         let dry = if dry_run { " (dry run)" } else { "" };
-        removed
-            .iter()
-            .for_each(|told| say(&format!("{told} {}{dry}", paint(Style::Busy, "deleted: no longer needed"))));
+        removed.iter().for_each(|description| {
+            say(&format!("{description} {}{dry}", paint(Style::Busy, "deleted: no longer needed")))
+        });
     }
     match output {
         Some(output) => output.say(&Deployed {
@@ -146,8 +146,8 @@ async fn note_simulation(connection: &Connection) {
 
 /// Skips a namespace that `flyball deploy` did not create.
 async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> Result<()> {
-    let Some(wanted) = objects.iter().find(|object| object["kind"] == "Namespace") else { return Ok(()) };
-    let name = wanted["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let Some(manifest) = objects.iter().find(|object| object["kind"] == "Namespace") else { return Ok(()) };
+    let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let namespaces: Api<Namespace> = Api::all(connection.client.clone());
     let found = namespaces.get_opt(&name).await.when(format!("cannot read Namespace {name}"))?;
     if let Some(found) = found {

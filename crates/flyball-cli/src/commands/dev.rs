@@ -6,14 +6,14 @@ mod log;
 mod status;
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on_threads};
+use crate::cluster::created::CreatedObjects;
 use crate::cluster::embedded::Embedded;
-use crate::cluster::made::Made;
 use crate::commands::cluster::parse_count;
 use crate::error::Result;
 use crate::files::private::PrivateFolder;
 use crate::operator::local::{self, LineSinks, Local, LocalArgs};
 use crate::operator::metrics::free_address;
-use crate::operator::process::told_to_stop;
+use crate::operator::process::stop_signal;
 use crate::render::terminal::{self, Style, complain, keep_below, paint, say};
 use clap::Args;
 use log::Log;
@@ -69,7 +69,7 @@ pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
 }
 
 async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
-    let mut stop = Box::pin(told_to_stop()?);
+    let mut stop = Box::pin(stop_signal()?);
     let folder = PrivateFolder::new("flyball-dev-operator")?;
     let is_elsewhere =
         args.no_cluster || args.connection.cluster.kubeconfig.is_some() || args.connection.cluster.context.is_some();
@@ -97,44 +97,44 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     operator.be_as_in_pod(config, folder.path().join("kubeconfig"), &metrics, "0");
     (operator.samples, operator.watch) = (samples, true);
     if own.is_none() {
-        operator.made = Some(begin(&operator.connection, &url).await?);
+        operator.created = Some(begin(&operator.connection, &url).await?);
     }
 
-    let ended = tokio::select! {
+    let result = tokio::select! {
         biased;
-        ended = operator.run(&mut stop) => ended,
-        ended = status::show(&metrics, &log) => ended,
+        result = operator.run(&mut stop) => result,
+        result = status::show(&metrics, &log) => result,
     };
     keep_below("");
-    if let Some(made) = operator.made.take() {
+    if let Some(created) = operator.created.take() {
         say(&paint(Style::Faint, "cleaning up"));
-        let again = told_to_stop()?;
+        let again = stop_signal()?;
         tokio::select! {
             biased;
-            () = remove(&operator.connection, made.parts()) => made.end(),
+            () = remove(&operator.connection, created.parts()) => created.end(),
             () = again => complain("note", "cleanup is incomplete; the next `flyball dev` on this cluster finishes it"),
         }
     }
-    ended
+    result
 }
 
 /// Creates the record of created objects, including those of killed commands, which are removed at the end as well.
-async fn begin(connection: &Connection, url: &str) -> Result<Made> {
-    let mut made = Made::begin(url)?;
-    let mut left = Vec::new();
-    for object in made.take_over(url)? {
+async fn begin(connection: &Connection, url: &str) -> Result<CreatedObjects> {
+    let mut created = CreatedObjects::begin(url)?;
+    let mut leftovers = Vec::new();
+    for object in created.take_over(url)? {
         if let Some(found) = connection.find(&object).await? {
-            left.push(connection.place(&found).await?.1);
+            leftovers.push(connection.place(&found).await?.1);
         }
     }
-    if !left.is_empty() {
-        let left = left.join(", ");
+    if !leftovers.is_empty() {
+        let leftovers = leftovers.join(", ");
         complain(
             "note",
-            &format!("a previous `flyball dev` was killed and left {left}; this run removes them on exit"),
+            &format!("a previous `flyball dev` was killed and left {leftovers}; this run removes them on exit"),
         );
     }
-    Ok(made)
+    Ok(created)
 }
 
 /// Deletes the created objects in reverse order. Objects that were deployed since are kept.

@@ -135,48 +135,48 @@ fn print(finding: &Finding) {
 }
 
 /// Runs a program and returns its output.
-fn asked(program: &str, args: &[&str]) -> Option<String> {
-    let said = Command::new(program).args(args).output().ok().filter(|said| said.status.success())?;
-    Some(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+fn output_of(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn toolchain(findings: &mut Findings) {
     let install = "install Rust from https://rustup.rs";
-    match asked("rustc", &["--version"]) {
+    match output_of("rustc", &["--version"]) {
         None => findings.wrong("rust", "rustc not found", install),
-        Some(told) => {
-            let mut numbers = told.split([' ', '.']).filter_map(|word| word.parse::<u32>().ok());
+        Some(output) => {
+            let mut numbers = output.split([' ', '.']).filter_map(|word| word.parse::<u32>().ok());
             let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
             match version >= RUST {
-                true => findings.good("rust", told),
+                true => findings.good("rust", output),
                 false => findings.wrong(
                     "rust",
-                    format!("{told}; at least {}.{} is required", RUST.0, RUST.1),
+                    format!("{output}; at least {}.{} is required", RUST.0, RUST.1),
                     "rustup update stable",
                 ),
             }
         }
     }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    match asked(&cargo, &["--version"]) {
+    match output_of(&cargo, &["--version"]) {
         None => findings.wrong("cargo", "cargo not found", install),
-        Some(told) => findings.good("cargo", told),
+        Some(output) => findings.good("cargo", output),
     }
-    match asked("cc", &["--version"]) {
+    match output_of("cc", &["--version"]) {
         None => findings.wrong(
             "C compiler",
             "no cc found; cargo needs it to link programs",
             "install a C compiler, such as with apt-get install gcc",
         ),
-        Some(told) => findings.good("C compiler", told.lines().next().unwrap_or_default()),
+        Some(output) => findings.good("C compiler", output.lines().next().unwrap_or_default()),
     }
     for (tool, component) in [("rustfmt", "rustfmt"), ("cargo-clippy", "clippy")] {
-        if asked(tool, &["--version"]).is_none() {
+        if output_of(tool, &["--version"]).is_none() {
             findings.absent(component, "not installed", format!("install it: rustup component add {component}"));
         }
     }
     for target in ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"] {
-        let library = asked("rustc", &["--print", "target-libdir", "--target", target]);
+        let library = output_of("rustc", &["--print", "target-libdir", "--target", target]);
         let about = format!("target {target}");
         match library.is_some_and(|folder| Path::new(&folder).is_dir()) {
             true => findings.good(&about, "installed"),
@@ -205,8 +205,8 @@ async fn watches(findings: &mut Findings, program: &Program) {
     let text = fs::read_to_string(WATCHES).unwrap_or_default();
     let entries: Vec<Value> = serde_saphyr::from_str(&text).unwrap_or_default();
     if entries.iter().any(|entry| !entry["role"].is_null() || !entry["playbook"].is_null()) {
-        match asked("ansible-playbook", &["--version"]) {
-            Some(told) => findings.good("ansible-playbook", told.lines().next().unwrap_or_default()),
+        match output_of("ansible-playbook", &["--version"]) {
+            Some(output) => findings.good("ansible-playbook", output.lines().next().unwrap_or_default()),
             None => findings.absent(
                 "ansible-playbook",
                 "not installed",

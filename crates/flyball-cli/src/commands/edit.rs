@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::project::Project;
-use crate::project::plugins::{Asking, PluginArgs};
+use crate::project::plugins::{PluginArgs, PluginCommand};
 use crate::project::scaffold::changes::{Changes, print_written};
 use crate::render::output::Output;
 use clap::Args;
@@ -22,6 +22,6 @@ pub(crate) struct EditArgs {
 
 pub(crate) fn cmd_edit(args: &EditArgs) -> Result<()> {
     let mut changes = Changes::new(&Project::here()?.folder);
-    args.plugins.extend(Asking::Edit, &[], &mut changes)?;
+    args.plugins.extend(PluginCommand::Edit, &[], &mut changes)?;
     print_written(&changes.commit()?, args.output)
 }

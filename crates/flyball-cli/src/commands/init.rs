@@ -1,7 +1,7 @@
 //! `flyball init`: creates a project.
 
 use crate::error::{Error, Result, ResultExt};
-use crate::project::plugins::{Asking, PluginArgs};
+use crate::project::plugins::{PluginArgs, PluginCommand};
 use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::library::{Library, LibraryArgs};
 use crate::project::scaffold::package;
@@ -72,9 +72,9 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
     if let (Some(workspace), Some(text)) = (&workspace, member) {
         changes.put(&workspace.manifest().display().to_string(), text)?;
     }
-    let mut told = vec![("domain", args.domain.as_str()), ("name", name.as_str())];
-    told.extend(args.repo.as_deref().map(|repo| ("repo", repo)));
-    args.plugins.extend(Asking::Init, &told, &mut changes)?;
+    let mut arguments = vec![("domain", args.domain.as_str()), ("name", name.as_str())];
+    arguments.extend(args.repo.as_deref().map(|repo| ("repo", repo)));
+    args.plugins.extend(PluginCommand::Init, &arguments, &mut changes)?;
     let written = changes.commit()?;
     print_written(&written, args.output)?;
     if args.output.is_none() {

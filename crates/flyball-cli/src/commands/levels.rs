@@ -96,10 +96,10 @@ pub(crate) fn cmd_levels(args: &LevelsArgs) -> Result<()> {
 
 /// Runs the proofs; returns them, and true if cargo succeeded.
 fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
-    let given = args.manifest_path.as_deref().unwrap_or(&args.path);
-    let manifest = if given.is_dir() { given.join("Cargo.toml") } else { given.to_owned() };
+    let given_path = args.manifest_path.as_deref().unwrap_or(&args.path);
+    let manifest = if given_path.is_dir() { given_path.join("Cargo.toml") } else { given_path.to_owned() };
     if !manifest.is_file() {
-        let error = Error::new(format!("no project found at {}", given.display()));
+        let error = Error::new(format!("no project found at {}", given_path.display()));
         return Err(error.hint("pass the directory of a Cargo.toml: flyball levels PATH"));
     }
     let filter = args.level.map_or("level_".to_owned(), |level| format!("level_{level}_"));

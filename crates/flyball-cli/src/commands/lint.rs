@@ -243,7 +243,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_webhook_that_is_asked_about_its_own_namespace_is_found() {
+    fn webhook_that_reviews_its_own_namespace_is_found() {
         let deployment = json!({"kind": "Deployment", "metadata": {"namespace": "sites"}});
         let found = |group: &str, policy: &str, selector: Value| {
             let rules = json!([{"apiGroups": [group], "scope": "Namespaced"}]);

@@ -51,8 +51,8 @@ struct File {
 
 pub(crate) fn cmd_manifests(args: &ManifestsArgs) -> Result<()> {
     let installation = block_on(Installation::ask(&args.place, args.namespace.as_deref(), None))?;
-    let made = files(&installation, &samples(&args.out.join("samples"))?);
-    let changes = generated::compare(&args.out, &made, HEADER)?;
+    let generated_files = files(&installation, &samples(&args.out.join("samples"))?);
+    let changes = generated::compare(&args.out, &generated_files, HEADER)?;
     if !args.check {
         generated::carry_out(&changes)?;
     }

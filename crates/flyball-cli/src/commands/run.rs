@@ -6,7 +6,7 @@ use crate::cluster::apply;
 use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::error::{Error, Result};
 use crate::operator::local::{self, Local, LocalArgs};
-use crate::operator::process::told_to_stop;
+use crate::operator::process::stop_signal;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -51,7 +51,7 @@ pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
     samples.as_deref().map(apply::read).transpose()?;
     args.local.check_project()?;
     block_on(async {
-        let stop = told_to_stop()?;
+        let stop = stop_signal()?;
         let mut operator = Local::new(args.local, args.connection.connect().await?);
         (operator.samples, operator.watch) = (samples, args.watch);
         if let Some(path) = args.connection.cluster.kubeconfig {

@@ -4,7 +4,7 @@ use crate::cluster::connection::block_on_threads;
 use crate::commands::deploy::parse_wait;
 use crate::error::{Error, Result};
 use crate::operator::local::{self, LocalArgs};
-use crate::operator::process::told_to_stop;
+use crate::operator::process::stop_signal;
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, say};
 use crate::scorecard::{Check, Found, judge};
@@ -64,12 +64,12 @@ pub(crate) fn cmd_scorecard(args: ScorecardArgs) -> Result<()> {
 /// Runs the checks until a stop signal; also returns the duration.
 pub(crate) fn run(local: LocalArgs, samples: Option<&Path>, timeout: Duration) -> Result<(Vec<Check>, Duration)> {
     block_on_threads(async {
-        let stop = told_to_stop()?;
-        let begun = tokio::time::Instant::now();
+        let stop = stop_signal()?;
+        let start = tokio::time::Instant::now();
         tokio::select! {
             biased;
             () = stop => Err(Error::new("interrupted")),
-            checks = judge(local, samples, timeout) => Ok((checks?, begun.elapsed())),
+            checks = judge(local, samples, timeout) => Ok((checks?, start.elapsed())),
         }
     })
 }

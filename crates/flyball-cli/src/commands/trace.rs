@@ -57,16 +57,16 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
         let Connection { client, namespace } = args.connection.connect().await?;
         let kinds = Kinds::discover(&client).await?;
         let kind = kinds.named(kind)?[0];
-        let (mut board, mut told) = (Board::default(), None);
+        let (mut board, mut printed) = (Board::default(), None);
         loop {
             let tree = build_tree(&client, &kinds, kind, &namespace, name).await?;
             match args.output {
-                Some(_) if told.as_ref() == Some(&tree) => {}
+                Some(_) if printed.as_ref() == Some(&tree) => {}
                 Some(output) if args.watch => output.say_next(&tree)?,
                 Some(output) => output.say(&tree)?,
                 None => board.show(lines(&tree)),
             }
-            told = Some(tree);
+            printed = Some(tree);
             if !args.watch {
                 return Ok(());
             }

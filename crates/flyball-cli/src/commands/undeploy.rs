@@ -121,17 +121,17 @@ fn has_url(configuration: &Value) -> bool {
 /// webhooks.
 fn made_at_run_time(installation: &Installation) -> Vec<Value> {
     let place = &installation.place;
-    let made = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": place.namespace}});
+    let object = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": place.namespace}});
     let lease = installation.description.lease.as_ref();
-    let lease = lease.map(|lease| made("coordination.k8s.io/v1", "Lease", &lease.name));
+    let lease = lease.map(|lease| object("coordination.k8s.io/v1", "Lease", &lease.name));
     let has_webhooks = !installation.description.webhooks.is_empty();
-    let certificates = has_webhooks.then(|| made("v1", "Secret", &place.named("webhook-certificates")));
+    let certificates = has_webhooks.then(|| object("v1", "Secret", &place.named("webhook-certificates")));
     lease.into_iter().chain(certificates).collect()
 }
 
 async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> Result<()> {
-    let Some(wanted) = objects.iter().find(|object| object["kind"] == "Namespace") else { return Ok(()) };
-    let name = wanted["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let Some(manifest) = objects.iter().find(|object| object["kind"] == "Namespace") else { return Ok(()) };
+    let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let namespaces: Api<Namespace> = Api::all(connection.client.clone());
     let found = namespaces.get_opt(&name).await.when(format!("cannot read Namespace {name}"))?;
     if !found.is_some_and(|found| is_ours(&found)) {
@@ -149,12 +149,12 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
     let (mut there, mut first) = (Vec::new(), 0);
     for object in objects.iter().chain(definitions) {
         if let Some(found) = connection.find(object).await? {
-            let told = connection.place(&found).await.map(|(_, told, _)| told)?;
+            let description = connection.place(&found).await.map(|(_, description, _)| description)?;
             if is_webhook_configuration(&found) && has_url(&found) {
-                there.insert(first, (object, told));
+                there.insert(first, (object, description));
                 first += 1;
             } else {
-                there.push((object, told));
+                there.push((object, description));
             }
         }
     }
@@ -179,7 +179,7 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
     }
     match output {
         Some(output) => {
-            let objects = there.into_iter().map(|(_, told)| told).collect();
+            let objects = there.into_iter().map(|(_, description)| description).collect();
             output.say(&Removal { dry_run, resources, objects })
         }
         None => Ok(()),
@@ -197,8 +197,8 @@ fn preview(resources: &[Resources], there: &[(&Value, String)]) {
             &format!("  {} {} and {} children", each.count, each.kind, if each.count == 1 { "its" } else { "their" }),
         ));
     }
-    for (object, told) in there {
+    for (object, description) in there {
         let more = if object["kind"] == "Namespace" { ", with everything in it" } else { "" };
-        say(&format!("  {told}{more}"));
+        say(&format!("  {description}{more}"));
     }
 }

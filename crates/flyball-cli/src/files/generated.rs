@@ -58,8 +58,9 @@ pub(crate) fn compare(folder: &Path, files: &BTreeMap<String, String>, header: &
     }
     let folders: BTreeSet<PathBuf> = subfolders(folder)?;
     for path in folders.iter().map(|folder| list(folder)).collect::<Result<Vec<_>>>()?.into_iter().flatten() {
-        let made = path.strip_prefix(folder).ok().and_then(Path::to_str).is_some_and(|name| files.contains_key(name));
-        if !made
+        let is_generated =
+            path.strip_prefix(folder).ok().and_then(Path::to_str).is_some_and(|name| files.contains_key(name));
+        if !is_generated
             && path.extension().is_some_and(|end| end == "yaml")
             && let Some(old) = read(&path)?.filter(|old| old.starts_with(header))
         {

@@ -85,7 +85,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn what_a_killed_process_left_goes_with_the_next_one() {
+    fn folders_of_killed_processes_are_removed() {
         let outer = PrivateFolder::new("flyball-abandoned").unwrap();
         let place = outer.path();
         // As a process leaves it that was killed: locks end with it.
@@ -100,9 +100,9 @@ mod tests {
         fs::create_dir(place.join("dev-6")).unwrap();
         fs::write(place.join("dev-6/kubeconfig"), "").unwrap();
         let next = PrivateFolder::below(place, "dev", 6).unwrap();
-        let mut left: Vec<_> = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["dev-4", "dev-5", "dev-6", "dev-x", "other-3"]);
+        let mut remaining: Vec<_> = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        remaining.sort();
+        assert_eq!(remaining, ["dev-4", "dev-5", "dev-6", "dev-x", "other-3"]);
         assert!(
             PrivateFolder::below(place, "dev", 5).is_err() && fs::read_dir(place.join("other-3")).unwrap().count() == 1
         );

@@ -106,14 +106,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spaces_in_names_are_no_ends_of_names() {
+    fn escaped_spaces_do_not_separate_names() {
         let files = prerequisites("/t/debug/op: /a/src/main.rs /a\\ b/lib.rs\n\n/a/src/main.rs:\n");
         assert_eq!(files, [PathBuf::from("/a/src/main.rs"), PathBuf::from("/a b/lib.rs")]);
         assert!(prerequisites("").is_empty() && prerequisites("x").is_empty());
     }
 
     #[tokio::test]
-    async fn a_file_that_comes_changes_or_goes_was_saved() {
+    async fn created_changed_and_deleted_files_are_detected() {
         let folder = std::env::temp_dir().join(format!("flyball-saved-{}", std::process::id()));
         fs::create_dir_all(folder.join("src/inner")).unwrap();
         let file = folder.join("src/inner/a.rs");

@@ -171,9 +171,9 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
     };
     let answer = timeout(HELPER_TIMEOUT, work).await.when(what())?.when(what())?;
     if !answer.status.success() {
-        let said = String::from_utf8_lossy(&answer.stdout);
+        let output = String::from_utf8_lossy(&answer.stdout);
         // The protocol's message for missing credentials.
-        return match said.contains("credentials not found") {
+        return match output.contains("credentials not found") {
             true => Ok(None),
             false => Err(Error::new(format!("{program} failed with {} for {server}", answer.status))),
         };
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_goes_by_several_names() {
+    fn registry_has_several_names() {
         let auth = |key: &str| format!(r#"{{"auths": {{"{key}": {{"auth": "{}"}}}}}}"#, STANDARD.encode("me:se:cret"));
         for (key, registry) in [
             ("r.example.com", "r.example.com"),

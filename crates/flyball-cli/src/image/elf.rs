@@ -49,7 +49,7 @@ mod tests {
     use super::Elf;
 
     #[test]
-    fn this_program_is_one() {
+    fn own_executable_is_an_elf_file() {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let read = Elf::read(&own);
         #[cfg(target_os = "linux")]

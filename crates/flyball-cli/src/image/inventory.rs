@@ -83,8 +83,9 @@ pub(crate) fn statement(subject: &Descriptor, origin: &Origin<'_>) -> Value {
     if let Some(lock) = origin.lock {
         materials.push(json!({"uri": "Cargo.lock", "digest": digest(lock)}));
     }
-    let told = [("platform", Some(origin.platform)), ("target", origin.target), ("profile", origin.profile)];
-    let parameters: BTreeMap<&str, &str> = told.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let entries = [("platform", Some(origin.platform)), ("target", origin.target), ("profile", origin.profile)];
+    let parameters: BTreeMap<&str, &str> =
+        entries.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     let mut versions = json!({"flyball": env!("CARGO_PKG_VERSION")});
     if let Some(compiler) = origin.compiler {
         versions["rustc"] = compiler.into();

@@ -143,8 +143,8 @@ impl Project {
     pub(crate) fn parts(&self, root: &str) -> Result<Vec<(Package, Vec<Package>)>> {
         let nodes: BTreeMap<&str, &Node> =
             self.resolve.iter().flat_map(|resolve| &resolve.nodes).map(|node| (node.id.as_str(), node)).collect();
-        let (mut seen, mut left, mut parts) = (BTreeSet::from([root]), vec![root], Vec::new());
-        while let Some(id) = left.pop() {
+        let (mut seen, mut queue, mut parts) = (BTreeSet::from([root]), vec![root], Vec::new());
+        while let Some(id) = queue.pop() {
             let mut needs = Vec::new();
             for dependency in nodes.get(id).iter().flat_map(|node| &node.deps) {
                 if dependency.dep_kinds.iter().all(|kind| kind.kind.is_some()) {
@@ -156,7 +156,7 @@ impl Project {
                 }
                 needs.push(package);
                 if seen.insert(&dependency.pkg) {
-                    left.push(&dependency.pkg);
+                    queue.push(&dependency.pkg);
                 }
             }
             needs.sort_by_key(Package::purl);
@@ -203,7 +203,7 @@ pub(crate) async fn compiler() -> Option<String> {
 /// Returns the annotations with the metadata of a project, see
 /// <https://github.com/opencontainers/image-spec/blob/main/annotations.md#pre-defined-annotation-keys>.
 pub(crate) fn labels(package: &Package, revision: Option<&str>, created: &str) -> BTreeMap<String, String> {
-    let told = [
+    let labels = [
         ("title", Some(package.name.as_str())),
         ("version", Some(&package.version)),
         ("description", package.description.as_deref()),
@@ -214,7 +214,7 @@ pub(crate) fn labels(package: &Package, revision: Option<&str>, created: &str) -
     ];
     let label =
         |(name, value): (&str, Option<&str>)| Some((format!("org.opencontainers.image.{name}"), value?.to_owned()));
-    told.into_iter().filter_map(label).collect()
+    labels.into_iter().filter_map(label).collect()
 }
 
 /// Describes a prebuilt program.
@@ -262,15 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn what_only_builds_or_tests_a_program_is_no_part_of_it() {
+    fn build_and_dev_dependencies_are_excluded() {
         let parts = project().parts("op").unwrap();
-        let told: Vec<(&str, Vec<&str>, Option<&str>)> = parts
+        let found: Vec<(&str, Vec<&str>, Option<&str>)> = parts
             .iter()
             .map(|(package, needs)| {
                 (&*package.name, needs.iter().map(|need| &*need.name).collect(), package.checksum.as_deref())
             })
             .collect();
-        assert_eq!(told, [("deep", vec![], None), ("lib", vec!["deep"], Some("ab12")), ("op", vec!["lib"], None)]);
+        assert_eq!(found, [("deep", vec![], None), ("lib", vec!["deep"], Some("ab12")), ("op", vec!["lib"], None)]);
         assert_eq!(parts[0].0.purl(), "pkg:cargo/deep@1.0.0%2Bx");
         assert!(project().parts("other").is_err());
     }

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_docker_reads_them() {
+    fn references_are_parsed_as_by_docker() {
         for (text, expected) in [
             ("redis", "docker.io/library/redis:latest"),
             ("team/redis:7", "docker.io/team/redis:7"),

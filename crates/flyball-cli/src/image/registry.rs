@@ -61,10 +61,10 @@ impl Registry {
         if there.status().is_success() || there.status().is_redirection() {
             return Ok(false);
         }
-        let begun = self.send(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), &[], Bytes::new()).await?;
-        let location = begun.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-        let (StatusCode::ACCEPTED, Some(location)) = (begun.status(), location) else {
-            return Err(self.refused("accept an upload", &begun));
+        let response = self.send(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), &[], Bytes::new()).await?;
+        let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+        let (StatusCode::ACCEPTED, Some(location)) = (response.status(), location) else {
+            return Err(self.refused("accept an upload", &response));
         };
         let mark = if location.contains('?') { '&' } else { '?' };
         let location = format!("{location}{mark}digest={digest}");
@@ -192,8 +192,8 @@ impl Registry {
 
     /// Creates the Authorization header for the registry's challenge.
     async fn authorize(&self, answer: &Response<Bytes>) -> Result<String> {
-        let asked = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
-        for challenge in asked.map(Challenge::parse) {
+        let challenges = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+        for challenge in challenges.map(Challenge::parse) {
             match challenge.scheme.as_str() {
                 "basic" => {
                     let basic = self.credentials.as_ref().and_then(Credentials::basic);
@@ -211,7 +211,7 @@ impl Registry {
         let registry = &self.reference.registry;
         let realm = challenge.of("realm");
         let address: Uri = realm.parse().when(format!("{registry} has an invalid token realm {realm:?}"))?;
-        if !may_be_asked(&self.base, &address, self.credentials.is_some()) {
+        if !may_authenticate_at(&self.base, &address, self.credentials.is_some()) {
             return Err(Error::new(format!("the token realm {realm} of {registry} has no TLS")));
         }
         let host = address.host().unwrap_or_default();
@@ -280,9 +280,9 @@ impl Registry {
             let words: Vec<String> = [field("code"), field("message")].into_iter().flatten().collect();
             words.join(": ")
         };
-        let said: Vec<String> = body["errors"].as_array().into_iter().flatten().map(text).collect();
-        let said = if said.is_empty() { String::new() } else { format!(": {}", said.join("; ")) };
-        let error = Error::new(format!("{registry} did not {what} ({}){said}", answer.status()));
+        let messages: Vec<String> = body["errors"].as_array().into_iter().flatten().map(text).collect();
+        let messages = if messages.is_empty() { String::new() } else { format!(": {}", messages.join("; ")) };
+        let error = Error::new(format!("{registry} did not {what} ({}){messages}", answer.status()));
         match answer.status() {
             StatusCode::FORBIDDEN => {
                 error.hint(format!("request permission to push to {}, or use another name", self.reference.repository))
@@ -304,7 +304,7 @@ impl Registry {
 
 /// Returns true if tokens may be got at an address: over TLS, or as openly as from the registry itself, but then no
 /// other host is sent a password.
-fn may_be_asked(registry: &Uri, address: &Uri, with_credentials: bool) -> bool {
+fn may_authenticate_at(registry: &Uri, address: &Uri, with_credentials: bool) -> bool {
     let is_as_open = address.scheme() == registry.scheme();
     address.scheme_str() == Some("https") || (is_as_open && (!with_credentials || address.host() == registry.host()))
 }
@@ -353,10 +353,10 @@ fn encode(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Challenge, is_related, may_be_asked};
+    use super::{Challenge, is_related, may_authenticate_at};
 
     #[test]
-    fn passwords_go_to_another_host_over_tls_only() {
+    fn credentials_are_sent_to_another_host_over_tls_only() {
         for (registry, address, with, without) in [
             ("https://r.example.com", "https://auth.example.com/token", true, true),
             ("https://r.example.com", "http://r.example.com/token", false, false),
@@ -367,13 +367,13 @@ mod tests {
             ("http://127.0.0.1:5000", "/token", false, false),
         ] {
             let Ok(parsed) = address.parse() else { continue };
-            let may = |credentials| may_be_asked(&registry.parse().unwrap(), &parsed, credentials);
+            let may = |credentials| may_authenticate_at(&registry.parse().unwrap(), &parsed, credentials);
             assert_eq!((may(true), may(false)), (with, without), "{registry} {address}");
         }
     }
 
     #[test]
-    fn a_host_that_is_of_another_domain_is_known() {
+    fn unrelated_hosts_are_detected() {
         for (one, other, expected) in [
             ("auth.docker.io", "registry-1.docker.io", true),
             ("gitlab.com", "registry.gitlab.com", true),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn challenges_are_read() {
+    fn challenges_are_parsed() {
         let read = Challenge::parse(r#"Bearer realm="https://a.example.com/token?x=1",service="r, s" , scope=plain"#);
         assert_eq!(
             (read.scheme.as_str(), read.of("realm"), read.of("service"), read.of("scope"), read.of("other")),

@@ -109,8 +109,8 @@ impl VerifyingKey {
         if key.verify(payload, &signature).is_err() {
             return false;
         }
-        let said: Value = serde_json::from_slice(payload).unwrap_or_default();
-        let critical = &said["critical"];
+        let payload_json: Value = serde_json::from_slice(payload).unwrap_or_default();
+        let critical = &payload_json["critical"];
         critical["image"]["docker-manifest-digest"] == digest && critical["type"] == PAYLOAD_TYPE
     }
 }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_payload_of_that_manifest_is_accepted() {
+    fn only_the_payload_of_the_manifest_is_accepted() {
         let random = SystemRandom::new();
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).unwrap();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &random).unwrap();

@@ -89,13 +89,13 @@ impl Installation {
         let place = InstallTarget::of(&description, args, namespace, image)?;
         let mut flags = args.args.clone();
         flags.extend(place.flags(&description));
-        let told = program.manifests(&flags, &BTreeMap::new()).await?;
-        Ok(Self::new(description, place, told))
+        let manifests = program.manifests(&flags, &BTreeMap::new()).await?;
+        Ok(Self::new(description, place, manifests))
     }
 
-    fn new(description: Description, place: InstallTarget, told: Vec<Value>) -> Self {
+    fn new(description: Description, place: InstallTarget, manifests: Vec<Value>) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
-        for object in told {
+        for object in manifests {
             pieces.extend(piece(object, &place));
         }
         pieces.extend(rbac::pieces(&description, &place));
@@ -111,8 +111,9 @@ impl Installation {
 
     /// Returns the objects in the order of application, optionally with those for Prometheus.
     pub(crate) fn objects(&self, monitoring: bool) -> Vec<Value> {
-        let wanted = |piece: &&Piece| monitoring || piece.folder != Folder::Monitoring;
-        let mut objects: Vec<Value> = self.pieces.iter().filter(wanted).map(|piece| piece.object.clone()).collect();
+        let is_selected = |piece: &&Piece| monitoring || piece.folder != Folder::Monitoring;
+        let mut objects: Vec<Value> =
+            self.pieces.iter().filter(is_selected).map(|piece| piece.object.clone()).collect();
         // A namespace must exist before its objects, and the Deployment before its webhook configurations.
         objects.sort_by_key(|object| match object["kind"].as_str() {
             Some("Namespace") => 0,
@@ -191,9 +192,9 @@ fn snake(kind: &str) -> String {
 
 /// Creates an object.
 fn object(api_version: &str, kind: &str, name: &str, namespace: Option<&str>) -> Value {
-    let mut made = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
     if let Some(namespace) = namespace {
-        made["metadata"]["namespace"] = namespace.into();
+        object["metadata"]["namespace"] = namespace.into();
     }
-    made
+    object
 }

@@ -6,7 +6,7 @@
 use crate::cluster::account::Account;
 use crate::cluster::apply::{self, Outcome};
 use crate::cluster::connection::Connection;
-use crate::cluster::made::Made;
+use crate::cluster::created::CreatedObjects;
 use crate::cluster::wait::{POLL_INTERVAL, until};
 use crate::error::{Error, Result, ResultExt};
 use crate::files::watcher::{self, FileWatcher};
@@ -119,7 +119,7 @@ pub(crate) struct Local {
     /// Do not print applied objects.
     pub(crate) quiet: bool,
     /// Objects created in the cluster, in order, if tracked.
-    pub(crate) made: Option<Made>,
+    pub(crate) created: Option<CreatedObjects>,
     account: Option<Account>,
     /// The program that is installed, its files as they were then, and the samples that are applied.
     current: Option<(Program, FileWatcher)>,
@@ -206,7 +206,7 @@ impl Local {
             watch: false,
             sinks: LineSinks::default(),
             quiet: false,
-            made: None,
+            created: None,
             current: None,
             applied: Vec::new(),
             pointed: Vec::new(),
@@ -238,25 +238,25 @@ impl Local {
     pub(crate) async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<()> {
         self.args.check_project()?;
         let mut running = None;
-        let ended = tokio::select! {
+        let result = tokio::select! {
             biased;
             () = stop => Ok(()),
-            ended = self.keep(&mut running) => ended,
+            result = self.keep(&mut running) => result,
         };
-        let ended = match &mut running {
-            None => ended,
+        let result = match &mut running {
+            None => result,
             Some(process) => {
                 // Samples are deleted while the operator still runs to remove finalizers.
-                if let Some(made) = &self.made {
-                    self.connection.remove_samples(made.samples()).await;
+                if let Some(created) = &self.created {
+                    self.connection.remove_samples(created.samples()).await;
                 }
                 let stopped = process.stop().await.and_then(|status| status.map_or(Ok(()), succeeded));
                 // The reason of the stop takes precedence over the exit status.
-                ended.and(stopped)
+                result.and(stopped)
             }
         };
         self.withdraw().await;
-        ended
+        result
     }
 
     /// Ends the calls of the API server to an operator that has ended: they would fail, and with them the writes that
@@ -369,10 +369,10 @@ impl Local {
         if samples != self.applied {
             self.connection.wait_for_webhooks(&webhooks).await;
             for sample in &samples {
-                let (told, outcome) = self.connection.apply_with(sample, false, false).await?;
-                say(&paint(Style::Faint, &format!("applied {told}")));
-                if let (Some(made), Outcome::Created) = (&mut self.made, outcome) {
-                    made.add_sample(sample)?;
+                let (description, outcome) = self.connection.apply_with(sample, false, false).await?;
+                say(&paint(Style::Faint, &format!("applied {description}")));
+                if let (Some(created), Outcome::Created) = (&mut self.created, outcome) {
+                    created.add_sample(sample)?;
                 }
             }
             self.applied = samples;
@@ -473,15 +473,15 @@ impl Local {
     }
 
     async fn put(&mut self, object: &Value) -> Result<()> {
-        let (told, outcome) = self.connection.apply_with(object, false, false).await?;
-        if let (Some(made), Outcome::Created) = (&mut self.made, outcome)
-            && !made.parts().iter().any(|made| same_place(made, object))
+        let (description, outcome) = self.connection.apply_with(object, false, false).await?;
+        if let (Some(created), Outcome::Created) = (&mut self.created, outcome)
+            && !created.parts().iter().any(|created| same_place(created, object))
         {
-            made.add_part(object)?;
+            created.add_part(object)?;
         }
         // Unchanged objects were printed before.
         if !self.quiet && (outcome != Outcome::Unchanged || self.current.is_none()) {
-            say(&paint(Style::Faint, &format!("applied {told}")));
+            say(&paint(Style::Faint, &format!("applied {description}")));
         }
         Ok(())
     }
@@ -568,14 +568,14 @@ impl Connection {
     /// Waits a short time until the operator has registered its webhooks; the operator itself logs the reason of a
     /// delay.
     async fn wait_for_webhooks(&self, webhooks: &[Value]) {
-        let told = async |object: &Value| match self.read(object).await {
+        let is_registered = async |object: &Value| match self.read(object).await {
             Ok(found) => found["webhooks"]
                 .as_array()
                 .is_none_or(|all| all.iter().all(|one| one["clientConfig"]["url"].is_string())),
             Err(_) => false,
         };
         for object in webhooks {
-            let called = async || Ok(if told(object).await { Ok(()) } else { Err(()) });
+            let called = async || Ok(if is_registered(object).await { Ok(()) } else { Err(()) });
             let _ = until(MAX_WEBHOOK_WAIT, POLL_INTERVAL, called).await;
         }
     }
@@ -583,7 +583,7 @@ impl Connection {
     /// Deletes a webhook configuration, or resets the conversion of a definition, unless it was replaced since; returns
     /// a description of the action.
     async fn withdraw(&self, object: &Value, uid: Option<String>) -> Result<Option<String>> {
-        let (objects, told, name) = self.place(object).await?;
+        let (objects, description, name) = self.place(object).await?;
         let is_replaced =
             |error: &kube::Error| matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409));
         let withdrawn = if object["kind"] == "CustomResourceDefinition" {
@@ -594,14 +594,14 @@ impl Connection {
             }
             apply::reset_conversion(&objects, &found)
                 .await
-                .map(|()| format!("removed the conversion webhook of {told}"))
+                .map(|()| format!("removed the conversion webhook of {description}"))
         } else {
             let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
-            objects.delete(&name, &params).await.map(|_| format!("deleted {told}"))
+            objects.delete(&name, &params).await.map(|_| format!("deleted {description}"))
         };
         match withdrawn {
             Err(error) if is_replaced(&error) => Ok(None),
-            withdrawn => withdrawn.map(Some).when(format!("cannot withdraw {told}")),
+            withdrawn => withdrawn.map(Some).when(format!("cannot withdraw {description}")),
         }
     }
 
@@ -613,7 +613,7 @@ impl Connection {
                 terminal::report(&error);
             }
         }
-        let gone = until(MAX_SAMPLE_WAIT, POLL_INTERVAL, async || {
+        let are_deleted = until(MAX_SAMPLE_WAIT, POLL_INTERVAL, async || {
             for sample in samples {
                 if self.read(sample).await.is_ok() {
                     return Ok(Err(()));
@@ -621,7 +621,7 @@ impl Connection {
             }
             Ok(Ok(()))
         });
-        if !matches!(gone.await, Ok(Ok(()))) {
+        if !matches!(are_deleted.await, Ok(Ok(()))) {
             complain("note", "some samples are still being deleted: their finalizers wait for the operator");
         }
     }
@@ -632,7 +632,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_somebody_chose_is_kept() {
+    fn chosen_address_is_detected() {
         let chosen = |args: &[&str], variables: &[(&str, &str)]| {
             let args: Vec<String> = args.iter().map(ToString::to_string).collect();
             let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -643,7 +643,7 @@ mod tests {
         assert_eq!(chosen(&["--health-addr=0"], &[]), [false, true]);
         assert_eq!(chosen(&[], &[("FLYBALL_METRICS_ADDR", "0")]), [true, false]);
         assert_eq!(chosen(&["--config=a.yaml"], &[]), [true, true]);
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(!is_free(&taken.local_addr().unwrap().to_string()));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(!is_free(&listener.local_addr().unwrap().to_string()));
     }
 }

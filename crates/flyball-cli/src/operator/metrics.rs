@@ -41,13 +41,13 @@ impl Metrics {
     /// Returns the requests that the embedded API server denied, without those of administrators, such as `list pods`.
     pub(crate) fn denied(&self) -> Vec<String> {
         let denied = self.series("flyball_forbidden_requests_total");
-        let told = |(labels, _): (&str, f64)| {
+        let permission = |(labels, _): (&str, f64)| {
             let part = |label| Some(value(labels, label)).filter(|value| !value.is_empty());
             let subresource = part("subresource").map(|name| format!("/{name}")).unwrap_or_default();
             let group = part("group").map(|name| format!(".{name}")).unwrap_or_default();
             format!("{} {}{subresource}{group}", value(labels, "verb").to_lowercase(), value(labels, "resource"))
         };
-        denied.map(told).collect()
+        denied.map(permission).collect()
     }
 
     /// Returns labels and value of each series of a name.
@@ -85,7 +85,7 @@ mod tests {
     use super::Metrics;
 
     #[test]
-    fn series_are_summed_up_by_name_and_label() {
+    fn series_are_summed_by_name_and_label() {
         let metrics = Metrics::from(
             "# HELP calls Calls\ncalls{code=\"200\",method=\"GET\"} 1\ncalls{code=\"404\",method=\"GET\"} 2\n\
              calls{code=\"200\",method=\"PUT\"} 4\ncalls_else{method=\"GET\"} 9\nplain 3\nbroken{} x\n\

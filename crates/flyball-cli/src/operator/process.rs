@@ -92,16 +92,16 @@ impl Process {
         // One Ctrl-C may arrive as several signals: from the terminal, and from the parent process.
         let again = async {
             sleep(Duration::from_secs(1)).await;
-            match told_to_stop() {
-                Ok(told) => told.await,
+            match stop_signal() {
+                Ok(signal) => signal.await,
                 Err(_) => pending().await,
             }
         };
         self.terminate();
         tokio::select! {
             biased;
-            ended = self.ended() => {
-                return Ok(Some(ended?).filter(|status| status.signal() != Some(Signal::TERM.as_raw())));
+            result = self.ended() => {
+                return Ok(Some(result?).filter(|status| status.signal() != Some(Signal::TERM.as_raw())));
             }
             () = again => {}
             () = sleep(STOP_TIMEOUT) => {}
@@ -130,7 +130,7 @@ impl Process {
 }
 
 /// Waits for Ctrl-C, SIGTERM, or the end of the terminal.
-pub(crate) fn told_to_stop() -> Result<impl Future<Output = ()>> {
+pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>> {
     let listen = |kind| signal(kind).when("cannot listen to signals");
     let mut interrupted = listen(SignalKind::interrupt())?;
     let mut terminated = listen(SignalKind::terminate())?;

@@ -75,11 +75,11 @@ impl Build {
             .spawn()
             .when("cannot start cargo")
             .map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
-        let heard = self.sink.clone().and_then(|sink| Some(relay(cargo.stderr.take()?, sink)));
+        let relayed = self.sink.clone().and_then(|sink| Some(relay(cargo.stderr.take()?, sink)));
         let built = cargo.wait_with_output().await.when("cannot run cargo")?;
-        if let Some(heard) = heard {
+        if let Some(relayed) = relayed {
             // The last output precedes the error.
-            let _ = heard.await;
+            let _ = relayed.await;
         }
         if !built.status.success() {
             return Err(Error::new("the project failed to build"));

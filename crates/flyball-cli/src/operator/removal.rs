@@ -101,18 +101,18 @@ impl Resources {
                 answer => drop(answer.when(what())?),
             }
         }
-        let gone = until(wait, POLL_INTERVAL, async || {
-            let left = self.list(connection).await?;
-            if !quiet && is_lively() && !left.is_empty() {
-                tell_in_place(&paint(Style::Busy, &format!("{} {} left", left.len(), self.kind)));
+        let removed = until(wait, POLL_INTERVAL, async || {
+            let remaining = self.list(connection).await?;
+            if !quiet && is_lively() && !remaining.is_empty() {
+                tell_in_place(&paint(Style::Busy, &format!("{} {} left", remaining.len(), self.kind)));
             }
-            Ok(if left.is_empty() { Ok(()) } else { Err(left) })
+            Ok(if remaining.is_empty() { Ok(()) } else { Err(remaining) })
         });
-        gone.await?.map_err(|left| self.stuck(&left, wait))
+        removed.await?.map_err(|remaining| self.stuck(&remaining, wait))
     }
 
-    fn stuck(&self, left: &[Found], wait: Duration) -> Error {
-        let mut lines: Vec<String> = left
+    fn stuck(&self, remaining: &[Found], wait: Duration) -> Error {
+        let mut lines: Vec<String> = remaining
             .iter()
             .take(NAMED)
             .map(|found| {
@@ -123,11 +123,11 @@ impl Resources {
                 format!("\n  {} {} {why}", self.kind, found.key())
             })
             .collect();
-        if left.len() > NAMED {
-            lines.push(format!("\n  and {} more", left.len() - NAMED));
+        if remaining.len() > NAMED {
+            lines.push(format!("\n  and {} more", remaining.len() - NAMED));
         }
-        let first = left.first().map(Found::key).unwrap_or_default();
-        Error::new(format!("timed out after {} s with {} {} left:{}", wait.as_secs(), left.len(), self.kind, lines.concat()))
+        let first = remaining.first().map(Found::key).unwrap_or_default();
+        Error::new(format!("timed out after {} s with {} {} left:{}", wait.as_secs(), remaining.len(), self.kind, lines.concat()))
             .hint("the operator removes finalizers after cleaning up: check that it runs, and its logs (flyball logs); it was not removed")
             .hint(format!("if no operator is left to clean up, remove the finalizers of {first} yourself"))
     }
@@ -162,7 +162,7 @@ pub(crate) async fn stale(
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         (text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
     };
-    let wanted: BTreeSet<_> = objects.iter().map(key).collect();
+    let desired: BTreeSet<_> = objects.iter().map(key).collect();
     let mut stale = Vec::new();
     for (api_version, kind) in PASSING {
         let Some(known) = kinds.of(api_version, kind) else { continue };
@@ -176,7 +176,7 @@ pub(crate) async fn stale(
             (object["apiVersion"], object["kind"]) = (api_version.into(), kind.into());
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
             let may_go = namespace.is_empty() || namespace == place.namespace || kind.starts_with("Role");
-            if may_go && !wanted.contains(&key(&object)) {
+            if may_go && !desired.contains(&key(&object)) {
                 stale.push(object);
             }
         }
@@ -194,9 +194,9 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
         return Err(unasked());
     }
     let mut out = std::io::stdout();
-    let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
+    let written = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
     let mut answer = String::new();
-    let read = asked.and_then(|()| std::io::stdin().read_line(&mut answer));
+    let read = written.and_then(|()| std::io::stdin().read_line(&mut answer));
     match read {
         Ok(_) if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") => Ok(()),
         _ => Err(Error::new("nothing was removed")),

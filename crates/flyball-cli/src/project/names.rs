@@ -27,18 +27,18 @@ const CRATES: &[&str] = &[
     "tokio",
 ];
 
-fn given(text: &str, wrong: Vec<String>) -> Result<String, String> {
+fn validated(text: &str, wrong: Vec<String>) -> Result<String, String> {
     if wrong.is_empty() { Ok(text.to_owned()) } else { Err(format!("{text:?} is invalid: {}", wrong.join("; "))) }
 }
 
 /// Checks the domain of groups, such as `acme.io`.
 pub(crate) fn domain(text: &str) -> Result<String, String> {
-    given(text, names::dns_subdomain(text))
+    validated(text, names::dns_subdomain(text))
 }
 
 /// Checks a group, whole or without its domain.
 pub(crate) fn group(text: &str) -> Result<String, String> {
-    given(text, names::dns_subdomain(text))
+    validated(text, names::dns_subdomain(text))
 }
 
 /// Checks a group as [`group`] does; the empty one is Kubernetes' core group.
@@ -58,7 +58,7 @@ pub(crate) fn version(text: &str) -> Result<String, String> {
             None => number(rest),
         });
     let wrong = "expected a version such as v1, v1beta1 or v1alpha1".to_owned();
-    given(text, if is_version { Vec::new() } else { vec![wrong] })
+    validated(text, if is_version { Vec::new() } else { vec![wrong] })
 }
 
 /// Checks a kind, which has to be a name of a type, and of Kubernetes' in small letters.
@@ -70,12 +70,12 @@ pub(crate) fn kind(text: &str) -> Result<String, String> {
     } else {
         names::dns_1035_label(&text.to_ascii_lowercase())
     };
-    given(text, wrong)
+    validated(text, wrong)
 }
 
 /// Checks the name of many objects of a kind, which is in their URLs.
 pub(crate) fn plural(text: &str) -> Result<String, String> {
-    given(text, names::dns_1035_label(text))
+    validated(text, names::dns_1035_label(text))
 }
 
 /// Checks the name of a project: of a package, of an operator and its service account.
@@ -84,7 +84,7 @@ pub(crate) fn project(text: &str) -> Result<String, String> {
     if wrong.is_empty() && (RESERVED.contains(&text) || CRATES.contains(&text)) {
         wrong.push("the name is a Rust keyword or the name of a dependency".into());
     }
-    given(text, wrong)
+    validated(text, wrong)
 }
 
 /// Returns a name for a module or a field that Rust does not keep for itself.

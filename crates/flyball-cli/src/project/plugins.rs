@@ -52,14 +52,14 @@ pub(crate) struct PluginArgs {
 
 /// The command that calls plugins.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asking {
+pub(crate) enum PluginCommand {
     Init,
     CreateApi,
     CreateWebhook,
     Edit,
 }
 
-impl Asking {
+impl PluginCommand {
     /// Returns the command, and its flag in requests for flags and metadata.
     fn words(self) -> (&'static str, &'static str) {
         match self {
@@ -81,19 +81,19 @@ impl PluginArgs {
     /// # Errors
     ///
     /// When one is not there, fails, does not keep to the protocol, or would write where it must not.
-    pub(crate) fn extend(&self, asking: Asking, args: &[(&str, &str)], changes: &mut Changes) -> Result<()> {
+    pub(crate) fn extend(&self, command: PluginCommand, args: &[(&str, &str)], changes: &mut Changes) -> Result<()> {
         if self.is_empty() {
             return Ok(());
         }
         let plugins: Vec<Plugin> = self.plugins.iter().map(Name::find).collect::<Result<_>>()?;
         block_on(async {
             if !self.plugin_args.is_empty() {
-                self.check(asking, &plugins).await?;
+                self.check(command, &plugins).await?;
             }
-            let (command, _) = asking.words();
-            let told = args.iter().flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]);
-            let mut request = Request::new(command, told.chain(self.plugin_args.iter().cloned()).collect());
-            request.plugin_chain = plugins.iter().map(|plugin| plugin.told.clone()).collect();
+            let (command, _) = command.words();
+            let flags = args.iter().flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]);
+            let mut request = Request::new(command, flags.chain(self.plugin_args.iter().cloned()).collect());
+            request.plugin_chain = plugins.iter().map(|plugin| plugin.full_name.clone()).collect();
             for plugin in &plugins {
                 request.universe = universe(changes)?;
                 let answer = plugin.ask(changes.root(), &request).await?;
@@ -104,15 +104,15 @@ impl PluginArgs {
     }
 
     /// Validates the flags for plugins, or prints the known flags and exits.
-    async fn check(&self, asking: Asking, plugins: &[Plugin]) -> Result<()> {
-        let (command, flag) = asking.words();
+    async fn check(&self, command: PluginCommand, plugins: &[Plugin]) -> Result<()> {
+        let (command, flag) = command.words();
         let mut flags: Vec<Flag> = Vec::new();
         for plugin in plugins {
             let here = Path::new(".");
             flags.extend(plugin.ask(here, &Request::new("flags", vec![flag.into()])).await?.flags);
             if self.plugin_args.iter().any(|arg| arg == "--help") {
                 let about = plugin.ask(here, &Request::new("metadata", vec![flag.into()])).await?.metadata;
-                say(&format!("{}: {}", plugin.told, about.description));
+                say(&format!("{}: {}", plugin.full_name, about.description));
                 if !about.examples.is_empty() {
                     say(&format!("\nExamples:\n{}\n", about.examples.trim_end()));
                 }
@@ -191,7 +191,7 @@ fn apply_response(
             path => wrong_with(Path::new(path), changes.root()),
         };
         if let Some(wrong) = wrong {
-            return Err(Error::new(format!("plugin {} must not write {path:?}: {wrong}", plugin.told))
+            return Err(Error::new(format!("plugin {} must not write {path:?}: {wrong}", plugin.full_name))
                 .hint("nothing was written; plugins use paths relative to the project"));
         }
         changes.put(&path, text)?;
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_like_a_secret_is_kept_from_plugins() {
+    fn secret_files_are_hidden_from_plugins() {
         for name in [
             ".env",
             ".env.local",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_leads_out_of_the_project() {
+    fn paths_outside_the_project_are_rejected() {
         let root = std::env::temp_dir().join(format!("flyball-plugins-{}", std::process::id()));
         fs::create_dir_all(root.join("src")).unwrap();
         std::os::unix::fs::symlink("/tmp", root.join("link")).unwrap();

@@ -15,13 +15,13 @@ pub(crate) fn text(
     check: impl Fn(&str) -> Result<String, String>,
 ) -> Result<String> {
     loop {
-        let told = proposed.map(|text| format!(" [{text}]")).unwrap_or_default();
-        let said = line(&format!("{question}{told}: "))?;
-        let said = match (said.as_str(), proposed) {
+        let default = proposed.map(|text| format!(" [{text}]")).unwrap_or_default();
+        let answer = line(&format!("{question}{default}: "))?;
+        let answer = match (answer.as_str(), proposed) {
             ("", Some(proposed)) => proposed.to_owned(),
-            _ => said,
+            _ => answer,
         };
-        match check(&said) {
+        match check(&answer) {
             Ok(text) => return Ok(text),
             Err(error) => say(&format!("{error}\n")),
         }
@@ -41,12 +41,12 @@ pub(crate) fn whether(question: &str) -> Result<bool> {
 
 fn line(question: &str) -> Result<String> {
     say(question);
-    let mut said = String::new();
-    let read = stdin().read_line(&mut said).when("cannot read the answer")?;
+    let mut input = String::new();
+    let read = stdin().read_line(&mut input).when("cannot read the answer")?;
     if read == 0 {
         return Err(crate::error::Error::new("no answer: the terminal was closed"));
     }
-    Ok(said.trim().to_owned())
+    Ok(input.trim().to_owned())
 }
 
 fn say(text: &str) {

@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_shown_with_what_is_around() {
+    fn diff_shows_changes_with_context() {
         let old: String = (1..=12).map(|line| format!("{line}\n")).collect();
         let new = old.replace("6\n", "six\nsix and a half\n");
         let expected = "--- f\n+++ f\n@@ -3,7 +3,8 @@\n 3\n 4\n 5\n-6\n+six\n+six and a half\n 7\n 8\n 9\n";

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_that_is_waited_for_is_shown_with_its_conditions() {
+    fn awaited_object_is_shown_with_its_conditions() {
         let object = json!({
             "kind": "VisitorsApp",
             "metadata": {"name": "site", "namespace": "demo", "managedFields": [{"manager": "x"}]},

@@ -130,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_table_looks_as_kubectl_shows_it() {
+    fn table_matches_kubectl() {
         let table: Table = serde_json::from_value(json!({
             "columnDefinitions": [
                 {"name": "Name"}, {"name": "Phase"}, {"name": "Current"}, {"name": "Hidden", "priority": 1}, {"name": "Last_Message"},
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_watch_stay_below_their_heading() {
+    fn lines_of_a_watch_align_with_their_headers() {
         let mut table: Table = serde_json::from_value(json!({
             "columnDefinitions": [{"name": "Name"}, {"name": "Phase"}], "rows": [{"cells": ["vg-1", "RUNNING"]}]}))
         .unwrap();

@@ -57,8 +57,8 @@ pub(crate) fn say_on(text: &str) -> bool {
 }
 
 /// Prints a line with the name of its source, for several concurrent sources.
-pub(crate) fn say_as(who: &str, style: Style, text: &str) {
-    say(&format!("{} {text}", paint(style, &format!("{who:>8} |"))));
+pub(crate) fn say_as(prefix: &str, style: Style, text: &str) {
+    say(&format!("{} {text}", paint(style, &format!("{prefix:>8} |"))));
 }
 
 /// Sets the status line below all others on a terminal, truncated to its width; empty removes it.
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colors_take_no_columns() {
+    fn colors_have_no_width() {
         for (line, expected) in [("", 0), ("plain", 5), ("\x1b[1;31mred\x1b[0m and more", 12), ("\x1b[0m", 0)] {
             assert_eq!(width(line), expected, "{line:?}");
         }

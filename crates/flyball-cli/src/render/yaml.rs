@@ -24,7 +24,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_object_reads_from_what_it_is_to_what_it_wants() {
+    fn fields_have_the_conventional_order() {
         let object = json!({"spec": {"b": [1.0, {"z": true, "name": "on"}], "a": {}}, "kind": "Site",
             "metadata": {"labels": {"x": "1"}, "name": "web"}, "apiVersion": "v1", "data": {"page": "a:\n  b\n", "none": null}});
         let expected = "apiVersion: v1
@@ -51,7 +51,7 @@ spec:
     }
 
     #[test]
-    fn texts_stay_texts() {
+    fn strings_round_trip() {
         let texts = [
             "",
             "a",

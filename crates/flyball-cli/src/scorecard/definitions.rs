@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_needs_a_sample_with_a_spec() {
+    fn kind_needs_a_sample_with_a_spec() {
         let definitions = [definition(json!({}))];
         let sample =
             |group: &str, spec: Value| json!({"apiVersion": format!("{group}/v1"), "kind": "Site", "spec": spec});
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_judged_however_deep_they_are() {
+    fn nested_fields_are_checked() {
         let field = |more: Value| json!({"type": "object", "description": "d", "properties": {"a": more}});
         let text = json!({"type": "string", "description": "d"});
         let any = json!({"x-kubernetes-int-or-string": true, "description": "d"});

@@ -34,7 +34,7 @@ const LOG: &str = "see its output with -v";
 struct Play<'a> {
     operator: Local,
     /// The last line of its output.
-    said: Arc<Mutex<String>>,
+    last_line: Arc<Mutex<String>>,
     /// `None` before it is started.
     process: Option<Process>,
     connection: Connection,
@@ -56,7 +56,7 @@ struct Play<'a> {
 /// The checks so far, and the reason why later ones cannot run.
 #[derive(Default)]
 struct Checks {
-    made: Vec<Check>,
+    done: Vec<Check>,
     skip: Option<&'static str>,
 }
 
@@ -66,8 +66,8 @@ impl Checks {
             Some(why) => Found::skipped(why),
             None => work.await.unwrap_or_else(|error| Found::failed(error.to_string(), LOG)),
         };
-        self.made.push(Check { name, found });
-        self.made.last().is_some_and(|check| check.found == Found::Passed)
+        self.done.push(Check { name, found });
+        self.done.last().is_some_and(|check| check.found == Found::Passed)
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn play(
     checks.make("the operator stops on SIGTERM", play.stop()).await;
     checks.skip = None;
     checks.make("the roles permit all requests", play.is_permitted()).await;
-    Ok(checks.made)
+    Ok(checks.done)
 }
 
 impl<'a> Play<'a> {
@@ -107,8 +107,8 @@ impl<'a> Play<'a> {
         let mut operator = Local::new(args, Connection::open(own.config.clone()).await?);
         operator.be_as_in_pod(own.config.clone(), folder.path().join("kubeconfig"), &metrics, &health);
         operator.quiet = true;
-        let said = Arc::<Mutex<String>>::default();
-        let last = said.clone();
+        let last_line = Arc::<Mutex<String>>::default();
+        let last = last_line.clone();
         // Its log goes to the log of this command.
         let sink = move |line: &str| {
             tracing::info!("{line}");
@@ -117,7 +117,7 @@ impl<'a> Play<'a> {
         operator.sinks = LineSinks { build: None, operator: Some(Arc::new(sink)) };
         Ok(Self {
             operator,
-            said,
+            last_line,
             process: None,
             connection,
             web: Web::new(Duration::from_secs(5))?,
@@ -156,10 +156,10 @@ impl<'a> Play<'a> {
         });
         let ready = tokio::select! {
             biased;
-            ended = process.ended() => {
-                let (ended, said) = (ended?, self.said.lock());
-                let said = if said.is_empty() { "nothing" } else { &said };
-                return Ok(Found::failed(format!("exited with {ended}; last output: {said}"), LOG));
+            result = process.ended() => {
+                let (status, last_line) = (result?, self.last_line.lock());
+                let last_line = if last_line.is_empty() { "nothing" } else { &last_line };
+                return Ok(Found::failed(format!("exited with {status}; last output: {last_line}"), LOG));
             }
             ready = ready => ready?,
         };
@@ -225,7 +225,7 @@ impl<'a> Play<'a> {
     }
 
     async fn survive(&mut self) -> Result<Found> {
-        let made = self.inventory().await?;
+        let created = self.inventory().await?;
         if let Some(process) = &mut self.process {
             process.kill().await?;
         }
@@ -235,7 +235,7 @@ impl<'a> Play<'a> {
         }
         // Convergence is a separate check.
         let _ = self.rest().await?;
-        let harmed = made.harmed(&self.inventory().await?);
+        let harmed = created.harmed(&self.inventory().await?);
         let remedy =
             "do not rewrite existing objects: cx.apply changes only differences, cx.create creates missing objects";
         Ok(if harmed.is_empty() { Found::Passed } else { Found::failed(few(&harmed), remedy) })
@@ -245,12 +245,12 @@ impl<'a> Play<'a> {
         for sample in self.samples.iter().rev() {
             self.connection.delete(sample).await?;
         }
-        let gone = until(self.timeout, POLL_INTERVAL, async || {
-            let left: Vec<String> = self.inventory().await?.names().map(str::to_owned).collect();
-            Ok(if left.is_empty() { Ok(Found::Passed) } else { Err(left) })
+        let deleted = until(self.timeout, POLL_INTERVAL, async || {
+            let remaining: Vec<String> = self.inventory().await?.names().map(str::to_owned).collect();
+            Ok(if remaining.is_empty() { Ok(Found::Passed) } else { Err(remaining) })
         });
-        Ok(gone.await?.unwrap_or_else(|left| {
-            let why = format!("after {} s these still exist: {}", self.timeout.as_secs(), few(&left));
+        Ok(deleted.await?.unwrap_or_else(|remaining| {
+            let why = format!("after {} s these still exist: {}", self.timeout.as_secs(), few(&remaining));
             let remedy = "make it by cx.apply or cx.create, by which samples own it, or take it away in finalize; \
                           what has a finalizer goes when finalize returns Action::done()";
             Found::failed(why, remedy)
@@ -284,8 +284,9 @@ impl<'a> Play<'a> {
     /// Reads the denied requests of the control plane. No other client lacks permissions.
     async fn is_permitted(&self) -> Result<Found> {
         let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
-        let told = self.connection.client.request_text(request).await.when("the control plane did not respond")?;
-        let denied: Vec<String> = Metrics::from(&*told).denied();
+        let metrics_text =
+            self.connection.client.request_text(request).await.when("the control plane did not respond")?;
+        let denied: Vec<String> = Metrics::from(&*metrics_text).denied();
         let remedy = "declare them on its controllers: Controller::owns, watches, reads, replaces or allows";
         let why = format!("denied: {}", few(&denied));
         Ok(if denied.is_empty() { Found::Passed } else { Found::failed(why, remedy) })
@@ -339,7 +340,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_status_tells_of_the_object_as_it_is() {
+    fn status_must_reflect_the_current_generation() {
         let object = |status: Value| json!({"metadata": {"generation": 2}, "status": status});
         let conditions =
             |generation: Value| json!({"conditions": [{"type": "Ready", "observedGeneration": generation}]});

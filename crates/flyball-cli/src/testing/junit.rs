@@ -68,7 +68,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn checks_are_tests() {
+    fn checks_are_reported_as_tests() {
         let check = |name, found| Check { name, found };
         let failed = Found::Failed { why: "a & b".into(), remedy: "do c".into() };
         let skipped = Found::Skipped { why: "no d".into() };
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_written_as_xml_can() {
+    fn characters_invalid_in_xml_are_replaced() {
         assert_eq!(escape("a\u{1b}[0m\u{0}"), "a\u{fffd}[0m\u{fffd}");
     }
 }

@@ -42,17 +42,19 @@ impl Targets {
     pub(crate) fn here() -> Result<Self> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["metadata", "--no-deps", "--format-version=1"]).stdin(Stdio::null()).stderr(Stdio::inherit());
-        let told = cargo.output().when("cannot start cargo")?;
-        if !told.status.success() {
+        let output = cargo.output().when("cannot start cargo")?;
+        if !output.status.success() {
             return Err(Error::new("cargo metadata failed"));
         }
-        Self::read(&told.stdout)
+        Self::read(&output.stdout)
     }
 
-    fn read(told: &[u8]) -> Result<Self> {
-        let told: Metadata = serde_json::from_slice(told).when("cannot parse the output of cargo metadata")?;
+    fn read(metadata: &[u8]) -> Result<Self> {
+        let metadata: Metadata = serde_json::from_slice(metadata).when("cannot parse the output of cargo metadata")?;
         let mut found = Self::default();
-        for package in told.packages.iter().filter(|package| told.workspace_default_members.contains(&package.id)) {
+        for package in
+            metadata.packages.iter().filter(|package| metadata.workspace_default_members.contains(&package.id))
+        {
             let uses_flyball = package.dependencies.iter().any(|dependency| dependency.name == "flyball");
             for target in &package.targets {
                 let is = |kind: &str| target.kind.iter().any(|one| one == kind);
@@ -71,16 +73,16 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_this_folder_is_not_about_is_left_out() {
+    fn targets_of_other_packages_are_excluded() {
         let target = |name: &str, kind: &str| json!({"name": name, "kind": [kind]});
         let package = |id: &str, uses: &str, targets: &[serde_json::Value]| json!({"id": id, "dependencies": [{"name": uses}], "targets": targets});
-        let told = json!({"workspace_default_members": ["a", "b"], "packages": [
+        let metadata = json!({"workspace_default_members": ["a", "b"], "packages": [
             package("a", "flyball", &[target("op", "bin")]),
             package("b", "serde", &[target("tool", "bin"), target("it", "test")]),
             package("c", "flyball", &[target("other", "bin"), target("other", "lib")]),
         ]});
         let expected = Targets { has_library: false, has_integration_tests: true, programs: vec!["op".into()] };
-        assert_eq!(Targets::read(told.to_string().as_bytes()).expect("the fields are cargo's"), expected);
+        assert_eq!(Targets::read(metadata.to_string().as_bytes()).expect("the fields are cargo's"), expected);
         assert!(Targets::read(b"no").is_err());
     }
 }

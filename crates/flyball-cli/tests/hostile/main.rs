@@ -59,7 +59,7 @@ fn attackers() {
 }
 
 #[test]
-fn neither_an_account_without_rights_nor_an_ordinary_one_harms_the_others() {
+fn attackers_do_not_affect_other_clients() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let cluster = Cluster::start().await;
@@ -89,7 +89,7 @@ async fn attack(cluster: &Cluster, target: &Target) {
         }
     })
     .await;
-    let ended = child.try_wait().unwrap();
+    let exit = child.try_wait().unwrap();
     let _ = child.kill();
     let max_recovery = if std::env::var_os("FLYBALL_HOSTILE_AIMS").is_some() { MAX_RECOVERY } else { Duration::ZERO };
     let recovered = restored.within(max_recovery).await;
@@ -104,13 +104,13 @@ async fn attack(cluster: &Cluster, target: &Target) {
         peak >> 20,
         recovered,
     );
-    assert!(ended.is_some_and(|status| status.success()), "the attackers: {ended:?}");
+    assert!(exit.is_some_and(|status| status.success()), "the attackers: {exit:?}");
     assert!(under_attack.max() < UNANSWERED, "/healthz is not answered");
     let growth = peak.saturating_sub(before);
     assert!(growth < MAX_GROWTH_DEBUG, "memory grows by {} MiB", growth >> 20);
     if std::env::var_os("FLYBALL_HOSTILE_AIMS").is_some() {
         assert!(under_attack.p99() < MAX_P99, "/healthz has to wait: {:?}", under_attack.p99());
         assert!(growth < MAX_GROWTH, "memory grows by {} MiB", growth >> 20);
-        assert!(recovered.is_some(), "something is left of the attack: {}", restored.left());
+        assert!(recovered.is_some(), "something is left of the attack: {}", restored.remains());
     }
 }

@@ -123,8 +123,8 @@ impl Cluster {
     /// The server, as an account attacks it.
     pub(crate) async fn target(&self, account: &str) -> Target {
         let path = format!("/api/v1/namespaces/play/serviceaccounts/{account}/token");
-        let made = self.post(&path, json!({"spec": {"audiences": []}})).await;
-        let token = made["status"]["token"].as_str().unwrap().to_owned();
+        let response = self.post(&path, json!({"spec": {"audiences": []}})).await;
+        let token = response["status"]["token"].as_str().unwrap().to_owned();
         Target { account: account.into(), token, certificate: None, ..self.admin.clone() }
     }
 
@@ -145,7 +145,7 @@ impl Cluster {
     pub(crate) async fn healthz_for(&self, duration: Duration) -> Latencies {
         let (end, mut all, mut sender) = (Instant::now() + duration, Vec::new(), self.admin.http().await);
         while Instant::now() < end {
-            let begun = Instant::now();
+            let start = Instant::now();
             let answered = async {
                 if sender.is_none() {
                     sender = self.admin.http().await;
@@ -158,7 +158,7 @@ impl Cluster {
                 sender = None;
                 all.push(Duration::from_secs(10));
             } else {
-                all.push(begun.elapsed());
+                all.push(start.elapsed());
             }
             self.peak.fetch_max(self.memory(), Ordering::Relaxed);
             sleep(PACE).await;
@@ -168,11 +168,11 @@ impl Cluster {
     }
 
     pub(crate) fn recovery(&self) -> Recovery<'_> {
-        Recovery { cluster: self, left: String::new() }
+        Recovery { cluster: self, remaining: String::new() }
     }
 
     /// Describes the remains of an attack: metrics that differ from those at rest.
-    async fn left(&self) -> Option<String> {
+    async fn remains(&self) -> Option<String> {
         let mut sender = self.admin.http().await?;
         let (_, page) = self.admin.send(&mut sender, "GET", "/metrics", "text/plain", Bytes::new()).await?;
         let page = String::from_utf8(page.to_vec()).ok()?;
@@ -186,14 +186,14 @@ impl Cluster {
             (requests("mutating"), 0),
             (requests("readOnly"), 0),
         ];
-        let left: Vec<String> = at_rest
+        let remaining: Vec<String> = at_rest
             .into_iter()
             .filter_map(|(series, most)| match value(&series) {
                 Some(value) if value <= most => None,
                 value => Some(format!("{series} is {value:?}, not {most}")),
             })
             .collect();
-        Some(if left.is_empty() { String::new() } else { left.join(", ") })
+        Some(if remaining.is_empty() { String::new() } else { remaining.join(", ") })
     }
 }
 
@@ -207,26 +207,26 @@ impl Drop for Cluster {
 /// True if the server has recovered.
 pub(crate) struct Recovery<'c> {
     cluster: &'c Cluster,
-    left: String,
+    remaining: String,
 }
 
 impl Recovery<'_> {
     /// Waits until the server has recovered from an attack; returns the duration.
     pub(crate) async fn within(&mut self, duration: Duration) -> Option<Duration> {
-        let begun = Instant::now();
-        while begun.elapsed() < duration {
-            match timeout(Duration::from_secs(5), self.cluster.left()).await.ok().flatten() {
-                Some(left) if left.is_empty() => return Some(begun.elapsed()),
-                Some(left) => self.left = left,
-                None => self.left = "the server does not answer".into(),
+        let start = Instant::now();
+        while start.elapsed() < duration {
+            match timeout(Duration::from_secs(5), self.cluster.remains()).await.ok().flatten() {
+                Some(remaining) if remaining.is_empty() => return Some(start.elapsed()),
+                Some(remaining) => self.remaining = remaining,
+                None => self.remaining = "the server does not answer".into(),
             }
             sleep(Duration::from_millis(200)).await;
         }
         None
     }
 
-    pub(crate) fn left(&self) -> &str {
-        &self.left
+    pub(crate) fn remains(&self) -> &str {
+        &self.remaining
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::TcpListener;
 
 #[test]
-fn a_cluster_comes_up_and_goes_down() {
+fn cluster_starts_and_stops() {
     let home = Home::new("up");
     let config = home.0.join(".kube/config");
     home.run(&["cluster", "status"]).fails_with(&["not running", "flyball cluster up"]);
@@ -34,10 +34,10 @@ fn clusters_are_listed() {
     let home = Home::new("list");
     assert_eq!(home.run(&["cluster", "list"]).ok().out, "no clusters found; start one: flyball cluster up\n");
     home.run(&["cluster", "up", "--name", "two", "--nodes", "2", "--quiet", "--no-kubeconfig"]).ok();
-    let said = home.run(&["cluster", "list"]).ok().out;
+    let output = home.run(&["cluster", "list"]).ok().out;
     assert!(
-        said.starts_with("NAME   STATE     SERVER ") && said.contains("\ntwo    running   https://127.0.0.1:"),
-        "{said}"
+        output.starts_with("NAME   STATE     SERVER ") && output.contains("\ntwo    running   https://127.0.0.1:"),
+        "{output}"
     );
     let json: serde_json::Value = serde_json::from_str(&home.run(&["cluster", "list", "-o", "json"]).ok().out).unwrap();
     assert_eq!((&json[0]["name"], &json[0]["state"], &json[0]["nodes"]), (&"two".into(), &"running".into(), &2.into()));
@@ -46,20 +46,20 @@ fn clusters_are_listed() {
 }
 
 #[test]
-fn a_number_that_is_none_is_named_with_its_flag() {
+fn invalid_number_is_reported_with_its_flag() {
     let home = Home::new("number");
-    for (line, told) in [
+    for (line, message) in [
         ("cluster up --nodes many", "invalid value 'many' for '--nodes <N>': expected a whole number, such as 3\n"),
         ("cluster up --port 70000", "invalid value '70000' for '--port <N>': expected a port from 0 to 65535\n"),
         ("dev --nodes=-1", "invalid value '-1' for '--nodes <N>': expected a whole number, such as 3\n"),
     ] {
-        let said = home.run(&line.split(' ').collect::<Vec<_>>());
-        assert!(said.code == Some(2) && said.err.contains(told), "{said:?}");
+        let output = home.run(&line.split(' ').collect::<Vec<_>>());
+        assert!(output.code == Some(2) && output.err.contains(message), "{output:?}");
     }
 }
 
 #[test]
-fn a_kubeconfig_that_is_named_is_the_only_one_touched() {
+fn only_the_given_kubeconfig_is_changed() {
     let home = Home::new("named");
     home.run(&["cluster", "up", "--kubeconfig", "here.yaml", "--quiet"]).ok();
     assert!(fs::read_to_string(home.0.join("here.yaml")).unwrap().contains("current-context: flyball"));
@@ -70,17 +70,17 @@ fn a_kubeconfig_that_is_named_is_the_only_one_touched() {
 }
 
 #[test]
-fn a_port_in_use_is_named() {
+fn port_in_use_is_named() {
     let home = Home::new("port");
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port().to_string();
-    let said = home.run(&["cluster", "up", "--port", &port]);
-    said.fails_with(&[&format!("port {port} of 127.0.0.1 is in use"), "--port"]);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let output = home.run(&["cluster", "up", "--port", &port]);
+    output.fails_with(&[&format!("port {port} of 127.0.0.1 is in use"), "--port"]);
     assert!(!home.0.join(".kube/config").exists(), "what failed leaves nothing behind");
 }
 
 #[test]
-fn a_kubeconfig_that_is_none_is_not_overwritten() {
+fn invalid_kubeconfig_is_not_overwritten() {
     let home = Home::new("broken");
     fs::create_dir(home.0.join(".kube")).unwrap();
     fs::write(home.0.join(".kube/config"), "}{").unwrap();
@@ -89,7 +89,7 @@ fn a_kubeconfig_that_is_none_is_not_overwritten() {
 }
 
 #[test]
-fn a_cluster_that_was_killed_leaves_nothing_that_matters() {
+fn killed_cluster_can_be_cleaned_up() {
     let home = Home::new("killed");
     home.run(&["cluster", "up"]).ok();
     let status: serde_json::Value =
@@ -104,7 +104,7 @@ fn a_cluster_that_was_killed_leaves_nothing_that_matters() {
 }
 
 #[test]
-fn controllers_can_be_left_out() {
+fn controllers_can_be_excluded() {
     let home = Home::new("controllers");
     let bad = home.run(&["cluster", "up", "--controllers", "*,-nobody"]);
     assert_eq!(bad.code, Some(2));

@@ -39,12 +39,12 @@ fn kill(home: &Home) {
 }
 
 #[tokio::test]
-async fn a_cluster_goes_on_where_it_ended() {
+async fn cluster_resumes_from_its_data_directory() {
     let home = Home::new("data");
     let up = ["cluster", "up", "--data-dir", "state"];
-    let said = home.run(&up).ok();
+    let output = home.run(&up).ok();
     let path = home.0.join("state").display().to_string();
-    assert!(said.out.contains(&path), "{said:?}");
+    assert!(output.out.contains(&path), "{output:?}");
     assert!(home.run(&up).ok().out.starts_with("cluster flyball is already running\n"));
     home.run(&["cluster", "up", "--data-dir", "elsewhere"]).fails_with(&["already running"]);
     home.run(&["cluster", "up", "--name", "other", "--data-dir", "state"])
@@ -56,14 +56,14 @@ async fn a_cluster_goes_on_where_it_ended() {
     let config = config(&home).await;
     let client = Client::try_from(config.clone()).unwrap();
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let made = maps.create(&PostParams::default(), &map("kept")).await.unwrap();
+    let created = maps.create(&PostParams::default(), &map("kept")).await.unwrap();
     kill(&home);
     home.run(&up).ok();
     // The kubeconfig of before is as good as ever.
-    assert_eq!(maps.get("kept").await.unwrap(), made);
+    assert_eq!(maps.get("kept").await.unwrap(), created);
     let later = maps.create(&PostParams::default(), &map("later")).await.unwrap();
     let version = |map: &ConfigMap| map.metadata.resource_version.clone().unwrap().parse::<u64>().unwrap();
-    assert!(version(&later) > version(&made));
+    assert!(version(&later) > version(&created));
 
     let down = home.run(&["cluster", "down"]).ok();
     assert_eq!(down.out, format!("flyball is down; its objects are in {path}\n"));
@@ -85,11 +85,11 @@ async fn a_cluster_goes_on_where_it_ended() {
         fs::copy(file.path(), home.0.join("copy").join(file.file_name())).unwrap();
     }
     home.run(&["cluster", "up", "--data-dir", "copy"]).ok();
-    assert_eq!(maps.get("kept").await.unwrap(), made);
+    assert_eq!(maps.get("kept").await.unwrap(), created);
 }
 
 #[test]
-fn a_directory_that_cannot_be_used_is_left_alone() {
+fn unusable_data_directory_is_not_changed() {
     let home = Home::new("unusable");
     let up = |path: &str| home.run(&["cluster", "up", "--data-dir", path]);
     fs::create_dir(home.0.join("mine")).unwrap();
@@ -115,7 +115,7 @@ fn a_directory_that_cannot_be_used_is_left_alone() {
 }
 
 #[test]
-fn a_directory_that_others_may_have_written_to_is_refused() {
+fn data_directory_writable_by_others_is_rejected() {
     let home = Home::new("planted");
     let up = |path: &str| home.run(&["cluster", "up", "--data-dir", path]);
     let mode = |path: &str, mode| fs::set_permissions(home.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
@@ -151,9 +151,9 @@ async fn operator(config: &Config, vcenter: &Simulator) {
     .unwrap();
     Api::all(admin).create(&PostParams::default(), &binding).await.unwrap();
     let request: TokenRequest = serde_json::from_value(json!({"spec": {"audiences": []}})).unwrap();
-    let made = accounts.create_token_request("vm-operator", &PostParams::default(), &request).await.unwrap();
+    let response = accounts.create_token_request("vm-operator", &PostParams::default(), &request).await.unwrap();
     let mut config = config.clone();
-    config.auth_info = AuthInfo { token: Some(made.status.unwrap().token.unwrap().into()), ..AuthInfo::default() };
+    config.auth_info = AuthInfo { token: Some(response.status.unwrap().token.unwrap().into()), ..AuthInfo::default() };
     let timing = Timing { poll: Duration::from_millis(20), ..Timing::default() };
     let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
     let groups = VmGroupReconciler::new(Groups::new(client.unwrap(), 3), Duration::from_secs(1));
@@ -171,7 +171,7 @@ async fn until(what: &str, holds: impl AsyncFn() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_goes_on_when_its_cluster_is_killed() {
+async fn operator_resumes_after_its_cluster_is_killed() {
     let home = Home::new("operator");
     let up = ["cluster", "up", "--data-dir", "state", "--quiet"];
     home.run(&up).ok();

@@ -1,27 +1,27 @@
 //! `flyball demo`.
 
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use std::fs;
 use std::io::{BufRead, BufReader};
 
 #[test]
-fn the_demo_comes_to_pass() {
+fn demo_completes() {
     let home = Home::new("demo");
-    let said = home.run(&["demo"]).ok();
-    let at = |text: &str| said.out.find(text).unwrap_or_else(|| panic!("{text:?} is missing from {}", said.out));
+    let output = home.run(&["demo"]).ok();
+    let at = |text: &str| output.out.find(text).unwrap_or_else(|| panic!("{text:?} is missing from {}", output.out));
     let row = |phase: &str, current: u8, desired: u8, message: &str| {
-        let wanted = ["vg-1", phase, &current.to_string(), &desired.to_string(), "1", "1", "vm-operator-template"];
-        let found = said.out.lines().position(|line| {
+        let expected = ["vg-1", phase, &current.to_string(), &desired.to_string(), "1", "1", "vm-operator-template"];
+        let found = output.out.lines().position(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
-            words.starts_with(&wanted) && line.ends_with(message)
+            words.starts_with(&expected) && line.ends_with(message)
         });
-        found.unwrap_or_else(|| panic!("no row {wanted:?} in {}", said.out))
+        found.unwrap_or_else(|| panic!("no row {expected:?} in {}", output.out))
     };
     let good = "successfully reconciled VmGroup";
     let heading = "NAME PHASE CURRENT DESIRED CPU MEMORY TEMPLATE LAST_MESSAGE";
-    assert!(said.out.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == heading));
+    assert!(output.out.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") == heading));
     let rows = [row("RUNNING", 3, 3, good), row("RUNNING", 5, 5, good), row("RUNNING", 2, 2, good)];
-    assert!(rows.is_sorted(), "{}", said.out);
+    assert!(rows.is_sorted(), "{}", output.out);
     row("PENDING", 1, 2, "powering on 1 virtual machine");
     let story = [
         "three machines are running",
@@ -34,13 +34,13 @@ fn the_demo_comes_to_pass() {
         "folder default-vg-1 deleted",
         "finalizer removed, vg-1 deleted",
     ];
-    assert!(story.map(at).is_sorted(), "{}", said.out);
-    assert!(!said.out.contains('\x1b'), "no colors into a pipe");
-    assert_eq!(said.err, "");
+    assert!(story.map(at).is_sorted(), "{}", output.out);
+    assert!(!output.out.contains('\x1b'), "no colors into a pipe");
+    assert_eq!(output.err, "");
 }
 
 #[test]
-fn other_operators_have_shows_of_their_own() {
+fn other_operators_have_demos() {
     let stories: [(&str, &[&str]); 2] = [
         ("demovolume", &["demovolumes.demo.flyball.dev", "the claim is bound", "a new claim is bound"]),
         (
@@ -55,16 +55,17 @@ fn other_operators_have_shows_of_their_own() {
         ),
     ];
     for (play, story) in stories {
-        let said = Home::new(play).run(&["demo", play]).ok();
-        let at = |text: &&str| said.out.find(*text).unwrap_or_else(|| panic!("{text:?} is missing from {}", said.out));
-        assert!(story.iter().map(at).is_sorted(), "{}", said.out);
+        let output = Home::new(play).run(&["demo", play]).ok();
+        let at =
+            |text: &&str| output.out.find(*text).unwrap_or_else(|| panic!("{text:?} is missing from {}", output.out));
+        assert!(story.iter().map(at).is_sorted(), "{}", output.out);
     }
     let home = Home::new("plays");
     assert_eq!(home.run(&["demo", "hamlet"]).code, Some(2));
 }
 
 #[test]
-fn a_kept_demo_goes_on_until_it_is_told_to_stop() {
+fn kept_demo_runs_until_interrupted() {
     let home = Home::new("keep");
     let mut child = home.spawn(&["demo", "--keep"]);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -79,31 +80,34 @@ fn a_kept_demo_goes_on_until_it_is_told_to_stop() {
 }
 
 #[test]
-fn a_step_that_does_not_come_to_pass_is_explained() {
+fn failed_demo_step_is_explained() {
     let home = Home::new("nonodes");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let demo = || home.run(&["demo", "visitors", "--kubeconfig", ".kube/config"]);
-    let said = demo();
-    said.fails_with(&["error: the cluster has no nodes", "hint: ", "flyball cluster node add"]);
-    assert!(!said.out.contains("installed") && !said.out.contains("cleaning up"), "nothing is started: {said:?}");
+    let output = demo();
+    output.fails_with(&["error: the cluster has no nodes", "hint: ", "flyball cluster node add"]);
+    assert!(!output.out.contains("installed") && !output.out.contains("cleaning up"), "nothing is started: {output:?}");
 
     // None of the demo's pods may run there.
     home.run(&["cluster", "node", "add", "--taint", "gpu=yes:NoSchedule"]).ok();
-    let said = demo();
-    said.fails_with(&[
+    let output = demo();
+    output.fails_with(&[
         "error: step \"all three are ready\" was not reached within 30 s; last seen:\n  kind: VisitorsApp\n",
         "name: site\n",
         "namespace: flyball-demo\n",
         "conditions:\n",
         "type: Ready\n",
     ]);
-    assert!(said.err.len() < 1500 && !said.err.contains("managedFields") && !said.err.contains("Some("), "{said:?}");
-    let left = home.run(&["get", "namespaces,crds", "-o=name"]).ok().out;
-    assert!(!left.contains("flyball-demo") && !left.contains("visitorsapps"), "{left}");
+    assert!(
+        output.err.len() < 1500 && !output.err.contains("managedFields") && !output.err.contains("Some("),
+        "{output:?}"
+    );
+    let remaining = home.run(&["get", "namespaces,crds", "-o=name"]).ok().out;
+    assert!(!remaining.contains("flyball-demo") && !remaining.contains("visitorsapps"), "{remaining}");
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn unusable_kubeconfig_is_named() {
     let home = Home::new("unusable");
     home.run(&["demo", "--kubeconfig", "nowhere"]).fails_with(&["nowhere"]);
     fs::write(home.0.join("broken"), "}{").unwrap();
@@ -112,7 +116,7 @@ fn what_cannot_be_used_is_named() {
     let dead = "{apiVersion: v1, kind: Config, current-context: a, clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], \
                 users: [{name: a, user: {}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
     fs::write(home.0.join("dead"), dead).unwrap();
-    let said: Said = home.run(&["demo", "--kubeconfig", "dead"]);
-    said.fails_with(&["the cluster did not respond: cannot connect to http://127.0.0.1:1/: "]);
+    let output: CommandOutput = home.run(&["demo", "--kubeconfig", "dead"]);
+    output.fails_with(&["the cluster did not respond: cannot connect to http://127.0.0.1:1/: "]);
     home.run(&["demo", "--kubeconfig", "dead", "--context", "b"]).fails_with(&["b"]);
 }

@@ -2,7 +2,7 @@
 
 use crate::manifests::{vm_operator, write_program};
 use crate::operators::on_cluster;
-use crate::{Home, Said, manifests};
+use crate::{CommandOutput, Home, manifests};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -71,12 +71,12 @@ fn each(word: &str) -> String {
 }
 
 /// Removes progress lines.
-fn without_progress(said: &Said) -> String {
-    said.out.lines().filter(|line| !line.ends_with(" ready")).map(|line| format!("{line}\n")).collect()
+fn without_progress(output: &CommandOutput) -> String {
+    output.out.lines().filter(|line| !line.ends_with(" ready")).map(|line| format!("{line}\n")).collect()
 }
 
 #[test]
-fn an_operator_is_deployed_once_and_taken_out_again() {
+fn operator_is_deployed_once_and_undeployed() {
     let home = Home::new("deploy");
     home.run(&["cluster", "up", "--nodes", "1", "--quiet"]).ok();
     let program = example("operator");
@@ -85,17 +85,17 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     assert_eq!(deploy(&["--dry-run"]).ok().out, each("created (dry run)") + without);
     assert_eq!(without_progress(&deploy(&[]).ok()), each("created") + READY);
     assert_eq!(deploy(&[]).ok().out, each("unchanged") + READY);
-    let said = deploy(&["-o", "json"]).ok();
+    let output = deploy(&["-o", "json"]).ok();
     assert!(
-        said.err.contains("note: all nodes of the cluster are simulated") && said.err.contains("flyball run"),
-        "{said:?}"
+        output.err.contains("note: all nodes of the cluster are simulated") && output.err.contains("flyball run"),
+        "{output:?}"
     );
-    let said: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((&said["operator"], &said["ready"]), (&json!("myapp-operator"), &json!(true)));
-    assert_eq!(said["objects"][0], json!({"object": "Namespace myapp-operator-system", "outcome": "unchanged"}));
+    let output: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!((&output["operator"], &output["ready"]), (&json!("myapp-operator"), &json!(true)));
+    assert_eq!(output["objects"][0], json!({"object": "Namespace myapp-operator-system", "outcome": "unchanged"}));
     let changed = deploy(&["--set-image", "manager=myapp:2"]).ok();
-    let told: Vec<&str> = changed.out.lines().filter(|line| line.ends_with(" changed")).collect();
-    assert_eq!(told, ["Deployment myapp-operator-system/myapp-operator-controller-manager changed"]);
+    let changes: Vec<&str> = changed.out.lines().filter(|line| line.ends_with(" changed")).collect();
+    assert_eq!(changes, ["Deployment myapp-operator-system/myapp-operator-controller-manager changed"]);
 
     // Objects that are no longer needed are removed.
     fs::write(
@@ -127,16 +127,16 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
     assert_eq!(home.run(&["logs", "--since", "x"]).code, Some(2));
 
     let undeploy = |flags: &[&str]| home.run(&[&["undeploy", "--program", &program], flags].concat());
-    let said = undeploy(&["--name-prefix", "b-", "-n", "default", "--keep-definitions", "--yes"]).ok().out;
-    assert!(said.ends_with("ServiceAccount default/b-controller-manager deleted\n"), "{said}");
+    let output = undeploy(&["--name-prefix", "b-", "-n", "default", "--keep-definitions", "--yes"]).ok().out;
+    assert!(output.ends_with("ServiceAccount default/b-controller-manager deleted\n"), "{output}");
 
     fs::write(home.0.join("shop.yaml"), SHOP).unwrap();
     home.run(&["apply", "-f", "shop.yaml"]).ok();
     let preview = undeploy(&["--dry-run"]).ok().out;
-    let mut gone: Vec<&str> = OBJECTS.lines().skip(2).collect();
-    gone.reverse();
+    let mut deleted_lines: Vec<&str> = OBJECTS.lines().skip(2).collect();
+    deleted_lines.reverse();
     let rest = "  Namespace myapp-operator-system, with everything in it\n  CustomResourceDefinition myapps.apps.flyball.dev\n";
-    let objects: String = gone.iter().map(|line| format!("  {line}\n")).collect();
+    let objects: String = deleted_lines.iter().map(|line| format!("  {line}\n")).collect();
     assert_eq!(preview, format!("To be removed:\n  1 MyApp and its children\n{objects}{rest}"));
     undeploy(&[]).fails_with(&["nothing was removed", "--yes"]);
     let words = [
@@ -152,16 +152,16 @@ fn an_operator_is_deployed_once_and_taken_out_again() {
         let body = br#"{"metadata": {"finalizers": null}}"#.to_vec();
         client.request::<Value>(patch.body(body).unwrap()).await.unwrap();
     });
-    let deleted: String = gone.iter().map(|line| format!("{line} deleted\n")).collect();
+    let deleted: String = deleted_lines.iter().map(|line| format!("{line} deleted\n")).collect();
     let rest = "Namespace myapp-operator-system deleted\nCustomResourceDefinition myapps.apps.flyball.dev deleted\n";
-    let said = undeploy(&["--yes"]).ok().out;
-    assert!(said.ends_with(&format!("{deleted}{rest}")), "{said}");
+    let output = undeploy(&["--yes"]).ok().out;
+    assert!(output.ends_with(&format!("{deleted}{rest}")), "{output}");
     assert_eq!(undeploy(&["--yes"]).ok().out, "nothing to remove\n");
     home.run(&["logs"]).fails_with(&["no operator deployed", "flyball deploy"]);
 }
 
 #[test]
-fn what_keeps_an_operator_is_told() {
+fn reasons_for_an_unready_deployment_are_reported() {
     let home = Home::new("refused");
     let program = example("operator");
     let deploy = |flags: &[&str]| home.run(&[&["deploy", "--program", &program, "--image", "a"], flags].concat());
@@ -176,8 +176,8 @@ fn what_keeps_an_operator_is_told() {
     ]);
     let narrow = vm_operator().namespaces(["team-a"]);
     let narrow = manifests::program(&home, &narrow);
-    let said = home.run(&["deploy", "--program", &narrow, "--image", "a"]);
-    said.fails_with(&["namespaces \"team-a\" not found", "limited to a namespace, create that namespace first"]);
+    let output = home.run(&["deploy", "--program", &narrow, "--image", "a"]);
+    output.fails_with(&["namespaces \"team-a\" not found", "limited to a namespace, create that namespace first"]);
 
     // A user with read permissions only.
     let kubeconfig = on_cluster(&home, async |client| {
@@ -187,20 +187,20 @@ fn what_keeps_an_operator_is_told() {
         post(&client, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &role).await;
         kubeconfig_of(&home, &client, "default", "default").await
     });
-    let said = deploy(&["--kubeconfig", &kubeconfig, "--namespace", "default"]);
-    said.fails_with(&["cannot", "system:serviceaccount:default:default", "forbidden"]);
+    let output = deploy(&["--kubeconfig", &kubeconfig, "--namespace", "default"]);
+    output.fails_with(&["cannot", "system:serviceaccount:default:default", "forbidden"]);
 
     let mut big = vm_definition();
     big["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "long ".repeat(400_000).into();
     let big = write_program(&home, &json!({"name": "big-operator"}), vec![big]);
-    let said = home.run(&["install", "--program", &big]);
-    said.fails_with(&["vmgroups.vm.codeconnect.vmworld.com has 20", "at most 1572864", "drop descriptions"]);
+    let output = home.run(&["install", "--program", &big]);
+    output.fails_with(&["vmgroups.vm.codeconnect.vmworld.com has 20", "at most 1572864", "drop descriptions"]);
     let nothing = write_program(&home, &json!({"name": "none-operator"}), Vec::new());
     home.run(&["install", "--program", &nothing]).fails_with(&["none-operator has no CustomResourceDefinitions"]);
 }
 
 #[test]
-fn who_may_not_look_is_not_told_that_nothing_is_there() {
+fn forbidden_reads_are_not_reported_as_absence() {
     let home = Home::new("blind");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = example("operator");
@@ -219,39 +219,39 @@ fn who_may_not_look_is_not_told_that_nothing_is_there() {
         ("undeploy --yes --namespace default", "cannot read Namespace default"),
         ("uninstall --yes", "cannot read CustomResourceDefinition myapps.apps.flyball.dev"),
     ] {
-        let said = run(&format!("{words} --kubeconfig {kubeconfig}"));
-        said.fails_with(&[read, "system:serviceaccount:default:default", "forbidden"]);
-        assert_eq!(said.out, "", "{words}");
+        let output = run(&format!("{words} --kubeconfig {kubeconfig}"));
+        output.fails_with(&[read, "system:serviceaccount:default:default", "forbidden"]);
+        assert_eq!(output.out, "", "{words}");
     }
     assert_eq!(run("deploy --image a --timeout 0s").ok().out.matches(" unchanged\n").count(), OBJECTS.lines().count());
 }
 
 #[test]
-fn the_namespace_is_taken_where_it_means_something() {
+fn namespace_flag_is_accepted_only_where_applicable() {
     let home = Home::new("namespaceless");
     for command in ["install", "uninstall", "crd migrate sites.example.com", "doctor"] {
         let words: Vec<&str> = command.split(' ').chain(["-n", "a"]).collect();
-        let said = home.run(&words);
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains("unexpected argument '-n'"), "{said:?}");
+        let output = home.run(&words);
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.err.contains("unexpected argument '-n'"), "{output:?}");
     }
     for command in ["deploy", "undeploy", "render"] {
-        let said = home.run(&[command, "--help"]).ok().out;
-        assert!(said.contains("Namespace of the operator; defaults to the prefix and `system`"), "{said}");
+        let output = home.run(&[command, "--help"]).ok().out;
+        assert!(output.contains("Namespace of the operator; defaults to the prefix and `system`"), "{output}");
     }
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "another process is given its time")]
-fn an_operator_that_judges_pods_gets_its_own_and_judges_the_others() {
+fn operator_with_pod_webhook_starts_and_reviews_other_pods() {
     let home = Home::new("pod-gate");
     home.run(&["cluster", "up", "--nodes", "1", "--quiet"]).ok();
     let gate = example("pod_gate");
     let deploy = |image: &str| home.run(&["deploy", "--program", &gate, "--image", image]).ok().out;
-    let said = deploy("gate:1");
-    let place = |words: &str| said.find(words).unwrap_or_else(|| panic!("no {words} in {said}"));
+    let output = deploy("gate:1");
+    let place = |words: &str| output.find(words).unwrap_or_else(|| panic!("no {words} in {output}"));
     let ready = place("Deployment pod-gate-system/pod-gate-controller-manager ready 1/1");
-    assert!(ready < place("ValidatingWebhookConfiguration pod-gate-webhook created"), "{said}");
+    assert!(ready < place("ValidatingWebhookConfiguration pod-gate-webhook created"), "{output}");
     // The webhook no longer responds, but its own pod can still be replaced.
     assert!(deploy("gate:2").contains("ready 1/1"));
     home.run(&["lint", "--program", &gate, "--no-tests"]).ok();
@@ -268,15 +268,15 @@ fn an_operator_that_judges_pods_gets_its_own_and_judges_the_others() {
     pod("good", "kube-system").ok();
     // Here its own namespace is default.
     let _running = Running(home.spawn(&["run", "--program", &gate, "--", "--metrics-addr=0", "--health-addr=0"]));
-    let mut said = pod("bad", "kube-public");
+    let mut output = pod("bad", "kube-public");
     for _ in 0..200 {
-        if said.err.contains("no pod is called bad") {
+        if output.err.contains("no pod is called bad") {
             break;
         }
         std::thread::sleep(Duration::from_millis(100));
-        said = pod("bad", "kube-public");
+        output = pod("bad", "kube-public");
     }
-    said.fails_with(&["no pod is called bad"]);
+    output.fails_with(&["no pod is called bad"]);
     pod("good", "kube-public").ok();
 }
 
@@ -294,16 +294,16 @@ async fn kubeconfig_of(home: &Home, client: &Client, namespace: &str, account: &
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let spec = Some(TokenRequestSpec::default());
     let request = TokenRequest { spec, ..TokenRequest::default() };
-    let mut made = accounts.create_token_request(account, &PostParams::default(), &request).await;
+    let mut response = accounts.create_token_request(account, &PostParams::default(), &request).await;
     for _ in 0..100 {
         // The service account of a namespace is created shortly after it.
-        if made.is_ok() {
+        if response.is_ok() {
             break;
         }
         sleep(Duration::from_millis(20)).await;
-        made = accounts.create_token_request(account, &PostParams::default(), &request).await;
+        response = accounts.create_token_request(account, &PostParams::default(), &request).await;
     }
-    let token = made.unwrap().status.unwrap().token;
+    let token = response.unwrap().status.unwrap().token;
     let text = fs::read_to_string(home.0.join(".kube/config")).unwrap();
     let mut config: Value = serde_saphyr::from_str(&text).unwrap();
     config["users"][0]["user"] = json!({"token": token});
@@ -335,9 +335,9 @@ async fn metrics(port: u16, until: &str) -> String {
 }
 
 /// Returns the names of all series in alerts and dashboard of an operator.
-fn asked_for(home: &Home, program: &str) -> BTreeSet<String> {
-    let said = home.run(&["render", "--program", program, "--monitoring", "-o", "json"]).ok().out;
-    let list: Value = serde_json::from_str(&said).unwrap();
+fn used_series(home: &Home, program: &str) -> BTreeSet<String> {
+    let output = home.run(&["render", "--program", program, "--monitoring", "-o", "json"]).ok().out;
+    let list: Value = serde_json::from_str(&output).unwrap();
     let objects = list["items"].as_array().unwrap();
     let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).unwrap();
     let dashboard = of("ConfigMap")["data"].as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned();
@@ -358,7 +358,7 @@ fn asked_for(home: &Home, program: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
+fn deployed_operator_runs_with_the_permissions_of_its_role() {
     let home = Home::new("account");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let (program, gate) = (example("operator"), example("gate"));
@@ -379,7 +379,7 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
         let _running = Running(command.spawn().unwrap());
         home.run(&["apply", "-f", "shop.yaml"]).ok();
         let services: Api<Service> = Api::namespaced(client.clone(), "default");
-        let made =
+        let find_service =
             async || {
                 services.list(&ListParams::default()).await.unwrap().items.into_iter().find(|service| {
                     service.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "MyApp")
@@ -387,18 +387,18 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
             };
         let mut service = None;
         for _ in 0..200 {
-            service = made().await;
+            service = find_service().await;
             if service.is_some() {
                 break;
             }
             sleep(Duration::from_millis(50)).await;
         }
-        let said = fs::read_to_string(&log).unwrap();
-        let service = service.unwrap_or_else(|| panic!("no Service was created\n{said}"));
-        assert!(!said.contains("forbidden"), "{said}");
+        let output = fs::read_to_string(&log).unwrap();
+        let service = service.unwrap_or_else(|| panic!("no Service was created\n{output}"));
+        assert!(!output.contains("forbidden"), "{output}");
 
         // All series in alerts and dashboards are exported by running operators.
-        let mut told = metrics(port, "flyball_apply_total{").await;
+        let mut metrics_text = metrics(port, "flyball_apply_total{").await;
         let gate_port = free_port();
         let address = format!("--metrics-addr=127.0.0.1:{gate_port}");
         let gated = ["run", "--program", &gate, "--", &address, "--health-addr=0"];
@@ -413,9 +413,9 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
             applied = home.run(&["apply", "-f", "group.yaml"]);
         }
         applied.ok();
-        told += &metrics(gate_port, "controller_runtime_webhook_requests_total{").await;
-        for series in asked_for(&home, &program).union(&asked_for(&home, &gate)) {
-            assert!(told.contains(&format!("\n{series}{{")), "no {series} in\n{told}");
+        metrics_text += &metrics(gate_port, "controller_runtime_webhook_requests_total{").await;
+        for series in used_series(&home, &program).union(&used_series(&home, &gate)) {
+            assert!(metrics_text.contains(&format!("\n{series}{{")), "no {series} in\n{metrics_text}");
         }
 
         // One that ran here can be deployed, and is then called there.
@@ -439,19 +439,19 @@ fn a_deployed_operator_runs_as_its_account_with_what_its_role_grants() {
         let service = service.metadata.name.unwrap();
         services.delete(&service, &DeleteParams::default()).await.unwrap();
         let expected = "cannot create resource \"services\" in API group \"\" in the namespace \"default\"";
-        let mut said = String::new();
+        let mut output = String::new();
         for _ in 0..200 {
-            said = fs::read_to_string(&log).unwrap();
-            if said.contains(expected) {
+            output = fs::read_to_string(&log).unwrap();
+            if output.contains(expected) {
                 break;
             }
             sleep(Duration::from_millis(50)).await;
         }
-        assert!(said.contains(expected), "{said}");
+        assert!(output.contains(expected), "{output}");
         // With the generated role it continues.
         home.run(&["deploy", "--program", &program, "--image", "myapp:1", "--timeout", "0s", "--force-conflicts"]).ok();
         for _ in 0..400 {
-            if made().await.is_some() {
+            if find_service().await.is_some() {
                 return;
             }
             sleep(Duration::from_millis(50)).await;
@@ -469,7 +469,7 @@ fn sites(spec: &Value) -> Value {
 }
 
 #[test]
-fn definitions_that_would_do_harm_are_refused() {
+fn harmful_definitions_are_rejected() {
     let home = Home::new("safety");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let install = |definition: &Value, flags: &[&str]| {
@@ -493,10 +493,10 @@ fn definitions_that_would_do_harm_are_refused() {
     let mut strict = spec.clone();
     strict["properties"]["size"]["maximum"] = json!(9);
     strict["required"] = json!(["title"]);
-    let said = install(&sites(&strict), &[]);
-    said.fails_with(&[]);
+    let output = install(&sites(&strict), &[]);
+    output.fails_with(&[]);
     assert_eq!(
-        said.err,
+        output.err,
         "error: the change would break stored objects:
   sites.example.com default/b: spec.size would become invalid: Invalid value: 12: spec.size in body should be less than or equal to 9
   sites.example.com default/b: spec.title would become invalid: Required value
@@ -541,16 +541,16 @@ hint: change the objects first, or add the schema as a new version; override wit
 }
 
 #[test]
-fn the_columns_are_those_that_the_talk_shows() {
+fn columns_match_the_talk() {
     let home = Home::new("columns");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = manifests::program(&home, &vm_operator());
     home.run(&["install", "--program", &program]).ok();
     home.run(&["manifests", "--program", &program]).ok();
     home.run(&["apply", "-f", "config/samples/vm_v1alpha1_vmgroup.yaml"]).ok();
-    let said = home.run(&["get", "vg"]).ok().out;
-    let words: Vec<&str> = said.lines().next().unwrap().split_whitespace().collect();
+    let output = home.run(&["get", "vg"]).ok().out;
+    let words: Vec<&str> = output.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(words, ["NAME", "PHASE", "CURRENT", "DESIRED", "CPU", "MEMORY", "TEMPLATE", "LAST_MESSAGE"]);
-    let row: Vec<&str> = said.lines().nth(1).unwrap().split_whitespace().collect();
+    let row: Vec<&str> = output.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[0], "vmgroup-sample");
 }

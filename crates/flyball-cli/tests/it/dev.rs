@@ -11,13 +11,13 @@ use std::thread;
 use std::time::Duration;
 
 /// Collects the output of a program by line.
-pub(crate) struct Heard {
+pub(crate) struct LineReader {
     pub(crate) child: Child,
     lines: Receiver<String>,
     pub(crate) all: Vec<String>,
 }
 
-impl Heard {
+impl LineReader {
     /// Starts it with one pipe for all output, so that the output stays in order.
     pub(crate) fn new(mut command: Command) -> Self {
         let (reader, writer) = pipe().unwrap();
@@ -69,13 +69,13 @@ fn write(home: &Home, greeting: &str) {
 }
 
 #[test]
-fn an_operator_is_developed() {
+fn dev_rebuilds_and_restarts_the_operator() {
     let home = Home::new("dev");
     fs::create_dir_all(home.0.join("config/samples")).unwrap();
     let sample = home.0.join("config/samples/shop.yaml");
     fs::write(&sample, SAMPLE).unwrap();
     write(&home, "first");
-    let mut dev = Heard::new(home.command(&["dev", "--program=./op"]));
+    let mut dev = LineReader::new(home.command(&["dev", "--program=./op"]));
     dev.until("export KUBECONFIG=");
     let kubeconfig = dev.all.last().unwrap().split('=').nth(1).unwrap().to_owned();
     dev.until("applied ClusterRoleBinding myapp-operator");
@@ -83,8 +83,12 @@ fn an_operator_is_developed() {
     dev.until("reconciled outcome=Success writes=");
     assert!(dev.all.iter().any(|line| line == "operator | first"), "{:#?}", dev.all);
     // It runs as its own service account.
-    let who = home.run(&["get", "clusterrolebindings", "myapp-operator", "-o=json", "--kubeconfig", &kubeconfig]).ok();
-    assert!(who.out.contains("\"name\": \"myapp-operator\"") && who.out.contains("ServiceAccount"), "{who:?}");
+    let binding =
+        home.run(&["get", "clusterrolebindings", "myapp-operator", "-o=json", "--kubeconfig", &kubeconfig]).ok();
+    assert!(
+        binding.out.contains("\"name\": \"myapp-operator\"") && binding.out.contains("ServiceAccount"),
+        "{binding:?}"
+    );
 
     // The program is another one.
     write(&home, "second");
@@ -106,14 +110,14 @@ fn an_operator_is_developed() {
     write(&home, "third");
     dev.until("operator | third");
 
-    let said = dev.stop();
-    assert!(said.iter().any(|line| line.contains("shutting down")), "{said:#?}");
-    let left: Vec<_> = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("flyball-dev")), "{left:?}");
+    let output = dev.stop();
+    assert!(output.iter().any(|line| line.contains("shutting down")), "{output:#?}");
+    let remaining: Vec<_> = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!remaining.iter().any(|name| name.to_string_lossy().starts_with("flyball-dev")), "{remaining:?}");
 }
 
 #[test]
-fn while_a_project_does_not_build_the_program_before_goes_on() {
+fn failed_build_keeps_the_previous_program_running() {
     let home = Home::new("devbuild");
     write(&home, "hello");
     fs::create_dir(home.0.join("src")).unwrap();
@@ -134,7 +138,7 @@ fn while_a_project_does_not_build_the_program_before_goes_on() {
         fs::write(&source, "bad\n").unwrap();
         let mut command = home.command(&["dev"]);
         command.env("CARGO", &cargo);
-        Heard::new(command)
+        LineReader::new(command)
     };
     let mut running = dev();
     running.until("cargo | error: expected `;`");
@@ -147,12 +151,12 @@ fn while_a_project_does_not_build_the_program_before_goes_on() {
     running.until("the operator continues; waiting for a file change");
     fs::write(&source, "good\n\n").unwrap();
     running.until("cargo |    Compiling op v0.1.0");
-    let said = running.stop();
-    assert_eq!(said.iter().filter(|line| line.contains("starting operator")).count(), 1, "{said:#?}");
+    let output = running.stop();
+    assert_eq!(output.iter().filter(|line| line.contains("starting operator")).count(), 1, "{output:#?}");
 }
 
 #[test]
-fn a_cluster_that_goes_on_is_left_as_it_was() {
+fn dev_restores_an_existing_cluster() {
     let home = Home::new("develsewhere");
     home.run(&["cluster", "up", "--quiet"]).ok();
     fs::create_dir(home.0.join("samples")).unwrap();
@@ -171,7 +175,7 @@ fn a_cluster_that_goes_on_is_left_as_it_was() {
         }
     };
     let dev = || {
-        let mut dev = Heard::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
+        let mut dev = LineReader::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
         dev.until("reconciled outcome=Success writes=");
         dev
     };
@@ -183,15 +187,15 @@ fn a_cluster_that_goes_on_is_left_as_it_was() {
     let other = SAMPLE.split("---").next().unwrap().replace("shop", "mine");
     fs::write(home.0.join("other.yaml"), other).unwrap();
     home.run(&["apply", "-f", "other.yaml"]).ok();
-    let said = running.stop();
+    let output = running.stop();
     let note = "note: CustomResourceDefinition myapps.apps.flyball.dev was kept: it has objects";
-    assert!(said.iter().any(|line| line == note), "{said:#?}");
+    assert!(output.iter().any(|line| line == note), "{output:#?}");
     home.run(&["get", "myapps", "mine"]).ok();
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn what_a_killed_dev_left_goes_with_the_next_one() {
+fn leftovers_of_a_killed_dev_are_removed() {
     let home = Home::new("devkilled");
     home.run(&["cluster", "up", "--quiet"]).ok();
     fs::create_dir(home.0.join("samples")).unwrap();
@@ -201,7 +205,7 @@ fn what_a_killed_dev_left_goes_with_the_next_one() {
         home.run(&["get", "crds,clusterroles,serviceaccounts,secrets,validatingadmissionpolicies", "-o=name"]).ok().out
     };
     let before = names();
-    let dev = || Heard::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
+    let dev = || LineReader::new(home.command(&["dev", "--no-cluster", "--program=./op"]));
     let mut killed = dev();
     killed.until("reconciled outcome=Success writes=");
     killed.child.kill().unwrap();
@@ -218,17 +222,17 @@ fn what_a_killed_dev_left_goes_with_the_next_one() {
     next.until("starting operator=");
     next.stop();
     assert_eq!(names(), before);
-    let left = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    assert_eq!(left.filter(|name| name.starts_with("flyball-dev")).collect::<Vec<_>>(), [""; 0]);
+    let remaining = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(remaining.filter(|name| name.starts_with("flyball-dev")).collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
-fn an_operator_runs_anew_when_it_is_saved() {
+fn run_watch_restarts_the_operator_on_change() {
     let home = Home::new("runwatch");
     home.run(&["cluster", "up", "--quiet"]).ok();
     write(&home, "first");
     let flags = ["run", "--watch", "--program=./op", "--", "--metrics-addr=0", "--health-addr=0"];
-    let mut run = Heard::new(home.command(&flags));
+    let mut run = LineReader::new(home.command(&flags));
     run.until("starting operator=\"myapp-operator\"");
     write(&home, "second");
     run.until("stopping the previous program");
@@ -241,7 +245,7 @@ fn an_operator_runs_anew_when_it_is_saved() {
 #[test]
 #[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "another process is given its time")]
-fn an_operator_does_not_outlive_what_runs_it() {
+fn operator_ends_with_its_parent() {
     let home = Home::new("leash");
     home.run(&["cluster", "up", "--quiet"]).ok();
     write(&home, "hello");
@@ -250,7 +254,7 @@ fn an_operator_does_not_outlive_what_runs_it() {
     fs::write(home.0.join("op"), script.replace("exec", &format!("echo $$ > {}; exec", pid.display()))).unwrap();
     for command in ["run", "dev"] {
         let flags = [command, "--program=./op", "--", "--metrics-addr=0", "--health-addr=0"];
-        let mut running = Heard::new(home.command(&flags));
+        let mut running = LineReader::new(home.command(&flags));
         running.until("starting operator=\"myapp-operator\"");
         // Its pid is the last one: an earlier process printed the manifests.
         let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
@@ -268,18 +272,18 @@ fn an_operator_does_not_outlive_what_runs_it() {
 }
 
 #[test]
-fn two_operators_with_the_same_ports_are_told_apart() {
+fn port_conflict_of_two_operators_is_explained() {
     let home = Home::new("ports");
     home.run(&["cluster", "up", "--quiet"]).ok();
     write(&home, "hello");
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let flag = format!("--metrics-addr={}", taken.local_addr().unwrap());
-    let said = home.run(&["run", "--program=./op", "--", "--health-addr=0", &flag]);
-    said.fails_with(&["cannot listen on 127.0.0.1:", "hint: --metrics-addr, --health-addr", "0 sets none"]);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let flag = format!("--metrics-addr={}", listener.local_addr().unwrap());
+    let output = home.run(&["run", "--program=./op", "--", "--health-addr=0", &flag]);
+    output.fails_with(&["cannot listen on 127.0.0.1:", "hint: --metrics-addr, --health-addr", "0 sets none"]);
 }
 
 #[test]
-fn what_cannot_be_developed_is_named() {
+fn unusable_projects_are_named() {
     let home = Home::new("nodev");
     home.run(&["dev"]).fails_with(&["no Cargo.toml or watches.yaml found in", "--program FILE"]);
     home.run(&["dev", "--no-cluster"]).fails_with(&["no cluster to connect to", "flyball cluster up"]);

@@ -55,7 +55,7 @@ impl Home {
 }
 
 #[test]
-fn an_api_server_finds_what_helm_lets_pass() {
+fn lint_reports_errors_that_helm_accepts() {
     let home = Home::new("lint");
     home.chart(&[
         ("crds/page.yaml", CRD),
@@ -64,8 +64,8 @@ fn an_api_server_finds_what_helm_lets_pass() {
         ("templates/monitor.yaml", &object("monitoring.coreos.com/v1", "ServiceMonitor", "")),
         ("templates/page.yaml", &object("example.com/v1", "Page", "spec: {size: 12}\n")),
     ]);
-    let said = home.run(&["helm", "lint", "site"]);
-    said.fails_with(&["Error: 1 chart(s) linted, 1 chart(s) failed"]);
+    let output = home.run(&["helm", "lint", "site"]);
+    output.fails_with(&["Error: 1 chart(s) linted, 1 chart(s) failed"]);
     let strict = "Deployment in version \"v1\" cannot be handled as a Deployment: strict decoding error: \
                   unknown field \"spec.replica\"";
     let invalid = "Deployment.apps \"web\" is invalid: spec.template.spec.containers[0].ports[0].containerPort: \
@@ -82,26 +82,26 @@ fn an_api_server_finds_what_helm_lets_pass() {
 
 "
     );
-    assert_eq!(said.out, expected);
+    assert_eq!(output.out, expected);
     let helm = home.run(&["helm", "lint", "site", "--helm-rules-only", "--strict"]).ok().out;
     assert_eq!(helm, "==> Linting site\n\n1 chart(s) linted, 0 chart(s) failed\n");
 }
 
 #[test]
-fn findings_are_json_for_scripts() {
+fn findings_are_printed_as_json() {
     let home = Home::new("lint-json");
     let required = object("v1", "ConfigMap", "data: {a: '{{ required \"name it\" .Values.name }}'}\n");
     home.chart(&[("templates/a.yaml", &required)]);
-    let said = home.run(&["helm", "lint", "site", "-o", "json"]).ok();
-    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let output = home.run(&["helm", "lint", "site", "-o", "json"]).ok();
+    let report: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!((&report["failed"], &report["charts"][0]["messages"][0]["severity"]), (&0.into(), &"info".into()));
-    assert_eq!(said.err, "[INFO] Missing required value: name it\n");
+    assert_eq!(output.err, "[INFO] Missing required value: name it\n");
     // An API server has the last word if nothing is missing.
     let numbers = object("v1", "ConfigMap", "data: {a: {{ .Values.number }}}\n");
     home.chart(&[("templates/a.yaml", &numbers)]);
-    let said = home.run(&["helm", "lint", "site", "-o", "json", "--set", "number=3"]);
-    said.fails_with(&["1 chart(s) failed"]);
-    let report: Value = serde_json::from_str(&said.out).unwrap();
+    let output = home.run(&["helm", "lint", "site", "-o", "json", "--set", "number=3"]);
+    output.fails_with(&["1 chart(s) failed"]);
+    let report: Value = serde_json::from_str(&output.out).unwrap();
     let message = &report["charts"][0]["messages"][0];
     assert_eq!((&message["severity"], &message["path"]), (&"error".into(), &"templates/a.yaml".into()));
 }

@@ -2,7 +2,7 @@
 
 use crate::proxy::Proxy;
 use crate::registry::{AUTH, Manner, Registry, sha256};
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,7 +30,7 @@ fn prepared(test: &str) -> Home {
     home
 }
 
-fn build(home: &Home, more: &[&str]) -> Said {
+fn build(home: &Home, more: &[&str]) -> CommandOutput {
     home.run(&[&["image", "build", "--program=op", "--ca-certificates=ca.pem"], more].concat())
 }
 
@@ -42,7 +42,7 @@ fn json_at(folder: &Path, digest: &Value) -> Value {
 }
 
 #[test]
-fn a_project_without_a_program_has_no_image() {
+fn project_without_a_program_has_no_image() {
     let home = prepared("charts");
     fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, chart: .}\n").unwrap();
     for command in ["build", "sbom"] {
@@ -55,11 +55,11 @@ fn a_project_without_a_program_has_no_image() {
 }
 
 #[test]
-fn an_image_is_the_same_each_time_and_holds_nothing_else() {
+fn image_is_reproducible_and_minimal() {
     let home = prepared("image");
-    let said = build(&home, &["--tag=registry.example.com/team/op:1.0"]).ok();
-    assert!(said.out.starts_with("image registry.example.com/team/op:1.0\n  digest      sha256:"), "{said:?}");
-    assert!(said.out.contains("  linux/amd64 "), "{said:?}");
+    let output = build(&home, &["--tag=registry.example.com/team/op:1.0"]).ok();
+    assert!(output.out.starts_with("image registry.example.com/team/op:1.0\n  digest      sha256:"), "{output:?}");
+    assert!(output.out.contains("  linux/amd64 "), "{output:?}");
     let once: Value = serde_json::from_str(&build(&home, &["--out=one", "-o=json"]).ok().out).unwrap();
     let both: Value =
         serde_json::from_str(&build(&home, &["--program=arm64/op", "--out=two", "--tag=op:2", "-o=json"]).ok().out)
@@ -124,12 +124,12 @@ fn an_image_is_the_same_each_time_and_holds_nothing_else() {
     assert_eq!(format!("sha256:{}", statement["subject"][0]["digest"]["sha256"].as_str().unwrap()), subject);
 
     let mut later = home.command(&["image", "build", "--program=op", "--ca-certificates=ca.pem", "-o=json"]);
-    let later = Said::of(&later.env("SOURCE_DATE_EPOCH", "1700000000").output().unwrap()).ok();
+    let later = CommandOutput::of(&later.env("SOURCE_DATE_EPOCH", "1700000000").output().unwrap()).ok();
     assert_ne!(serde_json::from_str::<Value>(&later.out).unwrap()["digest"], once["digest"]);
 }
 
 #[test]
-fn what_makes_no_image_is_named() {
+fn invalid_image_inputs_are_named() {
     let home = prepared("noimage");
     fs::write(home.0.join("script"), "#!/bin/sh\n").unwrap();
     fs::create_dir(home.0.join("full")).unwrap();
@@ -147,30 +147,31 @@ fn what_makes_no_image_is_named() {
         assert_eq!(with(&wrong).code, Some(2), "{wrong:?}");
     }
     let mut odd = home.command(&["image", "build", "--program=op", "--ca-certificates=ca.pem"]);
-    Said::of(&odd.env("SOURCE_DATE_EPOCH", "today").output().unwrap()).fails_with(&["SOURCE_DATE_EPOCH=today"]);
+    CommandOutput::of(&odd.env("SOURCE_DATE_EPOCH", "today").output().unwrap())
+        .fails_with(&["SOURCE_DATE_EPOCH=today"]);
     home.run(&["image", "push", "localhost:1/op"])
         .fails_with(&["no image found in target/image", "flyball image build"]);
 }
 
-fn push(home: &Home, registry: &Registry) -> Said {
+fn push(home: &Home, registry: &Registry) -> CommandOutput {
     home.run(&["image", "push", &format!("{}/team/op:1", registry.address)])
 }
 
 #[test]
-fn an_image_is_pushed_with_what_is_attached() {
+fn image_is_pushed_with_its_attachments() {
     let home = prepared("push");
-    let made: Value = serde_json::from_str(&build(&home, &["--program=arm64/op", "-o=json"]).ok().out).unwrap();
+    let built: Value = serde_json::from_str(&build(&home, &["--program=arm64/op", "-o=json"]).ok().out).unwrap();
     for manner in [Manner::Open, Manner::Old] {
         let registry = Registry::start(manner);
-        let said = push(&home, &registry).ok();
-        assert!(said.out.contains(&format!("pushed {}/team/op:1\n  digest   ", registry.address)), "{said:?}");
+        let output = push(&home, &registry).ok();
+        assert!(output.out.contains(&format!("pushed {}/team/op:1\n  digest   ", registry.address)), "{output:?}");
         {
-            let kept = registry.kept.lock().unwrap();
-            assert_eq!(sha256(&kept.manifests["1"].1), made["digest"].as_str().unwrap());
-            for platform in made["platforms"].as_array().unwrap() {
-                assert!(kept.manifests.contains_key(platform["digest"].as_str().unwrap()));
+            let state = registry.state.lock().unwrap();
+            assert_eq!(sha256(&state.manifests["1"].1), built["digest"].as_str().unwrap());
+            for platform in built["platforms"].as_array().unwrap() {
+                assert!(state.manifests.contains_key(platform["digest"].as_str().unwrap()));
                 let tag = platform["digest"].as_str().unwrap().replace(':', "-");
-                let listed: Vec<Value> = kept.manifests.get(&tag).map_or(Vec::new(), |(_, index)| {
+                let listed: Vec<Value> = state.manifests.get(&tag).map_or(Vec::new(), |(_, index)| {
                     serde_json::from_slice::<Value>(index).unwrap()["manifests"].as_array().unwrap().clone()
                 });
                 let digests: Vec<&Value> = listed.iter().map(|one| &one["digest"]).collect();
@@ -182,16 +183,16 @@ fn an_image_is_pushed_with_what_is_attached() {
                 }
             }
         }
-        let before = registry.kept.lock().unwrap().asked.len();
+        let before = registry.state.lock().unwrap().requests.len();
         let again = push(&home, &registry).ok();
         assert!(again.out.contains("  sent     0.0 KiB, "), "{again:?}");
-        let kept = registry.kept.lock().unwrap();
-        assert!(!kept.asked[before..].iter().any(|asked| asked.contains("uploads")), "{:?}", kept.asked);
+        let state = registry.state.lock().unwrap();
+        assert!(!state.requests[before..].iter().any(|request| request.contains("uploads")), "{:?}", state.requests);
     }
 }
 
 #[test]
-fn a_registry_is_told_who_one_is() {
+fn push_authenticates_at_the_registry() {
     let home = prepared("auth");
     build(&home, &[]).ok();
     fs::create_dir(home.0.join(".docker")).unwrap();
@@ -200,14 +201,14 @@ fn a_registry_is_told_who_one_is() {
         let registry = Registry::start(manner);
         let address = &registry.address;
         let _ = fs::remove_file(home.0.join(".docker/config.json"));
-        let said = push(&home, &registry);
-        said.fails_with(&["requires authentication to push to team/op", "docker login", address]);
-        assert!(!said.err.contains("is a registry running"), "{said:?}");
+        let output = push(&home, &registry);
+        output.fails_with(&["requires authentication to push to team/op", "docker login", address]);
+        assert!(!output.err.contains("is a registry running"), "{output:?}");
         // d3Jvbmc6c2VjcmV0 is wrong:secret.
         config(&json!({"auths": {address: {"auth": "d3Jvbmc6c2VjcmV0"}}}));
-        let said = push(&home, &registry);
-        said.fails_with(&["refused user wrong to push to team/op", ".docker/config.json"]);
-        assert!(!said.err.contains("secret") && !said.err.contains("d3Jv"), "{said:?}");
+        let output = push(&home, &registry);
+        output.fails_with(&["refused user wrong to push to team/op", ".docker/config.json"]);
+        assert!(!output.err.contains("secret") && !output.err.contains("d3Jv"), "{output:?}");
         config(&json!({"auths": {address: {"auth": AUTH}}}));
         push(&home, &registry).ok();
     }
@@ -225,16 +226,19 @@ fn a_registry_is_told_who_one_is() {
     let push = |name: &str| {
         config(&json!({"credHelpers": {&registry.address: name}}));
         let mut command = home.command(&["-vvv", "image", "push", &format!("{}/team/op:1", registry.address)]);
-        Said::of(&command.env("PATH", &home.0).output().unwrap())
+        CommandOutput::of(&command.env("PATH", &home.0).output().unwrap())
     };
-    let said = push("box").ok();
-    assert!(!said.err.contains("secret") && !said.err.contains("ticket") && !said.err.contains(AUTH), "{said:?}");
+    let output = push("box").ok();
+    assert!(
+        !output.err.contains("secret") && !output.err.contains("ticket") && !output.err.contains(AUTH),
+        "{output:?}"
+    );
     push("lost").fails_with(&["cannot run docker-credential-lost about", "config.json"]);
     push("../box").fails_with(&["invalid credential helper name"]);
     fs::write(home.0.join(".docker/config.json"), "{\"auths\": \"secret\"").unwrap();
-    let said = home.run(&["image", "push", &format!("{}/team/op:1", registry.address)]);
-    said.fails_with(&["config.json is not a Docker configuration"]);
-    assert!(!said.err.contains("secret"), "{said:?}");
+    let output = home.run(&["image", "push", &format!("{}/team/op:1", registry.address)]);
+    output.fails_with(&["config.json is not a Docker configuration"]);
+    assert!(!output.err.contains("secret"), "{output:?}");
 }
 
 /// Writes a new key pair as `openssl` does: `NAME.key` and `NAME.pub`.
@@ -255,9 +259,9 @@ fn key_pair(home: &Home, name: &str) {
 }
 
 #[test]
-fn an_image_is_verified_by_the_key_that_signed_it() {
+fn image_is_verified_with_its_signing_key() {
     let home = prepared("signed");
-    let made: Value = serde_json::from_str(&build(&home, &["--tag=op:1", "-o=json"]).ok().out).unwrap();
+    let built: Value = serde_json::from_str(&build(&home, &["--tag=op:1", "-o=json"]).ok().out).unwrap();
     let registry = Registry::start(Manner::Open);
     let name = format!("{}/team/op:1", registry.address);
     for key in ["image", "second", "other"] {
@@ -271,15 +275,15 @@ fn an_image_is_verified_by_the_key_that_signed_it() {
     let signed: Value = serde_json::from_str(&push("image.key").ok().out).unwrap();
     // The index, the image of one platform, and the two documents about it.
     assert_eq!(signed["signed"].as_array().unwrap().len(), 4);
-    assert_eq!(signed["signed"][0], made["digest"]);
-    assert!(verify("image.pub").ok().out.contains(made["digest"].as_str().unwrap()));
+    assert_eq!(signed["signed"][0], built["digest"]);
+    assert!(verify("image.pub").ok().out.contains(built["digest"].as_str().unwrap()));
     verify("other.pub").fails_with(&["has no signature by the key other.pub"]);
 
     // A key signs once, and other signatures are kept.
     let layers = || {
-        let kept = registry.kept.lock().unwrap();
-        let tag = format!("{}.sig", made["digest"].as_str().unwrap().replace(':', "-"));
-        let manifest: Value = serde_json::from_slice(&kept.manifests[&tag].1).unwrap();
+        let state = registry.state.lock().unwrap();
+        let tag = format!("{}.sig", built["digest"].as_str().unwrap().replace(':', "-"));
+        let manifest: Value = serde_json::from_slice(&state.manifests[&tag].1).unwrap();
         manifest["layers"].as_array().unwrap().len()
     };
     push("second.key").ok();
@@ -295,10 +299,10 @@ fn an_image_is_verified_by_the_key_that_signed_it() {
     verify("image.pub").fails_with(&["has no signature"]);
     // Neither is one with a copied signature.
     {
-        let mut kept = registry.kept.lock().unwrap();
-        let stolen = kept.manifests[&format!("{}.sig", made["digest"].as_str().unwrap().replace(':', "-"))].clone();
-        let tag = format!("{}.sig", sha256(&kept.manifests["1"].1).replace(':', "-"));
-        kept.manifests.insert(tag, stolen);
+        let mut state = registry.state.lock().unwrap();
+        let stolen = state.manifests[&format!("{}.sig", built["digest"].as_str().unwrap().replace(':', "-"))].clone();
+        let tag = format!("{}.sig", sha256(&state.manifests["1"].1).replace(':', "-"));
+        state.manifests.insert(tag, stolen);
     }
     verify("image.pub").fails_with(&["has no signature"]);
 
@@ -307,7 +311,7 @@ fn an_image_is_verified_by_the_key_that_signed_it() {
 }
 
 #[test]
-fn a_registry_that_does_not_do_its_part_is_named() {
+fn failing_registry_is_named() {
     let home = prepared("refused");
     build(&home, &[]).ok();
     let refusing = Registry::start(Manner::Refuses);
@@ -330,7 +334,7 @@ fn a_registry_that_does_not_do_its_part_is_named() {
 }
 
 #[test]
-fn a_registry_is_reached_through_the_proxy_of_the_environment() {
+fn registry_is_reached_through_the_proxy_of_the_environment() {
     let home = prepared("push-proxy");
     build(&home, &[]).ok();
     let (registry, proxy) = (Registry::start(Manner::Open), Proxy::start());
@@ -338,10 +342,10 @@ fn a_registry_is_reached_through_the_proxy_of_the_environment() {
     let name = format!("registry.test:{port}/team/op:1");
     let push = |variables: &[(&str, &str)]| {
         let mut command = home.command(&["image", "push", "--insecure", &name]);
-        Said::of(&command.envs(variables.iter().copied()).output().unwrap())
+        CommandOutput::of(&command.envs(variables.iter().copied()).output().unwrap())
     };
     push(&[("HTTP_PROXY", &proxy.url)]).ok();
-    assert!(registry.kept.lock().unwrap().manifests.contains_key("1"));
+    assert!(registry.state.lock().unwrap().manifests.contains_key("1"));
     let tunnels = proxy.tunnels();
     assert!(
         !tunnels.is_empty() && tunnels.iter().all(|target| *target == format!("registry.test:{port}")),
@@ -351,12 +355,12 @@ fn a_registry_is_reached_through_the_proxy_of_the_environment() {
     // The image on this machine is loaded, regardless of its name.
     let direct = format!("{}/team/op:2", registry.address);
     let mut command = home.command(&["image", "push", &direct]);
-    Said::of(&command.env("ALL_PROXY", "http://127.0.0.1:1").output().unwrap()).ok();
+    CommandOutput::of(&command.env("ALL_PROXY", "http://127.0.0.1:1").output().unwrap()).ok();
     assert_eq!(proxy.tunnels(), [""; 0]);
 }
 
 #[test]
-fn an_image_is_noted_on_simulated_nodes() {
+fn image_is_loaded_to_simulated_nodes() {
     let home = prepared("load");
     build(&home, &["--tag=op:1"]).ok();
     home.run(&["image", "load", "--cluster=other"]).fails_with(&[
@@ -367,8 +371,8 @@ fn an_image_is_noted_on_simulated_nodes() {
     home.run(&["cluster", "up", "--quiet"]).ok();
     home.run(&["image", "load"]).fails_with(&["cluster flyball has no nodes", "flyball cluster node add"]);
     home.run(&["cluster", "node", "add", "--count=2"]).ok();
-    let said = home.run(&["image", "load"]).ok();
-    assert_eq!(said.out, "loaded docker.io/library/op:1 to 2 nodes of cluster flyball\n");
+    let output = home.run(&["image", "load"]).ok();
+    assert_eq!(output.out, "loaded docker.io/library/op:1 to 2 nodes of cluster flyball\n");
     home.run(&["image", "load"]).ok();
     let node: Value = serde_json::from_str(&home.run(&["get", "node", "node-0", "-o=json"]).out)
         .or_else(|_| serde_json::from_str(&home.run(&["get", "node", "node-1", "-o=json"]).ok().out))
@@ -382,8 +386,8 @@ fn an_image_is_noted_on_simulated_nodes() {
     fs::write(&kind, script).unwrap();
     fs::set_permissions(&kind, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = home.command(&["image", "load", "--cluster=work"]);
-    let said = Said::of(&command.env("PATH", &home.0).output().unwrap()).ok();
-    assert_eq!(said.out, "load image-archive --name work\nloaded docker.io/library/op:1 to cluster work, by kind\n");
+    let output = CommandOutput::of(&command.env("PATH", &home.0).output().unwrap()).ok();
+    assert_eq!(output.out, "load image-archive --name work\nloaded docker.io/library/op:1 to cluster work, by kind\n");
     let archive = fs::read(home.0.join("got.tar")).unwrap();
     let mut archive = tar::Archive::new(&archive[..]);
     let files: Vec<String> =

@@ -1,6 +1,6 @@
 //! `flyball levels`.
 
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Command;
@@ -45,15 +45,15 @@ fn levels(home: &Home, args: &[&str]) -> Command {
     command
 }
 
-fn said(mut command: Command) -> Said {
-    Said::of(&command.output().unwrap())
+fn run(mut command: Command) -> CommandOutput {
+    CommandOutput::of(&command.output().unwrap())
 }
 
 #[test]
-fn a_level_is_reached_by_proofs_that_pass() {
+fn level_is_reached_by_passing_proofs() {
     let home = Home::new("levels");
     project(&home);
-    let table = said(levels(&home, &["project"])).ok().out;
+    let table = run(levels(&home, &["project"])).ok().out;
     for line in
         ["2       upgrade     proven    2/2", "3       lifecycle   missing   0/1", "5       autopilot   missing   0/0"]
     {
@@ -63,31 +63,31 @@ fn a_level_is_reached_by_proofs_that_pass() {
     assert!(table.ends_with("Level reached: 2\n"), "{table}");
     assert!(table.contains("passed  more::level_2_upgrade_from_the_last_release\n"), "{table}");
 
-    let report = said(levels(&home, &["--manifest-path", "project/Cargo.toml", "-o", "json"])).ok().out;
+    let report = run(levels(&home, &["--manifest-path", "project/Cargo.toml", "-o", "json"])).ok().out;
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!((&report["level"], &report["levels"][3]["outcome"]), (&json!(2), &json!("proven")));
     assert_eq!(report["levels"][2]["proofs"], json!([{"test": "level_3_backup", "outcome": "ignored"}]));
 
-    let one = said(levels(&home, &["project", "--level", "4", "-o", "json"])).ok().out;
+    let one = run(levels(&home, &["project", "--level", "4", "-o", "json"])).ok().out;
     let one: Value = serde_json::from_str(&one).unwrap();
     assert_eq!((one.get("level"), one["levels"].as_array().unwrap().len()), (None, 1));
 
     let mut broken = levels(&home, &["project"]);
     broken.env("BROKEN", "1");
-    let broken = said(broken);
+    let broken = run(broken);
     broken.fails_with(&["it does not come up", "error: 1 of 5 proofs failed"]);
     assert!(broken.out.contains("failed    1/2") && broken.out.ends_with("Level reached: 1\n"), "{broken:?}");
 }
 
 #[test]
-fn what_has_no_level_is_told_why() {
+fn missing_level_is_explained() {
     let home = Home::new("nolevels");
-    said(levels(&home, &[])).fails_with(&["no project found at .", "flyball levels PATH"]);
+    run(levels(&home, &[])).fails_with(&["no project found at .", "flyball levels PATH"]);
     project(&home);
-    said(levels(&home, &["project", "--package", "other"])).fails_with(&["cannot run the tests of project"]);
-    said(levels(&home, &["project", "--level", "5"])).fails_with(&["no test name begins with level_5_"]);
+    run(levels(&home, &["project", "--package", "other"])).fails_with(&["cannot run the tests of project"]);
+    run(levels(&home, &["project", "--level", "5"])).fails_with(&["no test name begins with level_5_"]);
     let mut without_cargo = levels(&home, &["project"]);
     without_cargo.env("CARGO", "/nowhere/cargo");
-    said(without_cargo).fails_with(&["cannot start cargo", "install Rust"]);
-    assert_eq!(said(levels(&home, &["--level", "6"])).code, Some(2));
+    run(without_cargo).fails_with(&["cannot start cargo", "install Rust"]);
+    assert_eq!(run(levels(&home, &["--level", "6"])).code, Some(2));
 }

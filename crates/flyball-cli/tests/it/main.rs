@@ -47,8 +47,8 @@ impl Home {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Said {
-        Said::of(&self.command(args).output().unwrap())
+    fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of(&self.command(args).output().unwrap())
     }
 
     fn spawn(&self, args: &[&str]) -> Child {
@@ -65,13 +65,13 @@ impl Drop for Home {
 
 /// The result of a run.
 #[derive(Debug)]
-struct Said {
+struct CommandOutput {
     code: Option<i32>,
     out: String,
     err: String,
 }
 
-impl Said {
+impl CommandOutput {
     fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
@@ -91,7 +91,7 @@ impl Said {
 }
 
 #[test]
-fn a_command_that_makes_no_sense_ends_with_2() {
+fn usage_errors_exit_with_2() {
     let home = Home::new("usage");
     assert_eq!(home.run(&["cluster", "sideways"]).code, Some(2));
     assert_eq!(home.run(&["demo", "--context", "a"]).code, Some(2));

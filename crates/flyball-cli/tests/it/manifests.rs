@@ -1,6 +1,6 @@
 //! `flyball manifests` and `flyball render`.
 
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use flyball::policy::Policy;
 use flyball::policy::Rule;
 use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
@@ -53,7 +53,7 @@ pub(crate) fn write_program(home: &Home, described: &Value, items: Vec<Value>) -
 }
 
 impl Home {
-    fn manifests(&self, program: &str, flags: &[&str]) -> Said {
+    fn manifests(&self, program: &str, flags: &[&str]) -> CommandOutput {
         self.run(&[&["manifests", "--program", program], flags].concat())
     }
 
@@ -73,7 +73,7 @@ impl Home {
 }
 
 #[test]
-fn the_certificate_of_the_metrics_is_verified_as_the_guide_says() {
+fn metrics_certificate_is_verified_as_documented() {
     let home = Home::new("metrics-certificate");
     let vm = program(&home, &vm_operator());
     home.manifests(&vm, &[]).ok();
@@ -100,11 +100,11 @@ fn the_certificate_of_the_metrics_is_verified_as_the_guide_says() {
 }
 
 #[test]
-fn files_are_what_the_program_says_and_stay_so() {
+fn manifests_match_the_program_and_are_stable() {
     let home = Home::new("manifests");
     let vm = program(&home, &vm_operator());
-    let said = home.manifests(&vm, &[]).ok();
-    let files: Vec<&str> = said.out.lines().filter_map(|line| line.strip_suffix(" written")).collect();
+    let output = home.manifests(&vm, &[]).ok();
+    let files: Vec<&str> = output.out.lines().filter_map(|line| line.strip_suffix(" written")).collect();
     assert_eq!(
         files,
         [
@@ -233,7 +233,7 @@ spec:
 }
 
 #[test]
-fn a_changed_file_is_written_again_and_a_needless_one_goes() {
+fn changed_files_are_rewritten_and_obsolete_ones_removed() {
     let home = Home::new("drift");
     let vm = program(&home, &vm_operator());
     home.manifests(&vm, &["--out", "deploy"]).ok();
@@ -282,17 +282,17 @@ fn bare(mut definition: Value) -> Value {
 }
 
 #[test]
-fn the_definition_is_the_one_that_controller_gen_made() {
+fn definition_matches_controller_gen() {
     let home = Home::new("golden");
     let vm = program(&home, &vm_operator());
     home.manifests(&vm, &[]).ok();
-    let made = home.yaml("config/crd/vm.codeconnect.vmworld.com_vmgroups.yaml");
+    let generated = home.yaml("config/crd/vm.codeconnect.vmworld.com_vmgroups.yaml");
     let expected: Value = serde_saphyr::from_str(include_str!("data/vmgroups.yaml")).unwrap();
-    assert_eq!(bare(made), expected);
+    assert_eq!(bare(generated), expected);
 }
 
 #[test]
-fn the_role_is_the_one_that_the_markers_made() {
+fn role_matches_the_markers() {
     let home = Home::new("role");
     let rule = |resource: &str, verbs: &[&str]| PolicyRule {
         api_groups: Some(vec!["vm.codeconnect.vmworld.com".into()]),
@@ -307,10 +307,13 @@ fn the_role_is_the_one_that_the_markers_made() {
     let vm = program(&home, &operator("vm-operator").crd(VmGroup::crd()).controller(marked));
     home.manifests(&vm, &[]).ok();
     let documents: Vec<Value> = serde_saphyr::from_multiple(include_str!("data/role.yaml")).unwrap();
-    let made = home.yaml("config/rbac/role.yaml");
+    let generated = home.yaml("config/rbac/role.yaml");
     let ours = |rule: &&Value| rule["apiGroups"][0] == "vm.codeconnect.vmworld.com";
-    let rules: Vec<&Value> = made["rules"].as_array().unwrap().iter().filter(ours).collect();
-    assert_eq!((&made["kind"], &made["metadata"]["name"]), (&documents[0]["kind"], &documents[0]["metadata"]["name"]));
+    let rules: Vec<&Value> = generated["rules"].as_array().unwrap().iter().filter(ours).collect();
+    assert_eq!(
+        (&generated["kind"], &generated["metadata"]["name"]),
+        (&documents[0]["kind"], &documents[0]["metadata"]["name"])
+    );
     assert_eq!(json!(rules), documents[0]["rules"]);
     // It runs as its own service account, not as the default one.
     let binding = home.yaml("config/rbac/role_binding.yaml");
@@ -342,8 +345,8 @@ fn kustomized(home: &Home, folder: &str) -> Option<Vec<Value>> {
         return None;
     }
     let built = Command::new(kubectl).args(["kustomize", folder]).current_dir(&home.0).output().unwrap();
-    let said = Said::of(&built).ok();
-    Some(serde_saphyr::from_multiple(&said.out).unwrap())
+    let output = CommandOutput::of(&built).ok();
+    Some(serde_saphyr::from_multiple(&output.out).unwrap())
 }
 
 fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
@@ -362,7 +365,7 @@ fn converted(mut items: Vec<Value>, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn kustomize_builds_what_is_rendered() {
+fn kustomize_build_matches_render() {
     let home = Home::new("kustomize");
     let webhook = || {
         Webhook::<ConfigMap>::new()
@@ -396,7 +399,7 @@ fn kustomize_builds_what_is_rendered() {
 }
 
 #[test]
-fn what_is_rendered_follows_the_flags() {
+fn rendered_objects_follow_the_flags() {
     let home = Home::new("render");
     let vm = program(&home, &vm_operator());
     let find = |objects: &[Value], kind: &str, name: &str| {
@@ -442,9 +445,9 @@ spec: {selector: null, jobLabel: app}
     assert!(!objects.iter().any(|object| object["kind"] == "NetworkPolicy"));
     assert_eq!(find(&objects, "ServiceMonitor", "vm-operator-metrics")["spec"]["selector"], Value::Null);
 
-    let said = home.run(&["render", "--program", &vm, "--namespace", "vms", "--name-prefix", "team-a-"]).ok().out;
-    assert!(said.starts_with("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: vms\n"), "{said}");
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&said).unwrap();
+    let output = home.run(&["render", "--program", &vm, "--namespace", "vms", "--name-prefix", "team-a-"]).ok().out;
+    assert!(output.starts_with("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: vms\n"), "{output}");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&output).unwrap();
     let binding = find(&objects, "ClusterRoleBinding", "team-a-metrics-auth-rolebinding");
     assert_eq!(
         binding["subjects"][0],
@@ -481,7 +484,7 @@ spec: {selector: null, jobLabel: app}
 }
 
 #[test]
-fn the_rules_of_operators_that_do_well_are_checked() {
+fn lint_checks_the_rules_for_operators() {
     let home = Home::new("lint");
     let vm = program(&home, &vm_operator());
     let lint = |flags: &[&str]| home.run(&[&["lint", "--program", &vm], flags].concat());
@@ -502,33 +505,33 @@ an outage of ten minutes changes nothing   not checked   --program has no tests;
         "{target: {kind: Deployment}, patch: [{op: remove, path: /spec/template/spec/containers/0/livenessProbe},
         {op: replace, path: /spec/template/spec/securityContext/runAsNonRoot, value: false}]}";
     fs::write(home.0.join("patch.yaml"), patch).unwrap();
-    let said = lint(&["--patch", "patch.yaml"]);
-    said.fails_with(&["2 of 8 rules violated"]);
-    assert!(said.out.contains("violated      container manager has no livenessProbe\n"), "{said:?}");
+    let output = lint(&["--patch", "patch.yaml"]);
+    output.fails_with(&["2 of 8 rules violated"]);
+    assert!(output.out.contains("violated      container manager has no livenessProbe\n"), "{output:?}");
     let json: Value = serde_json::from_str(&lint(&["-o", "json"]).ok().out).unwrap();
     assert_eq!(json[0], json!({"rule": "one Deployment", "passed": true}));
     assert_eq!(json[6]["passed"], Value::Null);
 }
 
 #[test]
-fn a_chaos_suite_counts_by_what_it_did() {
+fn chaos_suite_is_judged_by_its_report() {
     let home = Home::new("chaos");
     let vm = program(&home, &vm_operator());
     fs::write(home.0.join("Cargo.toml"), "").unwrap();
     let cargo = home.0.join("cargo");
     // Builds the program, and runs tests that report this.
-    let lint = |test: &str, told: &str, code: u8| {
+    let lint = |test: &str, report: &str, code: u8| {
         let script = format!(
             "#!/bin/sh\nif [ $1 = build ]; then echo '{{\"executable\": \"{vm}\", \"package_id\": \"vm\"}}'; exit; fi\n\
-             echo \"$*\" > args; printf '{told}' > $FLYBALL_TEST_CHAOS\n\
+             echo \"$*\" > args; printf '{report}' > $FLYBALL_TEST_CHAOS\n\
              printf 'running 1 test\\n{test}\\n\\ntest result: ok.\\n'; exit {code}\n"
         );
         fs::write(&cargo, script).unwrap();
         fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
-        let said = Said::of(&home.command(&["lint", "-o", "json"]).env("CARGO", &cargo).output().unwrap());
-        let found: Value = serde_json::from_str(&said.out).unwrap();
+        let output = CommandOutput::of(&home.command(&["lint", "-o", "json"]).env("CARGO", &cargo).output().unwrap());
+        let found: Value = serde_json::from_str(&output.out).unwrap();
         let why = |at: usize| found[at]["why"].as_str().unwrap_or_default().to_owned();
-        (said.code.unwrap(), why(6), why(7))
+        (output.code.unwrap(), why(6), why(7))
     };
     let (good, crashes) = ("test a::chaos_b ... ok", r#"{"operator": "vm", "done": {"crashes": 9}, "passed": true}"#);
     let outage = |seconds: u64, passed: bool| {
@@ -537,7 +540,7 @@ fn a_chaos_suite_counts_by_what_it_did() {
     };
     assert_eq!(lint(good, &outage(600, true), 0), (0, String::new(), String::new()));
     assert_eq!(home.file("args"), "test --no-fail-fast --tests -- chaos_\n");
-    for (test, told, code, missing, harmful) in [
+    for (test, report, code, missing, harmful) in [
         (good, outage(60, true), 0, "", "test is 60 s"),
         (good, crashes.into(), 0, "", "test is 0 s"),
         ("test chaos_b ... FAILED", outage(600, false), 101, "chaos_b failed", "an outage of 600 s changed objects"),
@@ -546,14 +549,14 @@ fn a_chaos_suite_counts_by_what_it_did() {
         (good, String::new(), 0, "inject no fault: call explore_crashes", "test is 0 s"),
         ("test a ... ok", String::new(), 101, "cannot run the tests", "test is 0 s"),
     ] {
-        let (code, found, harm) = lint(test, &told, code);
+        let (code, found, harm) = lint(test, &report, code);
         assert_eq!(
             (code, found.is_empty(), harm.is_empty()),
             (1, missing.is_empty(), harmful.is_empty()),
-            "{test} {told}"
+            "{test} {report}"
         );
-        assert!(found.contains(missing) && harm.contains(harmful), "{test} {told}: {found} {harm}");
+        assert!(found.contains(missing) && harm.contains(harmful), "{test} {report}: {found} {harm}");
     }
-    let said = Said::of(&home.command(&["lint", "--no-tests"]).env("CARGO", &cargo).output().unwrap()).ok();
-    assert!(said.out.contains("not checked   skipped by --no-tests"), "{said:?}");
+    let output = CommandOutput::of(&home.command(&["lint", "--no-tests"]).env("CARGO", &cargo).output().unwrap()).ok();
+    assert!(output.out.contains("not checked   skipped by --no-tests"), "{output:?}");
 }

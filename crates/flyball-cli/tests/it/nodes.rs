@@ -27,7 +27,7 @@ impl Home {
 }
 
 #[test]
-fn nodes_come_and_go() {
+fn nodes_are_added_and_removed() {
     let home = Home::new("nodes");
     let up = home.run(&["cluster", "up", "--nodes", "1"]).ok();
     assert!(!up.out.contains("node add"), "{up:?}");
@@ -50,13 +50,14 @@ fn nodes_come_and_go() {
 }
 
 #[test]
-fn a_node_is_what_was_asked_for() {
+fn node_has_the_requested_properties() {
     let home = Home::new("node");
     home.run(&["cluster", "up", "--quiet"]).ok();
-    let asked = ["--cpu", "500m", "--memory", "1Gi", "--pods", "1", "--resource", "example.com/gpu=2", "-o", "json"];
+    let properties =
+        ["--cpu", "500m", "--memory", "1Gi", "--pods", "1", "--resource", "example.com/gpu=2", "-o", "json"];
     let marks =
         ["--label", "disk=ssd", "--label", "zone=", "--taint", "gpu=yes:NoSchedule", "--taint", "old:NoExecute"];
-    let added: Value = serde_json::from_str(&home.add(&[&asked[..], &marks].concat())).unwrap();
+    let added: Value = serde_json::from_str(&home.add(&[&properties[..], &marks].concat())).unwrap();
     assert_eq!(added, json!({"nodes": ["node-1"]}));
     let taints = json!([
         {"key": "gpu", "value": "yes", "effect": "NoSchedule"}, {"key": "old", "effect": "NoExecute"},
@@ -89,7 +90,7 @@ fn a_node_is_what_was_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_done_to_nodes_is_said() {
+fn invalid_node_operations_are_reported() {
     let home = Home::new("nonode");
     for command in [&["add"][..], &["list"], &["remove", "--all"]] {
         home.run(&[&["cluster", "node"], command].concat())
@@ -99,9 +100,9 @@ fn what_cannot_be_done_to_nodes_is_said() {
         .fails_with(&["cluster other is not running", "flyball cluster up --name other"]);
 
     let makes_no_sense = |flags: &[&str], why: &str| {
-        let said = home.run(&[&["cluster", "node"], flags].concat());
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains(why), "no {why:?} in {said:?}");
+        let output = home.run(&[&["cluster", "node"], flags].concat());
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.err.contains(why), "no {why:?} in {output:?}");
     };
     makes_no_sense(&["add", "--cpu", "many"], "--cpu");
     makes_no_sense(&["add", "--memory=-1Gi"], "must not be negative");

@@ -1,7 +1,7 @@
 //! `flyball apply` and `flyball get`: a cluster without kubectl.
 
-use crate::dev::Heard;
-use crate::{Home, Said};
+use crate::dev::LineReader;
+use crate::{CommandOutput, Home};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -37,15 +37,15 @@ spec: {title: Hello, size: 3}
 ";
 
 impl Home {
-    fn feed(&self, args: &[&str], input: &str) -> Said {
+    fn feed(&self, args: &[&str], input: &str) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        Said::of(&child.wait_with_output().unwrap())
+        CommandOutput::of(&child.wait_with_output().unwrap())
     }
 }
 
 #[test]
-fn files_are_applied_and_objects_shown() {
+fn files_are_applied_and_objects_listed() {
     let home = Home::new("objects");
     home.run(&["cluster", "up", "--quiet"]).ok();
     // The definition follows its objects in the file, but is applied first.
@@ -70,9 +70,9 @@ fn files_are_applied_and_objects_shown() {
 
     // Of several, those that are right are applied.
     let both = SITE.replace("size: 3", "size: 10") + "---" + &SITE.replace("name: a", "name: b");
-    let said = home.feed(&["apply", "-f", "-"], &both);
-    assert_eq!((said.code, said.out.as_str()), (Some(1), "Site default/b created\n"));
-    assert!(said.err.contains("spec.size") && said.err.contains("failed to apply 1 of 2 objects"), "{said:?}");
+    let output = home.feed(&["apply", "-f", "-"], &both);
+    assert_eq!((output.code, output.out.as_str()), (Some(1), "Site default/b created\n"));
+    assert!(output.err.contains("spec.size") && output.err.contains("failed to apply 1 of 2 objects"), "{output:?}");
 
     assert_eq!(home.run(&["get", "sites"]).ok().out, "NAME   TITLE\na      Hello\nb      Hello\n");
     assert_eq!(home.run(&["get", "st", "a", "-o", "wide"]).ok().out, "NAME   TITLE   SIZE\na      Hello   4\n");
@@ -94,9 +94,9 @@ fn files_are_applied_and_objects_shown() {
         (&list["kind"], &list["items"][0]["kind"], &list["items"][2]["kind"]),
         (&"List".into(), &"Site".into(), &"Namespace".into())
     );
-    let said = home.run(&["get", "site/a", "ns/default", "st/none", "site/b"]);
-    assert!(said.out.starts_with("NAME   TITLE\na      Hello\nb      Hello\n\nNAME "), "{said:?}");
-    said.fails_with(&["sites.example.com \"none\" not found (NotFound)"]);
+    let output = home.run(&["get", "site/a", "ns/default", "st/none", "site/b"]);
+    assert!(output.out.starts_with("NAME   TITLE\na      Hello\nb      Hello\n\nNAME "), "{output:?}");
+    output.fails_with(&["sites.example.com \"none\" not found (NotFound)"]);
     let named = ["get", "sites", "--field-selector", "metadata.name=b", "-o", "name"];
     assert_eq!(home.run(&named).ok().out, "site.example.com/b\n");
     let all = home.run(&["get", "all"]).ok().out;
@@ -118,9 +118,9 @@ fn objects_are_deleted_by_name_selector_and_file() {
     assert_eq!(delete("site a").ok().out, "Site default/a deleted\n");
     assert_eq!(delete("st/b site/c -o name").ok().out, "site.example.com/b\nsite.example.com/c\n");
     assert_eq!(sites(), "d\n");
-    let said = delete("sites d none");
-    assert_eq!(said.out, "Site default/d deleted\n");
-    said.fails_with(&["error: sites.example.com \"none\" not found (NotFound)\n"]);
+    let output = delete("sites d none");
+    assert_eq!(output.out, "Site default/d deleted\n");
+    output.fails_with(&["error: sites.example.com \"none\" not found (NotFound)\n"]);
     assert_eq!(delete("sites none --ignore-not-found").ok().out, "");
     assert_eq!(delete("sites -l tier=front").ok().err, "note: no sites found\n");
     apply();
@@ -133,22 +133,22 @@ fn objects_are_deleted_by_name_selector_and_file() {
     assert_eq!(delete("sites --all -A").ok().out.lines().count(), 4);
 
     // A finalizer holds an object; only the wait fails.
-    let held = site("a").replace("labels:", "finalizers: [example.com/hold], labels:");
-    home.feed(&["apply", "-f", "-"], &held).ok();
+    let blocked = site("a").replace("labels:", "finalizers: [example.com/hold], labels:");
+    home.feed(&["apply", "-f", "-"], &blocked).ok();
     delete("site/a --timeout 0s").fails_with(&[
         "timed out after 0 s waiting for Site default/a to be deleted: it has finalizer example.com/hold",
         "--wait=false",
     ]);
     delete("site/a --wait=false").ok();
-    home.feed(&["apply", "-f", "-"], &held.replace("[example.com/hold]", "[]")).ok();
+    home.feed(&["apply", "-f", "-"], &blocked.replace("[example.com/hold]", "[]")).ok();
 
     // The definition of a file is deleted after what it defines.
     fs::create_dir(home.0.join("config")).unwrap();
     fs::write(home.0.join("config/a.yaml"), DEFINITION).unwrap();
     fs::write(home.0.join("config/b.yaml"), site("e")).unwrap();
     home.run(&["apply", "-f", "config"]).ok();
-    let said = delete("-f config").ok();
-    assert_eq!(said.out, "Site default/e deleted\nCustomResourceDefinition sites.example.com deleted\n");
+    let output = delete("-f config").ok();
+    assert_eq!(output.out, "Site default/e deleted\nCustomResourceDefinition sites.example.com deleted\n");
     delete("-f config").fails_with(&["the cluster has no kind Site", "sites.example.com\" not found"]);
     assert_eq!(delete("-f config --ignore-not-found").ok().out, "");
 }
@@ -159,7 +159,7 @@ fn changes_are_watched() {
     home.run(&["cluster", "up", "--quiet"]).ok();
     home.feed(&["apply", "-f", "-"], DEFINITION).ok();
     home.feed(&["apply", "-f", "-"], SITE).ok();
-    let watch = |more: &str| Heard::new(home.command(&more.split(' ').collect::<Vec<_>>()));
+    let watch = |more: &str| LineReader::new(home.command(&more.split(' ').collect::<Vec<_>>()));
     let mut table = watch("get sites -w");
     table.until("Hello");
     let mut front = watch("get sites -w -o json -l tier=front");
@@ -201,7 +201,7 @@ fn changes_are_watched() {
 }
 
 #[test]
-fn what_cannot_be_applied_or_found_is_named() {
+fn invalid_or_missing_objects_are_named() {
     let home = Home::new("objects-wrong");
     home.run(&["get", "pods"]).fails_with(&["no cluster to connect to", "flyball cluster up"]);
     home.run(&["cluster", "up", "--quiet"]).ok();
@@ -217,14 +217,14 @@ fn what_cannot_be_applied_or_found_is_named() {
     home.run(&["get", "pod", "none", "-A"]).fails_with(&["choose a namespace with -n"]);
     home.run(&["apply", "-f", "https://example.com/a.yaml"]).fails_with(&["is a URL", "download and review it"]);
     home.run(&["apply", "-f", "nowhere.yaml"]).fails_with(&["cannot read nowhere.yaml"]);
-    let said = home.feed(&["apply", "-f", "-"], "a: [");
-    assert_eq!(said.err, "error: standard input is not valid YAML: unclosed bracket '[' at line 1, column 4\n");
+    let output = home.feed(&["apply", "-f", "-"], "a: [");
+    assert_eq!(output.err, "error: standard input is not valid YAML: unclosed bracket '[' at line 1, column 4\n");
     let dead = "{apiVersion: v1, kind: Config, current-context: a, clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}], \
                 users: [{name: a, user: {}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
     fs::write(home.0.join("dead"), dead).unwrap();
-    let said = home.run(&["get", "pods", "--kubeconfig", "dead"]);
-    said.fails_with(&["error: the cluster did not respond: cannot connect to http://127.0.0.1:1/: "]);
-    assert_eq!(said.err.matches("127.0.0.1:1").count(), 1, "{said:?}");
+    let output = home.run(&["get", "pods", "--kubeconfig", "dead"]);
+    output.fails_with(&["error: the cluster did not respond: cannot connect to http://127.0.0.1:1/: "]);
+    assert_eq!(output.err.matches("127.0.0.1:1").count(), 1, "{output:?}");
     home.feed(&["apply", "-f", "-"], "").fails_with(&["no objects found in -"]);
     home.feed(&["apply", "-f", "-"], "{kind: Pod}").fails_with(&["error: Pod: apiVersion is missing"]);
     for (object, error) in [
@@ -239,7 +239,7 @@ fn what_cannot_be_applied_or_found_is_named() {
 }
 
 #[test]
-fn shells_complete_commands() {
+fn completion_scripts_are_printed() {
     let home = Home::new("completion");
     for shell in ["bash", "zsh", "fish"] {
         let script = home.run(&["completion", shell]).ok().out;

@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use vmgroup::api::vmgroup_v1alpha1::VmGroup;
 
 #[test]
-fn an_operator_is_described_by_its_program() {
+fn operator_is_described_by_its_program() {
     let home = Home::new("describe");
     let operator = Operator::new("vm-operator").version("1.2.3").crd(VmGroup::crd()).policy(policy());
     let described = operator.leader_election(LeaderElection::default()).describe();
@@ -25,7 +25,7 @@ fn an_operator_is_described_by_its_program() {
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 
-    let said = home.run(&["describe", "operator", "./operator"]).ok().out;
+    let output = home.run(&["describe", "operator", "./operator"]).ok().out;
     for words in [
         "vm-operator 1.2.3\n",
         "leader election: lease vm-operator, duration 15 s\n",
@@ -36,9 +36,9 @@ fn an_operator_is_described_by_its_program() {
         "myapps.v1alpha1.apps.flyball.dev   oldObject == null || ",
         "events.events.k8s.io",
     ] {
-        assert!(said.contains(words), "no {words:?} in\n{said}");
+        assert!(output.contains(words), "no {words:?} in\n{output}");
     }
-    assert!(!said.contains("WEBHOOK"), "absent parts are omitted\n{said}");
+    assert!(!output.contains("WEBHOOK"), "absent parts are omitted\n{output}");
     let json: Value =
         serde_json::from_str(&home.run(&["describe", "operator", "./operator", "-o", "json"]).ok().out).unwrap();
     assert_eq!(json["definitions"][0]["versions"][0]["columns"][0], "Phase");
@@ -59,7 +59,7 @@ pub(crate) fn on_cluster<T>(home: &Home, work: impl AsyncFnOnce(Client) -> T) ->
 }
 
 #[test]
-fn a_role_is_found_by_its_name_and_by_its_path_from_the_file() {
+fn role_is_found_by_name_and_by_relative_path() {
     let home = Home::new("role-path");
     fs::create_dir_all(home.0.join("p/roles/site/tasks")).unwrap();
     fs::write(home.0.join("p/roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
@@ -72,8 +72,8 @@ fn a_role_is_found_by_its_name_and_by_its_path_from_the_file() {
         assert!(describe(role).ok().out.contains("sites.v1.a.io"), "{role}");
     }
     assert!(home.run(&["describe", "operator", "p"]).ok().out.contains("sites.v1.a.io"), "by its directory");
-    let said = home.run(&["manifests", "--program", "p/roles"]);
-    assert!(said.code == Some(2) && said.err.contains("the directory has no watches.yaml"), "{said:?}");
+    let output = home.run(&["manifests", "--program", "p/roles"]);
+    assert!(output.code == Some(2) && output.err.contains("the directory has no watches.yaml"), "{output:?}");
     describe("roles/none").fails_with(&["field role: role roles/none not found"]);
 }
 
@@ -89,7 +89,7 @@ fn definition(storage: &str) -> CustomResourceDefinition {
 }
 
 #[test]
-fn what_is_stored_in_an_old_version_is_stored_anew() {
+fn objects_in_old_versions_are_migrated() {
     let home = Home::new("migrate");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "Gear"));
@@ -118,17 +118,17 @@ fn what_is_stored_in_an_old_version_is_stored_anew() {
     let stored = done["rewritten"].as_u64().unwrap();
     assert_eq!((stored, &done["storedVersions"]), (3, &json!(["v1"])), "{done}");
     assert!(migrate(&[]).ok().out.contains("nothing to do"));
-    let kept = on_cluster(&home, async |client| {
+    let migrated = on_cluster(&home, async |client| {
         let gears: Api<DynamicObject> = Api::default_namespaced_with(client, &resource);
         gears.get("a").await.unwrap()
     });
-    assert_eq!(kept.data["teeth"], json!(12345678901234567890u64));
+    assert_eq!(migrated.data["teeth"], json!(12345678901234567890u64));
     home.run(&["crd", "migrate", "nothing.example.com"])
         .fails_with(&["CustomResourceDefinition nothing.example.com not found"]);
 }
 
 #[test]
-fn a_trace_leads_from_an_object_to_all_that_it_caused() {
+fn trace_shows_all_effects_of_an_object() {
     let home = Home::new("trace");
     home.run(&["cluster", "up", "--quiet"]).ok();
     on_cluster(&home, async |client| {
@@ -137,9 +137,9 @@ fn a_trace_leads_from_an_object_to_all_that_it_caused() {
         let deployment = json!({"metadata": {"name": "web"}, "spec": {
             "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": template}});
         let deployments: Api<k8s_openapi::api::apps::v1::Deployment> = Api::default_namespaced(client.clone());
-        let made =
+        let stored =
             deployments.create(&PostParams::default(), &serde_json::from_value(deployment).unwrap()).await.unwrap();
-        let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": made.metadata.uid}]);
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": stored.metadata.uid}]);
         let map = json!({"metadata": {"name": "page", "ownerReferences": owner}});
         let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
         maps.create(&PostParams::default(), &serde_json::from_value(map).unwrap()).await.unwrap();
@@ -167,8 +167,8 @@ fn a_trace_leads_from_an_object_to_all_that_it_caused() {
     let pod = pods(&tree)[0]["name"].as_str().unwrap().to_owned();
     let chain = trace(&format!("pod/{pod}"));
     assert_eq!((&chain["kind"], pods(&chain).len()), (&json!("Deployment"), 1));
-    let said = home.run(&["trace", "deployment/web"]).ok().out;
-    assert!(said.starts_with("Deployment/web") && said.contains("└─ "), "{said}");
+    let output = home.run(&["trace", "deployment/web"]).ok().out;
+    assert!(output.starts_with("Deployment/web") && output.contains("└─ "), "{output}");
     home.run(&["trace", "gadget/web"]).fails_with(&["no kind \"gadget\""]);
     home.run(&["trace", "deployment/none"]).fails_with(&["none"]);
     home.run(&["trace", "web"]).fails_with(&["does not name an object", "kind/name"]);

@@ -1,6 +1,6 @@
 //! External plugins of `init`, `create` and `edit`: small scripts in the plugin folder.
 
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,22 +19,22 @@ impl Home {
                 format!("*'\"command\":\"{command}\"'*) printf '%s' '{whole}';;\n")
             })
             .collect();
-        let asked = self.0.join("asked.json");
+        let file = self.0.join("asked.json");
         let script = format!(
             "#!/bin/sh\nread -r asked\nprintf '%s' \"$asked\" > {}\ncase \"$asked\" in\n{cases}esac\n",
-            asked.display()
+            file.display()
         );
         fs::write(&program, script).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn asked(&self) -> Value {
+    fn last_request(&self) -> Value {
         serde_json::from_str(&fs::read_to_string(self.0.join("asked.json")).unwrap()).unwrap()
     }
 
-    fn in_project(&self, line: &str) -> Said {
+    fn in_project(&self, line: &str) -> CommandOutput {
         let words: Vec<&str> = line.split_whitespace().collect();
-        Said::of(&self.command(&words).current_dir(self.0.join("site-operator")).output().unwrap())
+        CommandOutput::of(&self.command(&words).current_dir(self.0.join("site-operator")).output().unwrap())
     }
 }
 
@@ -45,7 +45,7 @@ fn text(home: &Home, path: &str) -> String {
 }
 
 #[test]
-fn plugins_add_files_and_change_them() {
+fn plugins_add_and_change_files() {
     let home = Home::new("plugins");
     let number = json!([{"name": "number", "type": "int", "default": "1", "usage": "How many licenses"}]);
     home.plugin(
@@ -60,22 +60,25 @@ fn plugins_add_files_and_change_them() {
         ],
     );
     let init: Vec<&str> = INIT.split(' ').chain(["--", "--number", "2"]).collect();
-    let said = home.run(&init).ok().out;
-    assert!(said.contains("created LICENSES/a.txt\n") && said.contains("created README.md\n"), "{said}");
+    let output = home.run(&init).ok().out;
+    assert!(output.contains("created LICENSES/a.txt\n") && output.contains("created README.md\n"), "{output}");
     assert_eq!(text(&home, "README.md"), "mine\n");
-    let asked = home.asked();
-    assert_eq!((&asked["apiVersion"], &asked["command"]), (&json!("v1alpha1"), &json!("init")));
-    assert_eq!(asked["args"], json!(["--domain", "acme.io", "--name", "site-operator", "--number", "2"]));
-    assert_eq!(asked["pluginChain"], json!(["licenses/v1"]));
+    let request = home.last_request();
+    assert_eq!((&request["apiVersion"], &request["command"]), (&json!("v1alpha1"), &json!("init")));
+    assert_eq!(request["args"], json!(["--domain", "acme.io", "--name", "site-operator", "--number", "2"]));
+    assert_eq!(request["pluginChain"], json!(["licenses/v1"]));
     // It sees the files that are about to be written.
-    assert!(asked["universe"]["src/lib.rs"].as_str().unwrap().contains("+flyball:operator"), "{asked}");
+    assert!(request["universe"]["src/lib.rs"].as_str().unwrap().contains("+flyball:operator"), "{request}");
 
     // A single version need not be specified.
-    let said = home.in_project("create api --group web --version v1 --kind Site --plugins licenses").ok().out;
-    assert!(said.contains("created src/controllers/site.rs\n") && said.contains("created src/site.rs\n"), "{said}");
-    let asked = home.asked();
-    assert_eq!(asked["args"], json!(["--group", "web.acme.io", "--version", "v1", "--kind", "Site"]));
-    assert_eq!(asked["universe"]["LICENSES/a.txt"], "free\n");
+    let output = home.in_project("create api --group web --version v1 --kind Site --plugins licenses").ok().out;
+    assert!(
+        output.contains("created src/controllers/site.rs\n") && output.contains("created src/site.rs\n"),
+        "{output}"
+    );
+    let request = home.last_request();
+    assert_eq!(request["args"], json!(["--group", "web.acme.io", "--version", "v1", "--kind", "Site"]));
+    assert_eq!(request["universe"]["LICENSES/a.txt"], "free\n");
     let webhook = "create webhook --group web --version v1 --kind Site --validation --plugins licenses";
     assert!(home.in_project(webhook).ok().out.contains("created LICENSES/b.txt\n"));
     assert_eq!(home.in_project("edit --plugins licenses").ok().out, "changed LICENSES/a.txt\n");
@@ -89,17 +92,20 @@ fn plugins_add_files_and_change_them() {
         ("--number two", "\"two\" is not a valid int for flag --number"),
         ("--number", "flag --number needs a value"),
     ] {
-        let said = home.in_project(&format!("edit --plugins licenses -- {flags}"));
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains(words) && said.err.contains("flyball edit --plugins licenses -- --help"), "{said:?}");
-        assert_eq!(home.asked()["command"], "flags", "it received no edit request");
+        let output = home.in_project(&format!("edit --plugins licenses -- {flags}"));
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(
+            output.err.contains(words) && output.err.contains("flyball edit --plugins licenses -- --help"),
+            "{output:?}"
+        );
+        assert_eq!(home.last_request()["command"], "flags", "it received no edit request");
     }
     assert_eq!(home.in_project("edit").code, Some(2));
     assert_eq!(home.in_project("create webhook --group a --version v1 --kind A -- --size 1").code, Some(2));
 }
 
 #[test]
-fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
+fn plugin_gets_no_secrets_and_a_deadline() {
     let home = Home::new("plugins-secrets");
     home.plugin(
         "licenses/v1/licenses",
@@ -114,7 +120,9 @@ fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
     let create = "create api --group apps --version v1 --kind Site --plugins licenses/v1";
     home.in_project(create)
         .fails_with(&["must not write \"prod.env\": the file may contain secrets", "nothing was written"]);
-    assert!(!home.asked().to_string().contains("hush") && home.asked()["universe"]["src/lib.rs"].is_string());
+    assert!(
+        !home.last_request().to_string().contains("hush") && home.last_request()["universe"]["src/lib.rs"].is_string()
+    );
     assert_eq!(text(&home, "prod.env"), "TOKEN=hush\n");
 
     let program = home.0.join(".config/flyball/plugins/licenses/v1/licenses");
@@ -122,12 +130,12 @@ fn a_plugin_is_given_no_secrets_and_no_more_than_its_time() {
     let words: Vec<&str> = create.split_whitespace().collect();
     let mut command = home.command(&words);
     command.current_dir(&folder).env("FLYBALL_PLUGIN_TIMEOUT", "1").env("PATH", "/usr/bin:/bin");
-    Said::of(&command.output().unwrap())
+    CommandOutput::of(&command.output().unwrap())
         .fails_with(&["plugin licenses/v1 timed out after 1 s", "FLYBALL_PLUGIN_TIMEOUT=SECONDS"]);
 }
 
 #[test]
-fn a_plugin_that_does_wrong_changes_nothing() {
+fn failing_plugin_changes_nothing() {
     let home = Home::new("plugins-wrong");
     let init = || home.run(&INIT.split(' ').collect::<Vec<_>>());
     init().fails_with(&["plugin licenses/v1 not found", ".config/flyball/plugins/licenses/v1/licenses"]);

@@ -1,6 +1,6 @@
 //! A proxy for tests: it connects every tunnel to this machine, for any requested host.
 
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use std::fs;
 use std::io::{Read, Write, copy};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,15 +9,15 @@ use std::thread;
 
 pub(crate) struct Proxy {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Proxy {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let log = asked.clone();
+        let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = requests.clone();
         // Ends with the process of the tests.
         thread::spawn(move || {
             for stream in listener.incoming() {
@@ -25,12 +25,12 @@ impl Proxy {
                 thread::spawn(move || lead(stream.unwrap(), &log));
             }
         });
-        Self { url, asked }
+        Self { url, requests }
     }
 
     /// Returns the requested hosts since the last call.
     pub(crate) fn tunnels(&self) -> Vec<String> {
-        std::mem::take(&mut *self.asked.lock().unwrap())
+        std::mem::take(&mut *self.requests.lock().unwrap())
     }
 }
 
@@ -56,13 +56,13 @@ fn lead(mut stream: TcpStream, log: &Mutex<Vec<String>>) {
 }
 
 #[test]
-fn a_cluster_is_reached_through_the_proxy_that_is_meant_for_it() {
+fn cluster_is_reached_through_its_proxy() {
     let home = Home::new("proxy");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let proxy = Proxy::start();
     let get = |kubeconfig: &str, variables: &[(&str, &str)]| {
         let mut command = home.command(&["get", "namespaces", "--kubeconfig", kubeconfig]);
-        Said::of(&command.envs(variables.iter().copied()).output().unwrap())
+        CommandOutput::of(&command.envs(variables.iter().copied()).output().unwrap())
     };
     // An unreachable proxy does not affect connections to this machine.
     for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"] {

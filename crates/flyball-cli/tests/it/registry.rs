@@ -30,16 +30,16 @@ pub(crate) const AUTH: &str = "bWU6c2VjcmV0"; // me:secret
 
 /// The content of a registry, and the received requests.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct State {
     pub(crate) blobs: BTreeMap<String, Bytes>,
     /// By tag or digest, with media types.
     pub(crate) manifests: BTreeMap<String, (String, Bytes)>,
-    pub(crate) asked: Vec<String>,
+    pub(crate) requests: Vec<String>,
 }
 
 pub(crate) struct Registry {
     pub(crate) address: String,
-    pub(crate) kept: Arc<Mutex<Kept>>,
+    pub(crate) state: Arc<Mutex<State>>,
     // Ends with this.
     _runtime: tokio::runtime::Runtime,
 }
@@ -49,36 +49,36 @@ impl Registry {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let kept = Arc::new(Mutex::new(Kept::default()));
-        let (shared, own) = (kept.clone(), address.clone());
+        let state = Arc::new(Mutex::new(State::default()));
+        let (shared, own) = (state.clone(), address.clone());
         runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (kept, address) = (shared.clone(), own.clone());
+                let (state, address) = (shared.clone(), own.clone());
                 tokio::spawn(async move {
-                    let serve = service_fn(move |request| answer(request, manner, kept.clone(), address.clone()));
+                    let serve = service_fn(move |request| answer(request, manner, state.clone(), address.clone()));
                     let _ =
                         hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), serve).await;
                 });
             }
         });
-        Self { address, kept, _runtime: runtime }
+        Self { address, state, _runtime: runtime }
     }
 }
 
 async fn answer(
     request: Request<Incoming>,
     manner: Manner,
-    kept: Arc<Mutex<Kept>>,
+    state: Arc<Mutex<State>>,
     address: String,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    let mut kept = kept.lock().unwrap();
-    kept.asked.push(format!("{} {}", parts.method, parts.uri));
-    let said = parts.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut state = state.lock().unwrap();
+    state.requests.push(format!("{} {}", parts.method, parts.uri));
+    let authorization = parts.headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let answer = Response::builder();
     if parts.uri.path() == "/token" {
-        let known = said == format!("Basic {AUTH}");
+        let known = authorization == format!("Basic {AUTH}");
         let fits = parts.uri.query() == Some("service=here&scope=repository%3Ateam%2Fop%3Apull%2Cpush");
         let (status, text) = match known && fits {
             true => (200, "{\"token\": \"ticket\"}"),
@@ -87,8 +87,8 @@ async fn answer(
         return Ok(answer.status(status).body(text.into()).unwrap());
     }
     let challenge = match manner {
-        Manner::Basic if said != format!("Basic {AUTH}") => Some("Basic realm=\"here\"".to_owned()),
-        Manner::Bearer if said != "Bearer ticket" => {
+        Manner::Basic if authorization != format!("Basic {AUTH}") => Some("Basic realm=\"here\"".to_owned()),
+        Manner::Bearer if authorization != "Bearer ticket" => {
             Some(format!("Bearer realm=\"http://{address}/token\",service=\"here\",scope=\"x\""))
         }
         _ => None,
@@ -96,13 +96,18 @@ async fn answer(
     if let Some(challenge) = challenge {
         return Ok(answer.status(401).header("WWW-Authenticate", challenge).body("{}".into()).unwrap());
     }
-    let (status, headers, body) = serve(&parts, body, manner, &mut kept);
+    let (status, headers, body) = serve(&parts, body, manner, &mut state);
     let mut answer = answer.status(status).body(Full::new(body)).unwrap();
     *answer.headers_mut() = headers;
     Ok(answer)
 }
 
-fn serve(parts: &http::request::Parts, body: Bytes, manner: Manner, kept: &mut Kept) -> (StatusCode, HeaderMap, Bytes) {
+fn serve(
+    parts: &http::request::Parts,
+    body: Bytes,
+    manner: Manner,
+    state: &mut State,
+) -> (StatusCode, HeaderMap, Bytes) {
     let mut headers = HeaderMap::new();
     let refuse = |status: StatusCode, code: &str, message: &str| {
         let text = format!("{{\"errors\": [{{\"code\": \"{code}\", \"message\": \"{message}\"}}]}}");
@@ -112,11 +117,11 @@ fn serve(parts: &http::request::Parts, body: Bytes, manner: Manner, kept: &mut K
     let query = parts.uri.query().unwrap_or_default();
     match (&parts.method, &path[..]) {
         (&Method::GET, [""]) => (StatusCode::OK, headers, Bytes::new()),
-        (&Method::HEAD, [.., "blobs", digest]) => match kept.blobs.contains_key(*digest) {
+        (&Method::HEAD, [.., "blobs", digest]) => match state.blobs.contains_key(*digest) {
             true => (StatusCode::OK, headers, Bytes::new()),
             false => (StatusCode::NOT_FOUND, headers, Bytes::new()),
         },
-        (&Method::GET, [.., "blobs", digest]) => match kept.blobs.get(*digest) {
+        (&Method::GET, [.., "blobs", digest]) => match state.blobs.get(*digest) {
             Some(bytes) => (StatusCode::OK, headers, bytes.clone()),
             None => refuse(StatusCode::NOT_FOUND, "BLOB_UNKNOWN", "there is none"),
         },
@@ -130,7 +135,7 @@ fn serve(parts: &http::request::Parts, body: Bytes, manner: Manner, kept: &mut K
             if digest != sha256(&body) {
                 return refuse(StatusCode::BAD_REQUEST, "DIGEST_INVALID", "digest mismatch");
             }
-            kept.blobs.insert(digest.to_owned(), body);
+            state.blobs.insert(digest.to_owned(), body);
             (StatusCode::CREATED, headers, Bytes::new())
         }
         (&Method::PUT, [.., "manifests", name]) => {
@@ -140,22 +145,22 @@ fn serve(parts: &http::request::Parts, body: Bytes, manner: Manner, kept: &mut K
             let manifest: serde_json::Value = serde_json::from_slice(&body).unwrap();
             let named = manifest["layers"].as_array().into_iter().flatten().chain([&manifest["config"]]);
             for blob in named.filter_map(|blob| blob["digest"].as_str()) {
-                if !kept.blobs.contains_key(blob) {
+                if !state.blobs.contains_key(blob) {
                     return refuse(StatusCode::NOT_FOUND, "MANIFEST_BLOB_UNKNOWN", blob);
                 }
             }
             for image in manifest["manifests"].as_array().into_iter().flatten() {
-                assert!(kept.manifests.contains_key(image["digest"].as_str().unwrap()), "{manifest}");
+                assert!(state.manifests.contains_key(image["digest"].as_str().unwrap()), "{manifest}");
             }
             if let (Some(subject), true) = (manifest["subject"]["digest"].as_str(), manner != Manner::Old) {
                 headers.insert("oci-subject", subject.parse().unwrap());
             }
             let type_ = parts.headers["content-type"].to_str().unwrap().to_owned();
-            kept.manifests.insert(sha256(&body), (type_.clone(), body.clone()));
-            kept.manifests.insert((*name).to_owned(), (type_, body));
+            state.manifests.insert(sha256(&body), (type_.clone(), body.clone()));
+            state.manifests.insert((*name).to_owned(), (type_, body));
             (StatusCode::CREATED, headers, Bytes::new())
         }
-        (&Method::GET, [.., "manifests", name]) => match kept.manifests.get(*name) {
+        (&Method::GET, [.., "manifests", name]) => match state.manifests.get(*name) {
             Some((_, bytes)) => (StatusCode::OK, headers, bytes.clone()),
             None => refuse(StatusCode::NOT_FOUND, "MANIFEST_UNKNOWN", "there is none"),
         },

@@ -1,7 +1,7 @@
 //! `flyball run`.
 
-use crate::dev::Heard;
-use crate::{Home, Said};
+use crate::dev::LineReader;
+use crate::{CommandOutput, Home};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
@@ -25,11 +25,11 @@ pub(crate) fn example(name: &str) -> String {
 
 /// Runs an operator for a while and stops it.
 #[expect(clippy::disallowed_methods, reason = "another process is given its time")]
-fn for_a_while(running: Child) -> Said {
+fn for_a_while(running: Child) -> CommandOutput {
     thread::sleep(Duration::from_secs(2));
     let pid = rustix::process::Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    Said::of(&running.wait_with_output().unwrap())
+    CommandOutput::of(&running.wait_with_output().unwrap())
 }
 
 pub(crate) const SAMPLE: &str = "apiVersion: apps.flyball.dev/v1alpha1
@@ -44,7 +44,7 @@ items:
 ";
 
 #[test]
-fn an_operator_whose_usual_ports_are_taken_gets_others() {
+fn operator_gets_other_ports_if_the_default_ones_are_in_use() {
     let home = Home::new("run-ports");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = home.0.join("op");
@@ -54,17 +54,17 @@ fn an_operator_whose_usual_ports_are_taken_gets_others() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     // The port may be used by this test or another process.
     let _taken = TcpListener::bind("127.0.0.1:8080");
-    let said = home.run(&["run", "--program=./op", "--", "--health-addr=0"]).ok();
-    let told = "127.0.0.1:8080 is in use: metrics are at http://";
-    let address = said.out.split(told).nth(1).and_then(|rest| rest.split("/metrics").next());
-    let address = address.unwrap_or_else(|| panic!("{said:?}"));
-    assert!(said.out.contains(&format!("metrics={address} health=.")), "{said:?}");
-    let said = home.run(&["run", "--program=./op", "--", "--health-addr=0", "--metrics-addr", "127.0.0.1:8080"]).ok();
-    assert!(said.out.contains("metrics= health=.") && !said.out.contains("is in use"), "{said:?}");
+    let output = home.run(&["run", "--program=./op", "--", "--health-addr=0"]).ok();
+    let message = "127.0.0.1:8080 is in use: metrics are at http://";
+    let address = output.out.split(message).nth(1).and_then(|rest| rest.split("/metrics").next());
+    let address = address.unwrap_or_else(|| panic!("{output:?}"));
+    assert!(output.out.contains(&format!("metrics={address} health=.")), "{output:?}");
+    let output = home.run(&["run", "--program=./op", "--", "--health-addr=0", "--metrics-addr", "127.0.0.1:8080"]).ok();
+    assert!(output.out.contains("metrics= health=.") && !output.out.contains("is in use"), "{output:?}");
 }
 
 #[test]
-fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
+fn failing_description_has_a_fitting_hint() {
     let home = Home::new("run-hint");
     let cases = [
         (
@@ -80,23 +80,23 @@ fn what_does_not_describe_itself_gets_a_hint_that_fits_it() {
         ("kind: Site\n", "watches.yaml: must be a list of entries"),
         ("- {kind: [\n", "watches.yaml"),
     ];
-    for (watches, told) in cases {
+    for (watches, message) in cases {
         fs::write(home.0.join("watches.yaml"), watches).unwrap();
         for line in [&["describe", "operator", "./watches.yaml"][..], &["manifests", "--program=watches.yaml"]] {
-            let said = home.run(line);
-            said.fails_with(&["watches.yaml", told]);
-            assert!(!said.err.contains("Operator::main") && !said.err.contains("hint:"), "{said:?}");
+            let output = home.run(line);
+            output.fails_with(&["watches.yaml", message]);
+            assert!(!output.err.contains("Operator::main") && !output.err.contains("hint:"), "{output:?}");
         }
     }
     home.run(&["describe", "operator", "/bin/false"]).fails_with(&["Operator::main", "--token x"]);
 }
 
 #[test]
-fn an_operator_prints_its_own_help_without_a_cluster() {
+fn operator_prints_its_own_help_without_a_cluster() {
     let home = Home::new("run-help");
     for command in ["run", "dev"] {
-        let said = home.run(&[command, "--program", &operator(), "--", "--help"]).ok();
-        assert!(said.out.contains("--leader-elect") && said.out.contains("FLYBALL_METRICS_ADDR"), "{said:?}");
+        let output = home.run(&[command, "--program", &operator(), "--", "--help"]).ok();
+        assert!(output.out.contains("--leader-elect") && output.out.contains("FLYBALL_METRICS_ADDR"), "{output:?}");
     }
     fs::create_dir_all(home.0.join("roles/site/tasks")).unwrap();
     fs::write(home.0.join("roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
@@ -105,16 +105,16 @@ fn an_operator_prints_its_own_help_without_a_cluster() {
 }
 
 #[test]
-fn the_output_of_a_program_that_fails_is_part_of_the_error() {
+fn output_of_a_failing_program_is_part_of_the_error() {
     let home = Home::new("run-failing");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = home.0.join("op");
     let run = |script: &str| {
         fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let said = home.run(&["run", "--program=./op", "--", "--size", "3"]);
-        assert_eq!(said.code, Some(1), "{said:?}");
-        let (error, hint) = said.err.split_once("\nhint: ").unwrap_or_else(|| panic!("{said:?}"));
+        let output = home.run(&["run", "--program=./op", "--", "--size", "3"]);
+        assert_eq!(output.code, Some(1), "{output:?}");
+        let (error, hint) = output.err.split_once("\nhint: ").unwrap_or_else(|| panic!("{output:?}"));
         assert!(hint.starts_with("the program must call Operator::main") && hint.ends_with("--token x\n"), "{hint}");
         error.to_owned()
     };
@@ -137,7 +137,7 @@ fn the_output_of_a_program_that_fails_is_part_of_the_error() {
 }
 
 #[test]
-fn an_operator_runs_with_its_samples() {
+fn operator_runs_with_its_samples() {
     let home = Home::new("run");
     home.run(&["cluster", "up", "--quiet"]).ok();
     fs::create_dir(home.0.join("samples")).unwrap();
@@ -146,7 +146,7 @@ fn an_operator_runs_with_its_samples() {
     let flags = ["--", "--metrics-addr=0", "--health-addr=0"];
     let run = |more: &[&str]| for_a_while(home.spawn(&[&["run", "--program", &program], more, &flags].concat())).ok();
 
-    let said = run(&["--samples"]);
+    let output = run(&["--samples"]);
     for line in [
         "CustomResourceDefinition myapps.apps.flyball.dev",
         "ValidatingAdmissionPolicy myapp-operator-myapps.apps.flyball.dev",
@@ -154,20 +154,20 @@ fn an_operator_runs_with_its_samples() {
         "MyApp default/shop",
         "Secret default/greeting",
     ] {
-        assert!(said.out.contains(&format!("applied {line}\n")), "{said:?}");
+        assert!(output.out.contains(&format!("applied {line}\n")), "{output:?}");
     }
-    assert!(said.err.contains("reconciled outcome=Success writes="), "{said:?}");
+    assert!(output.err.contains("reconciled outcome=Success writes="), "{output:?}");
     // Once for the manifests, once for the run.
-    assert_eq!(said.err.matches("hello\n").count(), 2, "{said:?}");
+    assert_eq!(output.err.matches("hello\n").count(), 2, "{output:?}");
 
     // The operator has started by then, and stops.
     fs::write(home.0.join("samples/wrong.yaml"), "{apiVersion: v1, kind: ConfigMap, metadata: {name: No!}}").unwrap();
     fs::write(home.0.join("samples/kustomization.yaml"), "resources: [shop.yaml]").unwrap();
-    let said = home.run(&[&["run", "--program", &program, "--samples"], &flags[..]].concat());
-    said.fails_with(&["error: cannot apply ConfigMap default/No!", "metadata.name"]);
+    let output = home.run(&[&["run", "--program", &program, "--samples"], &flags[..]].concat());
+    output.fails_with(&["error: cannot apply ConfigMap default/No!", "metadata.name"]);
 
-    let said = run(&["--env-from=secret/greeting"]);
-    assert_eq!(said.err.matches("good morning\n").count(), 2, "{said:?}");
+    let output = run(&["--env-from=secret/greeting"]);
+    assert_eq!(output.err.matches("good morning\n").count(), 2, "{output:?}");
     home.run(&["run", "--program", &program, "--env-from=secret/other"])
         .fails_with(&["cannot read Secret default/other", "not found"]);
 }
@@ -177,19 +177,19 @@ fn an_operator_runs_with_its_samples() {
 fn until_pods(home: &Home, words: &str) {
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: bad}, spec: {containers: [{name: a, image: a}]}}";
     fs::write(home.0.join("pod.yaml"), pod).unwrap();
-    let mut said = home.run(&["apply", "-f", "pod.yaml", "-n", "kube-public"]);
+    let mut output = home.run(&["apply", "-f", "pod.yaml", "-n", "kube-public"]);
     for _ in 0..300 {
-        if !words.is_empty() && said.err.contains(words) {
+        if !words.is_empty() && output.err.contains(words) {
             return;
         }
         thread::sleep(Duration::from_millis(100));
-        said = home.run(&["apply", "-f", "pod.yaml", "-n", "kube-public"]);
+        output = home.run(&["apply", "-f", "pod.yaml", "-n", "kube-public"]);
     }
-    panic!("{said:?}");
+    panic!("{output:?}");
 }
 
 #[test]
-fn webhooks_are_called_no_longer_than_the_operator_runs() {
+fn webhooks_are_removed_when_the_operator_ends() {
     let home = Home::new("run-webhooks");
     home.run(&["cluster", "up", "--nodes=1", "--quiet"]).ok();
     let flags = ["run", "--program", &example("pod_gate"), "--", "--metrics-addr=0", "--health-addr=0"];
@@ -202,8 +202,8 @@ fn webhooks_are_called_no_longer_than_the_operator_runs() {
     let running = home.spawn(&flags);
     until_pods(&home, "no pod is called bad");
     signal(&running, rustix::process::Signal::TERM);
-    let said = Said::of(&running.wait_with_output().unwrap()).ok();
-    assert!(said.out.ends_with("deleted ValidatingWebhookConfiguration pod-gate-webhook\n"), "{said:?}");
+    let output = CommandOutput::of(&running.wait_with_output().unwrap()).ok();
+    assert!(output.out.ends_with("deleted ValidatingWebhookConfiguration pod-gate-webhook\n"), "{output:?}");
     assert_eq!(configurations(), "");
     pod().ok();
     home.run(&["apply", "-f", "pod.yaml"]).ok();
@@ -214,7 +214,7 @@ fn webhooks_are_called_no_longer_than_the_operator_runs() {
     home.run(&["deploy", "--program", &example("pod_gate"), "--image=a"]).ok();
     let redeployed = configurations();
     signal(&running, rustix::process::Signal::TERM);
-    Said::of(&running.wait_with_output().unwrap()).ok();
+    CommandOutput::of(&running.wait_with_output().unwrap()).ok();
     assert_eq!(configurations(), redeployed);
     assert!(!redeployed.is_empty());
     home.run(&["undeploy", "--program", &example("pod_gate"), "--yes"]).ok();
@@ -233,7 +233,7 @@ fn webhooks_are_called_no_longer_than_the_operator_runs() {
 }
 
 #[test]
-fn definitions_are_converted_no_longer_than_the_operator_runs() {
+fn conversion_webhooks_are_removed_when_the_operator_ends() {
     let home = Home::new("run-conversion");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let version = |name: &str, storage: bool| {
@@ -266,9 +266,12 @@ fn definitions_are_converted_no_longer_than_the_operator_runs() {
     );
     fs::write(home.0.join("op"), script).unwrap();
     fs::set_permissions(home.0.join("op"), fs::Permissions::from_mode(0o755)).unwrap();
-    let said = home.run(&["run", "--program=./op"]).ok();
-    assert!(said.out.contains("CustomResourceDefinition sites.a.io changed"), "{said:?}");
-    assert!(said.out.ends_with("removed the conversion webhook of CustomResourceDefinition sites.a.io\n"), "{said:?}");
+    let output = home.run(&["run", "--program=./op"]).ok();
+    assert!(output.out.contains("CustomResourceDefinition sites.a.io changed"), "{output:?}");
+    assert!(
+        output.out.ends_with("removed the conversion webhook of CustomResourceDefinition sites.a.io\n"),
+        "{output:?}"
+    );
     let found = home.run(&["get", "crd", "sites.a.io", "-o=json"]).ok().out;
     let found: Value = serde_json::from_str(&found).unwrap();
     assert_eq!(found["spec"]["conversion"], json!({"strategy": "None"}));
@@ -278,7 +281,7 @@ fn definitions_are_converted_no_longer_than_the_operator_runs() {
 }
 
 #[test]
-fn a_kind_that_the_cluster_does_not_have_is_named() {
+fn missing_kind_is_named() {
     let home = Home::new("run-no-kind");
     home.run(&["cluster", "up", "--quiet"]).ok();
     fs::create_dir_all(home.0.join("roles/site/tasks")).unwrap();
@@ -289,20 +292,20 @@ fn a_kind_that_the_cluster_does_not_have_is_named() {
         "hint: add its CustomResourceDefinition to config/crd/bases, or apply it to the cluster first\n",
     ]);
     // This one waits for a file to be saved.
-    let mut dev = Heard::new(home.command(&["dev", "--no-cluster"]));
+    let mut dev = LineReader::new(home.command(&["dev", "--no-cluster"]));
     dev.until("error: no matches for kind: the cluster does not serve sites of a.io/v1");
     dev.stop();
 }
 
 #[test]
-fn what_cannot_be_run_is_named() {
+fn unusable_programs_are_named() {
     let home = Home::new("norun");
-    let said = home.run(&["run", "--program", "nothing"]);
-    said.fails_with(&["no cluster to connect to: cannot read kubeconfig /", "flyball cluster up"]);
-    assert!(!said.err.contains('"') && !said.err.contains("os error"), "{said:?}");
-    let said = home.run(&["get", "pods", "--kubeconfig", "/nowhere/at all"]);
-    let told = "error: cannot read kubeconfig /nowhere/at all: No such file or directory\nhint: ";
-    assert!(said.code == Some(1) && said.err.starts_with(told), "{said:?}");
+    let output = home.run(&["run", "--program", "nothing"]);
+    output.fails_with(&["no cluster to connect to: cannot read kubeconfig /", "flyball cluster up"]);
+    assert!(!output.err.contains('"') && !output.err.contains("os error"), "{output:?}");
+    let output = home.run(&["get", "pods", "--kubeconfig", "/nowhere/at all"]);
+    let message = "error: cannot read kubeconfig /nowhere/at all: No such file or directory\nhint: ";
+    assert!(output.code == Some(1) && output.err.starts_with(message), "{output:?}");
     // The folder is checked before the connection to the cluster.
     for command in ["run", "manifests"] {
         home.run(&[command]).fails_with(&["error: no Cargo.toml or watches.yaml found in /", "--program FILE"]);

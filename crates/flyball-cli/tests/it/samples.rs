@@ -1,65 +1,68 @@
 //! Operators that are a chart or a role, in the folders of their samples.
 
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
 /// Runs a command in a folder of the repository's samples.
-fn run_in(home: &Home, sample: &str, args: &[&str]) -> Said {
+fn run_in(home: &Home, sample: &str, args: &[&str]) -> CommandOutput {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples").join(sample);
-    Said::of(&home.command(args).current_dir(folder).output().unwrap())
+    CommandOutput::of(&home.command(args).current_dir(folder).output().unwrap())
 }
 
 #[test]
 fn operators_of_charts_and_roles_pass_the_scorecard() {
     let home = Home::new("samples");
     for sample in ["memcached-helm", "memcached-ansible"] {
-        let said = run_in(&home, sample, &["scorecard", "-o=json"]).ok();
-        let checks: Vec<Value> = serde_json::from_str(&said.out).unwrap();
-        assert_eq!(checks.len(), 11, "{sample}: {said:?}");
-        assert!(checks.iter().all(|check| check["outcome"] == "passed"), "{sample}: {said:?}");
+        let output = run_in(&home, sample, &["scorecard", "-o=json"]).ok();
+        let checks: Vec<Value> = serde_json::from_str(&output.out).unwrap();
+        assert_eq!(checks.len(), 11, "{sample}: {output:?}");
+        assert!(checks.iter().all(|check| check["outcome"] == "passed"), "{sample}: {output:?}");
     }
 }
 
 #[test]
-fn operators_of_charts_and_roles_say_what_they_are() {
+fn operators_of_charts_and_roles_describe_themselves() {
     let home = Home::new("describesamples");
     for (sample, owned) in [("memcached-helm", "statefulsets.v1.apps"), ("memcached-ansible", "deployments.v1.apps")] {
-        let said = run_in(&home, sample, &["describe", "operator", "watches.yaml"]).ok().out;
-        assert!(said.contains("Memcached") && said.contains(owned), "{sample}: {said}");
-        let said = run_in(&home, sample, &["render", "--image", "registry.example.com/operator:1"]).ok().out;
-        assert!(said.contains("kind: CustomResourceDefinition") && said.contains("kind: ClusterRole\n"), "{said}");
+        let output = run_in(&home, sample, &["describe", "operator", "watches.yaml"]).ok().out;
+        assert!(output.contains("Memcached") && output.contains(owned), "{sample}: {output}");
+        let output = run_in(&home, sample, &["render", "--image", "registry.example.com/operator:1"]).ok().out;
+        assert!(
+            output.contains("kind: CustomResourceDefinition") && output.contains("kind: ClusterRole\n"),
+            "{output}"
+        );
     }
 }
 
 #[test]
-fn mistakes_in_watches_are_named() {
+fn errors_in_watches_are_named() {
     let home = Home::new("badwatches");
-    let says = |text: &str, words: &[&str]| {
+    let check = |text: &str, words: &[&str]| {
         fs::write(home.0.join("watches.yaml"), text).unwrap();
-        let said = home.run(&["operate", "watches.yaml", "describe"]);
-        assert_eq!(said.code, Some(1), "{said:?}");
-        assert!(words.iter().all(|word| said.err.contains(word)), "{said:?}");
+        let output = home.run(&["operate", "watches.yaml", "describe"]);
+        assert_eq!(output.code, Some(1), "{output:?}");
+        assert!(words.iter().all(|word| output.err.contains(word)), "{output:?}");
         // Other commands call it as the program of the project in the folder.
         home.run(&["manifests"]).fails_with(words);
     };
     let entry = "group: example.com, version: v1, kind: Site";
-    says(&format!("[{{{entry}, chart: none}}]"), &["watches.yaml", "none"]);
-    says(&format!("[{{{entry}, role: none}}]"), &["watches.yaml", "role none not found"]);
-    says(
+    check(&format!("[{{{entry}, chart: none}}]"), &["watches.yaml", "none"]);
+    check(&format!("[{{{entry}, role: none}}]"), &["watches.yaml", "role none not found"]);
+    check(
         &format!("[{{{entry}, chart: a}}, {{{entry}, role: b}}]"),
         &["charts and roles or playbooks", "separate file"],
     );
-    says("{", &["watches.yaml"]);
-    says("[]", &["watches.yaml"]);
+    check("{", &["watches.yaml"]);
+    check("[]", &["watches.yaml"]);
 }
 
 #[test]
-fn a_chart_is_rendered_as_helm_does() {
+fn chart_is_rendered_as_by_helm() {
     let home = Home::new("helm");
     let args = ["helm", "template", "site", "./helm-charts/memcached", "--set", "replicaCount=4"];
-    let said = run_in(&home, "memcached-helm", &args).ok().out;
-    assert!(said.starts_with("---\n# Source: memcached/templates/") && said.contains("replicas: 4\n"), "{said}");
+    let output = run_in(&home, "memcached-helm", &args).ok().out;
+    assert!(output.starts_with("---\n# Source: memcached/templates/") && output.contains("replicas: 4\n"), "{output}");
     home.run(&["helm", "template", "site", "./none"]).fails_with(&["Error: path \"./none\" not found"]);
 }

@@ -1,6 +1,6 @@
 //! `flyball init`, `create` and `doctor`. `.ci/docs` compiles the generated projects and runs their tests.
 
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,9 +14,9 @@ impl Home {
     }
 
     /// Runs a command in a folder.
-    fn within(&self, folder: &Path, line: &str) -> Said {
+    fn within(&self, folder: &Path, line: &str) -> CommandOutput {
         let words: Vec<&str> = line.split_whitespace().collect();
-        Said::of(&self.command(&words).current_dir(folder).output().unwrap())
+        CommandOutput::of(&self.command(&words).current_dir(folder).output().unwrap())
     }
 }
 
@@ -43,12 +43,12 @@ fn edit(path: &Path, from: &str, to: &str) {
 const REDIS: &str = "--group cache --version v1alpha1 --kind Redis";
 
 #[test]
-fn a_project_begins_in_an_empty_folder() {
+fn project_is_created_in_an_empty_folder() {
     let home = Home::new("init");
     let folder = home.0.join("redis-operator");
     fs::create_dir_all(folder.join(".git")).unwrap();
     fs::write(folder.join(".gitignore"), "/mine\n").unwrap();
-    let said = home.within(&folder, "init --domain acme.io --repo github.com/acme/redis-operator").ok();
+    let output = home.within(&folder, "init --domain acme.io --repo github.com/acme/redis-operator").ok();
     let expected = "created .dockerignore
 created Cargo.toml
 created Dockerfile
@@ -60,8 +60,8 @@ created src/main.rs
 Created project redis-operator. Next:
   flyball create api --group cache --version v1alpha1 --kind Redis
 ";
-    assert_eq!(said.out, expected);
-    assert!(said.err.contains("cargo not found; install it from https://rustup.rs"), "{said:?}");
+    assert_eq!(output.out, expected);
+    assert!(output.err.contains("cargo not found; install it from https://rustup.rs"), "{output:?}");
     let written = files(&folder);
     assert_eq!(written[&folder.join(".gitignore")], "/mine\n");
     let expected = "# Written by `flyball init` and `flyball create`, which read and extend it.
@@ -87,7 +87,7 @@ repo: github.com/acme/redis-operator
 }
 
 #[test]
-fn the_library_comes_from_where_it_is_said_to() {
+fn library_dependency_follows_the_flags() {
     let home = Home::new("init-library");
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     std::os::unix::fs::symlink(&tree, home.0.join("flyball")).unwrap();
@@ -105,7 +105,7 @@ fn the_library_comes_from_where_it_is_said_to() {
         (vec![], &*at, format!("{{ path = \"{at}/crates/flyball\" }}")),
     ] {
         let mut command = home.command(&[&["init", "--domain", "acme.io", "ops/redis"], &flags[..]].concat());
-        Said::of(&command.env("FLYBALL_PATH", variable).output().unwrap()).ok();
+        CommandOutput::of(&command.env("FLYBALL_PATH", variable).output().unwrap()).ok();
         let folder = home.0.join("ops/redis");
         let text = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
         assert!(text.contains(&format!("\nflyball = {expected}\n")), "{flags:?}: {text}");
@@ -130,7 +130,7 @@ fn sources(folder: &Path, end: &str, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn conditions_of_all_kinds_are_lists_that_several_may_add_to() {
+fn conditions_of_all_kinds_are_map_lists() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
     for folder in ["../operators", "flyball-cli/templates", "flyball-cli/examples", "flyball/examples"] {
@@ -151,7 +151,7 @@ fn conditions_of_all_kinds_are_lists_that_several_may_add_to() {
 }
 
 #[test]
-fn libraries_leave_the_version_of_kubernetes_to_programs() {
+fn libraries_do_not_select_the_kubernetes_version() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
     let table = |text: &str, name: &str| {
@@ -171,7 +171,7 @@ fn libraries_leave_the_version_of_kubernetes_to_programs() {
 }
 
 #[test]
-fn what_no_project_can_be_called_is_named() {
+fn invalid_project_names_are_rejected() {
     let home = Home::new("init-bad");
     for (line, words) in [
         ("init", "--domain"),
@@ -185,9 +185,9 @@ fn what_no_project_can_be_called_is_named() {
         ("init --domain acme.io --flyball-version latest", "expected a version such as 0.1.0"),
         ("init --domain acme.io --flyball-git u#a --flyball-rev b", "differs from --flyball-rev b"),
     ] {
-        let said = home.within(&home.0, line);
-        assert_eq!(said.code, Some(2), "{line}: {said:?}");
-        assert!(said.err.contains(words), "{line}: {said:?}");
+        let output = home.within(&home.0, line);
+        assert_eq!(output.code, Some(2), "{line}: {output:?}");
+        assert!(output.err.contains(words), "{line}: {output:?}");
     }
     home.run(&["init", "--domain", "acme.io", "My Operator"]).fails_with(&[
         "the directory's name is not a project name: \"My Operator\" is invalid",
@@ -204,7 +204,7 @@ fn what_no_project_can_be_called_is_named() {
 }
 
 #[test]
-fn a_project_in_a_workspace_takes_what_that_shares() {
+fn project_in_a_workspace_inherits_shared_settings() {
     let home = Home::new("init-member");
     let shared = "[workspace]\nmembers = [\"a\"]\n\n[workspace.package]\nedition = \"2024\"\n\n[workspace.dependencies]\nkube = \"5\"\n\n[workspace.lints.rust]\n";
     fs::write(home.0.join("Cargo.toml"), shared).unwrap();
@@ -226,10 +226,10 @@ fn a_project_in_a_workspace_takes_what_that_shares() {
 }
 
 #[test]
-fn kinds_are_added_and_edits_stay() {
+fn kinds_are_added_and_edits_kept() {
     let home = Home::new("create");
     let folder = home.project();
-    let said = home.within(&folder, &format!("create api {REDIS}")).ok();
+    let output = home.within(&folder, &format!("create api {REDIS}")).ok();
     let expected = "changed PROJECT
 created config/samples/cache_v1alpha1_redis.yaml
 created src/api/redis_v1alpha1.rs
@@ -239,7 +239,7 @@ created tests/redis.rs
 
 Next: cargo test
 ";
-    assert_eq!(said.out, expected);
+    assert_eq!(output.out, expected);
     home.within(&folder, &format!("create api {REDIS}"))
         .fails_with(&["cache.acme.io/v1alpha1 Redis already exists in the project", "--force"]);
 
@@ -260,9 +260,9 @@ Next: cargo test
     ]);
     home.within(&folder, &format!("{more} --resource=false")).fails_with(&["drop --resource=false"]);
     home.within(&folder, more).ok();
-    let said = home.within(&folder, &format!("create webhook {REDIS} --defaulting --validation -o json")).ok();
-    let said: Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!(said[2]["file"], "tests/redis_webhook.rs");
+    let output = home.within(&folder, &format!("create webhook {REDIS} --defaulting --validation -o json")).ok();
+    let output: Value = serde_json::from_str(&output.out).unwrap();
+    assert_eq!(output[2]["file"], "tests/redis_webhook.rs");
     home.within(&folder, "create api --group apps --version v1 --kind Deployment").ok();
 
     let after = files(&folder);
@@ -306,7 +306,7 @@ pub fn operator() -> Operator {
 }
 
 #[test]
-fn a_place_that_is_gone_is_named_and_nothing_is_written() {
+fn missing_marker_is_named_and_nothing_is_written() {
     let home = Home::new("anchors");
     let folder = home.project();
     edit(&folder.join("src/lib.rs"), "    // +flyball:api\n", "");
@@ -334,7 +334,7 @@ fn a_place_that_is_gone_is_named_and_nothing_is_written() {
 }
 
 #[test]
-fn files_that_are_there_or_in_the_way_stay() {
+fn existing_files_are_kept() {
     let home = Home::new("in-the-way");
     let folder = home.project();
     fs::create_dir(folder.join("tests")).unwrap();
@@ -353,7 +353,7 @@ fn files_that_are_there_or_in_the_way_stay() {
 }
 
 #[test]
-fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
+fn usage_errors_exit_with_2_and_others_with_1() {
     let home = Home::new("create-bad");
     home.within(&home.0, &format!("create api {REDIS}")).fails_with(&["no Flyball project found", "flyball init"]);
     let folder = home.project();
@@ -369,9 +369,9 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
         ("add controller", "--resource=false"),
         ("generate k8s", "use cargo build"),
     ] {
-        let said = home.within(&folder, line);
-        assert_eq!(said.code, Some(2), "{line}: {said:?}");
-        assert!(said.err.contains(words), "{line}: {said:?}");
+        let output = home.within(&folder, line);
+        assert_eq!(output.code, Some(2), "{line}: {output:?}");
+        assert!(output.err.contains(words), "{line}: {output:?}");
     }
     home.within(&folder, &format!("create api {REDIS} --resource=false"))
         .fails_with(&["needs its types, which do not exist"]);
@@ -382,9 +382,9 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
     // The error suggests the kind in another version or group.
     home.within(&folder, "create webhook --group apps --version v1beta1 --kind Deployment --validation")
         .fails_with(&["hint: for Deployment, pass --group apps --version v1 --kind Deployment\n", "--crd FILE|NAME"]);
-    let said = home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation");
-    said.fails_with(&["v1 Redis not found in the project", "--crd FILE|NAME"]);
-    assert!(!said.err.contains("create api"), "{said:?}");
+    let output = home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation");
+    output.fails_with(&["v1 Redis not found in the project", "--crd FILE|NAME"]);
+    assert!(!output.err.contains("create api"), "{output:?}");
     home.within(&folder, &format!("create api {REDIS} --controller=false")).ok();
     home.within(&folder, "create webhook --group= --version v1 --kind Redis --validation")
         .fails_with(&["hint: for Redis, pass --group cache.acme.io --version v1alpha1 --kind Redis\n"]);
@@ -398,16 +398,16 @@ fn what_is_not_understood_ends_with_2_and_the_rest_with_1() {
 }
 
 #[test]
-fn webhooks_are_written_for_kinds_of_others() {
+fn webhooks_are_created_for_foreign_kinds() {
     let home = Home::new("webhooks-of-others");
     let folder = home.project();
     let run = |line: &str| home.within(&folder, line);
-    let said = run("create webhook --group= --version v1 --kind Pod --validation --defaulting").ok();
+    let output = run("create webhook --group= --version v1 --kind Pod --validation --defaulting").ok();
     assert!(
-        said.out.starts_with(
+        output.out.starts_with(
             "changed PROJECT\nchanged src/lib.rs\ncreated src/webhooks/pod.rs\ncreated tests/pod_webhook.rs\n"
         ),
-        "{said:?}"
+        "{output:?}"
     );
     let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap();
     let code = read("src/webhooks/pod.rs");
@@ -433,23 +433,23 @@ fn webhooks_are_written_for_kinds_of_others() {
     run("create webhook --group stable.example.com --version v1 --kind CronTab --defaulting").ok();
 
     // A group with a dot is whole.
-    let told = [
+    let errors = [
         "cert.example.org/v1 Issuer not found in the project; it has",
         "create it first: flyball create api --group cert.example.org --version v1 --kind Issuer",
         "--crd FILE|NAME",
     ];
-    run("create webhook --group cert.example.org --version v1 --kind Issuer --validation").fails_with(&told);
+    run("create webhook --group cert.example.org --version v1 --kind Issuer --validation").fails_with(&errors);
     run("create api --group cert.example.org --version v1 --kind Issuer").ok();
     run("create webhook --group cert.example.org --version v1 --kind Issuer --validation").ok();
     assert!(read("PROJECT").contains("group: cert.example.org\n"));
 }
 
 #[test]
-fn types_of_others_follow_from_their_definition() {
+fn types_of_foreign_kinds_follow_their_definition() {
     let home = Home::new("foreign");
     let folder = home.project();
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/crontab/definition.yaml");
-    let said = home.within(&folder, &format!("create api --crd {}", sample.display())).ok();
+    let output = home.within(&folder, &format!("create api --crd {}", sample.display())).ok();
     let expected = "changed PROJECT
 created config/foreign/crontabs.stable.example.com.yaml
 created src/api/crontab_v1.rs
@@ -457,7 +457,7 @@ created src/controllers/crontab.rs
 changed src/lib.rs
 created tests/crontab.rs
 ";
-    assert!(said.out.starts_with(expected), "{said:?}");
+    assert!(output.out.starts_with(expected), "{output:?}");
     let types = fs::read_to_string(folder.join("src/api/crontab_v1.rs")).unwrap();
     assert!(types.contains("    pub cron_spec: Option<String>,\n"), "{types}");
     home.within(&folder, "create api --crd nothing.yaml").fails_with(&["file nothing.yaml not found"]);
@@ -476,25 +476,25 @@ created tests/crontab.rs
     fs::remove_file(folder.join("src/controllers/crontab.rs")).unwrap();
     let old = "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\nmetadata: {name: a}\n";
     fs::write(folder.join("config/old.yaml"), old).unwrap();
-    let said = home.within(&folder, "doctor");
+    let output = home.within(&folder, "doctor");
     for words in [
         "x file: src/controllers/crontab.rs not found",
         "x manifest: apiextensions.k8s.io/v1beta1 CustomResourceDefinition is not served by Kubernetes v1.",
         "use apiextensions.k8s.io/v1, which this cluster serves, in config/old.yaml",
         "+ cluster: version v1.",
     ] {
-        assert!(said.out.contains(words), "{words}: {said:?}");
+        assert!(output.out.contains(words), "{words}: {output:?}");
     }
-    assert!(said.code == Some(1) && said.err.contains("problems found"), "{said:?}");
-    let said = home.within(&home.0, "doctor --kubeconfig none -o json");
-    let findings: Vec<Value> = serde_json::from_str(&said.out).unwrap();
+    assert!(output.code == Some(1) && output.err.contains("problems found"), "{output:?}");
+    let output = home.within(&home.0, "doctor --kubeconfig none -o json");
+    let findings: Vec<Value> = serde_json::from_str(&output.out).unwrap();
     let state =
         |about: &str| findings.iter().find(|one| one["about"] == about).map(|one| one["state"].clone()).unwrap();
-    assert_eq!((state("project"), state("cluster"), said.code), ("absent".into(), "wrong".into(), Some(1)));
+    assert_eq!((state("project"), state("cluster"), output.code), ("absent".into(), "wrong".into(), Some(1)));
 }
 
 #[test]
-fn a_project_without_rust_code_needs_no_compiler() {
+fn project_without_rust_code_needs_no_compiler() {
     let home = Home::new("doctor-watches");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let folder = home.0.join("site");
@@ -503,7 +503,7 @@ fn a_project_without_rust_code_needs_no_compiler() {
     fs::write(folder.join("roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
     fs::write(folder.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, role: site}\n").unwrap();
     fs::write(folder.join("config/scorecard/patch.yaml"), "- {op: add, path: /stages, value: []}\n").unwrap();
-    let said = home.within(&folder, "doctor").ok();
+    let output = home.within(&folder, "doctor").ok();
     let expected = "in watches.yaml
 + kinds: sites.v1.a.io
 - ansible-playbook: not installed
@@ -511,10 +511,15 @@ fn a_project_without_rust_code_needs_no_compiler() {
 - CRD: sites.a.io is not in config/crd
     add its CustomResourceDefinition there, or apply it to the cluster before the operator runs
 + cluster: version v1.";
-    assert!(said.out.contains(expected) && !said.out.contains("rust") && !said.out.contains("cargo"), "{said:?}");
-    assert!(said.out.ends_with("+ manifests: every kind in config is served\n"), "{said:?}");
+    assert!(
+        output.out.contains(expected) && !output.out.contains("rust") && !output.out.contains("cargo"),
+        "{output:?}"
+    );
+    assert!(output.out.ends_with("+ manifests: every kind in config is served\n"), "{output:?}");
     fs::write(folder.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, role: none}\n").unwrap();
-    let said = home.within(&folder, "doctor");
-    said.fails_with(&["1 problem found"]);
-    assert!(said.out.contains("x watches.yaml: cannot create the operator: watches.yaml: entry 1 (Site), field role"));
+    let output = home.within(&folder, "doctor");
+    output.fails_with(&["1 problem found"]);
+    assert!(
+        output.out.contains("x watches.yaml: cannot create the operator: watches.yaml: entry 1 (Site), field role")
+    );
 }

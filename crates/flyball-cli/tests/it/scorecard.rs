@@ -1,34 +1,34 @@
 //! `flyball scorecard`.
 
 use crate::run::{SAMPLE, example, operator};
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn an_operator_that_does_well_passes_all_checks() {
+fn good_operator_passes_all_checks() {
     let home = Home::new("scorecard");
     fs::create_dir(home.0.join("samples")).unwrap();
     fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();
-    let said = home.run(&["scorecard", "--program", &operator()]).ok();
-    let checks: Vec<&str> = said.out.lines().collect();
-    assert_eq!(checks.len(), 12, "{said:?}");
-    assert!(checks[1..].iter().all(|check| check.ends_with("   passed")), "{said:?}");
-    let left: Vec<_> = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("flyball-scorecard")), "{left:?}");
+    let output = home.run(&["scorecard", "--program", &operator()]).ok();
+    let checks: Vec<&str> = output.out.lines().collect();
+    assert_eq!(checks.len(), 12, "{output:?}");
+    assert!(checks[1..].iter().all(|check| check.ends_with("   passed")), "{output:?}");
+    let remaining: Vec<_> = fs::read_dir(&home.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!remaining.iter().any(|name| name.to_string_lossy().starts_with("flyball-scorecard")), "{remaining:?}");
 }
 
 /// Finds the result of a check in JSON.
-fn outcome(said: &Said, name: &str) -> Value {
-    let checks: Vec<Value> = serde_json::from_str(&said.out).unwrap();
+fn outcome(output: &CommandOutput, name: &str) -> Value {
+    let checks: Vec<Value> = serde_json::from_str(&output.out).unwrap();
     checks.into_iter().find(|check| check["name"] == name).unwrap()
 }
 
 /// Asserts that these checks failed, each with these texts in its problem and remedy.
-fn has_failed(said: &Said, expected: &[(&str, &str, &str)]) {
+fn has_failed(output: &CommandOutput, expected: &[(&str, &str, &str)]) {
     for (name, why, remedy) in expected {
-        let check = outcome(said, name);
+        let check = outcome(output, name);
         let text = |field: &str| check[field].as_str().unwrap_or_default();
         assert_eq!(text("outcome"), "failed", "{check}");
         assert!(text("why").contains(why) && text("remedy").contains(remedy), "{check}");
@@ -47,16 +47,16 @@ spec: {size: 0}
 ";
 
 #[test]
-fn an_operator_that_does_all_wrong_fails_all_checks() {
+fn bad_operator_fails_all_checks() {
     let home = Home::new("worstscorecard");
     fs::write(home.0.join("gadgets.yaml"), GADGETS).unwrap();
     let program = example("bad");
     let args = ["scorecard", "--program", &program, "--samples=gadgets.yaml", "--timeout=5s", "-o=json"];
-    let said = home.run(&args);
-    said.fails_with(&["10 of 11 checks failed"]);
-    assert_eq!(outcome(&said, "the operator starts")["outcome"], "passed");
+    let output = home.run(&args);
+    output.fails_with(&["10 of 11 checks failed"]);
+    assert_eq!(outcome(&output, "the operator starts")["outcome"], "passed");
     has_failed(
-        &said,
+        &output,
         &[
             ("each kind has a sample", "a spec for Spare", "config/samples"),
             (
@@ -74,14 +74,14 @@ fn an_operator_that_does_all_wrong_fails_all_checks() {
             ("the roles permit all requests", "denied: list secrets", "Controller::owns"),
         ],
     );
-    let said = Said::of(&home.command(&args).env("BAD_START", "1").output().unwrap());
-    said.fails_with(&["3 of 11 checks failed"]);
+    let output = CommandOutput::of(&home.command(&args).env("BAD_START", "1").output().unwrap());
+    output.fails_with(&["3 of 11 checks failed"]);
     let last = "exited with exit status: 3; last output: bad: the moon is not full";
-    has_failed(&said, &[("the operator starts", last, "-v")]);
+    has_failed(&output, &[("the operator starts", last, "-v")]);
 }
 
 #[test]
-fn what_an_operator_lacks_is_named_with_its_remedy() {
+fn failed_checks_are_named_with_their_remedy() {
     let home = Home::new("badscorecard");
     let program = home.0.join("op");
     // It has no permission for its owned objects, and its fields have no descriptions.
@@ -94,10 +94,10 @@ fn what_an_operator_lacks_is_named_with_its_remedy() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let scorecard = |flags: &[&str]| home.run(&[&["scorecard", "--program=./op", "--timeout=2s"], flags].concat());
 
-    let said = scorecard(&["-o", "json"]);
-    said.fails_with(&["4 of 11 checks failed"]);
+    let output = scorecard(&["-o", "json"]);
+    output.fails_with(&["4 of 11 checks failed"]);
     has_failed(
-        &said,
+        &output,
         &[
             ("each kind has a sample", "no sample with a spec for MyApp", "--samples PATH"),
             (
@@ -113,9 +113,9 @@ fn what_an_operator_lacks_is_named_with_its_remedy() {
             ("the roles permit all requests", "deployments.apps", "Controller::owns"),
         ],
     );
-    assert_eq!(outcome(&said, "the operator converges")["outcome"], "skipped");
-    let said = scorecard(&["-o", "junit"]);
-    assert!(said.out.contains("tests=\"11\" failures=\"4\" errors=\"0\" skipped=\"7\""), "{said:?}");
+    assert_eq!(outcome(&output, "the operator converges")["outcome"], "skipped");
+    let output = scorecard(&["-o", "junit"]);
+    assert!(output.out.contains("tests=\"11\" failures=\"4\" errors=\"0\" skipped=\"7\""), "{output:?}");
 
     home.run(&["scorecard", "--program=/bin/echo"]).fails_with(&["did not print JSON on standard output"]);
     home.run(&["scorecard", "--program=./op", "--samples=none"]).fails_with(&["cannot read none"]);

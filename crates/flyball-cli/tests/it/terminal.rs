@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::run::{SAMPLE, operator};
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -24,26 +24,26 @@ impl Home {
     }
 
     /// Runs a command at a terminal at which this is typed.
-    fn type_to(&self, line: &str, keys: &str) -> Said {
+    fn type_to(&self, line: &str, keys: &str) -> CommandOutput {
         answered(self.at_terminal(line), keys)
     }
 }
 
-fn answered(mut command: Command, keys: &str) -> Said {
+fn answered(mut command: Command, keys: &str) -> CommandOutput {
     let mut child = command.spawn().expect("script, which is part of util-linux");
     child.stdin.take().unwrap().write_all(keys.as_bytes()).unwrap();
-    let mut said = Said::of(&child.wait_with_output().unwrap());
-    said.out = said.out.replace("\r\n", "\n");
-    said
+    let mut output = CommandOutput::of(&child.wait_with_output().unwrap());
+    output.out = output.out.replace("\r\n", "\n");
+    output
 }
 
 #[test]
-fn what_is_not_given_is_asked() {
+fn missing_arguments_are_prompted() {
     let home = Home::new("ask");
     home.run(&["init", "--domain", "acme.io", "--name", "redis-operator"]).ok();
     assert_eq!(home.run(&["create", "api"]).code, Some(2));
     // The version is the proposed default; the first kind is invalid.
-    let said = home.type_to("create api", "cache\n\nredis\nRedis\nperhaps\ny\nn\n").ok().out;
+    let output = home.type_to("create api", "cache\n\nredis\nRedis\nperhaps\ny\nn\n").ok().out;
     for words in [
         "group: ",
         "version [v1alpha1]: ",
@@ -53,50 +53,50 @@ fn what_is_not_given_is_asked() {
         "generate a controller? [Y/n]: ",
         "\u{1b}[32mcreated\u{1b}[0m src/api/redis_v1alpha1.rs\n",
     ] {
-        assert!(said.contains(words), "{words} in {said}");
+        assert!(output.contains(words), "{words} in {output}");
     }
     assert!(home.0.join("src/api/redis_v1alpha1.rs").exists() && !home.0.join("src/controllers/redis.rs").exists());
     // A second version has no controller of its own, so there is no prompt for it.
-    let said = home.type_to("create api --group cache --kind Redis", "v1\n").ok().out;
-    assert!(!said.contains("controller?") && said.contains("src/api/redis_v1.rs\n"), "{said}");
+    let output = home.type_to("create api --group cache --kind Redis", "v1\n").ok().out;
+    assert!(!output.contains("controller?") && output.contains("src/api/redis_v1.rs\n"), "{output}");
     // A closed terminal does not confirm.
-    let said = home.type_to("create api --group cache --version v1", "\u{4}");
-    assert!(said.code == Some(1) && said.out.contains("the terminal was closed"), "{said:?}");
+    let output = home.type_to("create api --group cache --version v1", "\u{4}");
+    assert!(output.code == Some(1) && output.out.contains("the terminal was closed"), "{output:?}");
 }
 
 #[test]
-fn what_is_removed_is_asked_about() {
+fn removal_is_confirmed() {
     let home = Home::new("ask-undeploy");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = operator();
     home.run(&["deploy", "--program", &program, "--image", "a", "--timeout", "0s"]).ok();
     let undeploy = |keys: &str| home.type_to(&format!("undeploy --program {program}"), keys);
     for no in ["n\n", "\n", "\u{4}", "yes please\n"] {
-        let said = undeploy(no);
-        assert!(said.code == Some(1) && said.out.contains("Remove all of this? [y/N]"), "{said:?}");
-        assert!(said.out.contains("nothing was removed"), "{said:?}");
+        let output = undeploy(no);
+        assert!(output.code == Some(1) && output.out.contains("Remove all of this? [y/N]"), "{output:?}");
+        assert!(output.out.contains("nothing was removed"), "{output:?}");
     }
     home.run(&["get", "crd", "myapps.apps.flyball.dev"]).ok();
     home.run(&["undeploy", "--program", &program]).fails_with(&["nothing was removed", "--yes"]);
-    let said = undeploy("y\n").ok().out;
-    assert!(said.contains("ClusterRole myapp-operator-manager-role \u{1b}[32mdeleted\u{1b}[0m\n"), "{said}");
+    let output = undeploy("y\n").ok().out;
+    assert!(output.contains("ClusterRole myapp-operator-manager-role \u{1b}[32mdeleted\u{1b}[0m\n"), "{output}");
     home.run(&["get", "crd", "myapps.apps.flyball.dev"]).fails_with(&["not found"]);
 }
 
 #[test]
-fn colors_are_for_terminals_that_want_them() {
+fn colors_are_for_terminals_that_support_them() {
     let home = Home::new("colors");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let line = format!("install --program {}", operator());
     let plain = "CustomResourceDefinition myapps.apps.flyball.dev created (dry run)\n";
     let dry = format!("{line} --dry-run");
-    let said = home.type_to(&dry, "").ok().out;
-    assert!(said.contains("myapps.apps.flyball.dev \u{1b}[32mcreated\u{1b}[0m (dry run)\n"), "{said:?}");
+    let output = home.type_to(&dry, "").ok().out;
+    assert!(output.contains("myapps.apps.flyball.dev \u{1b}[32mcreated\u{1b}[0m (dry run)\n"), "{output:?}");
     for (name, value, colored) in [("NO_COLOR", "1", false), ("TERM", "dumb", false), ("NO_COLOR", "", true)] {
         let mut command = home.at_terminal(&dry);
         command.env(name, value);
-        let said = answered(command, "").ok().out;
-        assert_eq!(!colored, said.ends_with(plain) && !said.contains('\u{1b}'), "{name}={value} {said:?}");
+        let output = answered(command, "").ok().out;
+        assert_eq!(!colored, output.ends_with(plain) && !output.contains('\u{1b}'), "{name}={value} {output:?}");
         let mut command = home.at_terminal("get podz");
         command.env(name, value);
         assert_eq!(colored, answered(command, "").out.contains('\u{1b}'), "{name}={value}");
@@ -105,7 +105,7 @@ fn colors_are_for_terminals_that_want_them() {
 }
 
 #[test]
-fn the_last_line_tells_how_an_operator_is() {
+fn status_line_shows_the_state_of_the_operator() {
     let home = Home::new("status-line");
     fs::create_dir(home.0.join("samples")).unwrap();
     fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();
@@ -117,12 +117,12 @@ fn the_last_line_tells_how_an_operator_is() {
         let mut child = command.spawn().expect("script, which is part of util-linux");
         let mut keys = child.stdin.take().unwrap();
         let words = if no_color.is_empty() { "objects · " } else { "reconciled outcome=Success" };
-        let mut said = until(child.stdout.as_mut().unwrap(), words);
+        let mut output = until(child.stdout.as_mut().unwrap(), words);
         keys.write_all(b"\x03").unwrap();
-        let rest = Said::of(&child.wait_with_output().unwrap());
-        assert_eq!(rest.code, Some(0), "{said}{rest:?}");
-        said += &rest.out;
-        said
+        let rest = CommandOutput::of(&child.wait_with_output().unwrap());
+        assert_eq!(rest.code, Some(0), "{output}{rest:?}");
+        output += &rest.out;
+        output
     };
     let lively = script("");
     assert!(lively.contains("\r\u{1b}[K\u{1b}[2m"), "{lively:?}");
@@ -132,11 +132,11 @@ fn the_last_line_tells_how_an_operator_is() {
 
 /// Reads until this text appears.
 fn until(from: &mut impl std::io::Read, words: &str) -> String {
-    let (mut said, mut more) = (Vec::new(), [0; 1024]);
+    let (mut output, mut more) = (Vec::new(), [0; 1024]);
     loop {
         let count = from.read(&mut more).unwrap();
-        said.extend_from_slice(&more[..count]);
-        let text = String::from_utf8_lossy(&said);
+        output.extend_from_slice(&more[..count]);
+        let text = String::from_utf8_lossy(&output);
         assert!(count > 0, "no {words} in {text}");
         if text.contains(words) {
             return text.into_owned();

@@ -1,19 +1,19 @@
 //! `flyball test` and `flyball man`, with a program in cargo's place.
 
 use crate::run::{SAMPLE, operator};
-use crate::{Home, Said};
+use crate::{CommandOutput, Home};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 /// Runs `flyball test` with something else for cargo.
-fn test(home: &Home, cargo: &str, args: &[&str]) -> Said {
+fn test(home: &Home, cargo: &str, args: &[&str]) -> CommandOutput {
     fs::write(home.0.join("Cargo.toml"), "").unwrap();
     let program = home.0.join("cargo");
     fs::write(&program, format!("#!/bin/sh\n{cargo}\n")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = home.command(&[&["test"], args].concat());
-    Said::of(&command.env("CARGO", &program).output().unwrap())
+    CommandOutput::of(&command.env("CARGO", &program).output().unwrap())
 }
 
 const GOOD: &str = "echo \"args: $*\"; echo '     Running tests/it.rs (target/debug/deps/it-0123)' >&2
@@ -21,10 +21,10 @@ echo 'running 2 tests'; echo 'test scale ... ok'; echo 'test heal ... ignored'; 
 echo 'test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.50s'";
 
 #[test]
-fn tests_are_told_as_junit_and_json() {
+fn tests_are_reported_as_junit_and_json() {
     let home = Home::new("test");
-    let said = test(&home, GOOD, &["--junit", "out/junit.xml", "--", "scale"]).ok();
-    assert!(said.out.starts_with("args: test --no-fail-fast scale\n     Running tests/it.rs"), "{said:?}");
+    let output = test(&home, GOOD, &["--junit", "out/junit.xml", "--", "scale"]).ok();
+    assert!(output.out.starts_with("args: test --no-fail-fast scale\n     Running tests/it.rs"), "{output:?}");
     let junit = fs::read_to_string(home.0.join("out/junit.xml")).unwrap();
     assert_eq!(
         junit,
@@ -50,14 +50,14 @@ fn tests_are_told_as_junit_and_json() {
 }
 
 #[test]
-fn a_project_without_rust_code_has_the_scorecard_alone() {
+fn project_without_rust_code_has_only_the_scorecard() {
     let home = Home::new("test-watches");
     let watches = |text: &str| fs::write(home.0.join("watches.yaml"), text).unwrap();
     watches("- {group: a.io, version: v1, kind: Site, role: site}\n");
     for flags in [&["--suite", "unit"][..], &["--rbac"], &["--", "--lib"]] {
-        let said = home.run(&[&["test"], flags].concat());
-        assert_eq!(said.code, Some(2), "{said:?}");
-        assert!(said.err.contains("a project with a watches.yaml has no cargo tests"), "{said:?}");
+        let output = home.run(&[&["test"], flags].concat());
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.err.contains("a project with a watches.yaml has no cargo tests"), "{output:?}");
     }
     home.run(&["test"]).fails_with(&["field role: role site not found"]);
     fs::create_dir_all(home.0.join("roles/site/tasks")).unwrap();
@@ -67,8 +67,8 @@ fn a_project_without_rust_code_has_the_scorecard_alone() {
     fs::create_dir(home.0.join("config/samples")).unwrap();
     let sample = "{apiVersion: a.io/v1, kind: Site, metadata: {name: a}, spec: {size: 1}}";
     fs::write(home.0.join("config/samples/a.yaml"), sample).unwrap();
-    let said = home.run(&["test", "-o", "json"]);
-    let json: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{said:?}"));
+    let output = home.run(&["test", "-o", "json"]);
+    let json: Value = serde_json::from_str(&output.out).unwrap_or_else(|_| panic!("{output:?}"));
     assert_eq!((json["suites"].as_array().unwrap().len(), &json["suites"][0]["suite"]), (1, &"scorecard".into()));
     assert_eq!(json["failed"], 0, "{json:#}");
 }
@@ -89,47 +89,47 @@ spec:
 ";
 
 #[test]
-fn suites_are_chosen() {
+fn suites_are_selected() {
     let home = Home::new("suites");
     let cargo = |kinds: &[&str]| {
         let targets: Vec<Value> = kinds.iter().map(|kind| json!({"name": "op", "kind": [kind]})).collect();
         let package = json!({"id": "op", "targets": targets, "dependencies": [{"name": "flyball"}]});
-        let told = json!({"packages": [package], "workspace_default_members": ["op"]});
-        format!("[ $1 != metadata ] || {{ echo '{told}'; exit; }}; echo \"$*\" >> calls; {GOOD}")
+        let metadata = json!({"packages": [package], "workspace_default_members": ["op"]});
+        format!("[ $1 != metadata ] || {{ echo '{metadata}'; exit; }}; echo \"$*\" >> calls; {GOOD}")
     };
     let runs = |kinds: &[&str], flags: &[&str]| {
-        let said = test(&home, &cargo(kinds), flags).ok();
+        let output = test(&home, &cargo(kinds), flags).ok();
         let calls = fs::read_to_string(home.0.join("calls")).unwrap_or_default().replace("test --no-fail-fast", "-");
         let _ = fs::remove_file(home.0.join("calls"));
-        (calls, said)
+        (calls, output)
     };
     assert_eq!(runs(&["lib", "test"], &["--suite=unit"]).0, "- --lib --bins -- --skip chaos_\n- --doc\n");
     assert_eq!(runs(&["bin"], &["--suite=unit", "--suite=cluster"]).0, "- --bins -- --skip chaos_\n");
-    let (calls, said) = runs(&["test"], &["--suite=cluster", "--suite=chaos"]);
+    let (calls, output) = runs(&["test"], &["--suite=cluster", "--suite=chaos"]);
     assert_eq!(calls, "- --test * -- --skip chaos_\n- --tests -- chaos_\n");
-    assert!(said.out.ends_with("SUITE     PASSED   FAILED   IGNORED\ncluster   2        0        2\n"), "{said:?}");
-    assert!(said.err.contains("note: no test matches the suite chaos"), "{said:?}");
-    let (calls, said) = runs(&["lib"], &[]);
+    assert!(output.out.ends_with("SUITE     PASSED   FAILED   IGNORED\ncluster   2        0        2\n"), "{output:?}");
+    assert!(output.err.contains("note: no test matches the suite chaos"), "{output:?}");
+    let (calls, output) = runs(&["lib"], &[]);
     assert_eq!(calls, "-\n");
-    assert!(said.err.contains("scorecard skipped: the project has no program that uses flyball"), "{said:?}");
+    assert!(output.err.contains("scorecard skipped: the project has no program that uses flyball"), "{output:?}");
     assert!(runs(&["bin"], &["--", "a"]).1.err.contains("scorecard skipped: it cannot be combined"));
     assert_eq!(test(&home, GOOD, &["--suite=unit", "--", "a"]).code, Some(2));
 }
 
 #[test]
-fn the_scorecard_is_one_of_the_suites() {
+fn scorecard_is_a_suite() {
     let home = Home::new("suitecard");
-    let told = json!({"workspace_default_members": ["op"], "packages":
+    let metadata = json!({"workspace_default_members": ["op"], "packages":
         [{"id": "op", "targets": [{"name": "op", "kind": ["bin"]}], "dependencies": [{"name": "flyball"}]}]});
     let built =
         json!({"executable": operator(), "package_id": "op", "target": {"name": "op"}, "profile": {"test": false}});
     let cargo = format!(
-        "[ $1 != metadata ] || {{ echo '{told}'; exit; }}\n[ \"$*\" != 'test --no-run --message-format=json-render-diagnostics' ] || {{ echo '{built}'; exit; }}; {GOOD}"
+        "[ $1 != metadata ] || {{ echo '{metadata}'; exit; }}\n[ \"$*\" != 'test --no-run --message-format=json-render-diagnostics' ] || {{ echo '{built}'; exit; }}; {GOOD}"
     );
     fs::create_dir(home.0.join("samples")).unwrap();
     fs::write(home.0.join("samples/shop.yaml"), SAMPLE).unwrap();
-    let said = test(&home, &cargo, &["--junit", "junit.xml"]).ok();
-    assert!(said.out.ends_with("cluster     1        0        1\nscorecard   11       0        0\n"), "{said:?}");
+    let output = test(&home, &cargo, &["--junit", "junit.xml"]).ok();
+    assert!(output.out.ends_with("cluster     1        0        1\nscorecard   11       0        0\n"), "{output:?}");
     let junit = fs::read_to_string(home.0.join("junit.xml")).unwrap();
     assert!(
         junit.contains("<testcase name=\"the operator converges\" classname=\"scorecard: the operator's program\"/>"),
@@ -138,7 +138,7 @@ fn the_scorecard_is_one_of_the_suites() {
 }
 
 #[test]
-fn permissions_are_summed_up_over_all_tests() {
+fn permissions_are_summed_over_all_tests() {
     let home = Home::new("rbac");
     let line = |used: &str, places: &str| {
         format!(
@@ -146,18 +146,18 @@ fn permissions_are_summed_up_over_all_tests() {
         )
     };
     let run = |lines: [String; 2]| test(&home, &format!("{GOOD}\n{}\n{}", lines[0], lines[1]), &["--rbac"]);
-    let said = run([line("\"get pods\"", ""), line("\"list pods\"", "")]).ok();
-    assert!(said.out.ends_with("permissions of site\n  unused  watch pods\n"), "{said:?}");
-    let said = run([line("\"get pods\", \"watch pods\"", ""), line("\"list pods\"", "")]).ok();
-    assert!(said.out.ends_with("  all granted permissions are used, none are missing\n"), "{said:?}");
-    let said = run([line("", "\"delete pods (controller site)\""), line("", "")]);
-    said.fails_with(&["1 permissions missing", "Controller::owns"]);
-    assert!(said.out.contains("  missing delete pods (controller site)\n"), "{said:?}");
+    let output = run([line("\"get pods\"", ""), line("\"list pods\"", "")]).ok();
+    assert!(output.out.ends_with("permissions of site\n  unused  watch pods\n"), "{output:?}");
+    let output = run([line("\"get pods\", \"watch pods\"", ""), line("\"list pods\"", "")]).ok();
+    assert!(output.out.ends_with("  all granted permissions are used, none are missing\n"), "{output:?}");
+    let output = run([line("", "\"delete pods (controller site)\""), line("", "")]);
+    output.fails_with(&["1 permissions missing", "Controller::owns"]);
+    assert!(output.out.contains("  missing delete pods (controller site)\n"), "{output:?}");
     assert!(test(&home, GOOD, &["--rbac"]).ok().err.contains("no permissions recorded"));
 }
 
 #[test]
-fn there_is_a_manual_page_for_each_command() {
+fn each_command_has_a_manual_page() {
     let home = Home::new("man");
     assert!(home.run(&["man"]).ok().out.contains(".TH flyball 1"), "it is a manual page");
     home.run(&["man", "--out", "pages"]).ok();

@@ -90,8 +90,8 @@ impl Cluster {
         }
         let path = format!("/api/v1/namespaces/{name}/serviceaccounts/{name}/token");
         let request = http::Request::post(path).header("content-type", "application/json");
-        let made: Value = self.admin().request(request.body(b"{\"spec\": {}}".to_vec()).unwrap()).await.unwrap();
-        let token = made["status"]["token"].as_str().unwrap().to_owned();
+        let response: Value = self.admin().request(request.body(b"{\"spec\": {}}".to_vec()).unwrap()).await.unwrap();
+        let token = response["status"]["token"].as_str().unwrap().to_owned();
         let mut config = self.config.clone();
         config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
         flyball::connect(config).unwrap()

@@ -94,14 +94,14 @@ impl Turn<'_> {
             [("Complete", self.spec.successful_jobs_history_limit), ("Failed", self.spec.failed_jobs_history_limit)];
         for (kind, limit) in limits {
             let Some(limit) = limit else { continue };
-            let mut ended: Vec<Job> =
+            let mut finished: Vec<Job> =
                 self.jobs.iter().filter(|job| end(job).is_some_and(|(of, _)| of == kind)).cloned().collect();
-            ended.sort_by_cached_key(|job| {
+            finished.sort_by_cached_key(|job| {
                 let start = job.status.as_ref().and_then(|status| status.start_time.as_ref().map(|time| time.0));
                 (start.is_none(), start, job.name_any())
             });
-            let excess = ended.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-            for job in &ended[..excess] {
+            let excess = finished.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+            for job in &finished[..excess] {
                 self.delete(job).await;
             }
         }

@@ -121,8 +121,8 @@ struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    fn wanted(&self, node: &Node) -> NodeDecision {
-        self.spec.template.spec.as_ref().map_or(NodeDecision::Leave, |spec| nodes::wanted(spec, node))
+    fn decision(&self, node: &Node) -> NodeDecision {
+        self.spec.template.spec.as_ref().map_or(NodeDecision::Leave, |spec| nodes::decide(spec, node))
     }
 
     /// Returns the maximum surge and the maximum of unavailable pods in an update on this number of nodes.
@@ -162,8 +162,8 @@ impl Daemon<'_> {
 
     async fn carry_out(&mut self, plan: Plan, events: &Events, cx: &Context<DaemonSet>) -> Result<()> {
         let missing: Vec<Pod> = plan.create.iter().map(|node| self.pod(node)).collect();
-        let (made, result) = pods::create(self.set, &missing, events, cx).await;
-        self.place(made);
+        let (created, result) = pods::create(self.set, &missing, events, cx).await;
+        self.place(created);
         result?;
         for pod in plan.delete.iter().take(pods::BURST) {
             pods::delete(self.set, pod, events, cx).await?;
@@ -194,7 +194,7 @@ impl Daemon<'_> {
         let (mut available, mut updated) = (0, 0);
         for node in &self.nodes {
             let pod = self.pods.get(&node.name_any()).and_then(|pods| pods.first());
-            if self.wanted(node) != NodeDecision::Run {
+            if self.decision(node) != NodeDecision::Run {
                 status.number_misscheduled += i32::from(pod.is_some());
                 continue;
             }

@@ -114,7 +114,7 @@ impl Rollout<'_> {
         self.deployment.spec.as_ref().expect("the deployment of a rollout has a spec")
     }
 
-    fn wanted(&self) -> i32 {
+    fn desired(&self) -> i32 {
         self.spec().replicas.unwrap_or(1)
     }
 
@@ -134,24 +134,24 @@ impl Rollout<'_> {
         let rolling = self.spec().strategy.as_ref().and_then(|strategy| strategy.rolling_update.as_ref());
         let surge = rolling.and_then(|rolling| rolling.max_surge.as_ref());
         let unavailable = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
-        Bounds::resolve(surge, unavailable, self.wanted())
+        Bounds::resolve(surge, unavailable, self.desired())
     }
 
     fn most_unavailable(&self) -> i32 {
-        self.bounds().unavailable.min(self.wanted())
+        self.bounds().unavailable.min(self.desired())
     }
 
     /// Returns true if the desired number was changed since the replica sets were last scaled.
     fn is_resized(&self) -> bool {
         self.all()
-            .any(|set| replicas(set) > 0 && number(set, DESIRED).is_some_and(|desired: i32| desired != self.wanted()))
+            .any(|set| replicas(set) > 0 && number(set, DESIRED).is_some_and(|desired: i32| desired != self.desired()))
     }
 
     /// Returns the maximum size of the new replica set, given its current size.
     fn growth(&self, new: i32) -> i32 {
         match self.is_rolling() {
-            true => rolling::grown(new, rolling::total(self.all().map(replicas)), self.wanted(), self.bounds().surge),
-            false => self.wanted(),
+            true => rolling::grown(new, rolling::total(self.all().map(replicas)), self.desired(), self.bounds().surge),
+            false => self.desired(),
         }
     }
 
@@ -160,15 +160,15 @@ impl Rollout<'_> {
         self.sync_revision(true).await?;
         let Some(new) = self.new.clone() else { return Ok(()) };
         let size = replicas(&new);
-        if size != self.wanted() {
-            let next = if size > self.wanted() { self.wanted() } else { self.growth(size) };
+        if size != self.desired() {
+            let next = if size > self.desired() { self.desired() } else { self.growth(size) };
             if next != size {
                 self.new = Some(self.scale(&new, next).await?);
                 return Ok(());
             }
         }
         let sizes: Vec<Size> = self.old.iter().map(sized).collect();
-        let sizes = rolling::shrunk(&sizes, sized(&new), self.wanted(), self.most_unavailable());
+        let sizes = rolling::shrunk(&sizes, sized(&new), self.desired(), self.most_unavailable());
         self.scale_old(&sizes).await
     }
 
@@ -182,8 +182,8 @@ impl Rollout<'_> {
             return Ok(());
         }
         self.sync_revision(true).await?;
-        if let Some(new) = self.new.clone().filter(|new| replicas(new) != self.wanted()) {
-            self.new = Some(self.scale(&new, self.wanted()).await?);
+        if let Some(new) = self.new.clone().filter(|new| replicas(new) != self.desired()) {
+            self.new = Some(self.scale(&new, self.desired()).await?);
         }
         Ok(())
     }
@@ -198,17 +198,17 @@ impl Rollout<'_> {
         };
         let is_saturated = |set: &ReplicaSet| {
             let available = set.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
-            [replicas(set), number(set, DESIRED).unwrap_or(-1), available] == [self.wanted(); 3]
+            [replicas(set), number(set, DESIRED).unwrap_or(-1), available] == [self.desired(); 3]
         };
         if let Some(only) = only {
-            if replicas(&only) != self.wanted() {
-                let scaled = self.scale(&only, self.wanted()).await?;
+            if replicas(&only) != self.desired() {
+                let scaled = self.scale(&only, self.desired()).await?;
                 self.put(scaled);
             }
         } else if self.new.as_ref().is_some_and(is_saturated) {
             self.scale_old(&vec![0; self.old.len()]).await?;
         } else if self.is_rolling() {
-            let most = self.wanted().saturating_add(self.bounds().surge);
+            let most = self.desired().saturating_add(self.bounds().surge);
             let grows = most > rolling::total(active.iter().map(replicas));
             active.sort_by_key(|set| (set.creation_timestamp(), set.name_any()));
             if grows {
@@ -217,7 +217,7 @@ impl Rollout<'_> {
             active.sort_by_key(|set| std::cmp::Reverse(replicas(set)));
             let sizes: Vec<Size> = active.iter().map(sized).collect();
             let before = self.deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or(0);
-            let sizes = rolling::spread(&sizes, self.wanted(), self.bounds().surge, before);
+            let sizes = rolling::spread(&sizes, self.desired(), self.bounds().surge, before);
             for (set, size) in active.iter().zip(sizes) {
                 let scaled = self.scale(set, size).await?;
                 self.put(scaled);

@@ -100,8 +100,8 @@ fn hostname(pod: &Pod, service: &Service) -> Option<String> {
 
 /// Returns the trigger time of a service's endpoints: the earliest change of a pod since the last published one.
 fn trigger(pods: &[Pod], service: &Service, last: Option<&str>) -> Option<Timestamp> {
-    let made = service.creation_timestamp().map(|time| time.0)?;
-    let last = last.and_then(flyball_core::time::parse_rfc3339).unwrap_or(made);
+    let created = service.creation_timestamp().map(|time| time.0)?;
+    let last = last.and_then(flyball_core::time::parse_rfc3339).unwrap_or(created);
     let changed = pods.iter().filter_map(|pod| match ready_condition(pod) {
         Some(since) => since,
         None => pod.creation_timestamp().map(|time| time.0),

@@ -115,16 +115,16 @@ fn put(job: &mut Job, kind: &str, holds: &str, reason: &str, message: &str, now:
 /// Records the start, suspension and resumption of a job; returns the reason and message of the event.
 fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) -> Option<(&'static str, &'static str)> {
     let was_suspended = has(job.status.as_ref(), "Suspended");
-    let mut told = None;
+    let mut event = None;
     match (spec.suspend == Some(true), was_suspended) {
         (true, false) => {
             put(job, "Suspended", "True", "JobSuspended", "Job suspended", now);
-            told = Some(("Suspended", "Job suspended"));
+            event = Some(("Suspended", "Job suspended"));
         }
         (false, true) => {
             put(job, "Suspended", "False", "JobResumed", "Job resumed", now);
             job.status.get_or_insert_default().start_time = Some(time(now));
-            told = Some(("Resumed", "Job resumed"));
+            event = Some(("Resumed", "Job resumed"));
         }
         _ => {}
     }
@@ -133,7 +133,7 @@ fn note_start(job: &mut Job, spec: &JobSpec, now: Timestamp) -> Option<(&'static
         Some(true) => status.start_time = None,
         _ => drop(status.start_time.get_or_insert_with(|| time(now))),
     }
-    told
+    event
 }
 
 fn until_deadline(job: &Job, spec: &JobSpec, now: Timestamp) -> Option<SignedDuration> {
@@ -288,18 +288,18 @@ async fn manage(
     cx: &Context<Job>,
 ) -> Result<()> {
     let (active, _, terminating) = counts::running(pods);
-    let wanted = if is_decided(job.status.as_ref()) { 0 } else { counts::wanted(spec, counts, active) };
-    if active > wanted {
+    let desired = if is_decided(job.status.as_ref()) { 0 } else { counts::desired(spec, counts, active) };
+    if active > desired {
         let mut victims: Vec<Pod> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
         pods::sort_for_deletion(&mut victims, cx.now(), |_| 0);
-        let excess = usize::try_from(active - wanted).unwrap_or(0).min(pods::BURST);
+        let excess = usize::try_from(active - desired).unwrap_or(0).min(pods::BURST);
         for pod in &victims[..excess] {
             pods::delete(job, pod, events, cx).await?;
         }
         *wait = Some(SOON);
         return Ok(());
     }
-    let missing = wanted - active - counts::held(spec, terminating);
+    let missing = desired - active - counts::reserved(spec, terminating);
     if missing <= 0 {
         return Ok(());
     }
@@ -316,9 +316,9 @@ async fn manage(
         true => {
             let holds =
                 |pod: &&Pod| is_active(pod) || policies::replaces_failed_only(spec) && pods::is_terminating(pod);
-            let held: Indexes = pods.iter().filter(holds).filter_map(pod_facts::index).collect();
-            let taken = held.union(&counts.completed).union(counts.lost.as_ref().unwrap_or(&Indexes::default()));
-            let free = taken.free(spec.completions.unwrap_or(0)).take(missing);
+            let running: Indexes = pods.iter().filter(holds).filter_map(pod_facts::index).collect();
+            let used = running.union(&counts.completed).union(counts.lost.as_ref().unwrap_or(&Indexes::default()));
+            let free = used.free(spec.completions.unwrap_or(0)).take(missing);
             let backoff = |index: &i32| retries::backoff(counts.waiting.get(index), now);
             let (late, due): (Vec<i32>, Vec<i32>) = free.partition(|index| backoff(index).is_some());
             *wait = late.iter().filter_map(backoff).min();
@@ -329,8 +329,8 @@ async fn manage(
     if is_cut {
         *wait = Some(SOON);
     }
-    let (made, result) = pods::create(job, &template, events, cx).await;
-    pods.extend(made);
+    let (created, result) = pods::create(job, &template, events, cx).await;
+    pods.extend(created);
     result
 }
 

@@ -32,8 +32,8 @@ impl Reconcile for Emptying {
     type Resource = Namespace;
 
     async fn reconcile(&self, namespace: &Namespace, cx: &Context<Namespace>) -> Result<Action> {
-        let kept = namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref());
-        let ours = kept.is_some_and(|kept| kept.iter().any(|finalizer| finalizer == FINALIZER));
+        let finalizers = namespace.spec.as_ref().and_then(|spec| spec.finalizers.as_ref());
+        let ours = finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == FINALIZER));
         if namespace.metadata.deletion_timestamp.is_none() || !ours {
             return Ok(Action::done());
         }

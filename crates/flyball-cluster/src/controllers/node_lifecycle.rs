@@ -44,14 +44,14 @@ impl Reconcile for Lifecycle {
 
     async fn reconcile(&self, node: &Node, cx: &Context<Node>) -> Result<Action> {
         let lease = cx.get::<Lease>(&ObjectKey::new(Some(NAMESPACE), cx.key().name())).await?;
-        let Some(heard_until) = lease.and_then(heard_until) else {
+        let Some(expiry) = lease.and_then(lease_expiry) else {
             // New nodes have a taint until their status is known. The status of this one will never be reported.
             if ready(node).is_none() {
                 mark(node, "True", cx).await?;
             }
             return Ok(Action::done());
         };
-        let is_silent = heard_until <= cx.now();
+        let is_silent = expiry <= cx.now();
         let ready = ready(node).map_or("Unknown", |condition| condition.status.as_str());
         if is_silent && ready != "Unknown" {
             silence(node, cx).await?;
@@ -73,13 +73,13 @@ impl Reconcile for Lifecycle {
             }
             return Ok(Action::requeue_after(POLL_INTERVAL));
         }
-        let left = heard_until.duration_since(cx.now()).unsigned_abs();
-        Ok(if is_silent { Action::done() } else { Action::requeue_after(left.max(Duration::from_millis(1))) })
+        let remaining = expiry.duration_since(cx.now()).unsigned_abs();
+        Ok(if is_silent { Action::done() } else { Action::requeue_after(remaining.max(Duration::from_millis(1))) })
     }
 }
 
 /// Returns the time until which the node counts as alive.
-fn heard_until(lease: Lease) -> Option<Timestamp> {
+fn lease_expiry(lease: Lease) -> Option<Timestamp> {
     let spec = lease.spec?;
     let seconds = spec.lease_duration_seconds.unwrap_or(SILENCE).max(SILENCE);
     Some(saturating_add(spec.renew_time?.0, SignedDuration::from_secs(seconds.into())))
@@ -109,19 +109,19 @@ async fn mark(node: &Node, ready: &str, cx: &Context<Node>) -> Result<Option<Nod
     let spec = node.spec.as_ref();
     let before = spec.and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let is_cordoned = spec.and_then(|spec| spec.unschedulable) == Some(true);
-    let mut wanted = Vec::new();
+    let mut desired = Vec::new();
     match ready {
         "True" => {}
-        "False" => wanted.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
-        _ => wanted.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
+        "False" => desired.extend([(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]),
+        _ => desired.extend([(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]),
     }
     if is_cordoned {
-        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+        desired.push((UNSCHEDULABLE, "NoSchedule"));
     }
-    let is_wanted = |taint: &Taint| wanted.contains(&(taint.key.as_str(), taint.effect.as_str()));
+    let is_desired = |taint: &Taint| desired.contains(&(taint.key.as_str(), taint.effect.as_str()));
     let is_ours = |taint: &Taint| [NOT_READY, UNREACHABLE, UNSCHEDULABLE].contains(&taint.key.as_str());
-    let mut taints: Vec<Taint> = before.iter().filter(|taint| !is_ours(taint) || is_wanted(taint)).cloned().collect();
-    for (key, effect) in &wanted {
+    let mut taints: Vec<Taint> = before.iter().filter(|taint| !is_ours(taint) || is_desired(taint)).cloned().collect();
+    for (key, effect) in &desired {
         if !taints.iter().any(|taint| taint.key == *key && taint.effect == *effect) {
             let time_added = Some(time(cx.now()));
             taints.push(Taint { key: (*key).into(), effect: (*effect).into(), time_added, ..Taint::default() });

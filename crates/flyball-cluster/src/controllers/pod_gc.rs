@@ -34,19 +34,19 @@ pub(super) fn pods() -> Controller<impl Reconcile> {
 #[derive(Default)]
 struct Orphans {
     /// The missing nodes, with the time when they were found missing.
-    gone: Mutex<BTreeMap<String, Timestamp>>,
+    missing: Mutex<BTreeMap<String, Timestamp>>,
 }
 
 impl Orphans {
-    fn gone_since(&self, node: &str, is_there: bool, now: Timestamp) -> Option<Timestamp> {
-        let mut gone = self.gone.lock();
+    fn missing_since(&self, node: &str, is_there: bool, now: Timestamp) -> Option<Timestamp> {
+        let mut missing = self.missing.lock();
         if is_there {
-            gone.remove(node);
+            missing.remove(node);
             return None;
         }
         // Old entries are not needed by any pod.
-        gone.retain(|_, since| now.duration_since(*since).unsigned_abs() < 10 * QUARANTINE);
-        Some(*gone.entry(node.to_owned()).or_insert(now))
+        missing.retain(|_, since| now.duration_since(*since).unsigned_abs() < 10 * QUARANTINE);
+        Some(*missing.entry(node.to_owned()).or_insert(now))
     }
 }
 
@@ -62,10 +62,10 @@ impl Reconcile for Orphans {
         };
         let key = ObjectKey::new(None, name);
         let is_there = cx.get::<Node>(&key).await?.is_some();
-        let Some(since) = self.gone_since(name, is_there, cx.now()) else { return Ok(Action::done()) };
-        let left = QUARANTINE.saturating_sub(cx.now().duration_since(since).unsigned_abs());
-        if !left.is_zero() {
-            return Ok(Action::requeue_after(left));
+        let Some(since) = self.missing_since(name, is_there, cx.now()) else { return Ok(Action::done()) };
+        let remaining = QUARANTINE.saturating_sub(cx.now().duration_since(since).unsigned_abs());
+        if !remaining.is_zero() {
+            return Ok(Action::requeue_after(remaining));
         }
         // The deletion is final, so confirm with the API server.
         if Api::<Node>::all(cx.client().clone()).get_metadata_opt(name).await?.is_some() {

@@ -46,18 +46,18 @@ impl<K: Replicates> Reconcile for Sets<K> {
     type Resource = K;
 
     async fn reconcile(&self, set: &K, cx: &Context<K>) -> Result<Action> {
-        let (Some(wanted), Some(selector)) = (set.wanted(), set.selector()) else { return Ok(Action::done()) };
+        let (Some(desired), Some(selector)) = (set.desired(), set.selector()) else { return Ok(Action::done()) };
         let mut pods: Vec<Pod> = owners::claim(set, &selector, cx).await?;
         let managed = match pods::is_deleting(set) {
             true => Ok(()),
-            false => manage(set, &wanted, &mut pods, &self.events, cx).await,
+            false => manage(set, &desired, &mut pods, &self.events, cx).await,
         };
-        let status = status(set, &wanted, &pods, managed.as_ref().err(), cx.now());
+        let status = status(set, &desired, &pods, managed.as_ref().err(), cx.now());
         if set.status().as_ref() != Some(&status) {
             owners::tolerate(cx.replace_status(&set.with_status(status)).await)?;
         }
         managed?;
-        let wait = pods::next_available(&pods, wanted.min_ready_seconds, cx.now());
+        let wait = pods::next_available(&pods, desired.min_ready_seconds, cx.now());
         Ok(wait
             .map_or_else(Action::done, |wait| Action::requeue_after(wait.unsigned_abs().max(Duration::from_millis(1)))))
     }
@@ -66,17 +66,17 @@ impl<K: Replicates> Reconcile for Sets<K> {
 /// Creates missing pods, or deletes surplus ones.
 async fn manage<K: Replicates>(
     set: &K,
-    wanted: &DesiredPods,
+    desired: &DesiredPods,
     pods: &mut Vec<Pod>,
     events: &Events,
     cx: &Context<K>,
 ) -> Result<()> {
     let mut active: Vec<Pod> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
-    if active.len() < wanted.replicas {
-        let missing = (wanted.replicas - active.len()).min(BURST);
-        let (made, result) =
-            pods::create(set, &vec![pods::from_template(&wanted.template, set); missing], events, cx).await;
-        pods.extend(made);
+    if active.len() < desired.replicas {
+        let missing = (desired.replicas - active.len()).min(BURST);
+        let (created, result) =
+            pods::create(set, &vec![pods::from_template(&desired.template, set); missing], events, cx).await;
+        pods.extend(created);
         return result.map_err(|error| error.context("FailedCreate"));
     }
     let mut crowds: BTreeMap<String, usize> = BTreeMap::new();
@@ -84,7 +84,7 @@ async fn manage<K: Replicates>(
         *crowds.entry(node.to_owned()).or_default() += 1;
     }
     let crowd = |pod: &Pod| pods::node(pod).and_then(|node| crowds.get(node)).copied().unwrap_or(0);
-    let excess = (active.len() - wanted.replicas).min(BURST);
+    let excess = (active.len() - desired.replicas).min(BURST);
     pods::sort_for_deletion(&mut active, cx.now(), crowd);
     let mut result = Ok(());
     for pod in &active[..excess] {
@@ -98,7 +98,7 @@ async fn manage<K: Replicates>(
 
 fn status<K: Replicates>(
     set: &K,
-    wanted: &DesiredPods,
+    desired: &DesiredPods,
     pods: &[Pod],
     failure: Option<&flyball::Error>,
     now: Timestamp,
@@ -107,7 +107,7 @@ fn status<K: Replicates>(
     let count =
         |test: &dyn Fn(&Pod) -> bool| i32::try_from(active.iter().filter(|pod| test(pod)).count()).unwrap_or(i32::MAX);
     let some = |count: i32| (count > 0).then_some(count);
-    let labels = wanted.template.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());
+    let labels = desired.template.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());
     let mut conditions = set.status().unwrap_or_default().conditions.unwrap_or_default();
     let known = conditions.iter().position(|condition| condition.type_ == "ReplicaFailure");
     match (failure.map(ToString::to_string), known) {
@@ -129,7 +129,7 @@ fn status<K: Replicates>(
         replicas: count(&|_| true),
         fully_labeled_replicas: some(count(&|pod| pods::has_labels(pod, labels))),
         ready_replicas: some(count(&is_ready)),
-        available_replicas: some(count(&|pod| is_available(pod, wanted.min_ready_seconds, now))),
+        available_replicas: some(count(&|pod| is_available(pod, desired.min_ready_seconds, now))),
         terminating_replicas: terminating.filter(|_| K::TELLS_TERMINATING),
         observed_generation: set.meta().generation,
         conditions: (!conditions.is_empty()).then_some(conditions),

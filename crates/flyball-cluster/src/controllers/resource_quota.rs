@@ -94,11 +94,11 @@ async fn count(
 ) -> Result<BTreeMap<String, Quantity>> {
     let spec = serde_json::to_value(&quota.spec)?;
     let mut sums: Amounts = hard.keys().map(|name| (name.clone(), flyball_core::Quantity::ZERO)).collect();
-    let wanted: BTreeSet<GroupResource> = hard.keys().map(|name| counted_by(name)).collect();
+    let resources: BTreeSet<GroupResource> = hard.keys().map(|name| counted_by(name)).collect();
     for served in
         discovery::served(cx.client()).await?.iter().filter(|served| served.namespaced && served.can(&["list"]))
     {
-        if !wanted.contains(&served.resource) {
+        if !resources.contains(&served.resource) {
             continue;
         }
         for object in list(served, cx).await? {

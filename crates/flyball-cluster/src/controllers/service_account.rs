@@ -34,7 +34,7 @@ pub(super) fn root_ca(certificate: String) -> Controller<impl Reconcile> {
     let metadata = ObjectMeta { name: Some(ROOT_CA.into()), annotations: Some(annotations), ..ObjectMeta::default() };
     let data = BTreeMap::from([("ca.crt".to_owned(), certificate)]);
     let object = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
-    let keeper = PerNamespace { object, is_good: |there: &ConfigMap, wanted| there.data == wanted.data };
+    let keeper = PerNamespace { object, is_good: |current: &ConfigMap, desired| current.data == desired.data };
     Controller::new(keeper).watches_by_key::<ConfigMap>(|map, _| Ok(namespace_of(map, ROOT_CA)))
 }
 

@@ -21,7 +21,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
     let balancers = LoadBalancers { events: Events::new("service-controller"), addresses: Addresses::default() };
     Controller::new(balancers)
         .watches_by_key::<Node>(|_, caches| {
-            let services = caches.list::<Service>(None)?.into_iter().filter(is_wanted);
+            let services = caches.list::<Service>(None)?.into_iter().filter(needs_load_balancer);
             let key = |service: Service| ObjectKey::new(service.metadata.namespace.as_deref(), &service.name_any());
             Ok(services.map(key).collect())
         })
@@ -32,7 +32,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
 }
 
 /// Returns true if this controller is responsible for a service: those with a class belong to other controllers.
-fn is_wanted(service: &Service) -> bool {
+fn needs_load_balancer(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let is_balanced = spec.is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));
     is_balanced && spec.is_some_and(|spec| spec.load_balancer_class.is_none())
@@ -59,7 +59,7 @@ impl Reconcile for LoadBalancers {
 
     async fn reconcile(&self, service: &Service, cx: &Context<Service>) -> Result<Action> {
         let has_finalizer = service.finalizers().iter().any(|finalizer| finalizer == FINALIZER);
-        if pods::is_deleting(service) || !is_wanted(service) {
+        if pods::is_deleting(service) || !needs_load_balancer(service) {
             if has_finalizer {
                 self.release(service, cx).await?;
             }
@@ -74,7 +74,7 @@ impl Reconcile for LoadBalancers {
 impl LoadBalancers {
     async fn ensure(&self, service: &Service, has_finalizer: bool, cx: &Context<Service>) -> Result<()> {
         let others = cx.caches().list::<Service>(None)?;
-        let wanted = match self.addresses.assign(service, &others) {
+        let desired = match self.addresses.assign(service, &others) {
             Ok(addresses) => addresses,
             Err(why) => {
                 let text = format!("Error syncing load balancer: failed to ensure load balancer: {why}");
@@ -87,17 +87,17 @@ impl LoadBalancers {
             ip_mode: Some("VIP".into()),
             ..LoadBalancerIngress::default()
         };
-        let wanted: Vec<LoadBalancerIngress> = wanted.iter().map(ingress_of).collect();
-        if has_finalizer && ingress(service) == wanted {
+        let desired: Vec<LoadBalancerIngress> = desired.iter().map(ingress_of).collect();
+        if has_finalizer && ingress(service) == desired {
             return Ok(());
         }
         self.events.normal(cx, service, "EnsuringLoadBalancer", "Ensuring load balancer").await;
-        let mut kept = service.clone();
+        let mut updated = service.clone();
         if !has_finalizer {
-            kept.finalizers_mut().push(FINALIZER.into());
-            kept = cx.replace(&kept).await?;
+            updated.finalizers_mut().push(FINALIZER.into());
+            updated = cx.replace(&updated).await?;
         }
-        set(kept, Some(wanted), cx).await?;
+        set(updated, Some(desired), cx).await?;
         self.events.normal(cx, service, "EnsuredLoadBalancer", "Ensured load balancer").await;
         Ok(())
     }

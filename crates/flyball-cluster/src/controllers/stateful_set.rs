@@ -65,7 +65,7 @@ impl Reconcile for StatefulSets {
         let history = revisions::sync(set, &selector, &spec.template, collisions, HASH, cx).await?;
         let current = status.current_revision.filter(|name| history.find(name).is_some());
         let current = current.unwrap_or_else(|| history.update.name_any());
-        let mut step = Step { set, spec, cx, events: &self.0, history, current, pods, left: pods::BURST };
+        let mut step = Step { set, spec, cx, events: &self.0, history, current, pods, remaining: pods::BURST };
         let result = if is_deleting(set) { Ok(()) } else { step.run().await };
         let status = step.status(cx.now());
         if set.status.as_ref() != Some(&status) {
@@ -74,7 +74,7 @@ impl Reconcile for StatefulSets {
         result?;
         let used = |name: &str| name == step.current || step.pods.values().any(|pod| revision(pod) == name);
         revisions::truncate(&step.history, spec.revision_history_limit, used, cx).await?;
-        if step.left == 0 {
+        if step.remaining == 0 {
             return Ok(Action::requeue_after(SOON));
         }
         let pods: Vec<Pod> = step.pods.into_values().collect();
@@ -96,11 +96,11 @@ struct Step<'a> {
     /// The pods there are, by their ordinals.
     pods: BTreeMap<i32, Pod>,
     /// Remaining number of pods that this step may create.
-    left: usize,
+    remaining: usize,
 }
 
 impl Step<'_> {
-    fn wanted(&self) -> Range<i32> {
+    fn desired_ordinals(&self) -> Range<i32> {
         let start = self.spec.ordinals.as_ref().and_then(|ordinals| ordinals.start).unwrap_or(0);
         start..start.saturating_add(self.spec.replicas.unwrap_or(1))
     }
@@ -125,7 +125,7 @@ impl Step<'_> {
     /// Creates missing pods, deletes surplus pods and replaces outdated ones; one at a time, unless the pod management
     /// is parallel.
     async fn run(&mut self) -> Result<()> {
-        for ordinal in self.wanted() {
+        for ordinal in self.desired_ordinals() {
             if let Some(pod) = self.pods.get(&ordinal).filter(|pod| is_over(pod)) {
                 if !is_deleting(pod) {
                     self.delete(ordinal).await?;
@@ -141,8 +141,8 @@ impl Step<'_> {
                     return Ok(());
                 }
                 // The next step goes on.
-                let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
-                self.left = left;
+                let Some(remaining) = self.remaining.checked_sub(1) else { return Ok(()) };
+                self.remaining = remaining;
                 self.create(ordinal).await?;
                 if !self.is_parallel() {
                     return Ok(());
@@ -156,7 +156,8 @@ impl Step<'_> {
             }
             self.keep_claims(ordinal).await?;
         }
-        let condemned: Vec<i32> = self.pods.keys().rev().copied().filter(|at| !self.wanted().contains(at)).collect();
+        let condemned: Vec<i32> =
+            self.pods.keys().rev().copied().filter(|at| !self.desired_ordinals().contains(at)).collect();
         for ordinal in &condemned {
             self.keep_claims(*ordinal).await?;
         }
@@ -179,7 +180,7 @@ impl Step<'_> {
         if self.is_on_delete() {
             return Ok(());
         }
-        for ordinal in (self.first_updated()..self.wanted().end).rev() {
+        for ordinal in (self.first_updated()..self.desired_ordinals().end).rev() {
             let Some(pod) = self.pods.get(&ordinal) else { return Ok(()) };
             if revision(pod) != self.history.update.name_any() && !is_deleting(pod) {
                 return self.delete(ordinal).await;
@@ -193,7 +194,7 @@ impl Step<'_> {
 
     /// Returns the first ordinal that is updated.
     fn first_updated(&self) -> i32 {
-        self.wanted().start.saturating_add(self.partition())
+        self.desired_ordinals().start.saturating_add(self.partition())
     }
 
     async fn create(&mut self, ordinal: i32) -> Result<()> {

@@ -229,20 +229,20 @@ fn capacity(spec: &PersistentVolumeSpec) -> Option<Quantity> {
 }
 
 /// Returns true if a volume matches the requirements of a claim.
-fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, wanted: &PersistentVolumeClaimSpec) -> bool {
+fn fits(volume: &PersistentVolume, claim: &PersistentVolumeClaim, claim_spec: &PersistentVolumeClaimSpec) -> bool {
     let Some(spec) = volume.spec.as_ref().filter(|_| volume.metadata.deletion_timestamp.is_none()) else {
         return false;
     };
-    let requests = wanted.resources.as_ref().and_then(|resources| resources.requests.as_ref());
+    let requests = claim_spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
     let request: Option<Quantity> = requests.and_then(|requests| requests.get("storage")?.0.parse().ok());
     let modes = spec.access_modes.clone().unwrap_or_default();
     let mode = |mode: &Option<String>| mode.clone().unwrap_or_else(|| "Filesystem".into());
     capacity(spec) >= request
-        && wanted.access_modes.iter().flatten().all(|mode| modes.contains(mode))
-        && mode(&spec.volume_mode) == mode(&wanted.volume_mode)
+        && claim_spec.access_modes.iter().flatten().all(|mode| modes.contains(mode))
+        && mode(&spec.volume_mode) == mode(&claim_spec.volume_mode)
         && class_of_volume(volume) == class_of_claim(claim)
         && spec.volume_attributes_class_name.clone().unwrap_or_default()
-            == wanted.volume_attributes_class_name.clone().unwrap_or_default()
+            == claim_spec.volume_attributes_class_name.clone().unwrap_or_default()
 }
 
 /// Binds the volume to the claim, and then the claim to the volume, each with its status.

@@ -76,7 +76,7 @@ impl Reconcile for Claims {
             resource_version: claim.metadata.resource_version.clone(),
             field_path: None,
         };
-        let made = PersistentVolume {
+        let object = PersistentVolume {
             metadata: ObjectMeta {
                 name: Some(volume.clone()),
                 annotations: Some([(PROVISIONED_BY.into(), PROVISIONER.into())].into()),
@@ -100,7 +100,7 @@ impl Reconcile for Claims {
             }),
             status: None,
         };
-        if let Err(error) = cx.create_unowned(&made).await {
+        if let Err(error) = cx.create_unowned(&object).await {
             let text = format!(
                 "failed to provision volume with StorageClass {:?}: {}",
                 class.name_any(),

@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 pub(super) struct Addresses {
     first: Ipv4Addr,
     count: u32,
-    given: Mutex<Option<u32>>,
+    last_assigned: Mutex<Option<u32>>,
     in_use: fn(&Caches) -> Result<Vec<String>>,
 }
 
@@ -23,7 +23,7 @@ impl Addresses {
             let pods = caches.list::<Pod>(None)?.into_iter();
             Ok(pods.filter_map(|pod| pod.status?.pod_ip).collect())
         };
-        Self { first: Ipv4Addr::new(10, 64, 0, 0), count: 1 << 22, given: Mutex::default(), in_use }
+        Self { first: Ipv4Addr::new(10, 64, 0, 0), count: 1 << 22, last_assigned: Mutex::default(), in_use }
     }
 
     /// The addresses of nodes: 172.16.0.0/12.
@@ -33,12 +33,12 @@ impl Addresses {
             let addresses = nodes.flat_map(|status| status.addresses.into_iter().flatten());
             Ok(addresses.map(|address| address.address).collect())
         };
-        Self { first: Ipv4Addr::new(172, 16, 0, 0), count: 1 << 20, given: Mutex::default(), in_use }
+        Self { first: Ipv4Addr::new(172, 16, 0, 0), count: 1 << 20, last_assigned: Mutex::default(), in_use }
     }
 
     pub(super) fn next(&self, caches: &Caches) -> Result<String> {
-        let mut given = self.given.lock();
-        let last = match *given {
+        let mut last_assigned = self.last_assigned.lock();
+        let last = match *last_assigned {
             Some(last) => last,
             None => {
                 let number = |text: &String| u32::from(text.parse::<Ipv4Addr>().ok()?).checked_sub(self.first.into());
@@ -48,7 +48,7 @@ impl Addresses {
         };
         // The first address of the range is never allocated.
         let next = last % (self.count - 1) + 1;
-        *given = Some(next);
+        *last_assigned = Some(next);
         Ok(Ipv4Addr::from(u32::from(self.first) + next).to_string())
     }
 }

@@ -281,9 +281,9 @@ mod tests {
             "spec": {"nodeName": "n", "containers": [container]},
         }))
         .unwrap();
-        let made = material.environment(&pod, &pod.spec.as_ref().unwrap().containers[0]);
+        let found = material.environment(&pod, &pod.spec.as_ref().unwrap().containers[0]);
         let expected = expected.map(|all| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
-        assert_eq!(made, expected.map_err(str::to_owned));
+        assert_eq!(found, expected.map_err(str::to_owned));
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_references_are_named() {
         let key = |name: &str, key: &str| json!({"name": "c", "env": [{"name": "P", "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}]});
         check(key("none", "k"), Err("secret \"none\" not found"));
         check(key("s", "k"), Err("couldn't find key k in Secret ns/s"));

@@ -67,14 +67,14 @@ impl Nodes {
     /// If the API server rejects one of them; the nodes before it have been created.
     pub async fn add_to(&self, client: &kube::Client) -> kube::Result<Vec<String>> {
         let api = Api::<Node>::all(client.clone());
-        let taken: BTreeSet<String> =
+        let existing: BTreeSet<String> =
             api.list_metadata(&ListParams::default()).await?.iter().map(ResourceExt::name_any).collect();
-        let names = (1..).map(|number| format!("{}-{number}", self.prefix)).filter(|name| !taken.contains(name));
-        let made = stream::iter(names.take(self.count)).map(|name| {
+        let names = (1..).map(|number| format!("{}-{number}", self.prefix)).filter(|name| !existing.contains(name));
+        let created = stream::iter(names.take(self.count)).map(|name| {
             let api = &api;
             async move { api.create(&PostParams::default(), &self.node(&name)).await.map(|_| name) }
         });
-        made.buffered(AT_ONCE).try_collect().await
+        created.buffered(AT_ONCE).try_collect().await
     }
 
     fn node(&self, name: &str) -> Node {

@@ -180,9 +180,9 @@ impl Program for Simulated {
             return Observed::Exited(exit);
         }
         let script = self.rules.script(running.pod, &running.container.name);
-        let wanted = script.stop_after.draw(&self.rng(running, "stop"));
-        let is_killed = wanted.is_none_or(|wanted| wanted > grace);
-        let at = since + if is_killed { grace } else { wanted.unwrap_or(grace) };
+        let delay = script.stop_after.draw(&self.rng(running, "stop"));
+        let is_killed = delay.is_none_or(|delay| delay > grace);
+        let at = since + if is_killed { grace } else { delay.unwrap_or(grace) };
         match at <= now {
             true => Observed::Exited(Exit { code: if is_killed { KILLED } else { TERMINATED }, at }),
             false => Observed::Running { is_ready: false, until: Some(at) },

@@ -178,9 +178,9 @@ async fn beat(node: &Node, cx: &Context<Node>) -> Result<Duration> {
         }
         Some(lease) => {
             let renewed = lease.spec.and_then(|spec| spec.renew_time);
-            let left = renewed.and_then(|at| HEARTBEAT.checked_sub(now.duration_since(at.0).unsigned_abs()));
-            if let Some(left) = left.filter(|left| !left.is_zero()) {
-                return Ok(left);
+            let remaining = renewed.and_then(|at| HEARTBEAT.checked_sub(now.duration_since(at.0).unsigned_abs()));
+            if let Some(remaining) = remaining.filter(|remaining| !remaining.is_zero()) {
+                return Ok(remaining);
             }
             let params = PatchParams { field_manager: Some(super::MANAGER.into()), ..PatchParams::default() };
             api.patch(name, &params, &Patch::Merge(json!({"spec": spec}))).await?;

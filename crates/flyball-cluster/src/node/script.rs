@@ -178,13 +178,13 @@ impl Rules {
     pub(super) fn script(&self, pod: &Pod, container: &str) -> ResolvedScript {
         let mut script = annotated(pod, container);
         for rule in self.0.iter().filter(|rule| rule.is_about(pod, container)) {
-            let said = &rule.script;
-            script.start_after = script.start_after.or(said.start_after);
-            script.ready_after = script.ready_after.or(said.ready_after);
-            script.complete_after = script.complete_after.or(said.complete_after);
-            script.exit_code = script.exit_code.or(said.exit_code);
-            script.crashes = script.crashes.or(said.crashes);
-            script.stop_after = script.stop_after.or(said.stop_after);
+            let override_script = &rule.script;
+            script.start_after = script.start_after.or(override_script.start_after);
+            script.ready_after = script.ready_after.or(override_script.ready_after);
+            script.complete_after = script.complete_after.or(override_script.complete_after);
+            script.exit_code = script.exit_code.or(override_script.exit_code);
+            script.crashes = script.crashes.or(override_script.crashes);
+            script.stop_after = script.stop_after.or(override_script.stop_after);
         }
         let at_once = Delay::of(SignedDuration::ZERO);
         ResolvedScript {
@@ -268,7 +268,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn delays_are_read() {
+    fn delays_are_parsed() {
         let millis = |from, to| Ok(Delay::Between(SignedDuration::from_millis(from), SignedDuration::from_millis(to)));
         let check = |text: &str, expected: Result<Delay, ()>| {
             assert_eq!(text.parse::<Delay>().map_err(drop), expected, "{text}");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_go_before_rules_and_containers_before_pods() {
+    fn annotations_override_rules_and_containers_override_pods() {
         let rule: Rule = serde_json::from_value(json!({
             "selector": {"matchLabels": {"app": "web"}},
             "fields": {"spec.nodeName": "n"},

@@ -86,7 +86,7 @@ impl Node {
     }
 
     fn takes(&self, port: &HostPort) -> bool {
-        self.pods.values().any(|pod| pod.ports.iter().any(|taken| taken.collides(port)))
+        self.pods.values().any(|pod| pod.ports.iter().any(|used| used.collides(port)))
     }
 
     /// Returns the score of the node for a pod, or the reason why the pod does not fit.
@@ -118,13 +118,13 @@ impl Node {
     }
 
     /// Lists the requests of a pod that exceed the free resources of the node.
-    fn lacking(&self, node: &NodeFacts, wanted: &Amounts) -> Vec<Reason> {
+    fn lacking(&self, node: &NodeFacts, requests: &Amounts) -> Vec<Reason> {
         let mut lacking = Vec::new();
         let room = node.allocatable.get("pods");
         if i64::try_from(self.pods.len()).unwrap_or(i64::MAX) >= room {
             lacking.push(Reason { text: "Too many pods".into(), depends_on_pods: room > 0 });
         }
-        for (name, amount) in wanted.wanted() {
+        for (name, amount) in requests.positive() {
             let all = node.allocatable.get(name);
             if amount > all.saturating_sub(self.used.get(name)) {
                 lacking.push(Reason { text: format!("Insufficient {name}").into(), depends_on_pods: amount <= all });
@@ -136,16 +136,16 @@ impl Node {
     /// Scores the remaining resources of the node, and the preferences of the pod.
     fn score(&self, name: &str, node: &NodeFacts, pending: &Pending) -> i64 {
         // In millionths, so that one pod makes a difference.
-        let left = |all: i64, used: i64, wanted: i64| match all {
+        let free_share = |all: i64, used: i64, requested: i64| match all {
             0 => 0,
             all => {
-                let left = all.saturating_sub(used).saturating_sub(wanted).max(0);
-                i64::try_from(i128::from(left) * 1_000_000 / i128::from(all)).unwrap_or(0)
+                let free = all.saturating_sub(used).saturating_sub(requested).max(0);
+                i64::try_from(i128::from(free) * 1_000_000 / i128::from(all)).unwrap_or(0)
             }
         };
         let load = pending.facts.load;
-        let cpu = left(node.allocatable.get("cpu"), self.load.cpu, load.cpu);
-        let memory = left(node.allocatable.get("memory"), self.load.memory, load.memory);
+        let cpu = free_share(node.allocatable.get("cpu"), self.load.cpu, load.cpu);
+        let memory = free_share(node.allocatable.get("memory"), self.load.memory, load.memory);
         let (earned, weights) =
             pending.pod.spec.as_ref().map_or((0, 0), |spec| affinity::preference(spec, name, &node.labels));
         let preferred = if weights == 0 { 0 } else { earned * 1_000_000 / weights };

@@ -102,14 +102,14 @@ impl Facts {
 fn ports(spec: &PodSpec) -> Vec<HostPort> {
     let sidecars = spec.init_containers.iter().flatten().filter(|container| resources::is_sidecar(container));
     let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
-    let taken = ports.filter_map(|port| {
+    let host_ports = ports.filter_map(|port| {
         Some(HostPort {
             address: port.host_ip.clone().filter(|ip| !ip.is_empty()).unwrap_or_else(|| EVERYWHERE.into()),
             protocol: port.protocol.clone().unwrap_or_else(|| "TCP".into()),
             port: port.host_port.filter(|port| *port > 0)?,
         })
     });
-    taken.collect()
+    host_ports.collect()
 }
 
 fn anti_affinity(pod: &Pod) -> impl Iterator<Item = &PodAffinityTerm> {

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn the_important_come_first_and_failures_wait() {
+    async fn higher_priority_comes_first_and_failures_back_off() {
         let key = |name: &str| ObjectKey::new(Some("ns"), name);
         let (mut queue, began) = (Queue::default(), Instant::now());
         queue.add(key("a"), 0);

@@ -141,8 +141,8 @@ impl State {
     fn leave(&mut self, key: &ObjectKey) -> bool {
         let Some(name) = self.places.remove(key) else { return false };
         if let Some(node) = self.nodes.get_mut(&name) {
-            let gone = node.remove(key);
-            self.repelling -= usize::from(gone.is_some_and(|pod| !pod.repels.is_empty()));
+            let removed = node.remove(key);
+            self.repelling -= usize::from(removed.is_some_and(|pod| !pod.repels.is_empty()));
             if node.facts.is_none() && node.pods.is_empty() {
                 self.nodes.remove(&name);
             }
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_pods_are_spread_over_many_nodes() {
+    async fn pods_are_spread_evenly_over_nodes() {
         let (mut state, now) = (State::default(), Instant::now());
         for n in 0..1000 {
             state.put_node(&node(&format!("n-{n}"), "8"));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fits_nowhere_is_tried_again_when_something_changes() {
+    async fn unschedulable_pod_is_retried_after_a_change() {
         let (mut state, now) = (State::default(), Instant::now());
         state.put_node(&node("small", "150m"));
         pod(&mut state, "a", json!({"priority": 1}));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_binding_that_failed_is_taken_back() {
+    async fn failed_binding_is_reverted() {
         let (mut state, now) = (State::default(), Instant::now());
         state.put_node(&node("n", "150m"));
         pod(&mut state, "a", json!({}));

@@ -160,8 +160,8 @@ impl Placeholders {
     fn settle(&self, value: &mut Value, created: Option<Timestamp>) {
         match value {
             Value::Object(fields) => {
-                let kept = std::mem::take(fields).into_iter().filter(|(name, _)| !RANDOM.contains(&&**name));
-                *fields = kept.map(|(name, field)| (self.replace(name), field)).collect();
+                let stable = std::mem::take(fields).into_iter().filter(|(name, _)| !RANDOM.contains(&&**name));
+                *fields = stable.map(|(name, field)| (self.replace(name), field)).collect();
                 if fields.get("type").is_some_and(|kind| kind == REVISIONS) {
                     fields.remove("data");
                     let metadata = &mut fields.entry("metadata").or_insert_with(|| json!({}));
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_from_run_to_run_is_no_difference() {
+    fn values_that_vary_between_runs_are_ignored() {
         let mut value = json!({"volumes": [{"name": "kube-api-access-x1y2z"}],
             "metadata": {"uid": "1", "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"list": [{"lastProbeTime": "2026-01-01T00:00:00.5Z", "clusterIP": "10.0.0.1"}]}});
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_with_drawn_names_are_compared_by_content() {
+    fn objects_with_generated_names_are_compared_by_content() {
         let pod = |name: &str, image: &str| {
             let metadata = json!({"name": name, "generateName": "web-", "uid": format!("uid-{name}")});
             ("pods", json!({"metadata": metadata, "spec": {"image": image, "of": format!("{name}.web")}}))
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_compared_with_the_creation_of_their_object() {
+    fn times_are_relative_to_the_creation_of_their_object() {
         let expiring = |created: &str, expires: &str| {
             let metadata = json!({"name": "t", "creationTimestamp": created});
             state_of(&[("tokens", json!({"metadata": metadata, "spec": {"expires": expires}}))])

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_what_it_writes() {
+    fn request_determines_the_written_object() {
         let object = |path: &str| place(&Method::PATCH, path).map(|place| place.object(&json!(null)));
         assert_eq!(object("/api/v1/namespaces/a/status").as_deref(), Some("/api/v1/namespaces/a"));
         let job = "/apis/batch/v1/namespaces/a/jobs/b";
@@ -175,13 +175,13 @@ mod tests {
         for query in ["fieldManager=dryRun=All", "notdryRun=All", "dryRun="] {
             assert_eq!(object(&format!("{job}?{query}")).as_deref(), Some(job), "{query} is no dry run");
         }
-        let made =
+        let created =
             place(&Method::POST, "/apis/a.b/v1/widgets").map(|it| it.object(&json!({"metadata": {"name": "w"}})));
-        assert_eq!(made.as_deref(), Some("/apis/a.b/v1/widgets/w"));
+        assert_eq!(created.as_deref(), Some("/apis/a.b/v1/widgets/w"));
     }
 
     #[test]
-    fn what_is_owned_by_something_expected_is_expected() {
+    fn objects_owned_by_expected_objects_are_expected() {
         let mut neighbors = Neighbors::new("home", Allowlist::default());
         let mut write = |path: &str, uid: &str, owner: &str| {
             let place = place(&Method::POST, path).expect("it writes");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_expected_about_what_the_operator_may_change_and_leases_are_not() {
+    fn events_about_permitted_objects_are_expected_and_leases_are_not() {
         let mut neighbors = Neighbors::new("home", Allowlist::default());
         let mut write = |path: &str, about: Value| {
             let answer = json!({"metadata": {"name": "e"}, "involvedObject": about});

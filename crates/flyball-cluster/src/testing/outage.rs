@@ -48,26 +48,26 @@ impl Test {
     ///
     /// If an object was deleted, replaced, restarted or created, with its name, or if the operator does not converge.
     pub async fn assert_outage_is_harmless(&mut self, outage: Duration) {
-        let (wanted, outage) = (outage, outage.min(self.installed.target.convergence_times().1));
+        let (requested, outage) = (outage, outage.min(self.installed.target.convergence_times().1));
         self.assert_converges().await;
         let before = self.inventory().await;
         let pods = before.names().filter(|name| name.starts_with("pods ")).count();
         let mut chaos_run = ChaosRun::new(&self.installed.operator, Done::Outage { seconds: outage.as_secs(), pods });
-        if outage < wanted {
-            chaos_run.leave_out(format!("an outage of more than {outage:?}: {wanted:?} was asked for"));
+        if outage < requested {
+            chaos_run.leave_out(format!("an outage of more than {outage:?}: {requested:?} was asked for"));
         }
 
         self.crash().await;
         sleep(outage).await;
-        let left = self.inventory().await;
-        let harmed = before.harmed(&left);
+        let remaining = self.inventory().await;
+        let harmed = before.harmed(&remaining);
         assert!(harmed.is_empty(), "during the outage of {outage:?}:{}", list(&harmed));
 
         self.restart().await;
         self.assert_converges().await;
         let after = self.inventory().await;
-        let mut harmed = left.harmed(&after);
-        harmed.extend(after.without(&left).names().map(|name| format!("{name} was made")));
+        let mut harmed = remaining.harmed(&after);
+        harmed.extend(after.without(&remaining).names().map(|name| format!("{name} was made")));
         assert!(harmed.is_empty(), "after the restart of the operator:{}", list(&harmed));
         chaos_run.passed();
     }

@@ -69,12 +69,12 @@ pub(super) fn write(operator: &str, rules: &[PolicyRule], log: &Log) -> io::Resu
 }
 
 fn line(operator: &str, rules: &[PolicyRule], log: &Log) -> Value {
-    let told = |permission: &Permission| permission.to_string();
+    let text = |permission: &Permission| permission.to_string();
     json!({
         "operator": operator,
-        "granted": Permission::granted(rules).iter().map(told).collect::<Vec<_>>(),
-        "used": log.used().iter().map(told).collect::<Vec<_>>(),
-        "denied": log.denials().iter().map(|denial| told(&denial.permission)).collect::<Vec<_>>(),
+        "granted": Permission::granted(rules).iter().map(text).collect::<Vec<_>>(),
+        "used": log.used().iter().map(text).collect::<Vec<_>>(),
+        "denied": log.denials().iter().map(|denial| text(&denial.permission)).collect::<Vec<_>>(),
         "places": log.describe_denials(),
     })
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_test_adds_a_line() {
+    fn each_test_appends_a_line() {
         let path = std::env::temp_dir().join(format!("flyball-report-{}", std::process::id()));
         let rule = json!({"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "get"]});
         let rules: Vec<PolicyRule> = vec![serde_json::from_value(rule).expect("it is a rule")];

@@ -371,7 +371,7 @@ impl Log {
     }
 
     /// Counts a request.
-    pub(super) fn asked(&self, method: &Method, uri: &Uri) -> Option<Permission> {
+    pub(super) fn count(&self, method: &Method, uri: &Uri) -> Option<Permission> {
         let permission = Permission::of(method, uri)?;
         let mut state = self.lock();
         state.requests.total += 1;
@@ -481,7 +481,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_have_the_verbs_that_roles_name() {
+    fn requests_map_to_rbac_verbs() {
         for (method, uri, expected) in [
             ("GET", "/api/v1/pods", "list pods"),
             ("GET", "/apis/apps/v1/namespaces/a/deployments?watch=true", "watch deployments.apps"),

@@ -263,7 +263,7 @@ fn counted(client: Client, namespace: &str, log: Log) -> Client {
             if let Some(Crash::Before(_)) = crash {
                 log.crash().await;
             }
-            let permission = log.asked(request.method(), request.uri());
+            let permission = log.count(request.method(), request.uri());
             let (method, place) = (request.method().clone(), WriteTarget::of(request.method(), request.uri()));
             let mut answer = client.send(request).await?;
             if answer.status() == StatusCode::CREATED && method == Method::PATCH {

@@ -89,9 +89,9 @@ pub(crate) fn preference(spec: &PodSpec, node: &str, labels: &Labels) -> (i64, i
 
 /// Returns true if a toleration covers a taint.
 pub(crate) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    given(&toleration.effect).is_none_or(|effect| effect == taint.effect)
-        && given(&toleration.key).is_none_or(|key| key == taint.key)
+    let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    non_empty(&toleration.effect).is_none_or(|effect| effect == taint.effect)
+        && non_empty(&toleration.key).is_none_or(|key| key == taint.key)
         && match toleration.operator.as_deref() {
             Some("Exists") => true,
             Some("Gt" | "Lt") => {

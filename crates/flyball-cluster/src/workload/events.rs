@@ -36,14 +36,14 @@ pub(crate) struct Events {
 /// Events published about an object.
 #[derive(Debug)]
 struct ObjectEvents {
-    events: BTreeMap<Said, Published>,
+    events: BTreeMap<EventContent, Published>,
     tokens: u32,
     refilled: Timestamp,
     last: Timestamp,
 }
 
 /// Type, reason and message.
-pub(crate) type Said = (&'static str, String, String);
+pub(crate) type EventContent = (&'static str, String, String);
 
 #[derive(Debug)]
 struct Published {
@@ -97,15 +97,15 @@ impl Events {
         cx: &Context<K>,
         host: Option<&str>,
         about: &T,
-        said: Said,
+        content: EventContent,
     ) {
         let meta = about.meta();
         let name = || format!("{}.{:016x}", about.name_any(), cx.rng().next());
-        let Some(post) = self.admit(meta.uid.clone().unwrap_or_default(), &said, cx.now(), name) else { return };
+        let Some(post) = self.admit(meta.uid.clone().unwrap_or_default(), &content, cx.now(), name) else { return };
         let namespace = meta.namespace.clone().unwrap_or_else(|| "default".into());
         let events = Api::<Event>::namespaced(cx.client().clone(), &namespace);
         let now = super::time(cx.now());
-        let (manager, (kind, reason, message)) = (Some(self.manager.into()), said);
+        let (manager, (kind, reason, message)) = (Some(self.manager.into()), content);
         let sent = match post {
             Post::Create(name) => {
                 let event = Event {
@@ -143,7 +143,13 @@ impl Events {
     }
 
     /// Decides if an event is created or updated; `None` if there are too many.
-    fn admit(&self, uid: String, said: &Said, now: Timestamp, name: impl FnOnce() -> String) -> Option<Post> {
+    fn admit(
+        &self,
+        uid: String,
+        content: &EventContent,
+        now: Timestamp,
+        name: impl FnOnce() -> String,
+    ) -> Option<Post> {
         let mut objects = self.known.lock();
         if objects.len() >= OBJECTS && !objects.contains_key(&uid) {
             let oldest = objects.iter().min_by_key(|(_, known)| known.last).map(|(uid, _)| uid.clone());
@@ -159,16 +165,17 @@ impl Events {
             known.refilled = now;
         }
         known.tokens = known.tokens.checked_sub(1)?;
-        if let Some(published) = known.events.get_mut(said) {
+        if let Some(published) = known.events.get_mut(content) {
             (published.count, published.last) = (published.count.saturating_add(1), now);
             return Some(Post::Count { name: published.name.clone(), count: published.count });
         }
         if known.events.len() >= BURST as usize {
-            let oldest = known.events.iter().min_by_key(|(_, published)| published.last).map(|(said, _)| said.clone());
+            let oldest =
+                known.events.iter().min_by_key(|(_, published)| published.last).map(|(content, _)| content.clone());
             known.events.remove(&oldest?);
         }
         let name = name();
-        known.events.insert(said.clone(), Published { name: name.clone(), count: 1, last: now });
+        known.events.insert(content.clone(), Published { name: name.clone(), count: 1, last: now });
         Some(Post::Create(name))
     }
 }
@@ -178,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_events_are_counted_and_there_are_not_too_many() {
+    fn equal_events_are_aggregated_and_rate_limited() {
         let events = Events::new("c");
         let mut now = Timestamp::UNIX_EPOCH;
         let take = |message: &str, now| {

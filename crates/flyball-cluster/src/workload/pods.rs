@@ -71,12 +71,12 @@ pub(crate) fn next_available(pods: &[Pod], min_ready_seconds: Option<i32>, now: 
 
 /// Creates a pod from a template.
 pub(crate) fn from_template(template: &PodTemplateSpec, owner: &impl ResourceExt) -> Pod {
-    let made = template.metadata.clone().unwrap_or_default();
+    let template_metadata = template.metadata.clone().unwrap_or_default();
     let metadata = ObjectMeta {
         generate_name: Some(format!("{}-", owner.name_any())),
-        labels: made.labels,
-        annotations: made.annotations,
-        finalizers: made.finalizers,
+        labels: template_metadata.labels,
+        annotations: template_metadata.annotations,
+        finalizers: template_metadata.finalizers,
         ..ObjectMeta::default()
     };
     Pod { metadata, spec: template.spec.clone(), status: None }
@@ -90,18 +90,18 @@ pub(crate) async fn create<K: Resource>(
     events: &Events,
     cx: &Context<K>,
 ) -> (Vec<Pod>, Result<()>) {
-    let (made, result) = slow_start_batch(pods.len().min(BURST), 1, |at| cx.create(&pods[at])).await;
-    for pod in &made {
+    let (created, result) = slow_start_batch(pods.len().min(BURST), 1, |at| cx.create(&pods[at])).await;
+    for pod in &created {
         events.normal(cx, owner, "SuccessfulCreate", format!("Created pod: {}", pod.name_any())).await;
     }
     match result {
         // All further creates fail, and existing pods are deleted.
-        Err(error) if error.downcast_ref().is_some_and(is_namespace_terminating) => (made, Ok(())),
+        Err(error) if error.downcast_ref().is_some_and(is_namespace_terminating) => (created, Ok(())),
         Err(error) => {
             events.warning(cx, owner, "FailedCreate", format!("Error creating: {}", reason(&error))).await;
-            (made, Err(error))
+            (created, Err(error))
         }
-        Ok(()) => (made, Ok(())),
+        Ok(()) => (created, Ok(())),
     }
 }
 

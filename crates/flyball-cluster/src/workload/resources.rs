@@ -36,7 +36,7 @@ impl Amounts {
     }
 
     /// Returns the amounts above zero, sorted by name.
-    pub(crate) fn wanted(&self) -> impl Iterator<Item = (&str, i64)> {
+    pub(crate) fn positive(&self) -> impl Iterator<Item = (&str, i64)> {
         self.0.iter().filter(|(_, amount)| **amount > 0).map(|(name, amount)| (name.as_str(), *amount))
     }
 
@@ -91,13 +91,13 @@ pub(crate) fn requested(pod: &Pod) -> Amounts {
     let Some(spec) = &pod.spec else { return Amounts::default() };
     let (mut running, mut most) = (Amounts::default(), Amounts::default());
     for container in spec.init_containers.iter().flatten() {
-        let mut wanted = requests(container.resources.as_ref());
+        let mut own = requests(container.resources.as_ref());
         if is_sidecar(container) {
-            running.add(&wanted);
+            running.add(&own);
             most.at_least(&running);
         } else {
-            wanted.add(&running);
-            most.at_least(&wanted);
+            own.add(&running);
+            most.at_least(&own);
         }
     }
     for container in &spec.containers {
@@ -114,9 +114,12 @@ pub(crate) fn requested(pod: &Pod) -> Amounts {
 pub(crate) fn load(pod: &Pod) -> Load {
     let mut load = Load::default();
     for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
-        let wanted = requests(container.resources.as_ref());
+        let requested = requests(container.resources.as_ref());
         let or = |amount: i64, assumed: i64| if amount == 0 { assumed } else { amount };
-        load.add(Load { cpu: or(wanted.get("cpu"), ASSUMED.cpu), memory: or(wanted.get("memory"), ASSUMED.memory) });
+        load.add(Load {
+            cpu: or(requested.get("cpu"), ASSUMED.cpu),
+            memory: or(requested.get("memory"), ASSUMED.memory),
+        });
     }
     load
 }
@@ -127,7 +130,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn init_containers_count_if_they_need_more() {
+    fn init_containers_raise_requests() {
         let container = |cpu: &str| json!({"name": cpu, "resources": {"requests": {"cpu": cpu}}});
         let sidecar = json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}});
         let check = |init: serde_json::Value, expected: i64| {

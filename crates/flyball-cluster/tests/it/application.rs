@@ -84,14 +84,14 @@ fn without_chance(mut value: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_resource_becomes_seven_objects_that_go_with_it() {
+async fn application_creates_seven_objects_and_deletes_them_with_it() {
     let cluster = cluster();
     let admin = cluster.admin();
     let apps = install(&admin).await;
     let client = cluster.client(User::new("operator", &["system:masters"]));
     tokio::spawn(async move { Operator::new(NAME).controller(controller()).run(client, pending()).await });
 
-    let made = apps.create(&PostParams::default(), &app()).await.unwrap();
+    let app = apps.create(&PostParams::default(), &app()).await.unwrap();
     sleep(Duration::from_secs(10)).await;
     let found = objects(&admin).await;
     let kinds: Vec<&str> = found.iter().filter_map(|object| object.split(' ').next()).collect();
@@ -105,7 +105,7 @@ async fn one_resource_becomes_seven_objects_that_go_with_it() {
     let services: Api<Service> = Api::namespaced(admin.clone(), "default");
     let service = services.get("shop").await.unwrap();
     assert_eq!(service.spec.as_ref().unwrap().type_.as_deref(), Some("LoadBalancer"));
-    assert_eq!(service.owner_references()[0].uid, made.uid().unwrap());
+    assert_eq!(service.owner_references()[0].uid, app.uid().unwrap());
 
     apps.delete("shop", &DeleteParams::default()).await.unwrap();
     sleep(Duration::from_secs(10)).await;
@@ -134,12 +134,12 @@ enum Crash {
 /// Creates a client whose process crashes at one request, with a notification.
 fn crashing(client: Client, crash: Option<Crash>) -> (Client, Arc<Notify>) {
     let (requests, crashed) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
-    let told = crashed.clone();
+    let notify = crashed.clone();
     let pass = move |request: Request<kube::client::Body>| {
-        let (number, client, told) = (requests.fetch_add(1, Ordering::Relaxed), client.clone(), told.clone());
+        let (number, client, notify) = (requests.fetch_add(1, Ordering::Relaxed), client.clone(), notify.clone());
         async move {
             let end = async || {
-                told.notify_one();
+                notify.notify_one();
                 pending::<()>().await;
             };
             if matches!(crash, Some(Crash::Before(at)) if at == number) {
@@ -191,7 +191,7 @@ async fn story(seed: u64, faults: Faults, crash: Option<Crash>) -> End {
         tokio::select! {
             biased;
             () = crashed.notified() => survived.set(false),
-            ended = operator().run(first, pending()) => panic!("the operator ended: {ended:?}"),
+            result = operator().run(first, pending()) => panic!("the operator ended: {result:?}"),
         }
         operator().run(client, pending()).await
     };
@@ -199,14 +199,14 @@ async fn story(seed: u64, faults: Faults, crash: Option<Crash>) -> End {
     let controllers = Controllers::from_iter([Controller::GarbageCollector]);
     tokio::select! {
         biased;
-        ended = timeout(Duration::from_secs(3600), story) => ended.expect("the story comes to its end within an hour"),
-        ended = operators => panic!("the second operator ended: {ended:?}"),
+        end = timeout(Duration::from_secs(3600), story) => end.expect("the story comes to its end within an hour"),
+        result = operators => panic!("the second operator ended: {result:?}"),
         () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
     }
     End { objects: objects(&admin).await, survived: survived.get() }
 }
 
-fn told(seed: u64, faults: Faults, crash: Option<Crash>) -> End {
+fn run(seed: u64, faults: Faults, crash: Option<Crash>) -> End {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(story(seed, faults, crash))
 }
@@ -219,11 +219,11 @@ fn assert_same(found: &[String], calm: &[String], when: &str) {
 }
 
 #[test]
-fn in_whatever_order_watches_tell_the_end_is_the_same() {
+fn disorder_of_watch_events_changes_nothing() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000);
-    let calm = told(0, Faults::default(), None).objects;
+    let calm = run(0, Faults::default(), None).objects;
     assert_eq!(calm.len(), 8);
-    let check = |seed| assert_same(&told(seed, DISORDER, None).objects, &calm, &format!("seed {seed}"));
+    let check = |seed| assert_same(&run(seed, DISORDER, None).objects, &calm, &format!("seed {seed}"));
     thread::scope(|threads| {
         threads.spawn(|| (0..seeds / 2).for_each(check));
         (seeds / 2..seeds).for_each(check);
@@ -231,11 +231,11 @@ fn in_whatever_order_watches_tell_the_end_is_the_same() {
 }
 
 #[test]
-fn wherever_the_operator_is_killed_the_end_is_the_same() {
-    let calm = told(0, Faults::default(), None).objects;
+fn crash_at_any_request_changes_nothing() {
+    let calm = run(0, Faults::default(), None).objects;
     for crash in [Crash::Before as fn(u64) -> Crash, Crash::After] {
         for request in 0.. {
-            let end = told(0, Faults::default(), Some(crash(request)));
+            let end = run(0, Faults::default(), Some(crash(request)));
             if end.survived {
                 assert!(request > 20, "only {request} requests were tried");
                 break;

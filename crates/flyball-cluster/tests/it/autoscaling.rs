@@ -75,7 +75,7 @@ async fn annotate_pods(client: &Client, annotation: &str, value: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_follows_the_usage_of_its_pods() {
+async fn deployment_follows_the_usage_of_its_pods() {
     let cluster: Cluster = cluster();
     let client = cluster.admin();
     deployment(&client, 2).await;
@@ -117,7 +117,7 @@ async fn a_deployment_follows_the_usage_of_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_metric_that_asks_for_most_has_its_way() {
+async fn largest_recommendation_of_all_metrics_is_used() {
     let cluster = cluster();
     let client = cluster.admin();
     deployment(&client, 2).await;
@@ -151,7 +151,7 @@ async fn the_metric_that_asks_for_most_has_its_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_has_a_scale_is_scaled() {
+async fn custom_resource_with_scale_subresource_is_scaled() {
     let client = cluster().admin();
     Api::all(client.clone()).create(&PostParams::default(), &VmGroup::crd()).await.unwrap();
     sleep(Duration::from_secs(1)).await;
@@ -168,7 +168,7 @@ async fn whatever_has_a_scale_is_scaled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_scaled_is_told() {
+async fn unscalable_target_is_reported() {
     let client = cluster().admin();
     autoscaler(&client, json!({"scaleTargetRef": {"apiVersion": "foo.io/v1", "kind": "Foo", "name": "web"}})).await;
     sleep(Duration::from_secs(1)).await;

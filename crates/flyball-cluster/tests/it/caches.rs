@@ -56,7 +56,7 @@ fn operator(look: Look) -> Operator {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_sees_what_it_selects_of_kinds_that_come_and_go() {
+async fn operator_observes_selected_objects_of_reinstalled_kinds() {
     let look = Look::default();
     let theirs = look.clone();
     let test = Test::of(move || operator(theirs.clone())).start().await;
@@ -92,7 +92,7 @@ async fn an_operator_sees_what_it_selects_of_kinds_that_come_and_go() {
         sees(&format!("; {round}; other")).await;
         definitions.delete(MyApp::crd_name(), &DeleteParams::default()).await.unwrap();
         sees("; ; other").await;
-        let gone = async || definitions.get_opt(MyApp::crd_name()).await.unwrap().is_none();
-        test.eventually("the kind is gone", gone).await;
+        let is_deleted = async || definitions.get_opt(MyApp::crd_name()).await.unwrap().is_none();
+        test.eventually("the kind is gone", is_deleted).await;
     }
 }

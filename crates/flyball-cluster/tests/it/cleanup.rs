@@ -26,7 +26,7 @@ impl Reconcile for Stuck {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_clean_up_is_told_beside_the_conditions_of_the_operator() {
+async fn failed_cleanup_is_reported_beside_the_operators_conditions() {
     let admin = cluster().admin();
     Api::all(admin.clone()).create(&PostParams::default(), &VisitorsApp::crd()).await.unwrap();
     let sites = Api::<VisitorsApp>::namespaced(admin.clone(), "default");
@@ -40,8 +40,8 @@ async fn a_failed_clean_up_is_told_beside_the_conditions_of_the_operator() {
 
     let conditions = async || {
         let status = sites.get("a").await.unwrap().status.unwrap_or_default();
-        let told = |condition: Condition| (condition.kind, condition.status, condition.message);
-        status.conditions.into_iter().map(told).collect::<Vec<_>>()
+        let summary = |condition: Condition| (condition.kind, condition.status, condition.message);
+        status.conditions.into_iter().map(summary).collect::<Vec<_>>()
     };
     let ready = ("Ready".to_owned(), "True".to_owned(), String::new());
     eventually("it is ready", || async { conditions().await == [ready.clone()] }).await;

@@ -36,7 +36,7 @@ fn definition(name: &str, plural: &str, kind: &str) -> CustomResourceDefinition 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_owned_goes_with_its_owner() {
+async fn dependents_are_deleted_with_their_owner() {
     let client = cluster().admin();
     let owner = config_map(&client, "owner", &[]).await;
     let child = config_map(&client, "child", &[("owner", &owner, false)]).await;
@@ -48,14 +48,14 @@ async fn what_is_owned_goes_with_its_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_was_gone_before_is_found_out() {
+async fn dependent_of_a_missing_owner_is_deleted() {
     let client = cluster().admin();
     config_map(&client, "child", &[("owner", "0e6e2d1b-0000-4000-8000-000000000000", false)]).await;
     gone(&client, "child").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namesake_is_no_owner() {
+async fn owner_with_another_uid_does_not_count() {
     let client = cluster().admin();
     config_map(&client, "owner", &[]).await;
     config_map(&client, "child", &[("owner", "0e6e2d1b-0000-4000-8000-000000000000", false)]).await;
@@ -64,7 +64,7 @@ async fn a_namesake_is_no_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_owner_that_stays_is_enough() {
+async fn one_remaining_owner_keeps_the_dependent() {
     let client = cluster().admin();
     let (one, other) = (config_map(&client, "one", &[]).await, config_map(&client, "other", &[]).await);
     config_map(&client, "child", &[("one", &one, true), ("other", &other, true)]).await;
@@ -74,7 +74,7 @@ async fn one_owner_that_stays_is_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_foreground_the_owner_goes_last() {
+async fn foreground_deletion_removes_the_owner_last() {
     let client = cluster().admin();
     let owner = config_map(&client, "owner", &[]).await;
     config_map(&client, "child", &[("owner", &owner, true)]).await;
@@ -92,7 +92,7 @@ async fn in_the_foreground_the_owner_goes_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_circle_that_waits_for_itself_is_broken() {
+async fn cycle_of_foreground_deletions_is_broken() {
     let client = cluster().admin();
     let one = config_map(&client, "one", &[]).await;
     let other = config_map(&client, "other", &[("one", &one, true)]).await;
@@ -106,7 +106,7 @@ async fn a_circle_that_waits_for_itself_is_broken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_are_left_behind_without_an_owner() {
+async fn orphans_lose_their_owner_reference() {
     let client = cluster().admin();
     let owner = config_map(&client, "owner", &[]).await;
     config_map(&client, "child", &[("owner", &owner, true)]).await;
@@ -116,7 +116,7 @@ async fn orphans_are_left_behind_without_an_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_of_an_unknown_kind_is_left_alone_until_the_kind_is_known() {
+async fn dependent_of_an_unknown_kind_is_kept_until_the_kind_is_served() {
     let client = cluster().admin();
     let child = json!({"metadata": {"name": "child", "ownerReferences": [
         {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "0e6e2d1b-0000-4000-8000-000000000000"},
@@ -130,7 +130,7 @@ async fn an_owner_of_an_unknown_kind_is_left_alone_until_the_kind_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_that_come_and_go_hold_nothing_up() {
+async fn deletion_of_short_lived_kinds_is_not_delayed() {
     let client = cluster().admin();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let definition = definition("brief.example.com", "brief", "Brief");
@@ -143,14 +143,14 @@ async fn kinds_that_come_and_go_hold_nothing_up() {
         }
         definitions.delete("brief.example.com", &DeleteParams::default()).await.unwrap();
         config_map(&client, "child", &[("owner", "0e6e2d1b-0000-4000-8000-000000000000", false)]).await;
-        let begun = Instant::now();
+        let start = Instant::now();
         gone(&client, "child").await;
-        assert!(begun.elapsed() < Duration::from_secs(1), "after {wait} turns it took {:?}", begun.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(1), "after {wait} turns it took {:?}", start.elapsed());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_owned_goes_although_the_owners_kind_goes_too() {
+async fn dependents_are_deleted_with_the_kind_of_their_owner() {
     let client = cluster().admin();
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     stays(&client, "kube-root-ca.crt").await;
@@ -188,7 +188,7 @@ async fn reads(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_its_owner_is_not_looked_up() {
+async fn dependents_of_cached_owners_cause_no_requests() {
     let client = cluster().admin();
     let owner = config_map(&client, "owner", &[]).await;
     stays(&client, "owner").await;

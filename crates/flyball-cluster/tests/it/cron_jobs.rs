@@ -55,7 +55,7 @@ async fn reasons(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_is_made_every_minute() {
+async fn job_is_created_every_minute() {
     let client = cluster().admin();
     cron_job(&client, json!({"timeZone": "Europe/Berlin"})).await;
     sleep(Duration::from_secs(150)).await;
@@ -75,7 +75,7 @@ async fn a_job_is_made_every_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forbid_waits_and_replace_replaces() {
+async fn concurrency_policy_is_applied() {
     for (policy, expect) in [("Forbid", names(&[1])), ("Replace", names(&[3])), ("Allow", names(&[1, 2, 3]))] {
         let client = cluster().admin();
         cron_job(&client, json!({"concurrencyPolicy": policy})).await;
@@ -85,7 +85,7 @@ async fn forbid_waits_and_replace_replaces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_ended_jobs_are_kept() {
+async fn finished_jobs_are_limited_by_history() {
     let client = cluster().admin();
     cron_job(&client, json!({"successfulJobsHistoryLimit": 2})).await;
     sleep(Duration::from_secs(1)).await;
@@ -98,7 +98,7 @@ async fn only_so_many_ended_jobs_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_missed_while_suspended_is_made_once_or_too_late() {
+async fn missed_run_is_created_once_within_its_deadline() {
     for (deadline, expect) in [(json!(null), names(&[5])), (json!(10), Vec::new())] {
         let client = cluster().admin();
         cron_job(&client, json!({"schedule": "*/5 * * * *", "suspend": true, "startingDeadlineSeconds": deadline}))
@@ -113,14 +113,14 @@ async fn what_was_missed_while_suspended_is_made_once_or_too_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_jobs_go_when_their_time_is_over() {
+async fn finished_jobs_are_deleted_after_their_ttl() {
     let client = cluster().admin();
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
     let spec = json!({"ttlSecondsAfterFinished": 100, "suspend": true, "template": template});
     create::<Job>(&client, json!({"metadata": {"name": "j"}, "spec": spec})).await;
-    let ended = json!([{"type": "FailureTarget", "status": "True"},
+    let conditions = json!([{"type": "FailureTarget", "status": "True"},
         {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
-    let patch = Patch::Merge(json!({"status": {"conditions": ended, "startTime": "2026-01-01T00:00:00Z"}}));
+    let patch = Patch::Merge(json!({"status": {"conditions": conditions, "startTime": "2026-01-01T00:00:00Z"}}));
     api::<Job>(&client).patch_status("j", &PatchParams::default(), &patch).await.unwrap();
     sleep(Duration::from_secs(90)).await;
     assert_eq!(jobs(&client).await, ["j"]);

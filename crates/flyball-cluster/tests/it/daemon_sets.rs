@@ -79,7 +79,7 @@ async fn status(client: &Client) -> [i32; 5] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_runs_where_it_is_meant_to() {
+async fn daemon_pods_run_on_matching_nodes() {
     let client = cluster().admin();
     for name in ["n1", "n2"] {
         node(&client, name, json!({"pool": "a"})).await;
@@ -106,7 +106,7 @@ async fn a_daemon_runs_where_it_is_meant_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rolling_update_replaces_one_pod_after_the_other() {
+async fn rolling_update_respects_max_unavailable() {
     let client = cluster().admin();
     for n in 0..4 {
         node(&client, &format!("n{n}"), json!({"pool": "a"})).await;
@@ -130,7 +130,7 @@ async fn a_rolling_update_replaces_one_pod_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_surge_makes_the_new_pod_before_the_old_one_goes() {
+async fn surge_creates_the_new_pod_before_deleting_the_old_one() {
     let client = cluster().admin();
     for n in 0..3 {
         node(&client, &format!("n{n}"), json!({"pool": "a"})).await;
@@ -152,7 +152,7 @@ async fn a_surge_makes_the_new_pod_before_the_old_one_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_delete_leaves_it_to_the_user() {
+async fn on_delete_strategy_replaces_no_pods() {
     let client = cluster().admin();
     node(&client, "n", json!({"pool": "a"})).await;
     daemon(&client, json!({"type": "OnDelete"})).await;

@@ -77,8 +77,8 @@ async fn story(seed: u64) -> String {
     };
     tokio::select! {
         biased;
-        ended = timeout(Duration::from_secs(24 * 3600), story) => ended.expect("the story comes to its end within a day"),
-        ended = operator.run(client, pending()) => panic!("the operator ended: {ended:?}"),
+        end = timeout(Duration::from_secs(24 * 3600), story) => end.expect("the story comes to its end within a day"),
+        result = operator.run(client, pending()) => panic!("the operator ended: {result:?}"),
         () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
     }
     assert!(simulator.vms().is_empty(), "no machine is left behind");
@@ -119,7 +119,7 @@ fn assert_same(seed: u64, one: &str, other: &str) {
 }
 
 #[test]
-fn a_cluster_with_an_operator_repeats_from_a_seed() {
+fn cluster_with_an_operator_repeats_by_seed() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(SEEDS);
     let mut before = String::new();
     for seed in 0..seeds {
@@ -175,7 +175,7 @@ async fn nodes(seed: u64) -> String {
 }
 
 #[test]
-fn simulated_nodes_repeat_from_a_seed() {
+fn simulated_nodes_repeat_by_seed() {
     let run = |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(nodes(seed))

@@ -76,7 +76,7 @@ fn code(error: &kube::Error) -> u16 {
 }
 
 /// Checks for every kind: identity, versions, generations and conflicts survive a restart.
-async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
+async fn survives(folder: &Path, resource: &ApiResource, manifest: Value) {
     let params = PostParams::default();
     let (first, known) = {
         let cluster = open(folder);
@@ -85,7 +85,7 @@ async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
             definitions.create(&params, &widgets()).await.unwrap();
         }
         let api = api(&cluster, resource);
-        let first = api.create(&params, &serde_json::from_value(made).unwrap()).await.unwrap();
+        let first = api.create(&params, &serde_json::from_value(manifest).unwrap()).await.unwrap();
         let mut changed = first.clone();
         changed.data["spec"]["replicas"] = 3.into();
         let changed = api.replace("x", &params, &changed).await.unwrap();
@@ -113,8 +113,8 @@ async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
     assert_eq!(code(&stale), 409);
     assert!(stale.to_string().contains("the object has been modified"), "{stale}");
     // The history from before the restart is not available.
-    let told = api.watch(&WatchParams::default(), &first.resource_version().unwrap()).await.unwrap();
-    match Box::pin(told).next().await {
+    let watch = api.watch(&WatchParams::default(), &first.resource_version().unwrap()).await.unwrap();
+    match Box::pin(watch).next().await {
         Some(Ok(WatchEvent::Error(status))) => assert_eq!((status.code, &*status.reason), (410, "Expired")),
         other => panic!("{other:?}"),
     }
@@ -129,13 +129,13 @@ async fn survives(folder: &Path, resource: &ApiResource, made: Value) {
     assert_eq!(changed.metadata.generation, Some(3));
     assert!(number(&changed) > now.parse().unwrap() && changed.uid() == known.uid());
     match Box::pin(api.watch(&WatchParams::default(), &now).await.unwrap()).try_next().await.unwrap() {
-        Some(WatchEvent::Modified(told)) => assert_eq!(told, changed),
+        Some(WatchEvent::Modified(object)) => assert_eq!(object, changed),
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_custom_resource_survives_like_a_deployment() {
+async fn custom_resource_survives_like_a_deployment() {
     let metadata = json!({"name": "x", "labels": {"app": "x"}});
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {"color": "blue"}});
@@ -154,7 +154,7 @@ async fn a_custom_resource_survives_like_a_deployment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happens_in_a_fork_stays_there() {
+async fn forks_are_isolated() {
     let cluster = cluster_of(Options::simulated(simulated_clock(), 1));
     let admin = cluster.admin();
     namespace(&admin, "ns").await;
@@ -179,8 +179,8 @@ async fn what_happens_in_a_fork_stays_there() {
     // The history is included: a watch from an earlier version continues in the fork.
     let before = version(&cluster).await;
     assert_eq!(before, version(&forks[0]).await);
-    let told = pods(&forks[0]).watch(&WatchParams::default(), "101").await.unwrap();
-    assert!(matches!(Box::pin(told).try_next().await.unwrap(), Some(WatchEvent::Added(_))));
+    let watch = pods(&forks[0]).watch(&WatchParams::default(), "101").await.unwrap();
+    assert!(matches!(Box::pin(watch).try_next().await.unwrap(), Some(WatchEvent::Added(_))));
 
     let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
     let resource = resource("example.com/v1", "Widget", "widgets");

@@ -32,7 +32,7 @@ fn account() -> Kind {
 struct Pages(Arc<Mutex<Vec<String>>>);
 
 impl Pages {
-    fn told(&self) -> Vec<String> {
+    fn log(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
@@ -110,7 +110,7 @@ fn definitions(client: &Client) -> Api<DynamicObject> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_without_a_single_type_does_what_others_do() {
+async fn operator_with_dynamic_kinds_only_converges() {
     let pages = Pages::default();
     let theirs = pages.clone();
     let mut test = Test::of(move || operator(theirs.clone())).start().await;
@@ -135,15 +135,15 @@ async fn an_operator_without_a_single_type_does_what_others_do() {
             "apiVersion": "example.com/v1", "kind": "Site", "metadata": {"name": "a"}, "spec": {"title": title},
         });
         let params = PatchParams::apply("test");
-        let made = async || sites.patch("a", &params, &Patch::Apply(&object)).await.is_ok();
-        test.eventually("the kind is served", made).await;
+        let is_applied = async || sites.patch("a", &params, &Patch::Apply(&object)).await.is_ok();
+        test.eventually("the kind is served", is_applied).await;
         test.eventually("a page", async || get(&maps).await["data"]["title"] == title).await;
         test.assert_converges().await;
         let (data, status) = (get(&maps).await, get(&sites).await["status"].clone());
         assert_eq!(data["data"]["key"], if round == 0 { "b25l" } else { "dHdv" });
         assert_eq!(status["counts"], json!({"pages": 1, "sites": 1, "named": true}));
         assert_eq!(status["conditions"][0]["status"], "True");
-        assert!(pages.told().iter().all(|told| told == "Site a"));
+        assert!(pages.log().iter().all(|entry| entry == "Site a"));
 
         // A label triggers no reconcile; drift and changes of the secret do.
         let patch = async |api: &Api<DynamicObject>, patch: Value| {
@@ -151,18 +151,18 @@ async fn an_operator_without_a_single_type_does_what_others_do() {
         };
         patch(&sites, json!({"metadata": {"labels": {"l": round.to_string()}}})).await;
         test.assert_converges().await;
-        assert_eq!(pages.told(), [""; 0]);
+        assert_eq!(pages.log(), [""; 0]);
         patch(&maps, json!({"data": {"title": "theirs"}})).await;
         test.eventually("drift is repaired", async || get(&maps).await["data"]["title"] == title).await;
         test.apply(&secret("two")).await;
         test.eventually("the key", async || get(&maps).await["data"]["key"] == "dHdv").await;
         test.assert_converges().await;
-        assert!(!pages.told().is_empty());
+        assert!(!pages.log().is_empty());
         if round == 0 {
             definitions(&client).delete("sites.example.com", &DeleteParams::default()).await.unwrap();
-            let gone = async || definitions(&client).get_opt("sites.example.com").await.unwrap().is_none();
-            test.eventually("the kind is gone", gone).await;
-            assert_eq!(pages.told(), ["clean a"]);
+            let is_deleted = async || definitions(&client).get_opt("sites.example.com").await.unwrap().is_none();
+            test.eventually("the kind is gone", is_deleted).await;
+            assert_eq!(pages.log(), ["clean a"]);
             // The garbage collector deletes the dependents only if it observes the deletion of the object before that
             // of the kind.
             let deleted = maps.delete("a", &DeleteParams::default()).await;
@@ -170,17 +170,17 @@ async fn an_operator_without_a_single_type_does_what_others_do() {
         }
     }
     test.assert_idempotent().await;
-    pages.told();
+    pages.log();
     let sites: Api<DynamicObject> = Api::namespaced_with(client.clone(), test.namespace(), &site().api_resource());
     sites.delete("a", &DeleteParams::default()).await.unwrap();
     test.eventually("the site is gone", async || sites.get_opt("a").await.unwrap().is_none()).await;
-    assert_eq!(pages.told(), ["clean a"]);
+    assert_eq!(pages.log(), ["clean a"]);
     assert_eq!(test.denials(), []);
 }
 
 #[test]
-fn the_rules_of_kinds_without_types_are_those_of_kinds_with_types() {
-    let told = |operator: Operator| {
+fn dynamic_kinds_have_the_rules_of_typed_kinds() {
+    let rules = |operator: Operator| {
         let rule = |rule: k8s_openapi::api::rbac::v1::PolicyRule| {
             format!("{}/{} {}", rule.api_groups.unwrap()[0], rule.resources.unwrap()[0], rule.verbs.join(","))
         };
@@ -195,11 +195,11 @@ fn the_rules_of_kinds_without_types_are_those_of_kinds_with_types() {
         "example.com/sites/finalizers update",
         "example.com/sites/status patch",
     ];
-    assert_eq!(told(operator(Pages::default())), expected);
+    assert_eq!(rules(operator(Pages::default())), expected);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_known_of_a_kind_is_asked_for() {
+async fn kind_is_discovered_from_the_server() {
     let test = Test::of(|| operator(Pages::default())).start().await;
     let client = test.client();
     let discover = async |group: &str, version: &str, kind: &str| {

@@ -25,16 +25,16 @@ impl Reconcile for Pods {
     type Resource = ConfigMap;
 
     async fn reconcile(&self, map: &ConfigMap, cx: &Context<ConfigMap>) -> Result<Action> {
-        let Some(wanted) = map.data.as_ref().and_then(|data| data.get("count")) else { return Ok(Action::done()) };
-        let wanted: usize = wanted.parse().unwrap_or(0);
+        let Some(desired) = map.data.as_ref().and_then(|data| data.get("count")) else { return Ok(Action::done()) };
+        let desired: usize = desired.parse().unwrap_or(0);
         self.0.fetch_add(1, Ordering::Relaxed);
         let mut pods = cx.children::<Pod>().await?;
         pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
         let pod = json!({"metadata": {"generateName": "part-"}, "spec": {"containers": [{"name": "a", "image": "a"}]}});
-        for _ in pods.len()..wanted {
+        for _ in pods.len()..desired {
             cx.create::<Pod>(&serde_json::from_value(pod.clone())?).await?;
         }
-        for pod in pods.iter().skip(wanted) {
+        for pod in pods.iter().skip(desired) {
             cx.delete(pod).await?;
         }
         Ok(Action::done())
@@ -115,7 +115,7 @@ fn gated(cluster: &Cluster, gate: Arc<RwLock<()>>, writes: Arc<Mutex<Vec<(Method
             let body = body.collect().await?.to_bytes();
             head.extensions.insert(User::new("operator", &["system:masters"]));
             let of_pods = head.uri.path().contains("/pods");
-            let held = of_pods && head.uri.query().unwrap_or_default().contains("watch=true");
+            let is_blocked = of_pods && head.uri.query().unwrap_or_default().contains("watch=true");
             if of_pods && head.method != Method::GET {
                 let body = serde_json::from_slice(&body).unwrap_or_default();
                 writes.lock().unwrap().push((head.method.clone(), body));
@@ -125,7 +125,7 @@ fn gated(cluster: &Cluster, gate: Arc<RwLock<()>>, writes: Arc<Mutex<Vec<(Method
                 let frames = http_body_util::BodyStream::new(body).then(move |frame| {
                     let gate = gate.clone();
                     async move {
-                        if held {
+                        if is_blocked {
                             drop(gate.read().await);
                         }
                         frame
@@ -139,15 +139,15 @@ fn gated(cluster: &Cluster, gate: Arc<RwLock<()>>, writes: Arc<Mutex<Vec<(Method
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_wakes_make_no_second_pod_while_the_watch_is_held_back() {
+async fn blocked_watch_causes_no_duplicate_pods() {
     let stage = Stage::start(&cluster(), 0).await;
     sleep(Duration::from_secs(1)).await;
-    let held = stage.hold().await;
+    let blocked = stage.hold().await;
     stage.reconciles();
     stage.want(3).await;
     stage.wake(Duration::from_millis(50)).await;
     assert_eq!((stage.pods().await, stage.writes().0, stage.reconciles()), (3, 3, 1));
-    drop(held);
+    drop(blocked);
     sleep(Duration::from_secs(1)).await;
     assert!(stage.reconciles() > 0, "it continues with the watch");
     assert_eq!((stage.pods().await, stage.writes()), (3, (0, Vec::new())));
@@ -156,7 +156,7 @@ async fn a_hundred_wakes_make_no_second_pod_while_the_watch_is_held_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_reconciles_make_no_second_pod_when_patience_ends() {
+async fn blocked_watch_past_the_timeout_causes_no_duplicate_pods() {
     let stage = Stage::start(&cluster(), 0).await;
     sleep(Duration::from_secs(1)).await;
     let _held = stage.hold().await;
@@ -177,23 +177,23 @@ async fn a_hundred_reconciles_make_no_second_pod_when_patience_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_are_waited_for_by_uid() {
+async fn deletions_are_matched_by_uid() {
     let stage = Stage::start(&cluster(), 5).await;
     eventually("five pods", || async { stage.pods().await == 5 }).await;
     sleep(Duration::from_secs(1)).await;
-    let held = stage.hold().await;
+    let blocked = stage.hold().await;
     stage.reconciles();
     stage.writes();
     stage.want(2).await;
     stage.wake(Duration::from_millis(50)).await;
-    let (made, deleted) = stage.writes();
-    assert_eq!((stage.pods().await, made, deleted.len(), stage.reconciles()), (2, 0, 3, 1));
+    let (created, deleted) = stage.writes();
+    assert_eq!((stage.pods().await, created, deleted.len(), stage.reconciles()), (2, 0, 3, 1));
     assert!(deleted.iter().all(|precondition| precondition["uid"].is_string()), "{deleted:?}");
     // Another client deletes one of the remaining pods, which no reconcile has observed yet.
     let pods: Api<Pod> = Api::namespaced(stage.admin.clone(), "default");
     let name = pods.list(&ListParams::default()).await.unwrap().items[0].name_any();
     pods.delete(&name, &Default::default()).await.unwrap();
-    drop(held);
+    drop(blocked);
     eventually("a replacement", || async { stage.pods().await == 2 }).await;
     sleep(Duration::from_secs(11)).await;
     assert_eq!((stage.pods().await, stage.writes()), (2, (1, Vec::new())));

@@ -68,10 +68,10 @@ async fn write(api: &Api<DynamicObject>, case: &Case, name: &str, pointer: &str,
 /// Creates a cluster with some controllers, and the list of their panics.
 fn watched_cluster(controllers: &str) -> (Cluster, Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
     let panics = Arc::<Mutex<Vec<String>>>::default();
-    let told = panics.clone();
+    let log = panics.clone();
     let cluster = Cluster::new(Options::simulated(simulated_clock(), 1))
         .with_certificate("a certificate")
-        .on_panic(move |place, text| told.lock().unwrap().push(format!("{place}: {text}")));
+        .on_panic(move |place, text| log.lock().unwrap().push(format!("{place}: {text}")));
     // Without an account in its namespace, no pod can be created.
     let controllers: Controllers = format!("{controllers},serviceaccount-controller").parse().unwrap();
     let running = cluster.clone();
@@ -97,8 +97,8 @@ async fn limit(client: &Client, pods: usize) {
 }
 
 /// Counts the objects that controllers created.
-async fn made(client: &Client) -> usize {
-    let mut made = 0;
+async fn object_count(client: &Client) -> usize {
+    let mut count = 0;
     for (api_version, kind) in [
         ("v1", "Pod"),
         ("v1", "Endpoints"),
@@ -108,10 +108,10 @@ async fn made(client: &Client) -> usize {
         ("apps/v1", "ControllerRevision"),
         ("discovery.k8s.io/v1", "EndpointSlice"),
     ] {
-        made +=
+        count +=
             api_of(client, api_version, kind).await.list_metadata(&ListParams::default()).await.unwrap().items.len();
     }
-    made
+    count
 }
 
 /// Sets each field of a kind to each extreme value while its controllers run.
@@ -142,8 +142,8 @@ async fn play(case: Case, controllers: &str) {
     assert!(accepted > 0, "{kind}: none of {names} values is accepted");
     sleep(Duration::from_secs(90)).await;
     // Two objects of each name, each with at most two dependents: a replica set and a revision, slices and endpoints.
-    let (made, most) = (made(&client).await, 6 * names + MAX_PODS + MAX_JOBS);
-    assert!(made <= most, "{kind}: {made} objects came of {names} values");
+    let (created, most) = (object_count(&client).await, 6 * names + MAX_PODS + MAX_JOBS);
+    assert!(created <= most, "{kind}: {created} objects came of {names} values");
     // Deleted objects are reconciled once more.
     for found in api.list_metadata(&ListParams::default()).await.unwrap() {
         let name = found.metadata.name.unwrap_or_default();
@@ -225,7 +225,7 @@ async fn steps(api_version: &str, kind: &str, controllers: &str, spec: Value, co
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_billion_pods_are_made_step_by_step() {
+async fn two_billion_pods_are_created_in_steps() {
     let replicated = json!({"selector": selector(), "template": template(), "replicas": i32::MAX});
     let mut set = replicated.clone();
     (set["serviceName"], set["podManagementPolicy"]) = ("s".into(), "Parallel".into());
@@ -247,7 +247,7 @@ async fn two_billion_pods_are_made_step_by_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_two_billion_indexes_runs_those_that_are_left() {
+async fn job_of_two_billion_indexes_runs_the_remaining_ones() {
     let client = cluster().admin();
     namespace(&client, NAMESPACE).await;
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});

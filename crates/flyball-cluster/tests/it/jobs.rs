@@ -45,7 +45,7 @@ async fn condition(client: &Client, kind: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_that_fails_too_often_does_not_hold_up_the_others() {
+async fn failed_index_does_not_block_other_indexes() {
     let client = cluster().admin();
     job(&client, json!({"backoffLimitPerIndex": 1})).await;
     exit(&client, "0", 0).await;
@@ -61,7 +61,7 @@ async fn an_index_that_fails_too_often_does_not_hold_up_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exit_code_may_fail_the_job_or_not_count() {
+async fn failure_policy_ignores_or_fails_by_exit_code() {
     let client = cluster().admin();
     let codes = |code: i32| json!({"operator": "In", "values": [code]});
     let rules = json!([{"action": "Ignore", "onExitCodes": codes(3)}, {"action": "FailJob", "onExitCodes": codes(7)}]);
@@ -77,7 +77,7 @@ async fn an_exit_code_may_fail_the_job_or_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_index_may_be_enough() {
+async fn success_policy_ends_the_job_after_one_index() {
     let client = cluster().admin();
     job(&client, json!({"successPolicy": {"rules": [{"succeededIndexes": "2"}]}})).await;
     exit(&client, "2", 0).await;
@@ -88,7 +88,7 @@ async fn one_index_may_be_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_job_has_no_pods_and_goes_on() {
+async fn suspended_job_has_no_pods_and_resumes() {
     let client = cluster().admin();
     job(&client, json!({})).await;
     eventually("three pods", || async { pods(&client).await.len() == 3 }).await;
@@ -105,7 +105,7 @@ async fn a_suspended_job_has_no_pods_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_of_another_manager_is_left_alone() {
+async fn job_of_another_manager_is_ignored() {
     let client = cluster().admin();
     job(&client, json!({"managedBy": "example.com/other"})).await;
     sleep(Duration::from_secs(5)).await;

@@ -59,24 +59,24 @@ fn mute() -> Predicate<Secret> {
 #[derive(Default)]
 struct Wire {
     /// Requests whose path contains this are blocked.
-    held: Mutex<Option<&'static str>>,
+    blocked: Mutex<Option<&'static str>>,
     released: Notify,
 }
 
 impl Wire {
     fn hold(&self, part: &'static str) {
-        *self.held.lock().unwrap() = Some(part);
+        *self.blocked.lock().unwrap() = Some(part);
     }
 
     fn release(&self) {
-        *self.held.lock().unwrap() = None;
+        *self.blocked.lock().unwrap() = None;
         self.released.notify_waiters();
     }
 
     async fn pass(&self, path: &str) {
         loop {
             let released = self.released.notified();
-            if self.held.lock().unwrap().is_none_or(|part| !path.contains(part)) {
+            if self.blocked.lock().unwrap().is_none_or(|part| !path.contains(part)) {
                 return;
             }
             released.await;
@@ -233,12 +233,12 @@ fn play<F: Future<Output = ()>>(seeds: u64, story: impl Fn(u64) -> F) {
 const FAULTS: Faults =
     Faults { conflict: 0.05, refused: 0.05, lost: 0.05, cut: 0.05, late: 0.05, repeated: 0.05, ..Faults::NONE };
 
-fn is_lost(ended: &Result<(), RunError>) -> bool {
-    matches!(ended, Err(RunError::LeadershipLost { lease, .. }) if lease == "default/beats")
+fn is_lost(result: &Result<(), RunError>) -> bool {
+    matches!(result, Err(RunError::LeadershipLost { lease, .. }) if lease == "default/beats")
 }
 
 #[test]
-fn of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed() {
+fn one_of_concurrently_started_replicas_leads_and_a_crash_hands_over() {
     play(10, |seed| async move {
         let stage = Stage::new(seed, FAULTS).await;
         let names = ["one", "two", "three"];
@@ -266,7 +266,7 @@ fn of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed() 
 }
 
 #[test]
-fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
+fn graceful_stop_drains_and_releases_the_lease_within_a_second() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = stage.leader_and_successor().await;
@@ -292,7 +292,7 @@ fn a_clean_stop_drains_and_lets_another_lead_within_a_second() {
 }
 
 #[test]
-fn who_waits_has_filled_caches() {
+fn followers_have_synced_caches() {
     play(4, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = stage.leader_and_successor().await;
@@ -306,24 +306,24 @@ fn who_waits_has_filled_caches() {
 }
 
 #[test]
-fn a_leader_that_cannot_renew_writes_nothing_more_and_ends() {
+fn leader_that_cannot_renew_stops_writing_and_ends() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, _second) = stage.leader_and_successor().await;
         sleep(20 * SECOND).await;
         // Its other requests pass: only the write gate blocks its writes.
         first.wire.hold("/leases");
-        let held = Instant::now();
-        let ended = first.running.await.unwrap();
-        assert!(is_lost(&ended), "{ended:?}");
-        let after = held.elapsed();
+        let start = Instant::now();
+        let result = first.running.await.unwrap();
+        assert!(is_lost(&result), "{result:?}");
+        let after = start.elapsed();
         assert!(after > 7 * SECOND && after <= 10 * SECOND, "{after:?}");
         assert!(stage.taken_over("two").await + after < 16 * SECOND);
     });
 }
 
 #[test]
-fn a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes() {
+fn leader_paused_beyond_its_lease_writes_nothing_on_resume() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let first = stage.start("one");
@@ -332,14 +332,14 @@ fn a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes() {
         // Time stands still for the paused process, while another one acquires the lease.
         stage.patch(json!({"holderIdentity": "another", "leaseTransitions": 1})).await;
         advance(20 * SECOND).await;
-        let ended = first.running.await.unwrap();
-        assert!(is_lost(&ended), "{ended:?}");
+        let result = first.running.await.unwrap();
+        assert!(is_lost(&result), "{result:?}");
         assert_eq!(stage.writers(), [""; 0]);
     });
 }
 
 #[test]
-fn an_outage_longer_than_the_renew_deadline_ends_the_leader_and_nobody_else() {
+fn outage_past_the_renew_deadline_ends_only_the_leader() {
     play(8, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = (stage.start("one"), stage.start("two"));
@@ -367,7 +367,7 @@ fn an_outage_longer_than_the_renew_deadline_ends_the_leader_and_nobody_else() {
 }
 
 #[test]
-fn the_time_of_day_plays_no_part() {
+fn wall_clock_does_not_affect_leadership() {
     play(10, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = stage.leader_and_successor().await;
@@ -386,7 +386,7 @@ fn the_time_of_day_plays_no_part() {
 }
 
 #[test]
-fn what_others_do_to_the_lease_makes_no_second_leader() {
+fn foreign_changes_of_the_lease_cause_no_second_leader() {
     play(10, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
         let (first, second) = stage.leader_and_successor().await;
@@ -411,9 +411,9 @@ fn what_others_do_to_the_lease_makes_no_second_leader() {
 
         // If another holder is set, the leader ends at once, and all others wait for that holder.
         stage.patch(json!({"holderIdentity": "nobody"})).await;
-        let given = Instant::now();
+        let start = Instant::now();
         assert!(is_lost(&first.running.await.unwrap()));
-        assert!(given.elapsed() < SECOND);
+        assert!(start.elapsed() < SECOND);
         stage.writes.lock().unwrap().clear();
         let took = stage.taken_over("two").await;
         assert!(took > 14 * SECOND && took < 16 * SECOND, "{took:?}");
@@ -422,25 +422,25 @@ fn what_others_do_to_the_lease_makes_no_second_leader() {
 }
 
 #[test]
-fn some_things_need_no_leader() {
+fn tasks_may_run_without_leadership() {
     play(3, |seed| async move {
         let stage = Stage::new(seed, Faults::default()).await;
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::new(Mutex::new(Vec::new()));
         let set_up = |secret: &'static str, fails: bool| {
-            let told = told.clone();
+            let log = log.clone();
             move |operator: Operator| {
                 let free =
                     Controller::new(Beat(secret, AtomicU64::new(0))).name("free").owns::<Secret>().filter(mute());
-                let task = |who: &'static str| {
-                    let told = told.clone();
-                    Task::new(who, move |cx| async move {
-                        told.lock().unwrap().push(format!("{who} {secret} begins"));
+                let task = |role: &'static str| {
+                    let log = log.clone();
+                    Task::new(role, move |cx| async move {
+                        log.lock().unwrap().push(format!("{role} {secret} begins"));
                         cx.stopped().await;
                         // Both may write until the end.
-                        let map = json!({"metadata": {"name": format!("{who}-{secret}")}});
+                        let map = json!({"metadata": {"name": format!("{role}-{secret}")}});
                         let maps: Api<ConfigMap> = Api::default_namespaced(cx.client().clone());
                         maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;
-                        told.lock().unwrap().push(format!("{who} {secret} ends"));
+                        log.lock().unwrap().push(format!("{role} {secret} ends"));
                         Ok(())
                     })
                 };
@@ -464,25 +464,25 @@ fn some_things_need_no_leader() {
             writes.iter().any(|write| write.by == by && write.path.ends_with(&format!("/secrets/{secret}")))
         };
         assert!(wrote("one", "beat") && !wrote("two", "beat") && wrote("one", "free-1") && wrote("two", "free-2"));
-        let begun = ["everyone free-1 begins", "leader free-1 begins", "everyone free-2 begins"];
-        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), begun);
+        let started = ["everyone free-1 begins", "leader free-1 begins", "everyone free-2 begins"];
+        assert_eq!(std::mem::take(&mut *log.lock().unwrap()), started);
 
         // A task that fails ends its operator, and the other tasks in order.
-        let ended = second.running.await.unwrap();
+        let end = second.running.await.unwrap();
         assert!(
-            matches!(&ended, Err(RunError::Task { name, source }) if name == "late" && source.to_string() == "disk full"),
-            "{ended:?}"
+            matches!(&end, Err(RunError::Task { name, source }) if name == "late" && source.to_string() == "disk full"),
+            "{end:?}"
         );
-        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), ["everyone free-2 ends"]);
+        assert_eq!(std::mem::take(&mut *log.lock().unwrap()), ["everyone free-2 ends"]);
         first.stop().await.unwrap();
-        assert_eq!(std::mem::take(&mut *told.lock().unwrap()).len(), 2);
+        assert_eq!(std::mem::take(&mut *log.lock().unwrap()).len(), 2);
         let maps: Api<ConfigMap> = Api::default_namespaced(stage.admin.clone());
         assert!(maps.get_opt("leader-free-1").await.unwrap().is_some());
     });
 }
 
 #[test]
-fn the_roles_in_the_manifests_are_enough() {
+fn roles_of_the_manifests_suffice() {
     play(1, |seed| async move {
         let mut stage = Stage::new(seed, Faults::default()).await;
         stage.groups = &[];
@@ -513,16 +513,16 @@ fn the_roles_in_the_manifests_are_enough() {
         sleep(5 * SECOND).await;
         // The watch of the lease reports the new holder at once.
         stage.patch(json!({"holderIdentity": "another"})).await;
-        let given = Instant::now();
-        assert!(is_lost(&replica.running.await.unwrap()) && given.elapsed() < SECOND / 2);
+        let start = Instant::now();
+        assert!(is_lost(&replica.running.await.unwrap()) && start.elapsed() < SECOND / 2);
         let events: Api<Event> = Api::default_namespaced(stage.admin.clone());
-        let told = events.list(&Default::default()).await.unwrap().items.into_iter();
-        let mut told: Vec<_> = told
+        let published = events.list(&Default::default()).await.unwrap().items.into_iter();
+        let mut published: Vec<_> = published
             .filter(|event| event.regarding.as_ref().unwrap().kind.as_deref() == Some("Lease"))
             .map(|event| (event.reason.unwrap(), event.note.unwrap()))
             .collect();
-        told.sort();
-        let [(became, who), (lost, by)] = <[_; 2]>::try_from(told).unwrap();
+        published.sort();
+        let [(became, who), (lost, by)] = <[_; 2]>::try_from(published).unwrap();
         assert_eq!((became.as_str(), lost.as_str()), ("BecameLeader", "LostLeadership"));
         assert!(who.starts_with("one_") && who.ends_with(" became leader") && by.ends_with(" stopped leading"));
     });

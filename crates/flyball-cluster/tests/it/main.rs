@@ -78,9 +78,9 @@ async fn config_map(client: &Client, name: &str, owners: &[(&str, &str, bool)]) 
         .collect();
     let object: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": name, "ownerReferences": owners}})).unwrap();
-    let made: ConfigMap =
+    let map: ConfigMap =
         Api::namespaced(client.clone(), "default").create(&PostParams::default(), &object).await.unwrap();
-    made.metadata.uid.unwrap()
+    map.metadata.uid.unwrap()
 }
 
 /// Waits for a condition, for up to a minute of simulated time.
@@ -97,7 +97,7 @@ async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut(
 const MAX_WAIT: Duration = Duration::from_secs(90);
 
 #[test]
-fn recorded_answers_are_repeated() {
+fn recorded_responses_are_reproduced() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
     let server = async |clock: Clock, webhooks: Arc<dyn Caller>| {
         cluster_of(Options { webhooks, ..Options::simulated(clock, 1) }).server().clone()

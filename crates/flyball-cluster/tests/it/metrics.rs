@@ -39,8 +39,8 @@ async fn account(client: &Client, name: &str) -> String {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}}),
     )
     .await;
-    let asked = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await.unwrap();
-    asked.status.unwrap().token.unwrap()
+    let response = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await.unwrap();
+    response.status.unwrap().token.unwrap()
 }
 
 fn binding(role: &str, subject: Value) -> Value {
@@ -53,7 +53,7 @@ fn binding(role: &str, subject: Value) -> Value {
 }
 
 #[tokio::test]
-async fn protected_metrics_are_shown_to_those_whom_the_cluster_lets_read_them() {
+async fn protected_metrics_require_a_permitted_token() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let cluster = Cluster::new(Options::system().unwrap());
     let (admin, server) = (cluster.admin(), cluster.clone());

@@ -19,7 +19,7 @@ async fn endpoints_of_a_service_without_selector_are_mirrored() {
         "metadata": {"name": "db", "labels": {"app": "db"}},
         "subsets": [{"addresses": [{"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [{"port": 5432}]}],
     });
-    let made = all.create(&PostParams::default(), &serde_json::from_value(endpoints).unwrap()).await.unwrap();
+    let created = all.create(&PostParams::default(), &serde_json::from_value(endpoints).unwrap()).await.unwrap();
 
     let slices = Api::<EndpointSlice>::namespaced(client.clone(), "ns");
     let list = async || slices.list(&ListParams::default()).await.unwrap().items;
@@ -33,7 +33,7 @@ async fn endpoints_of_a_service_without_selector_are_mirrored() {
     let owner = &slice.owner_references()[0];
     assert_eq!(
         (owner.kind.as_str(), Some(&owner.uid), owner.controller),
-        ("Endpoints", made.metadata.uid.as_ref(), Some(true))
+        ("Endpoints", created.metadata.uid.as_ref(), Some(true))
     );
     assert_eq!(
         json!(slice.endpoints),
@@ -63,7 +63,7 @@ async fn endpoints_of_a_service_without_selector_are_mirrored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_that_say_so_are_not_mirrored() {
+async fn endpoints_with_skip_mirror_label_are_not_mirrored() {
     let client = cluster().admin();
     namespace(&client, "ns").await;
     let service = json!({"metadata": {"name": "db"}, "spec": {"ports": [{"port": 5432}]}});

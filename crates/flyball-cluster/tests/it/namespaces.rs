@@ -9,7 +9,7 @@ use serde_json::json;
 use std::pin::pin;
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_has_its_service_account_and_gets_it_back() {
+async fn namespace_has_a_default_service_account_that_is_recreated() {
     let client = cluster().admin();
     namespace(&client, "a").await;
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "a");
@@ -20,22 +20,22 @@ async fn a_namespace_has_its_service_account_and_gets_it_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_a_namespace_goes_with_it() {
+async fn namespace_deletion_deletes_its_content() {
     let client = cluster().admin();
     namespace(&client, "a").await;
     let (maps, namespaces) = (Api::<ConfigMap>::namespaced(client.clone(), "a"), Api::<Namespace>::all(client.clone()));
-    let held: ConfigMap =
+    let blocked: ConfigMap =
         serde_json::from_value(json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})).unwrap();
-    maps.create(&PostParams::default(), &held).await.unwrap();
+    maps.create(&PostParams::default(), &blocked).await.unwrap();
     namespaces.delete("a", &DeleteParams::default()).await.unwrap();
     eventually("the reason for the wait", || async {
         let conditions = namespaces.get("a").await.unwrap().status.and_then(|status| status.conditions);
         let conditions = conditions.unwrap_or_default();
-        let told = |kind: &str, text: &str| {
+        let has_condition = |kind: &str, text: &str| {
             conditions.iter().any(|c| c.type_ == kind && c.status == "True" && c.message.as_deref() == Some(text))
         };
-        told("NamespaceContentRemaining", "Some resources are remaining: configmaps. has 1 resource instances")
-            && told(
+        has_condition("NamespaceContentRemaining", "Some resources are remaining: configmaps. has 1 resource instances")
+            && has_condition(
                 "NamespaceFinalizersRemaining",
                 "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
             )
@@ -48,7 +48,7 @@ async fn what_is_in_a_namespace_goes_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_namespace_says_that_it_is_empty_before_it_goes() {
+async fn empty_namespace_reports_its_conditions_before_deletion() {
     let client = cluster().admin();
     namespace(&client, "a").await;
     let namespaces = Api::<Namespace>::all(client.clone());
@@ -65,7 +65,7 @@ async fn an_empty_namespace_says_that_it_is_empty_before_it_goes() {
         }
     }
     let conditions = last.unwrap().status.and_then(|status| status.conditions).unwrap_or_default();
-    let told: Vec<(&str, &str)> = conditions.iter().map(|known| (&*known.type_, &*known.status)).collect();
+    let statuses: Vec<(&str, &str)> = conditions.iter().map(|known| (&*known.type_, &*known.status)).collect();
     let expected = [
         "NamespaceDeletionDiscoveryFailure",
         "NamespaceDeletionGroupVersionParsingFailure",
@@ -73,5 +73,5 @@ async fn an_empty_namespace_says_that_it_is_empty_before_it_goes() {
         "NamespaceContentRemaining",
         "NamespaceFinalizersRemaining",
     ];
-    assert_eq!(told, expected.map(|kind| (kind, "False")));
+    assert_eq!(statuses, expected.map(|kind| (kind, "False")));
 }

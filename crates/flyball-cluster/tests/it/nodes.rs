@@ -53,13 +53,13 @@ async fn node_of(client: &Client, name: &str) -> Option<String> {
 
 /// Waits for the scheduler's reason why a pod is unschedulable.
 async fn refusal(client: &Client, name: &str) -> String {
-    let said = || async {
+    let message = || async {
         let pod = pod(client, name).await;
         let known = condition(&pod, "PodScheduled").filter(|known| known.reason.as_deref() == Some("Unschedulable"));
         known.and_then(|known| known.message.clone())
     };
-    eventually("a refusal", || async { said().await.is_some() }).await;
-    said().await.unwrap()
+    eventually("a refusal", || async { message().await.is_some() }).await;
+    message().await.unwrap()
 }
 
 async fn reasons(client: &Client, about: &str) -> Vec<String> {
@@ -74,7 +74,7 @@ async fn reasons(client: &Client, about: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_introduce_themselves() {
+async fn nodes_register_with_labels_and_capacity() {
     let client = client_of(cluster()).await;
     let names = Nodes::new("n", 2).capacity("cpu", "4").label("zone", "a").add_to(&client).await.unwrap();
     assert_eq!(names, ["n-1", "n-2"]);
@@ -98,7 +98,7 @@ async fn nodes_introduce_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_nodes_nothing_is_said_of_pods() {
+async fn pods_have_no_conditions_without_nodes() {
     let client = client_of(cluster()).await;
     run(&client, "p", json!({}), json!({})).await;
     sleep(Duration::from_secs(60)).await;
@@ -109,7 +109,7 @@ async fn without_nodes_nothing_is_said_of_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_whose_image_is_changed_starts_again() {
+async fn container_restarts_after_image_change() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     run(&client, "p", json!({}), json!({})).await;
@@ -127,7 +127,7 @@ async fn a_container_whose_image_is_changed_starts_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_tells_what_a_kubelet_tells() {
+async fn pod_status_matches_kubelet() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     let annotations = json!({"flyball.dev/start-after": "2s", "flyball.dev/ready-after": "5s"});
@@ -162,15 +162,15 @@ async fn a_pod_tells_what_a_kubelet_tells() {
     );
     let container = &status.container_statuses.unwrap()[0];
     assert!(container.ready && container.started == Some(true) && container.restart_count == 0);
-    let told = reasons(&client, "p").await;
+    let recorded = reasons(&client, "p").await;
     assert!(
-        ["Scheduled", "Pulled", "Created", "Started"].iter().all(|reason| told.iter().any(|one| one == reason)),
-        "{told:?}"
+        ["Scheduled", "Pulled", "Created", "Started"].iter().all(|reason| recorded.iter().any(|one| one == reason)),
+        "{recorded:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_go_where_they_may() {
+async fn pods_are_scheduled_by_constraints_and_resources() {
     let client = client_of(cluster()).await;
     let taint = |effect: &str| serde_json::from_value(json!({"key": "k", "value": "v", "effect": effect})).unwrap();
     Nodes::new("small", 1).capacity("cpu", "1").add_to(&client).await.unwrap();
@@ -183,16 +183,16 @@ async fn pods_go_where_they_may() {
         .unwrap();
     Nodes::new("spare", 1).capacity("cpu", "16").taint(taint("PreferNoSchedule")).add_to(&client).await.unwrap();
     sleep(Duration::from_secs(5)).await;
-    let asks = |resource: &str, amount: &str| json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {resource: amount}, "limits": {resource: amount}}}]});
+    let requesting = |resource: &str, amount: &str| json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {resource: amount}, "limits": {resource: amount}}}]});
     let bound = async |name: &str, spec: Value| {
         run(&client, name, json!({}), spec).await;
         eventually("a node", || async { node_of(&client, name).await.is_some() }).await;
         node_of(&client, name).await.unwrap()
     };
     assert_eq!(bound("a", json!({})).await, "small-1");
-    assert_eq!(bound("b", asks("cpu", "2")).await, "spare-1");
+    assert_eq!(bound("b", requesting("cpu", "2")).await, "spare-1");
     let tolerations = json!([{"key": "k", "operator": "Exists"}]);
-    let mut gpu = asks("example.com/gpu", "1");
+    let mut gpu = requesting("example.com/gpu", "1");
     gpu["tolerations"] = tolerations;
     assert_eq!(bound("c", gpu.clone()).await, "large-1");
     assert_eq!(bound("d", json!({"nodeSelector": {"kubernetes.io/hostname": "spare-1"}})).await, "spare-1");
@@ -203,12 +203,12 @@ async fn pods_go_where_they_may() {
              incoming pod, {helpless} Preemption is not helpful for scheduling."
         )
     };
-    let said = refusal(&client, "e").await;
-    assert_eq!(said, format!("0/3 nodes are available: 3 Insufficient example.com/gpu. {}", preemption(1, 2)));
-    run(&client, "f", json!({}), asks("cpu", "15")).await;
-    let said = refusal(&client, "f").await;
+    let message = refusal(&client, "e").await;
+    assert_eq!(message, format!("0/3 nodes are available: 3 Insufficient example.com/gpu. {}", preemption(1, 2)));
+    run(&client, "f", json!({}), requesting("cpu", "15")).await;
+    let message = refusal(&client, "f").await;
     let why = "1 node(s) had untolerated taint(s), 2 Insufficient cpu";
-    assert_eq!(said, format!("0/3 nodes are available: {why}. {}", preemption(1, 2)));
+    assert_eq!(message, format!("0/3 nodes are available: {why}. {}", preemption(1, 2)));
     assert_eq!(reasons(&client, "f").await, ["FailedScheduling"]);
     // The blocking pod is deleted.
     api::<Pod>(&client).delete("b", &DeleteParams::default()).await.unwrap();
@@ -218,7 +218,7 @@ async fn pods_go_where_they_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_keep_to_and_off_one_another() {
+async fn pod_affinity_and_topology_spread_are_respected() {
     let client = client_of(cluster()).await;
     for zone in ["a", "b", "c"] {
         Nodes::new(zone, 2).label("zone", zone).add_to(&client).await.unwrap();
@@ -254,13 +254,13 @@ async fn pods_keep_to_and_off_one_another() {
     // A node with four of them has the least resources left.
     assert_eq!(set("plain", 8, json!({})).await, [4, 4]);
     let pending = api::<Pod>(&client).list(&ListParams::default().labels("app=apart")).await.unwrap().items;
-    let left = pending.iter().find(|pod| pod.spec.as_ref().unwrap().node_name.is_none()).unwrap();
-    let text = refusal(&client, &left.name_any()).await;
+    let unscheduled = pending.iter().find(|pod| pod.spec.as_ref().unwrap().node_name.is_none()).unwrap();
+    let text = refusal(&client, &unscheduled.name_any()).await;
     assert!(text.starts_with("0/6 nodes are available: 6 node(s) didn't match pod anti-affinity rules."), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_loop_is_slowed_down() {
+async fn crash_loop_backs_off() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     run(&client, "p", json!({"flyball.dev/crash-loop": "5", "flyball.dev/fail": "3"}), json!({})).await;
@@ -321,7 +321,7 @@ async fn jobs_complete_and_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_holds_a_pod_up() {
+async fn missing_references_block_a_pod() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     let env = json!([{"name": "P", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]);
@@ -359,7 +359,7 @@ async fn what_is_missing_holds_a_pod_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_stopped_within_its_grace() {
+async fn pod_stops_within_its_grace_period() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     run(&client, "quick", json!({}), json!({})).await;
@@ -370,15 +370,15 @@ async fn a_pod_is_stopped_within_its_grace() {
     for pod in pods(&client).await {
         api::<Pod>(&client).delete(&pod.name_any(), &DeleteParams::default()).await.unwrap();
     }
-    let left = || async { pods(&client).await.iter().map(ResourceExt::name_any).collect::<Vec<_>>() };
+    let remaining = || async { pods(&client).await.iter().map(ResourceExt::name_any).collect::<Vec<_>>() };
     for (wait, expected) in [(1, vec!["slow", "stubborn"]), (5, vec!["stubborn"]), (3, vec![])] {
         sleep(Duration::from_secs(wait)).await;
-        assert_eq!(left().await, expected);
+        assert_eq!(remaining().await, expected);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_say_what_pods_do() {
+async fn rules_script_pods() {
     let rule: Rule = serde_json::from_value(json!({
         "selector": {"matchLabels": {"app": "web"}}, "course": {"readyAfter": "20s..40s"},
     }))
@@ -403,7 +403,7 @@ async fn rules_say_what_pods_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_node_that_goes_are_replaced() {
+async fn pods_of_a_removed_node_are_replaced() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 3).add_to(&client).await.unwrap();
     let labels = json!({"app": "web"});
@@ -433,16 +433,16 @@ async fn pods_of_a_node_that_goes_are_replaced() {
     sleep(Duration::from_secs(30)).await;
     assert_eq!(ready().await, 3);
     sleep(Duration::from_secs(330)).await;
-    let gone = pods(&client).await;
-    let gone = gone.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
-    assert_eq!((ready().await, gone), (6, 3));
+    let terminating = pods(&client).await;
+    let terminating = terminating.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
+    assert_eq!((ready().await, terminating), (6, 3));
     let up = Patch::Merge(json!({"metadata": {"annotations": {"flyball.dev/down": null}}}));
     nodes.patch("n-2", &PatchParams::default(), &up).await.unwrap();
     eventually("no more terminating pods", || async { pods(&client).await.len() == 6 }).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_visitors_site_becomes_ready_and_goes() {
+async fn visitors_site_becomes_ready_and_is_deleted() {
     let client = client_of(cluster()).await;
     Nodes::new("n", 1).add_to(&client).await.unwrap();
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/visitors");
@@ -484,7 +484,7 @@ async fn the_visitors_site_becomes_ready_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_nodes_take_many_pods() {
+async fn thousand_nodes_run_many_pods() {
     let count = std::env::var("FLYBALL_PODS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
     let client = client_of(cluster()).await;
     Nodes::new("n", 1000).add_to(&client).await.unwrap();

@@ -90,17 +90,18 @@ fn refusal(answer: kube::Result<DynamicObject>) -> (u16, String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn defaults_are_set_and_unknown_fields_stay() {
+async fn defaults_are_set_and_unknown_fields_are_kept() {
     let widgets = widgets(&cluster()).await;
-    let made = widgets.create(&PostParams::default(), &widget("a", json!({"future": {"deep": [1, {"x": "y"}]}}))).await;
-    let made = made.unwrap();
-    assert_eq!(made.data["spec"], json!({"size": 3, "parts": ["3", "lid"], "future": {"deep": [1, {"x": "y"}]}}));
-    assert_eq!(made.annotations()["parts"], "3 lid");
-    assert!(made.labels().contains_key("example.com/made-by"), "{made:?}");
+    let created =
+        widgets.create(&PostParams::default(), &widget("a", json!({"future": {"deep": [1, {"x": "y"}]}}))).await;
+    let created = created.unwrap();
+    assert_eq!(created.data["spec"], json!({"size": 3, "parts": ["3", "lid"], "future": {"deep": [1, {"x": "y"}]}}));
+    assert_eq!(created.annotations()["parts"], "3 lid");
+    assert!(created.labels().contains_key("example.com/made-by"), "{created:?}");
 
-    let given = widget("b", json!({"size": 5, "parts": []}));
-    let made = widgets.create(&PostParams::default(), &given).await.unwrap();
-    assert_eq!(made.data["spec"], json!({"size": 5, "parts": []}), "existing objects remain");
+    let explicit = widget("b", json!({"size": 5, "parts": []}));
+    let created = widgets.create(&PostParams::default(), &explicit).await.unwrap();
+    assert_eq!(created.data["spec"], json!({"size": 5, "parts": []}), "existing objects remain");
     // A default cannot be removed.
     let patch = Patch::Merge(json!({"spec": {"parts": null}}));
     let patched = widgets.patch("b", &PatchParams::default(), &patch).await.unwrap();
@@ -108,25 +109,25 @@ async fn defaults_are_set_and_unknown_fields_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_breaks_a_rule_is_refused_with_message_and_reason() {
+async fn violation_is_rejected_with_message_and_reason() {
     let cluster = cluster();
     let widgets = widgets(&cluster).await;
     let create = async |object| refusal(widgets.create(&PostParams::default(), &object).await);
     let update = async |object: DynamicObject| {
         refusal(widgets.patch("a", &PatchParams::default(), &Patch::Merge(&object)).await)
     };
-    let says = |text: &str| {
+    let denial = |text: &str| {
         let name = "widget-operator-widgets.example.com";
         format!(
             "widgets.example.com \"a\" is forbidden: ValidatingAdmissionPolicy '{name}' with binding '{name}' denied request: {text}"
         )
     };
     let (code, reason, message) = create(widget("a", json!({"size": 11}))).await;
-    assert_eq!((code, reason.as_str(), message), (422, "Invalid", says("no more than 10, not 11")));
+    assert_eq!((code, reason.as_str(), message), (422, "Invalid", denial("no more than 10, not 11")));
 
     widgets.create(&PostParams::default(), &widget("a", json!({"size": 4}))).await.unwrap();
     let (code, reason, message) = update(widget("a", json!({"size": 2}))).await;
-    assert_eq!((code, reason.as_str(), message), (403, "Forbidden", says("widgets do not shrink")));
+    assert_eq!((code, reason.as_str(), message), (403, "Forbidden", denial("widgets do not shrink")));
     // A failing expression rejects the request as well.
     let labels = json!({"metadata": {"labels": {"most": "many"}}});
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(cluster.admin());
@@ -140,12 +141,12 @@ async fn what_breaks_a_rule_is_refused_with_message_and_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_rule_keeps_an_object_from_going() {
+async fn rules_do_not_block_deletion() {
     let cluster = cluster();
     let widgets = widgets(&cluster).await;
-    let mut held = widget("a", json!({"size": 8}));
-    held.metadata.finalizers = Some(vec!["example.com/hold".into()]);
-    widgets.create(&PostParams::default(), &held).await.unwrap();
+    let mut blocked = widget("a", json!({"size": 8}));
+    blocked.metadata.finalizers = Some(vec!["example.com/hold".into()]);
+    widgets.create(&PostParams::default(), &blocked).await.unwrap();
     let labels = json!({"metadata": {"labels": {"most": "5"}}});
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(cluster.admin());
     namespaces.patch("default", &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
@@ -158,7 +159,7 @@ async fn no_rule_keeps_an_object_from_going() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_applies_them_needs_rights_on_policies_and_the_operator_none() {
+async fn policy_permissions_are_needed_to_apply_but_not_by_the_operator() {
     let policy = Policy::<ConfigMap>::new().defaults("data.a", "'b'").validates(Rule::new("true", "never"));
     let operator = Operator::new("op").policy(policy);
     assert!(operator.rules().iter().all(|rule| !json!(rule).to_string().contains("admissionregistration")));
@@ -168,15 +169,15 @@ async fn who_applies_them_needs_rights_on_policies_and_the_operator_none() {
     let refused = apply(&installer(&cluster, &["get", "patch"]).await, &manifests).await.unwrap_err();
     assert!(refused.to_string().contains("cannot create resource \"mutatingadmissionpolicies\""), "{refused}");
     apply(&installer(&cluster, &["create", "patch"]).await, &manifests).await.unwrap();
-    let made: ConfigMap = Api::namespaced(cluster.admin(), "default")
+    let created: ConfigMap = Api::namespaced(cluster.admin(), "default")
         .create(&PostParams::default(), &serde_json::from_value(json!({"metadata": {"name": "a"}})).unwrap())
         .await
         .unwrap();
-    assert_eq!(made.data.unwrap()["a"], "b");
+    assert_eq!(created.data.unwrap()["a"], "b");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_volume_of_an_application_does_not_shrink() {
+async fn volume_of_an_application_cannot_shrink() {
     let operator = Operator::new("myapp-operator").crd(MyApp::crd()).policy(myapp::controllers::myapp::policy());
     let admin = cluster().admin();
     apply(&admin, &operator.manifests()).await.unwrap();
@@ -195,7 +196,7 @@ async fn the_volume_of_an_application_does_not_shrink() {
 
 /// The warnings in a real server's status for these expressions.
 #[tokio::test(start_paused = true)]
-async fn expressions_are_checked_against_the_kinds_that_they_are_about() {
+async fn expressions_are_type_checked_against_their_kinds() {
     let cluster = cluster();
     let (admin, api) = (cluster.admin(), "admissionregistration.k8s.io/v1");
     let pods = "/v1, Kind=Pod: ERROR: <input>:1:12: undefined field 'replicas'\n | object.spec.replicas == 'a'\n | ...........^\n";

@@ -22,7 +22,7 @@ async fn scale(client: &Client, replicas: i32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_made_and_owned() {
+async fn missing_pods_are_created_with_an_owner() {
     let client = cluster().admin();
     set(&client, 3).await;
     eventually("three pods", || async { pods(&client).await.len() == 3 }).await;
@@ -61,7 +61,7 @@ fn ready(since: &str, restarts: i32) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn victims_are_ranked() {
+async fn pods_are_deleted_in_rank_order() {
     // The nodes do not exist, so no other controllers run.
     let cluster = Cluster::new(Options::simulated(simulated_clock(), 1));
     let (client, controllers) = (cluster.admin(), [Controller::ReplicaSet, Controller::ServiceAccount]);
@@ -87,10 +87,10 @@ async fn victims_are_ranked() {
     let adopted = || async { pods(&client).await.iter().all(|pod| !pod.owner_references().is_empty()) };
     eventually("adoption", adopted).await;
     let mut order = Vec::new();
-    for left in (2..12).rev() {
+    for remaining in (2..12).rev() {
         let before: Vec<String> = pods(&client).await.iter().map(ResourceExt::name_any).collect();
-        scale(&client, left).await;
-        eventually("one less", || async { pods(&client).await.len() == usize::try_from(left).unwrap() }).await;
+        scale(&client, remaining).await;
+        eventually("one less", || async { pods(&client).await.len() == usize::try_from(remaining).unwrap() }).await;
         let after: Vec<String> = pods(&client).await.iter().map(ResourceExt::name_any).collect();
         order.extend(before.into_iter().filter(|name| !after.contains(name)));
     }
@@ -99,7 +99,7 @@ async fn victims_are_ranked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_create_is_not_sent_in_hundreds() {
+async fn rejected_creation_is_not_repeated_for_each_pod() {
     let client = cluster().admin();
     create::<ResourceQuota>(&client, json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}})).await;
     let counted =
@@ -116,7 +116,7 @@ async fn a_refused_create_is_not_sent_in_hundreds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replication_controller_is_a_replica_set_in_older_words() {
+async fn replication_controller_behaves_as_a_replica_set() {
     let client = cluster().admin();
     let spec = json!({"replicas": 2, "selector": {"app": "web"}, "template": template("i")});
     create::<ReplicationController>(&client, json!({"metadata": {"name": "rc"}, "spec": spec})).await;

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
 #[tokio::test(start_paused = true)]
-async fn an_aggregated_role_has_the_rules_of_those_that_lend_to_it() {
+async fn aggregated_role_has_the_rules_of_selected_roles() {
     let client = cluster().admin();
     let roles: Api<ClusterRole> = Api::all(client);
     let create = async |role: Value| {
@@ -24,10 +24,10 @@ async fn an_aggregated_role_has_the_rules_of_those_that_lend_to_it() {
     create(json!({"metadata": {"name": "all"}, "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"lend": "yes"}}]}}))
         .await;
     create(part("a")).await;
-    let has = async |wanted: &[&str]| {
+    let has = async |expected: &[&str]| {
         let rules = roles.get("all").await.unwrap().rules.unwrap_or_default();
         let found: Vec<String> = rules.into_iter().filter_map(|rule| rule.resources).flatten().collect();
-        found == wanted
+        found == expected
     };
     eventually("both parts", || has(&["a", "b"])).await;
     roles.delete("a", &DeleteParams::default()).await.unwrap();

@@ -31,7 +31,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_demo_volume_has_a_bound_claim_of_its_size() {
+async fn demo_volume_has_a_bound_claim_of_its_size() {
     let operator = || Operator::new("sample").crd(DemoVolume::crd()).controller(controller());
     let mut test = Test::of(operator).nodes(1).start().await;
     sleep(Duration::from_secs(5)).await; // the newest default class applies
@@ -62,7 +62,7 @@ async fn a_demo_volume_has_a_bound_claim_of_its_size() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_visitors_site_comes_in_order_rolls_and_scales() {
+async fn visitors_site_starts_in_order_and_rolls_and_scales() {
     let mut test = Test::of(visitors).nodes(1).start().await;
     let (sites, deployments) = (test.api::<VisitorsApp>(), test.api::<Deployment>());
     let site = json!({"metadata": {"name": "s"}, "spec": {"size": 1, "title": "Hello"}});
@@ -71,9 +71,9 @@ async fn a_visitors_site_comes_in_order_rolls_and_scales() {
     test.eventually("a ready site", async || ready(&sites).await).await;
     // Services are not changed after their creation, so their versions have the order of creation.
     let services = async || test.api::<Service>().list(&ListParams::default()).await.unwrap().items;
-    let made = |service: &Service| service.resource_version().and_then(|version| version.parse::<u64>().ok());
+    let version_of = |service: &Service| service.resource_version().and_then(|version| version.parse::<u64>().ok());
     let mut order = services().await;
-    order.sort_by_key(made);
+    order.sort_by_key(version_of);
     let order: Vec<String> = order.iter().map(ResourceExt::name_any).collect();
     assert_eq!(order, ["s-mysql", "s-backend", "s-frontend"]);
 

@@ -39,7 +39,7 @@ async fn claims(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_stay_unless_told_otherwise() {
+async fn claims_are_retained_by_default() {
     let client = cluster().admin();
     set(&client, json!({})).await;
     eventually("pods", || async { names(&client).await == ["s-0", "s-1", "s-2"] }).await;
@@ -52,7 +52,7 @@ async fn claims_stay_unless_told_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_go_with_pods_that_are_too_many_and_with_the_set() {
+async fn claims_are_deleted_with_surplus_pods_and_the_set() {
     let client = cluster().admin();
     set(&client, json!({"persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete", "whenDeleted": "Delete"}}))
         .await;
@@ -71,7 +71,7 @@ async fn claims_go_with_pods_that_are_too_many_and_with_the_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_partition_counts_from_the_first_ordinal() {
+async fn partition_counts_from_the_first_ordinal() {
     let client = cluster().admin();
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     set(&client, json!({"ordinals": {"start": 5}, "updateStrategy": strategy})).await;

@@ -29,7 +29,7 @@ impl Reconcile for Pages {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_going_causes_no_storm() {
+async fn terminating_namespace_causes_no_request_storm() {
     let clock = simulated_clock();
     let cluster = cluster_of(Options::simulated(clock.clone(), 1));
     let (admin, trace) = (cluster.admin(), Trace::default());

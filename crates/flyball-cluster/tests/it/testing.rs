@@ -43,7 +43,7 @@ fn permissions<T: ToString>(of: impl IntoIterator<Item = T>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sample_operator_converges_is_idempotent_and_asks_for_no_more_than_it_declares() {
+async fn sample_operator_converges_idempotently_with_declared_permissions() {
     let mut test = Test::of(volumes).start().await;
     test.apply(VOLUME).await;
     test.eventually("a claim", async || test.api::<PersistentVolumeClaim>().get_opt("films").await.unwrap().is_some())
@@ -65,7 +65,7 @@ async fn a_sample_operator_converges_is_idempotent_and_asks_for_no_more_than_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_in_the_middle_of_faults_leaves_nothing_undone() {
+async fn operator_converges_after_a_crash_during_faults() {
     let faults =
         Faults { conflict: 0.2, refused: 0.2, lost: 0.2, cut: 0.05, late: 0.2, repeated: 0.1, expired: 0.2, slow: 0.2 };
     for seed in 0..5 {
@@ -91,7 +91,7 @@ fn run(test: &str, variable: &str, file: &Path) -> Output {
 }
 
 #[tokio::test]
-async fn a_test_runs_unchanged_on_a_cluster_elsewhere() {
+async fn test_runs_unchanged_on_an_external_cluster() {
     let endpoint = Endpoint::bind(0, &Clock::system()).await.unwrap();
     let cluster = Cluster::new(Options::system().unwrap()).with_certificate(endpoint.certificate());
     let kubeconfig = std::env::temp_dir().join(format!("flyball-testing-{}.json", std::process::id()));
@@ -101,11 +101,11 @@ async fn a_test_runs_unchanged_on_a_cluster_elsewhere() {
     tokio::spawn(async move { running.run(&Controllers::all()).await });
     tokio::spawn(async move { endpoint.serve(&cluster, std::future::pending()).await });
 
-    let test = "testing::a_sample_operator_converges_is_idempotent_and_asks_for_no_more_than_it_declares";
+    let test = "testing::sample_operator_converges_idempotently_with_declared_permissions";
     let named = kubeconfig.clone();
     let ran = tokio::task::spawn_blocking(move || run(test, "FLYBALL_TEST_KUBECONFIG", &named)).await.unwrap();
-    let told = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && told.contains("1 passed"), "{told}\n{}", String::from_utf8_lossy(&ran.stderr));
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && output.contains("1 passed"), "{output}\n{}", String::from_utf8_lossy(&ran.stderr));
     std::fs::remove_file(&kubeconfig).unwrap();
     // The definition existed before, and is kept.
     let definitions: Api<CustomResourceDefinition> = Api::all(admin);
@@ -150,7 +150,7 @@ impl AsyncDoes for MakesASecret {
 const WATCHED: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {watched: ''}}}";
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_declared_is_denied_and_its_place_named() {
+async fn undeclared_request_is_denied_with_its_call_site() {
     let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(MakesASecret)))).start().await;
     test.apply(WATCHED).await;
     test.eventually("a denial", async || !test.denials().is_empty()).await;
@@ -165,7 +165,7 @@ async fn what_is_not_declared_is_denied_and_its_place_named() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "was denied what its controllers do not declare")]
-async fn a_test_with_a_denial_fails() {
+async fn test_with_a_denial_fails() {
     let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(MakesASecret)))).start().await;
     test.apply(WATCHED).await;
     test.eventually("a denial", async || !test.denials().is_empty()).await;
@@ -191,7 +191,7 @@ impl AsyncDoes for Counts {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "1 writes where nothing had changed")]
-async fn who_writes_at_each_reconcile_is_not_idempotent() {
+async fn operator_that_writes_in_every_reconcile_is_not_idempotent() {
     let operator =
         || Operator::new("op").controller(Controller::new(Does(Counts(Mutex::default()))).owns::<ConfigMap>());
     let mut test = Test::of(operator).start().await;
@@ -226,7 +226,7 @@ impl AsyncDoes for MakesOneEachTime {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "configmaps child-*: expected [{")]
-async fn an_operator_that_forgets_what_it_did_is_found_out() {
+async fn duplicate_creation_after_a_crash_is_detected() {
     let operator =
         || Operator::new("op").controller(Controller::new(Does(MakesOneEachTime)).allows(may(&["create", "patch"])));
     explore_crashes(|| Test::of(operator), async |test| test.apply(WATCHED).await).await;
@@ -251,7 +251,7 @@ impl AsyncDoes for AddsOutside {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "the scenario: expected 1\n    and found 2")]
-async fn what_is_done_twice_outside_of_the_cluster_is_found_out() {
+async fn duplicate_external_effect_is_detected() {
     let number = RefCell::new(Arc::<Mutex<u32>>::default());
     let setup = || {
         let of_this_run = Arc::default();
@@ -308,7 +308,7 @@ impl AsyncDoes for BeginsAnew {
 #[should_panic(
     expected = "after the restart of the operator:\n  configmaps child was replaced by another one of its name"
 )]
-async fn an_operator_that_begins_anew_is_found_out() {
+async fn recreation_after_an_outage_is_detected() {
     let operator = || {
         Operator::new("op").controller(Controller::new(Does(BeginsAnew::default())).allows(may(&["create", "delete"])))
     };
@@ -318,22 +318,22 @@ async fn an_operator_that_begins_anew_is_found_out() {
 }
 
 #[test]
-fn what_an_operator_bears_is_told() {
+fn chaos_results_are_reported() {
     let file = std::env::temp_dir().join(format!("flyball-chaos-{}", std::process::id()));
     for test in [
         "chaos_crashes_change_nothing_of_a_sample_operator",
         "chaos_an_outage_changes_nothing_of_a_sample_operator",
-        "an_operator_that_begins_anew_is_found_out",
+        "recreation_after_an_outage_is_detected",
         "samples::chaos_an_outage_changes_nothing_of_a_visitors_site",
     ] {
         let test = if test.contains("::") { test.to_owned() } else { format!("testing::{test}") };
         let ran = run(&test, "FLYBALL_TEST_CHAOS", &file);
         assert!(ran.status.success(), "{test}: {ran:?}");
     }
-    let told = std::fs::read_to_string(&file).unwrap();
+    let report = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    let lines: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(lines[0]["done"]["crashes"].as_u64().is_some_and(|crashes| crashes >= 8), "{told}");
+    let lines: Vec<Value> = report.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines[0]["done"]["crashes"].as_u64().is_some_and(|crashes| crashes >= 8), "{report}");
     let outage = |operator: &str, pods: usize, passed: bool| json!({"operator": operator, "done": {"outage": {"seconds": 600, "pods": pods}}, "passed": passed});
     assert_eq!(lines[1..], [outage("volumes", 0, true), outage("op", 0, false), outage("sample", 3, true)]);
 }
@@ -342,7 +342,7 @@ fn what_an_operator_bears_is_told() {
 const SEEDS: u64 = 40;
 
 #[tokio::test(start_paused = true)]
-async fn whatever_the_order_of_events_the_end_is_the_same() {
+async fn order_of_events_does_not_change_the_result() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
     let faults = Faults { cut: 0.1, late: 0.5, repeated: 0.3, expired: 0.2, slow: 0.3, ..Faults::NONE };
     let mut expected = None;
@@ -371,7 +371,7 @@ impl AsyncDoes for Panics {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "controller configmap, object test/a: of the reconcile")]
-async fn an_operator_that_panics_has_not_come_to_rest() {
+async fn panicking_operator_does_not_converge() {
     let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(Panics)))).start().await;
     test.apply(WATCHED).await;
     test.assert_converges().await;
@@ -379,14 +379,14 @@ async fn an_operator_that_panics_has_not_come_to_rest() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "object test/a: of the reconcile")]
-async fn crashes_of_an_operator_that_always_panics_are_not_harmless() {
+async fn crashes_of_a_panicking_operator_are_not_harmless() {
     let operator = || Operator::new("op").controller(Controller::new(Does(Panics)));
     explore_crashes(|| Test::of(operator), async |test| test.apply(WATCHED).await).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "a mapping function of controller configmap, change of test/s: of the map")]
-async fn a_panic_of_a_mapping_function_fails_the_test_when_it_ends() {
+async fn panic_of_a_mapping_function_fails_the_test() {
     let map = |_: &Secret, _: &flyball::Caches| -> Result<Vec<flyball::ObjectKey>> { panic!("of the map") };
     let operator = move || Operator::new("op").controller(Controller::new(Does(Fails)).watches(map));
     let test = Test::of(operator).start().await;
@@ -396,7 +396,7 @@ async fn a_panic_of_a_mapping_function_fails_the_test_when_it_ends() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "a predicate, update of test/a: of the predicate")]
-async fn a_panic_of_a_predicate_fails_the_test() {
+async fn panic_of_a_predicate_fails_the_test() {
     let panics = |_: &ConfigMap, _: &ConfigMap| -> bool { panic!("of the predicate") };
     let operator = move || {
         let predicate = flyball::Predicate::<ConfigMap>::new(panics);
@@ -410,14 +410,14 @@ async fn a_panic_of_a_predicate_fails_the_test() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "of the task")]
-async fn a_panic_of_a_task_fails_the_test() {
+async fn panic_of_a_task_fails_the_test() {
     let task = || flyball::Task::new("t", |_| async { panic!("of the task") });
     let test = Test::of(move || Operator::new("op").task(task())).start().await;
     test.assert_converges().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expected_panic_does_not_fail_the_test() {
+async fn expected_panic_does_not_fail_the_test() {
     let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(Panics)))).start().await;
     test.apply(WATCHED).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -452,14 +452,14 @@ impl Program for PanickingProgram {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "or the control plane, panicked (Test::expect_panics accepts it):\n  control plane, ")]
-async fn a_panic_of_the_control_plane_fails_the_test() {
+async fn panic_of_the_control_plane_fails_the_test() {
     let test = Test::of(|| Operator::new("op")).nodes(1).program(PanickingProgram).start().await;
     test.apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}").await;
     test.assert_converges().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_may_do_what_its_rules_say_in_the_namespace_of_the_test() {
+async fn account_has_its_rules_in_the_namespace_of_the_test() {
     let test = Test::of(|| Operator::new("op")).start().await;
     test.apply(OTHER).await;
     let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "get"]}]);
@@ -471,15 +471,15 @@ async fn an_account_may_do_what_its_rules_say_in_the_namespace_of_the_test() {
     maps.create(&PostParams::default(), &map).await.unwrap();
     assert_eq!(maps.get("a").await.unwrap().name_any(), "a");
     let refused = maps.delete("a", &DeleteParams::default()).await.unwrap_err().to_string();
-    let who = format!("User \"system:serviceaccount:{}:tenant\" cannot delete", test.namespace());
-    assert!(refused.contains(&who), "{refused}");
+    let denial = format!("User \"system:serviceaccount:{}:tenant\" cannot delete", test.namespace());
+    assert!(refused.contains(&denial), "{refused}");
     let elsewhere: Api<ConfigMap> = Api::namespaced(client, "other");
     assert!(elsewhere.create(&PostParams::default(), &map).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "webhook /validate--v1-configmap: of the webhook")]
-async fn a_panic_of_a_webhook_fails_the_test() {
+async fn panic_of_a_webhook_fails_the_test() {
     let judge = |_: &AdmissionRequest<ConfigMap>| -> Result<Verdict> { panic!("of the webhook") };
     let webhook = move || Webhook::<ConfigMap>::new().validates(judge);
     let test = Test::of(move || Operator::new("op").webhook(webhook())).start().await;
@@ -490,7 +490,7 @@ async fn a_panic_of_a_webhook_fails_the_test() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_answers_for_the_webhooks_of_an_operator_that_crashed() {
+async fn webhooks_of_a_crashed_operator_refuse_connections() {
     let allow = |_: &AdmissionRequest<ConfigMap>| Ok(Verdict::allow());
     let operator = move || {
         let webhook = Webhook::<ConfigMap>::new().validates(allow);
@@ -509,7 +509,7 @@ async fn nobody_answers_for_the_webhooks_of_an_operator_that_crashed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn apply_waits_for_the_webhooks_of_an_operator_that_crashed() {
+async fn apply_waits_for_the_webhooks_of_a_crashed_operator() {
     let allow = |_: &AdmissionRequest<ConfigMap>| Ok(Verdict::allow());
     let operator = move || {
         let webhook = Webhook::<ConfigMap>::new().validates(allow);
@@ -538,7 +538,7 @@ fn fails() -> Operator {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "object test/a, ")]
-async fn an_operator_that_always_fails_has_not_come_to_rest() {
+async fn failing_operator_does_not_converge() {
     let test = Test::of(fails).start().await;
     test.apply(WATCHED).await;
     test.assert_converges().await;
@@ -554,7 +554,7 @@ impl AsyncDoes for Hangs {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "times: the reconcile exceeded its deadline of 1 s")]
-async fn an_operator_that_always_passes_its_deadline_has_not_come_to_rest() {
+async fn operator_past_its_deadline_does_not_converge() {
     let hangs = || Controller::new(Does(Hangs)).deadline(Duration::from_secs(1));
     let test = Test::of(move || Operator::new("op").controller(hangs())).start().await;
     test.apply(WATCHED).await;
@@ -580,7 +580,7 @@ impl Reconcile for Alternates {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "times: now and then")]
-async fn an_operator_that_fails_each_other_time_has_not_come_to_rest() {
+async fn alternately_failing_operator_does_not_converge() {
     let operator = || Operator::new("op").controller(Controller::new(Alternates::default()));
     let test = Test::of(operator).start().await;
     test.apply(WATCHED).await;
@@ -597,7 +597,7 @@ impl AsyncDoes for Waits {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_that_wait_for_a_change_do_not_repeat() {
+async fn waiting_errors_do_not_repeat() {
     let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(Waits)))).start().await;
     for value in 0..4 {
         test.apply(&WATCHED.replace("''", &format!("'{value}'"))).await;
@@ -608,14 +608,14 @@ async fn errors_that_wait_for_a_change_do_not_repeat() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "still fails without further changes")]
-async fn a_test_that_ends_while_errors_repeat_fails() {
+async fn test_with_repeating_errors_fails() {
     let test = Test::of(fails).start().await;
     test.apply(WATCHED).await;
     tokio::time::sleep(TEN_MINUTES).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_that_come_of_expected_denials_are_expected() {
+async fn errors_of_expected_denials_are_expected() {
     let test = Test::of(|| Operator::new("op").controller(Controller::new(Does(MakesASecret)))).start().await;
     test.apply(WATCHED).await;
     tokio::time::sleep(TEN_MINUTES).await;
@@ -623,7 +623,7 @@ async fn errors_that_come_of_expected_denials_are_expected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_that_are_expected_or_over_do_not_fail_the_test() {
+async fn expected_or_resolved_errors_do_not_fail_the_test() {
     let test = Test::of(fails).start().await;
     test.apply(WATCHED).await;
     test.expect_errors("no such luck");
@@ -655,14 +655,14 @@ fn meddles() -> Operator {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "PATCH /api/v1/namespaces/default/configmaps/theirs")]
-async fn an_operator_that_changes_other_namespaces_is_found_out() {
+async fn change_in_another_namespace_is_detected() {
     let test = Test::of(meddles).start().await;
     test.apply(WATCHED).await;
     test.assert_converges().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_of_neighbors_that_are_declared_are_expected_and_belong_to_the_state() {
+async fn declared_changes_of_neighbors_are_expected_and_part_of_the_state() {
     let path = "/api/v1/namespaces/default/configmaps theirs";
     let test = Test::of(meddles).allows_changes_in("default").start().await;
     test.apply(WATCHED).await;
@@ -682,7 +682,7 @@ async fn changes_of_neighbors_that_are_declared_are_expected_and_belong_to_the_s
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "the operator op could not run: two controllers are named")]
-async fn an_operator_that_cannot_run_has_not_come_to_rest() {
+async fn operator_that_cannot_start_does_not_converge() {
     let twice = || Controller::new(Does(MakesASecret));
     let test = Test::of(move || Operator::new("op").controller(twice()).controller(twice())).start().await;
     test.assert_converges().await;

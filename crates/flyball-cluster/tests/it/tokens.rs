@@ -29,7 +29,7 @@ async fn secret(client: &Client, name: &str, account: &str, uid: Option<&str>) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_secret_is_filled_and_goes_with_its_account() {
+async fn token_secret_is_filled_and_deleted_with_its_account() {
     let cluster = cluster();
     let client = cluster.admin();
     namespace(&client, "ns").await;
@@ -37,27 +37,27 @@ async fn a_token_secret_is_filled_and_goes_with_its_account() {
     let secrets = secret(&client, "t", "robot", None).await;
     let filled = async || secrets.get_opt("t").await.unwrap().filter(|secret| secret.data.is_some());
     eventually("the token", || async { filled().await.is_some() }).await;
-    let made = filled().await.unwrap();
-    assert_eq!(made.annotations()[UID], robot.uid().unwrap());
+    let token_secret = filled().await.unwrap();
+    assert_eq!(token_secret.annotations()[UID], robot.uid().unwrap());
     let data: Vec<(&str, &[u8])> =
-        made.data.iter().flatten().map(|(key, value)| (key.as_str(), &value.0[..])).collect();
+        token_secret.data.iter().flatten().map(|(key, value)| (key.as_str(), &value.0[..])).collect();
     assert_eq!((data[0], data[1]), (("ca.crt", &b"a certificate"[..]), ("namespace", &b"ns"[..])));
     let token = std::str::from_utf8(data[2].1).unwrap();
 
     // It authenticates the account, as long as the secret contains it.
-    let asked = async || {
+    let status = async || {
         let request = Request::get("/apis/authentication.k8s.io/v1").header("authorization", format!("Bearer {token}"));
         cluster.server().handle(request.body(Full::new(Bytes::new())).unwrap()).await.status().as_u16()
     };
-    assert_eq!(asked().await, 200);
+    assert_eq!(status().await, 200);
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "ns");
     accounts.delete("robot", &DeleteParams::default()).await.unwrap();
     eventually("the end of the secret", || async { secrets.get_opt("t").await.unwrap().is_none() }).await;
-    assert_eq!(asked().await, 401);
+    assert_eq!(status().await, 401);
 }
 
 #[tokio::test(start_paused = true)]
-async fn token_secrets_of_accounts_that_are_not_there_are_deleted() {
+async fn token_secrets_of_missing_accounts_are_deleted() {
     let client = cluster().admin();
     namespace(&client, "ns").await;
     account(&client, "robot").await;

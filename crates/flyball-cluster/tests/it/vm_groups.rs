@@ -48,7 +48,7 @@ impl Vcenter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chaos_crashes_leak_no_machine_and_make_none_twice() {
+async fn chaos_crashes_leak_and_duplicate_no_machine() {
     let vcenter = Vcenter::new();
     let crashes = explore_crashes(
         || vcenter.setup(),
@@ -56,13 +56,13 @@ async fn chaos_crashes_leak_no_machine_and_make_none_twice() {
             test.apply(GROUP).await;
             test.apply(&GROUP.replace("vg-1", "vg-2")).await;
             test.assert_converges().await;
-            let made = vcenter.inventory();
+            let created = vcenter.inventory();
             test.apply(&GROUP.replace("replicas: 3", "replicas: 1")).await;
             test.api::<VmGroup>().delete("vg-2", &DeleteParams::default()).await.unwrap();
             test.assert_converges().await;
-            let left = vcenter.inventory();
-            assert_eq!((made.1.len(), left.1.len()), (6, 1), "{made:?} {left:?}");
-            (made, left)
+            let remaining = vcenter.inventory();
+            assert_eq!((created.1.len(), remaining.1.len()), (6, 1), "{created:?} {remaining:?}");
+            (created, remaining)
         },
     )
     .await;

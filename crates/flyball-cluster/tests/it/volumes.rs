@@ -32,7 +32,7 @@ async fn volumes(client: &Client) -> Vec<PersistentVolume> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_gets_a_volume_of_its_size_that_goes_with_it() {
+async fn claim_gets_a_volume_of_its_size_that_is_deleted_with_it() {
     let client = cluster().admin();
     class(&client, "fast", json!({})).await;
     claim(&client, "c", json!("fast")).await;
@@ -48,7 +48,7 @@ async fn a_claim_gets_a_volume_of_its_size_that_goes_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_is_to_be_retained_is() {
+async fn retained_volume_is_kept() {
     let client = cluster().admin();
     class(&client, "kept", json!({"reclaimPolicy": "Retain"})).await;
     claim(&client, "c", json!("kept")).await;
@@ -64,7 +64,7 @@ async fn a_volume_that_is_to_be_retained_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_waits_for_the_pod_that_uses_it() {
+async fn claim_waits_for_its_first_consumer() {
     let client = cluster().admin();
     class(&client, "late", json!({"volumeBindingMode": "WaitForFirstConsumer"})).await;
     claim(&client, "c", json!("late")).await;
@@ -80,7 +80,7 @@ async fn a_claim_waits_for_the_pod_that_uses_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn simulated_nodes_bring_a_default_class() {
+async fn simulated_nodes_create_a_default_class() {
     let client = cluster().admin();
     claim(&client, "c", json!(null)).await;
     sleep(Duration::from_secs(5)).await;

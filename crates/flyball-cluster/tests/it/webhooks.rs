@@ -155,17 +155,17 @@ fn refusal<T: std::fmt::Debug>(answer: kube::Result<T>) -> (u16, String, String)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_reaches_the_client_with_code_reason_and_causes() {
+async fn rejection_reaches_the_client_with_code_reason_and_causes() {
     let widgets: Api<Widget> = Api::namespaced(simulated().await, "default");
     let make = async |name: &str, size| widgets.create(&PostParams::default(), &widget(name, size)).await;
-    let says = |text: &str| format!("admission webhook \"validate.widgets.example.com\" denied the request: {text}");
-    assert_eq!(refusal(make("a", 100).await), (403, "Forbidden".into(), says("nobody needs 100")));
-    assert_eq!(refusal(make("a", 101).await), (500, "InternalError".into(), says("the scales are broken")));
+    let denial = |text: &str| format!("admission webhook \"validate.widgets.example.com\" denied the request: {text}");
+    assert_eq!(refusal(make("a", 100).await), (403, "Forbidden".into(), denial("nobody needs 100")));
+    assert_eq!(refusal(make("a", 101).await), (500, "InternalError".into(), denial("the scales are broken")));
     let Err(kube::Error::Api(invalid)) = make("a", -1).await else { panic!("not refused") };
     assert_eq!((invalid.code, invalid.reason.as_str()), (422, "Invalid"));
     let expected = "Widget.example.com \"a\" is invalid: [spec.size: Invalid value: -1: must not be negative, \
                     spec.mode: Required value: for negative sizes]";
-    assert_eq!(invalid.message, says(expected));
+    assert_eq!(invalid.message, denial(expected));
     let fields: Vec<String> = invalid.details.unwrap().causes.into_iter().map(|cause| cause.field).collect();
     assert_eq!(fields, ["spec.size", "spec.mode"]);
     let (code, _, message) = refusal(make("a", 102).await);
@@ -174,17 +174,17 @@ async fn a_refusal_reaches_the_client_with_code_reason_and_causes() {
     let shrink = widgets.patch("a", &PatchParams::default(), &Patch::Merge(json!({"spec": {"size": 1}}))).await;
     assert_eq!(
         refusal(shrink).2,
-        says("Widget.example.com \"a\" is invalid: spec.size: Forbidden: widgets do not shrink")
+        denial("Widget.example.com \"a\" is invalid: spec.size: Forbidden: widgets do not shrink")
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_are_asked_about_but_never_the_loss_of_a_finalizer() {
+async fn deletions_are_reviewed_but_finalizer_removals_are_not() {
     let widgets: Api<Widget> = Api::namespaced(simulated().await, "default");
-    let mut held = widget("held", 8);
-    held.metadata.finalizers = Some(vec!["example.com/hold".into()]);
+    let mut blocked = widget("held", 8);
+    blocked.metadata.finalizers = Some(vec!["example.com/hold".into()]);
     widgets.create(&PostParams::default(), &widget("seven", 7)).await.unwrap();
-    widgets.create(&PostParams::default(), &held).await.unwrap();
+    widgets.create(&PostParams::default(), &blocked).await.unwrap();
     let (code, ..) = refusal(widgets.delete("seven", &DeleteParams::default()).await);
     assert_eq!(code, 403);
     widgets.delete("held", &DeleteParams::default()).await.unwrap();
@@ -194,7 +194,7 @@ async fn deletions_are_asked_about_but_never_the_loss_of_a_finalizer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn defaults_are_set_and_unknown_fields_stay() {
+async fn defaults_are_set_and_unknown_fields_are_kept() {
     // A kind whose Rust type has only a part of the fields.
     let webhooks = LocalWebhooks::default();
     let options = Options { webhooks: Arc::new(webhooks.clone()), ..Options::simulated(simulated_clock(), 1) };
@@ -221,15 +221,15 @@ async fn defaults_are_set_and_unknown_fields_stay() {
         "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
         "spec": {"size": 1, "future": {"deep": [1, {"x": null}]}}, "beside": true,
     });
-    let made = widgets.create(&PostParams::default(), &serde_json::from_value(sent).unwrap()).await.unwrap();
-    assert_eq!(made.labels().get("example.com/b").map(String::as_str), Some("1"));
-    assert_eq!(made.data["spec"]["mode"], "plain");
-    assert_eq!(made.data["spec"]["future"]["deep"][0], 1);
-    assert_eq!(made.data["beside"], true);
+    let created = widgets.create(&PostParams::default(), &serde_json::from_value(sent).unwrap()).await.unwrap();
+    assert_eq!(created.labels().get("example.com/b").map(String::as_str), Some("1"));
+    assert_eq!(created.data["spec"]["mode"], "plain");
+    assert_eq!(created.data["spec"]["future"]["deep"][0], 1);
+    assert_eq!(created.data["beside"], true);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_in_one_version_is_read_in_the_other() {
+async fn objects_are_converted_between_versions() {
     let client = simulated().await;
     let (new, old): (Api<Widget>, Api<v1beta1::Widget>) =
         (Api::namespaced(client.clone(), "default"), Api::namespaced(client, "default"));
@@ -277,32 +277,32 @@ async fn answered_late(seed: u64, optional: bool) -> Vec<(u64, u64, String)> {
     create(&client, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})).await;
     let (maps, rng): (Api<ConfigMap>, _) = (Api::namespaced(client, "other"), Rng::from_seed(seed));
     let drawn = (0..12).map(|_| rng.below(2000)).chain([999, 1000, 60_000]);
-    let made = drawn.enumerate().map(async |(n, delay)| {
+    let requests = drawn.enumerate().map(async |(n, delay)| {
         let metadata = kube::core::ObjectMeta { name: Some(format!("m-{n}")), ..Default::default() };
         let data = Some([("delay".to_owned(), delay.to_string())].into());
         let map = ConfigMap { metadata, data, ..ConfigMap::default() };
         let began = Instant::now();
         let answer = maps.create(&PostParams::default(), &map).await;
-        let said = match answer {
+        let message = match answer {
             Ok(_) => String::new(),
             refused => format!("{:?}", refusal(refused)),
         };
-        (delay, began.elapsed().as_millis() as u64, said)
+        (delay, began.elapsed().as_millis() as u64, message)
     });
-    futures_util::future::join_all(made).await
+    futures_util::future::join_all(requests).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_answers_too_late_is_as_none() {
+async fn late_webhook_response_counts_as_failure() {
     let message = "Internal error occurred: failed calling webhook \"validate.configmaps.core.k8s.io\": failed to call webhook: Post \
                    \"https://op-webhook.default.svc:443/validate--v1-configmap?timeout=1s\": context deadline exceeded";
     let refused = format!("{:?}", (500, "InternalError", message));
     for seed in 1..=5 {
-        for (optional, told) in [(false, &*refused), (true, "")] {
+        for (optional, rejection) in [(false, &*refused), (true, "")] {
             let answers = answered_late(seed, optional).await;
-            for (delay, took, said) in &answers {
-                let expected = if *delay < 1000 { "" } else { told };
-                assert_eq!((*took, &**said), ((*delay).min(1000), expected), "seed {seed}, {delay} ms");
+            for (delay, took, result) in &answers {
+                let expected = if *delay < 1000 { "" } else { rejection };
+                assert_eq!((*took, &**result), ((*delay).min(1000), expected), "seed {seed}, {delay} ms");
             }
             assert_eq!(answered_late(seed, optional).await, answers, "seed {seed} gave two different runs");
         }
@@ -312,7 +312,7 @@ async fn a_webhook_that_answers_too_late_is_as_none() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn no_conversion_loses_anything(size in 0i64..13, mode in proptest::option::of("[a-z]{0,8}"), label in "[a-z]{1,8}") {
+    fn conversions_round_trip(size in 0i64..13, mode in proptest::option::of("[a-z]{0,8}"), label in "[a-z]{1,8}") {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let (before, after) = runtime.block_on(async {
             let client = simulated().await;
@@ -374,7 +374,7 @@ async fn bundles(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn certificates_change_without_a_call_that_fails() {
+async fn certificates_are_rotated_without_failed_calls() {
     // Two replicas; the server calls one after the other.
     let sockets = [0, 1].map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let addresses = sockets.each_ref().map(|socket| socket.local_addr().unwrap());
@@ -424,7 +424,7 @@ async fn certificates_change_without_a_call_that_fails() {
 }
 
 #[tokio::test]
-async fn an_overwritten_bundle_is_restored_within_seconds() {
+async fn overwritten_bundle_is_restored_within_seconds() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     drop(socket);

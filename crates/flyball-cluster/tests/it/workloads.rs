@@ -60,7 +60,7 @@ fn image(pod: &Pod) -> Option<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rolling_update_stays_within_its_bounds() {
+async fn rolling_update_stays_within_its_bounds() {
     let client = cluster().admin();
     let spec = json!({"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template("i:1")});
     create::<Deployment>(&client, json!({"metadata": {"name": "web"}, "spec": spec})).await;
@@ -85,7 +85,7 @@ async fn a_rolling_update_stays_within_its_bounds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_tries_again_more_and_more_slowly() {
+async fn job_retries_with_backoff() {
     let client = cluster().admin();
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
     create::<Job>(&client, json!({"metadata": {"name": "j"}, "spec": {"backoffLimit": 2, "template": template}})).await;
@@ -111,7 +111,7 @@ async fn a_job_tries_again_more_and_more_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_that_runs_go_with_it() {
+async fn pods_of_a_running_job_are_deleted_with_it() {
     let client = cluster().admin();
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
     create::<Job>(&client, json!({"metadata": {"name": "j"}, "spec": {"parallelism": 3, "template": template}})).await;
@@ -122,7 +122,7 @@ async fn pods_of_a_job_that_runs_go_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_is_filled_and_not_exceeded() {
+async fn quota_is_filled_and_not_exceeded() {
     let client = cluster().admin();
     create::<ResourceQuota>(&client, json!({"metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}})).await;
     let used = || async {
@@ -141,7 +141,7 @@ async fn a_quota_is_filled_and_not_exceeded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_counts_what_is_there_and_not_what_was_tried() {
+async fn quota_counts_existing_objects_and_not_attempts() {
     let client = cluster().admin();
     let counted = "count/leases.coordination.k8s.io";
     let hard = json!({"configmaps": "3", "secrets": "3", counted: "2"});
@@ -166,8 +166,8 @@ async fn a_quota_counts_what_is_there_and_not_what_was_tried() {
         eventually("the attempt is released", || async { used("configmaps").await == "2" }).await;
     }
     // Deletion by removing a finalizer, by the garbage collector, and of a kind that is not watched.
-    let held = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/held"]}}));
-    maps.patch("m", &PatchParams::default(), &held).await.unwrap();
+    let add_finalizer = Patch::Merge(json!({"metadata": {"finalizers": ["example.com/held"]}}));
+    maps.patch("m", &PatchParams::default(), &add_finalizer).await.unwrap();
     maps.delete("m", &DeleteParams::default()).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(used("configmaps").await, "2");

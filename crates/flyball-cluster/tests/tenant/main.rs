@@ -118,7 +118,7 @@ fn is_settled(object: &DynamicObject) -> bool {
 
 /// Sends all payloads for the schemas of an operator's definitions, checks that neighbors are served, and deletes all
 /// objects.
-async fn harms_nobody(sample: Sample) {
+async fn check_isolation(sample: Sample) {
     let test = Test::of(sample.make).start().await;
     let kinds: Vec<ApiResource> = sample.definitions.iter().map(|(definition, _)| kind_of(definition)).collect();
     for (definition, _) in &sample.definitions {
@@ -162,14 +162,16 @@ async fn harms_nobody(sample: Sample) {
     for kind in &kinds {
         suite.api(kind).delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     }
-    let begun = Instant::now();
+    let start = Instant::now();
     for kind in &kinds {
         let api = suite.api(kind);
         // One was created with a finalizer that is never removed.
         let is_held = |object: &DynamicObject| object.finalizers().iter().any(|finalizer| finalizer == "example.com/a");
-        while let Some(left) = api.list(&ListParams::default()).await.unwrap().iter().find(|object| !is_held(object)) {
-            let finalizers = left.finalizers();
-            assert!(begun.elapsed() < MAX_DELETION, "{} {} is left: {finalizers:?}", kind.kind, left.name_any());
+        while let Some(remaining) =
+            api.list(&ListParams::default()).await.unwrap().iter().find(|object| !is_held(object))
+        {
+            let finalizers = remaining.finalizers();
+            assert!(start.elapsed() < MAX_DELETION, "{} {} is left: {finalizers:?}", kind.kind, remaining.name_any());
             tokio::time::sleep(MAX_DELETION / 60).await;
         }
     }
@@ -177,7 +179,7 @@ async fn harms_nobody(sample: Sample) {
 }
 
 #[test]
-fn there_are_enough_payloads() {
+fn payloads_reach_the_minimum_count() {
     let samples =
         [crontab(), demovolume(), etcd(), memcached(), myapp(), redis(), sample_controller(), visitors(), vmgroup()];
     let definitions = samples.into_iter().flat_map(|sample| sample.definitions);
@@ -186,46 +188,46 @@ fn there_are_enough_payloads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_of_crontab_harms_nobody() {
-    harms_nobody(crontab()).await;
+async fn tenant_of_crontab_is_isolated() {
+    check_isolation(crontab()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_of_demovolume_harms_nobody() {
-    harms_nobody(demovolume()).await;
+async fn tenant_of_demovolume_is_isolated() {
+    check_isolation(demovolume()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_of_etcd_harms_nobody() {
-    harms_nobody(etcd()).await;
+async fn tenant_of_etcd_is_isolated() {
+    check_isolation(etcd()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_of_memcached_harms_nobody() {
-    harms_nobody(memcached()).await;
+async fn tenant_of_memcached_is_isolated() {
+    check_isolation(memcached()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_of_myapp_harms_nobody() {
-    harms_nobody(myapp()).await;
+async fn tenant_of_myapp_is_isolated() {
+    check_isolation(myapp()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_of_redis_harms_nobody() {
-    harms_nobody(redis()).await;
+async fn tenant_of_redis_is_isolated() {
+    check_isolation(redis()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_of_sample_controller_harms_nobody() {
-    harms_nobody(sample_controller()).await;
+async fn tenant_of_sample_controller_is_isolated() {
+    check_isolation(sample_controller()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_of_visitors_harms_nobody() {
-    harms_nobody(visitors()).await;
+async fn tenant_of_visitors_is_isolated() {
+    check_isolation(visitors()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_of_vmgroup_harms_nobody() {
-    harms_nobody(vmgroup()).await;
+async fn tenant_of_vmgroup_is_isolated() {
+    check_isolation(vmgroup()).await;
 }

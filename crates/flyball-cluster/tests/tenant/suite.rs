@@ -92,7 +92,7 @@ impl<'t> Suite<'t> {
         let (mut latencies, mut requests) = (Vec::new(), Vec::new());
         for object in objects {
             let object: DynamicObject = decode(object);
-            let (begun, before) = (Instant::now(), self.test.requests());
+            let (start, before) = (Instant::now(), self.test.requests());
             api.create(&PostParams::default(), &object).await.unwrap();
             loop {
                 let found = api.get(&object.name_any()).await.unwrap();
@@ -100,10 +100,10 @@ impl<'t> Suite<'t> {
                     break;
                 }
                 let status = &found.data["status"];
-                assert!(begun.elapsed() < MAX_WAIT, "{} is not served: {status:.1000}", object.name_any());
+                assert!(start.elapsed() < MAX_WAIT, "{} is not served: {status:.1000}", object.name_any());
                 sleep(INTERVAL).await;
             }
-            latencies.push(begun.elapsed());
+            latencies.push(start.elapsed());
             requests.push(self.test.requests().since(&before).total);
         }
         Latencies { latencies, requests }

@@ -38,7 +38,7 @@ fn outline(message: &str) -> String {
     words.take(12).collect::<Vec<_>>().join(" ")
 }
 
-fn told<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {
+fn outline_of<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {
     result.as_ref().map_or_else(|error| outline(&error.to_string()), |_| "taken".into())
 }
 
@@ -62,16 +62,16 @@ pub(crate) fn releases() -> Target {
         },
         play: |input| {
             use base64::prelude::{BASE64_STANDARD, Engine};
-            let mut said = told(&Revision::decode(input));
+            let mut output = outline_of(&Revision::decode(input));
             for payload in [gzip(input), input.to_vec()] {
                 let decoded = Revision::decode(BASE64_STANDARD.encode(payload).as_bytes());
-                said += &told(&decoded);
+                output += &outline_of(&decoded);
                 if let Ok(revision) = decoded {
                     // A decoded payload can be encoded and decoded again.
                     Revision::decode(&revision.encode().unwrap()).unwrap();
                 }
             }
-            said
+            output
         },
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn watches_yaml() -> Target {
             let folder = project();
             let text = String::from_utf8_lossy(input);
             let watches = Watches::parse(&text, &folder.join("watches.yaml"), |name| Some(name.to_lowercase()));
-            let Ok(watches) = &watches else { return told(&watches) };
+            let Ok(watches) = &watches else { return outline_of(&watches) };
             // No entry names a sensitive file outside of the project.
             flyball_helm::operator(watches).map_or_else(|error| outline(&error.to_string()), |_| "taken".into())
         },

@@ -52,7 +52,7 @@ fn hook() -> Hook {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forged_release_gets_nothing_that_the_chart_does_not_render() {
+async fn forged_release_creates_nothing_beyond_the_chart() {
     let test = Test::of(operator_of(site("forged"))).allows_changes_in("kube-public").start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
@@ -82,7 +82,7 @@ async fn a_forged_release_gets_nothing_that_the_chart_does_not_render() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_release_is_a_condition() {
+async fn invalid_release_is_reported_as_a_condition() {
     let test = Test::of(operator_of(site("broken"))).allows_changes_in("kube-public").start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;

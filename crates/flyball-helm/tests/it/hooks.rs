@@ -47,7 +47,7 @@ async fn trace_of_jobs(test: &Test) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_run_in_their_order_and_are_waited_for() -> kube::Result<()> {
+async fn hooks_run_in_order_and_are_awaited() -> kube::Result<()> {
     let mut test = Test::of(operator_of(site("hooks"))).nodes(1).start().await;
     apply_site(&test, "blue", "{}").await;
     let pages = test.api::<ConfigMap>();
@@ -85,13 +85,13 @@ async fn hooks_run_in_their_order_and_are_waited_for() -> kube::Result<()> {
         .await;
     assert!(has_page().await, "no object is deleted before the hook is done");
     test.assert_converges().await;
-    let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
-    assert_eq!(left, Vec::<String>::new());
+    let remaining: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
+    assert_eq!(remaining, Vec::<String>::new());
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_fails_fails_the_release_and_is_tried_again_in_time() -> kube::Result<()> {
+async fn failing_hook_fails_the_release_and_retries_with_backoff() -> kube::Result<()> {
     let test = Test::of(operator_of(site("failing-hooks"))).nodes(1).start().await;
     apply_site(&test, "blue", "{fails: true}").await;
     test.eventually("the failure", async || !condition(&sites(&test), "blue", "ReleaseFailed").await.is_empty()).await;
@@ -127,7 +127,7 @@ async fn a_hook_that_fails_fails_the_release_and_is_tried_again_in_time() -> kub
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_last_hook_fails_stays_until_it_does_not() -> kube::Result<()> {
+async fn failing_delete_hook_keeps_the_release_until_it_succeeds() -> kube::Result<()> {
     let fails = job("last", "pre-delete", 0, "").replace("{{ .Values.fails }}", "true");
     let files = [
         ("charts/site/values.yaml", "title: Hello\n"),
@@ -150,7 +150,7 @@ async fn a_release_whose_last_hook_fails_stays_until_it_does_not() -> kube::Resu
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_goes_wrong_on_the_way_the_end_is_the_same() -> kube::Result<()> {
+async fn faults_do_not_change_the_result() -> kube::Result<()> {
     let folder = site("faults");
     for seed in 0..20 {
         let faults = Faults {
@@ -180,8 +180,8 @@ async fn whatever_goes_wrong_on_the_way_the_end_is_the_same() -> kube::Result<()
         assert_eq!(page.data.unwrap_or_default()["title"], "Blue", "seed {seed}");
         sites(&test).delete("blue", &DeleteParams::default()).await?;
         test.assert_converges().await;
-        let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
-        assert_eq!(left, Vec::<String>::new(), "seed {seed}");
+        let remaining: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
+        assert_eq!(remaining, Vec::<String>::new(), "seed {seed}");
     }
     Ok(())
 }

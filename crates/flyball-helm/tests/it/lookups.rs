@@ -34,7 +34,7 @@ async fn page(test: &Test) -> std::collections::BTreeMap<String, String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_looked_up_is_looked_at_again() {
+async fn changed_lookup_results_cause_an_upgrade() {
     let mut test = Test::of(operator_of(site("lookup"))).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
@@ -52,7 +52,7 @@ async fn what_is_looked_up_is_looked_at_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_release_draws_for_itself() {
+async fn releases_have_different_random_values() {
     let test = Test::of(operator_of(site("drawn"))).start().await;
     apply_site(&test, "blue", "{}").await;
     apply_site(&test, "green", "{}").await;
@@ -62,7 +62,7 @@ async fn each_release_draws_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_not_be_looked_up_is_named() {
+async fn forbidden_lookup_is_named() {
     let template = "{{- $kind := .Values.kind }}\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations: {a: {{ len (lookup \"v1\" $kind \"\" \"\") | quote }}}\n";
     let files = [("charts/site/templates/page.yaml", template), ("charts/site/values.yaml", "kind: Node\n")];
     let test = Test::of(operator_of(project("not-looked-up", &files))).start().await;
@@ -73,7 +73,7 @@ async fn what_may_not_be_looked_up_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_elsewhere_is_looked_up_that_the_chart_does_not_name() {
+async fn lookups_outside_the_namespace_need_literal_names() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata:\n  \
                     named: {{ (lookup \"v1\" \"Namespace\" \"\" \"kube-system\").metadata.name | quote }}\n  \
                     asked: {{ len (lookup \"v1\" \"Secret\" .Values.where .Values.what) | quote }}\n";

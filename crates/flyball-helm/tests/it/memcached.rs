@@ -35,7 +35,7 @@ async fn ready_pods(test: &Test) -> usize {
 }
 
 #[test]
-fn what_it_may_do_follows_from_the_chart() {
+fn permissions_follow_the_chart() {
     let operator = sample();
     let resources: Vec<String> =
         operator.rules().into_iter().flat_map(|rule| rule.resources.unwrap_or_default()).collect();
@@ -57,7 +57,7 @@ fn what_it_may_do_follows_from_the_chart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_memcached_becomes_a_release_whose_pods_are_ready() -> kube::Result<()> {
+async fn memcached_becomes_a_release_with_ready_pods() -> kube::Result<()> {
     let mut test = Test::of(sample).nodes(3).start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;
@@ -99,13 +99,13 @@ async fn a_memcached_becomes_a_release_whose_pods_are_ready() -> kube::Result<()
 
     memcacheds(&test).delete(NAME, &DeleteParams::default()).await?;
     test.assert_converges().await;
-    let left: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("memcached")).collect();
-    assert_eq!(left, Vec::<String>::new());
+    let remaining: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("memcached")).collect();
+    assert_eq!(remaining, Vec::<String>::new());
     Ok(())
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_permissions_are_used() {
+async fn declared_permissions_are_used() {
     let mut test = Test::of(sample).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;

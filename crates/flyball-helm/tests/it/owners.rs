@@ -42,7 +42,7 @@ fn test_of(operator: impl Fn() -> Operator + Send + Sync + 'static) -> Setup {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_owned_is_kept_up_and_goes_all_the_same() -> kube::Result<()> {
+async fn objects_without_owner_references_are_maintained_and_deleted() -> kube::Result<()> {
     let mut test = test_of(operator_of(site("unowned"))).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
@@ -71,7 +71,7 @@ async fn what_cannot_be_owned_is_kept_up_and_goes_all_the_same() -> kube::Result
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_release_has_is_not_taken_over() {
+async fn objects_of_another_release_are_not_adopted() {
     let folder =
         project("taken", &[("charts/site/templates/elsewhere.yaml", &ELSEWHERE.replace("{{ .Release.Name }}", "the"))]);
     let test = test_of(operator_of(folder)).start().await;
@@ -86,7 +86,7 @@ async fn what_another_release_has_is_not_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_nobody_foresaw_is_named_with_the_remedy() {
+async fn undeclared_kind_is_named_with_a_remedy() {
     let template =
         "apiVersion: {{ .Values.version }}\nkind: {{ .Values.kind }}\nmetadata: {name: \"{{ .Release.Name }}\"}\n";
     let values = "version: v1\nkind: ConfigMap\n";
@@ -113,7 +113,7 @@ async fn a_kind_that_nobody_foresaw_is_named_with_the_remedy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn groups_wait_for_groups() -> kube::Result<()> {
+async fn groups_wait_for_their_dependencies() -> kube::Result<()> {
     let tier = |name: &str, depends_on: &str| {
         format!(
             "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\n  annotations:\n    helm.sh/resource-group: {name}\n    \
@@ -147,7 +147,7 @@ async fn groups_wait_for_groups() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_kinds_have_a_controller_each() {
+async fn each_kind_has_its_own_controller() {
     let watches = "- {group: web.example.com, version: v1, kind: Site, chart: charts/site}\n\
                    - {group: web.example.com, version: v1, kind: Page, chart: charts/page, reconcilePeriod: 10m}\n";
     let page = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-page\"}\n";
@@ -188,7 +188,7 @@ const GOOSE: &str =
     "apiVersion: example.org/v1\nkind: Goose\nmetadata: {name: \"{{ .Release.Name }}\"}\nspec: {a: 1}\n";
 
 #[tokio::test(start_paused = true)]
-async fn definitions_of_a_chart_come_first_and_stay() -> kube::Result<()> {
+async fn crds_of_a_chart_are_installed_first_and_retained() -> kube::Result<()> {
     let files = [("charts/site/crds/geese.yaml", DEFINITION), ("charts/site/templates/goose.yaml", GOOSE)];
     let mut test = test_of(operator_of(project("definitions", &files))).start().await;
     apply_site(&test, "blue", "{}").await;
@@ -207,7 +207,7 @@ async fn definitions_of_a_chart_come_first_and_stay() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_without_a_definition_is_named() {
+async fn kind_without_a_definition_is_named() {
     let test = test_of(operator_of(project("undefined", &[("charts/site/templates/goose.yaml", GOOSE)]))).start().await;
     apply_site(&test, "blue", "{}").await;
     sleep(Duration::from_secs(60)).await;
@@ -233,7 +233,7 @@ async fn chaos_crashes_leave_nothing_unowned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_there_already_elsewhere_is_not_taken_over() -> kube::Result<()> {
+async fn existing_objects_in_other_namespaces_are_not_adopted() -> kube::Result<()> {
     let test = test_of(operator_of(site("taken-over"))).start().await;
     let elsewhere: Api<ConfigMap> = Api::namespaced(test.client(), "kube-public");
     let theirs = json!({"metadata": {"name": "blue-elsewhere"}, "data": {"a": "theirs"}});
@@ -249,7 +249,7 @@ async fn what_is_there_already_elsewhere_is_not_taken_over() -> kube::Result<()>
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_custom_resource_has_no_say_in_what_is_elsewhere() -> kube::Result<()> {
+async fn custom_resource_cannot_choose_objects_in_other_namespaces() -> kube::Result<()> {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: {{ .Values.where }}\n  \
                     annotations:\n    a: {{ .Values.raw }}\n";
     let values = "where: kube-public\nraw: a\n";

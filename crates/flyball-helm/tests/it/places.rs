@@ -42,7 +42,7 @@ async fn subjects(test: &Test, site: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn values_are_scalars_of_objects_elsewhere() {
+async fn values_are_scalars_in_objects_of_other_namespaces() {
     let test = test_of(site("places", WATCHES)).start().await;
     // Common uses of scalars, loops and maps of the chart work.
     let plain = "{user: jane, owner: jane, groups: [a, 'b: {c}'], annotations: {purpose: \"two\\nlines\"}}";
@@ -75,7 +75,7 @@ async fn values_are_scalars_of_objects_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_author_lets_values_choose_the_structure() {
+async fn structure_from_values_must_be_enabled() {
     let watches = WATCHES.replace("chart:", "structureFromValues: true, chart:");
     let test = test_of(site("places-open", &watches)).start().await;
     apply_site(&test, "blue", "{user: \"jane\\n  apiGroup: rbac.authorization.k8s.io\\n- kind: Group\\n  name: all\\n  apiGroup: rbac.authorization.k8s.io\", annotations: {more: a}}").await;
@@ -98,7 +98,7 @@ const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Relea
                       type: {{ .Values.type | default \"Opaque\" }}\n";
 
 #[tokio::test(start_paused = true)]
-async fn values_make_nothing_that_gives_rights() {
+async fn values_create_nothing_that_grants_permissions() {
     let folder = project(
         "places-rights",
         &[

@@ -37,7 +37,7 @@ async fn title(test: &Test) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_custom_resource_becomes_a_release() -> kube::Result<()> {
+async fn custom_resource_becomes_a_release() -> kube::Result<()> {
     let mut test = Test::of(operator_of(site("installed"))).nodes(1).start().await;
     apply_site(&test, "blue", "{title: Blue}").await;
     test.assert_converges().await;
@@ -75,7 +75,7 @@ async fn a_custom_resource_becomes_a_release() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_values_are_an_upgrade() -> kube::Result<()> {
+async fn changed_values_cause_an_upgrade() -> kube::Result<()> {
     let mut test = Test::of(operator_of(site("upgraded"))).nodes(1).start().await;
     apply_site(&test, "blue", "{title: Blue, extra: true}").await;
     test.assert_converges().await;
@@ -102,7 +102,7 @@ async fn other_values_are_an_upgrade() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn columns_and_events_tell_of_releases() -> kube::Result<()> {
+async fn columns_and_events_report_releases() -> kube::Result<()> {
     let loops =
         "{{- define \"loop\" }}{{ include \"loop\" . }}{{ end }}{{ if .Values.loop }}{{ include \"loop\" . }}{{ end }}";
     let folder = project(
@@ -130,11 +130,11 @@ async fn columns_and_events_tell_of_releases() -> kube::Result<()> {
         let of_site = events
             .into_iter()
             .filter(|event| event.regarding.as_ref().and_then(|about| about.kind.as_deref()) == Some("Site"));
-        let mut told: Vec<String> = of_site
+        let mut messages: Vec<String> = of_site
             .map(|event| [event.type_, event.reason, event.note].map(Option::unwrap_or_default).join(" "))
             .collect();
-        told.sort();
-        told
+        messages.sort();
+        messages
     };
     apply_site(&test, "blue", "{title: Blue}").await;
     test.assert_converges().await;
@@ -152,10 +152,13 @@ async fn columns_and_events_tell_of_releases() -> kube::Result<()> {
     test.assert_converges().await;
     assert_eq!(row().await, r#"Status="failed" Reason="ReconcileError" Chart="site-0.1.0" Revision=2"#);
     let [.., failed] = &*events().await else { panic!("there are events") };
-    for said in [failed, &condition(&sites(&test), "blue", "Irreconcilable").await] {
+    for message in [failed, &condition(&sites(&test), "blue", "Irreconcilable").await] {
         // The cause comes before the thousand nested calls.
-        assert!(said.len() < 600 && said.contains("site/templates/loop.yaml:1:"), "{} {said}", said.len());
-        assert!(said.contains("failed to get candidate release: exceeded maximum template depth (1000) (at"), "{said}");
+        assert!(message.len() < 600 && message.contains("site/templates/loop.yaml:1:"), "{} {message}", message.len());
+        assert!(
+            message.contains("failed to get candidate release: exceeded maximum template depth (1000) (at"),
+            "{message}"
+        );
     }
     // Reconciling again publishes no further event.
     patch(&sites(&test), "blue", json!({"metadata": {"annotations": {"a": "b"}}})).await;
@@ -168,7 +171,7 @@ async fn columns_and_events_tell_of_releases() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_history_has_an_end() {
+async fn history_is_bounded() {
     let test = Test::of(operator_of(site("history"))).start().await;
     apply_site(&test, "blue", "{replicas: 0}").await;
     for number in 1..=12 {
@@ -180,7 +183,7 @@ async fn the_history_has_an_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_changes_is_put_right_at_once() -> kube::Result<()> {
+async fn drift_is_repaired_at_once() -> kube::Result<()> {
     let test = Test::of(operator_of(site("drift"))).nodes(1).start().await;
     apply_site(&test, "blue", "{title: Blue}").await;
     test.assert_converges().await;
@@ -201,7 +204,7 @@ async fn what_somebody_changes_is_put_right_at_once() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_remains_of_what_is_deleted() -> kube::Result<()> {
+async fn uninstall_leaves_nothing_behind() -> kube::Result<()> {
     let test = Test::of(operator_of(site("uninstalled"))).nodes(1).start().await;
     apply_site(&test, "green", "{}").await;
     test.assert_converges().await;
@@ -217,7 +220,7 @@ async fn nothing_remains_of_what_is_deleted() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_custom_resource_may_wait_for_the_end_of_its_objects() -> kube::Result<()> {
+async fn uninstall_may_wait_for_the_deletion_of_objects() -> kube::Result<()> {
     let test = Test::of(operator_of(site("waits"))).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
@@ -237,7 +240,7 @@ async fn a_custom_resource_may_wait_for_the_end_of_its_objects() -> kube::Result
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_that_fails_is_told_and_not_tried_again() -> kube::Result<()> {
+async fn failing_template_is_reported_once() -> kube::Result<()> {
     let folder = site("bad-values");
     std::fs::write(
         folder.join("charts/site/templates/guard.yaml"),
@@ -269,7 +272,7 @@ async fn a_template_that_fails_is_told_and_not_tried_again() -> kube::Result<()>
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_that_is_edited_is_an_upgrade_without_a_restart() {
+async fn edited_template_causes_an_upgrade_without_a_restart() {
     let folder = site("reloaded");
     let page = folder.join("charts/site/templates/page.yaml");
     let operator = move || {
@@ -290,7 +293,7 @@ async fn a_template_that_is_edited_is_an_upgrade_without_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_watches_override_goes_over_the_spec() {
+async fn override_values_take_precedence_over_the_spec() {
     let folder = site("overridden");
     let watches = "- group: web.example.com\n  version: v1\n  kind: Site\n  chart: charts/site\n  overrideValues: {title: Ours}\n  \
                    selector: {matchLabels: {tier: web}}\n";
@@ -305,7 +308,7 @@ async fn what_the_watches_override_goes_over_the_spec() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_release_is_left_alone() {
+async fn paused_release_is_not_reconciled() {
     let test = Test::of(operator_of(site("paused"))).start().await;
     apply_site(&test, "blue", "{title: Blue}").await;
     test.assert_converges().await;
@@ -322,7 +325,7 @@ async fn a_paused_release_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_of_another_chart_is_not_taken_over() {
+async fn release_of_another_chart_is_not_adopted() {
     let folder = site("two-charts");
     let watches = "- {group: web.example.com, version: v1, kind: Site, chart: charts/site}\n\
                    - {group: web.example.com, version: v1, kind: Page, chart: charts/page}\n";
@@ -354,7 +357,7 @@ async fn a_release_of_another_chart_is_not_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_repeat_by_their_seeds() {
+async fn runs_repeat_by_seed() {
     let folder = site("repeats");
     let mut traces = Vec::new();
     for _ in 0..2 {
@@ -383,7 +386,7 @@ async fn chaos_crashes_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chaos_crashes_leave_nothing_of_what_is_deleted() {
+async fn chaos_crashes_during_uninstall_leave_nothing_behind() {
     let operator = operator_of(site("crashes-at-the-end"));
     explore_crashes(
         || Test::of(operator.clone()).nodes(1),

@@ -66,7 +66,7 @@ async fn write_as_helm(test: &Test, revision: &Revision) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_drawn_stays_over_restarts() {
+async fn random_values_survive_restarts() {
     let mut test = Test::of(operator("restart-drawn", DRAWN)).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
@@ -85,7 +85,7 @@ async fn what_is_drawn_stays_over_restarts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_release_looks_up_of_itself_stays_over_restarts() {
+async fn lookups_of_own_objects_survive_restarts() {
     let mut test = Test::of(operator("restart-lookup", PASSWORD)).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
@@ -97,7 +97,7 @@ async fn what_a_release_looks_up_of_itself_stays_over_restarts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_helm_wrote_is_taken_over_once() {
+async fn release_of_helm_is_adopted_once() {
     // The same digest; another digest; another version of the hook format.
     for (name, added, expected) in
         [("restart-same", "", &["1 deployed"][..]), ("restart-other", "# by hand\n", &["1 superseded", "2 deployed"])]
@@ -119,7 +119,7 @@ async fn a_release_that_helm_wrote_is_taken_over_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_by_helm_is_followed_by_one_revision() {
+async fn rollback_by_helm_is_followed_by_one_revision() {
     let mut test = Test::of(operator("restart-rollback", PAGE)).start().await;
     apply_site(&test, "blue", "{title: One}").await;
     test.assert_converges().await;
@@ -141,7 +141,7 @@ async fn a_rollback_by_helm_is_followed_by_one_revision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chaos_an_upgrade_stays_one_over_crashes() {
+async fn chaos_crashes_cause_no_second_upgrade() {
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {{ .Release.Name }}-first\n  annotations: {helm.sh/hook: pre-install}\n\
                spec:\n  backoffLimit: 0\n  template:\n    metadata: {annotations: {flyball.dev/complete-after: 5s}}\n    spec:\n      \
                restartPolicy: Never\n      containers: [{name: run, image: run}]\n";

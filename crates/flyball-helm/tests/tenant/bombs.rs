@@ -228,7 +228,7 @@ fn each_bomb_renders_or_ends_within_the_budget() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let template = ("charts/site/templates/a.yaml", "a: {{ tpl .Values.bomb . | quote }}\n");
     let chart = Chart::open(&project("tenant-all-bombs", &[template]).join("charts/site")).unwrap();
-    let mut ended = 0;
+    let mut aborted = 0;
     for bomb in BOMBS {
         let (steps, bytes) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
         let (most_steps, most_bytes) = (Arc::clone(&steps), Arc::clone(&bytes));
@@ -245,14 +245,14 @@ fn each_bomb_renders_or_ends_within_the_budget() {
         let _ = std::fs::write("/proc/self/clear_refs", "5");
         let before = memory("VmRSS");
         let rendered = chart.render_with(&values, &release(), &Capabilities::default(), &options);
-        ended += usize::from(rendered.is_err());
+        aborted += usize::from(rendered.is_err());
         let (steps, bytes) = (steps.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed));
         assert!(steps <= STEPS + SLACK.0, "{bomb} takes {steps} steps");
         assert!(bytes <= most + SLACK.1, "{bomb} holds {bytes} bytes");
         if let (Some(before), Some(after)) = (before, memory("VmHWM")) {
-            let taken = after.saturating_sub(before) >> 20;
-            assert!(taken < 128, "{bomb} takes {taken} MiB");
+            let used = after.saturating_sub(before) >> 20;
+            assert!(used < 128, "{bomb} takes {used} MiB");
         }
     }
-    assert!(ended > BOMBS.len() / 2, "{ended} of {} are aborted", BOMBS.len());
+    assert!(aborted > BOMBS.len() / 2, "{aborted} of {} are aborted", BOMBS.len());
 }

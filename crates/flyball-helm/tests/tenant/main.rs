@@ -161,7 +161,7 @@ fn no_payload_is_evaluated() {
 }
 
 #[test]
-fn the_chart_evaluates_its_own_texts_between_those_of_the_tenant() {
+fn chart_text_is_evaluated_and_tenant_text_is_not() {
     let files = [
         ("charts/site/templates/page.yaml", "a: {{ tpl (toYaml .Values.x) . | quote }}\n"),
         (
@@ -189,7 +189,7 @@ fn the_chart_evaluates_its_own_texts_between_those_of_the_tenant() {
 }
 
 #[test]
-fn texts_of_the_tenant_do_not_get_into_actions() {
+fn tenant_text_is_rejected_in_actions() {
     let files = [
         ("charts/site/templates/page.yaml", "a: {{ tpl (printf \"{{ .Values.%s }}\" .Values.key) . | quote }}\n"),
         ("charts/site/values.yaml", "key: own\nown: 3\n"),
@@ -258,8 +258,8 @@ fn bombs_end_within_the_budget() {
         let before = memory("VmRSS");
         let error = render(bomb).map(|_| "it rendered").expect_err(bomb).to_string();
         if let (Some(before), Some(after)) = (before, memory("VmHWM")) {
-            let taken = after.saturating_sub(before) >> 20;
-            assert!(taken < 128, "{bomb} takes {taken} MiB: {error:.300}");
+            let used = after.saturating_sub(before) >> 20;
+            assert!(used < 128, "{bomb} takes {used} MiB: {error:.300}");
         }
     }
 }
@@ -376,7 +376,7 @@ async fn forge(secrets: &kube::Api<DynamicObject>, name: &str, change: impl Fn(&
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_writes_secrets_gets_nothing_outside_of_the_namespace_either() {
+async fn forged_release_secrets_reach_nothing_outside_of_the_namespace() {
     let test = Test::of(operator_of(site("tenant-secrets")))
         .allows_changes_in("kube-public")
         .allows_changes_of::<ClusterRole>()

@@ -1,11 +1,10 @@
 //! Growth by clients is limited: depth, copies, defaults, managed fields.
 
 use crate::crash::Folder;
-use bytes::Bytes;
+use crate::send::send;
 use flyball_core::Clock;
-use flyball_server::{Caller, DataDir, OpeningStage, Options, Server, User, WebhookAnswer, WebhookCall, WebhookFuture};
-use http::{Method, Request};
-use http_body_util::{BodyExt, Full};
+use flyball_server::{Caller, DataDir, OpeningStage, Options, Server, WebhookAnswer, WebhookCall, WebhookFuture};
+use http::Method;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
@@ -14,38 +13,6 @@ const JSON: &str = "application/json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
-
-/// Sends a request as an administrator; also returns the warnings of the response.
-pub(crate) async fn send(
-    server: &Server,
-    method: Method,
-    path: &str,
-    content_type: &'static str,
-    body: impl Into<Bytes>,
-) -> (u16, Value, Vec<String>) {
-    send_as(server, User::new("admin", &["system:masters"]), method, path, content_type, body).await
-}
-
-/// Sends a request as any user.
-pub(crate) async fn send_as(
-    server: &Server,
-    user: User,
-    method: Method,
-    path: &str,
-    content_type: &'static str,
-    body: impl Into<Bytes>,
-) -> (u16, Value, Vec<String>) {
-    let mut request = Request::new(Full::new(body.into()));
-    (*request.method_mut(), *request.uri_mut()) = (method, path.parse().unwrap());
-    request.extensions_mut().insert(user);
-    request.headers_mut().insert("content-type", content_type.parse().unwrap());
-    let response = server.handle(request).await;
-    let code = response.status().as_u16();
-    let warnings = response.headers().get_all("warning").iter();
-    let warnings = warnings.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (code, serde_json::from_slice(&body).unwrap_or_default(), warnings)
-}
 
 /// Defines a kind with arbitrary specs.
 async fn define(server: &Server) {

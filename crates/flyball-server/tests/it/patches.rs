@@ -1,6 +1,6 @@
 //! Patches in which the real server is unexpectedly lenient, or has unusual error messages.
 
-use crate::growth::send;
+use crate::send::send;
 use flyball_core::Clock;
 use flyball_server::{Options, Server};
 use http::Method;

@@ -232,20 +232,20 @@ impl ReconcileSession {
 
     /// Deletes objects that were applied for the object and are no longer declared; returns those that still exist.
     async fn prune(&self, declared: &[Vec<DeclaredChild<'_>>]) -> Result<Vec<String>> {
-        let mut kept: BTreeMap<&Kind, BTreeSet<&ObjectKey>> = BTreeMap::new();
+        let mut desired: BTreeMap<&Kind, BTreeSet<&ObjectKey>> = BTreeMap::new();
         for (kind, key, _) in declared.iter().flatten() {
-            kept.entry(kind).or_default().insert(key);
+            desired.entry(kind).or_default().insert(key);
         }
         let mut surplus = self.applied_children().await?;
-        surplus.retain(|(store, key, _)| kept.get(store.kind()).is_none_or(|kept| !kept.contains(key)));
-        let mut left = Vec::new();
+        surplus.retain(|(store, key, _)| desired.get(store.kind()).is_none_or(|desired| !desired.contains(key)));
+        let mut remaining = Vec::new();
         for (store, key, entry) in surplus {
             if !entry.is_deleting() {
                 self.delete_child(store, &key, entry.uid().into_owned()).await?;
             }
-            left.push(format!("{} {} is being deleted", store.kind().name(), key.name()));
+            remaining.push(format!("{} {} is being deleted", store.kind().name(), key.name()));
         }
-        Ok(left)
+        Ok(remaining)
     }
 }
 

@@ -86,10 +86,10 @@ pub(crate) fn complete(status: &mut Value, known: Option<&Value>, generation: i6
     let known = known.and_then(|known| known["conditions"].as_array()).map_or(&[][..], |known| known);
     for condition in status.get_mut("conditions").and_then(Value::as_array_mut).into_iter().flatten() {
         let before = known.iter().find(|before| before["type"] == condition["type"]);
-        let kept = before.filter(|before| before["status"] == condition["status"]);
-        let kept = kept.and_then(|before| before.get("lastTransitionTime")).cloned();
+        let unchanged = before.filter(|before| before["status"] == condition["status"]);
+        let transition_time = unchanged.and_then(|before| before.get("lastTransitionTime")).cloned();
         let Some(fields) = condition.as_object_mut().filter(|fields| fields.contains_key("type")) else { continue };
-        match kept {
+        match transition_time {
             Some(time) => drop(fields.insert("lastTransitionTime".into(), time)),
             None => drop(fields.entry("lastTransitionTime").or_insert_with(|| now.into())),
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transition_time_moves_with_the_status_only() {
+    fn transition_time_changes_only_with_status() {
         let condition = |holds, reason| serde_json::to_value(Condition::new("Ready", holds, reason)).unwrap();
         check(
             condition(true, "A"),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_without_conditions_stays_as_it_is() {
+    fn status_without_conditions_is_unchanged() {
         for status in [json!({"phase": "x"}), json!({"conditions": "odd"}), json!({"conditions": [1, {"a": 1}]})] {
             let mut completed = status.clone();
             complete(&mut completed, None, 1, "now");

@@ -17,32 +17,32 @@ pub(super) fn waits_for(kind: &str, object: &Value) -> Option<String> {
     if observed.and_then(Value::as_i64).is_some_and(|observed| observed < generation) {
         return Some(format!("observedGeneration is {}, not {generation}", observed.unwrap_or(&Value::Null)));
     }
-    let wanted = spec.get("replicas").and_then(Value::as_i64).unwrap_or(1);
+    let desired = spec.get("replicas").and_then(Value::as_i64).unwrap_or(1);
     match kind {
         // These kinds set observedGeneration with their first status.
         "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" if observed.is_none() => Some("no status yet".into()),
         "Deployment" => failed(status, "Progressing", "False")
-            .or_else(|| fewer(status, "updatedReplicas", wanted, "updated"))
+            .or_else(|| fewer(status, "updatedReplicas", desired, "updated"))
             .or_else(|| more(status, "replicas", number(status, "updatedReplicas")))
-            .or_else(|| fewer(status, "availableReplicas", wanted, "available")),
+            .or_else(|| fewer(status, "availableReplicas", desired, "available")),
         "StatefulSet" => {
             let partition = number(&spec["updateStrategy"]["rollingUpdate"], "partition");
             let rolls = spec["updateStrategy"]["type"] != "OnDelete";
-            let newest = if rolls { (wanted - partition).max(0) } else { 0 };
+            let newest = if rolls { (desired - partition).max(0) } else { 0 };
             let is_new = status["updateRevision"] == status["currentRevision"];
-            fewer(status, "replicas", wanted, "made")
-                .or_else(|| more(status, "replicas", wanted))
-                .or_else(|| fewer(status, "readyReplicas", wanted, "ready"))
+            fewer(status, "replicas", desired, "made")
+                .or_else(|| more(status, "replicas", desired))
+                .or_else(|| fewer(status, "readyReplicas", desired, "ready"))
                 .or_else(|| if is_new { None } else { fewer(status, "updatedReplicas", newest, "updated") })
         }
         "DaemonSet" => {
-            let wanted = number(status, "desiredNumberScheduled");
+            let desired = number(status, "desiredNumberScheduled");
             let rolls = spec["updateStrategy"]["type"] != "OnDelete";
-            fewer(status, "updatedNumberScheduled", if rolls { wanted } else { 0 }, "updated")
-                .or_else(|| fewer(status, "numberAvailable", wanted, "available"))
+            fewer(status, "updatedNumberScheduled", if rolls { desired } else { 0 }, "updated")
+                .or_else(|| fewer(status, "numberAvailable", desired, "available"))
         }
         "ReplicaSet" => {
-            more(status, "replicas", wanted).or_else(|| fewer(status, "availableReplicas", wanted, "available"))
+            more(status, "replicas", desired).or_else(|| fewer(status, "availableReplicas", desired, "available"))
         }
         "Pod" if status["phase"] == "Succeeded" => None,
         "Pod" => unmet(status, "Ready", true),
@@ -61,13 +61,13 @@ fn number(of: &Value, field: &str) -> i64 {
     of[field].as_i64().unwrap_or_default()
 }
 
-fn fewer(status: &Value, field: &str, wanted: i64, what: &str) -> Option<String> {
-    let there = number(status, field);
-    (there < wanted).then(|| format!("{there} of {wanted} replicas are {what}"))
+fn fewer(status: &Value, field: &str, desired: i64, what: &str) -> Option<String> {
+    let current = number(status, field);
+    (current < desired).then(|| format!("{current} of {desired} replicas are {what}"))
 }
 
-fn more(status: &Value, field: &str, wanted: i64) -> Option<String> {
-    let surplus = number(status, field) - wanted;
+fn more(status: &Value, field: &str, desired: i64) -> Option<String> {
+    let surplus = number(status, field) - desired;
     (surplus > 0).then(|| format!("{surplus} surplus replicas still exist"))
 }
 
@@ -105,7 +105,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_waits_says_for_what() {
+    fn unready_objects_state_the_reason() {
         let conditions = |kind, status| json!({"conditions": [{"type": kind, "status": status, "reason": "R"}]});
         let rolled = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3});
         let with = |more: Value| {

@@ -319,12 +319,12 @@ mod tests {
     }
 
     #[test]
-    fn defaults_and_additions_of_others_are_no_change() {
+    fn defaults_and_foreign_fields_are_ignored() {
         check(|_, _, _| {}, true);
     }
 
     #[test]
-    fn another_value_is_a_change() {
+    fn different_value_is_a_change() {
         check(|_, _, live| live["spec"]["replicas"] = json!(3), false);
         check(|_, _, live| live["metadata"]["labels"]["app"] = json!("x"), false);
         check(|_, _, live| live["spec"]["selector"]["matchLabels"]["app"] = json!("x"), false);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_applied_for_the_first_time_is_a_change() {
+    fn newly_applied_field_is_a_change() {
         check(
             |_, desired, live| {
                 desired["spec"]["paused"] = json!(true);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_no_longer_applied_is_a_change() {
+    fn field_no_longer_applied_is_a_change() {
         check(|_, desired, _| drop(desired["spec"].as_object_mut().unwrap().remove("replicas")), false);
         check(|_, desired, _| desired["metadata"]["finalizers"] = json!(["a"]), false);
         check(
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_nobodys() {
+    fn identity_fields_need_no_owner() {
         let named = |_: &mut Value, desired: &mut Value, live: &mut Value| {
             for object in [desired, live] {
                 (object["apiVersion"], object["kind"]) = (json!("apps/v1"), json!("Deployment"));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_read_with_its_escapes() {
+    fn escapes_are_decoded() {
         let owned = r#"{"f:data":{"f:a\u003cb":{},"f:c":{"k:{\"n\":\"x\u003c\"}":{".":{},"f:n":{}}}}}"#;
         let live = r#"{ "data" : { "c" : [ {"n":"x<"} ] , "a<b" : "\u003e" } }"#;
         let desired = json!({"data": {"a<b": ">", "c": [{"n": "x<"}]}});
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_breaks_off_is_a_change() {
+    fn truncated_text_is_a_change() {
         let ((desired, owned), live) = (applied(), live().to_string());
         let owned = owned.to_string();
         assert!(is_unchanged(Raw(&owned), &desired, Raw(&live)));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_may_be_absent() {
+    fn empty_values_may_be_absent() {
         check(
             |owned, desired, _| {
                 desired["metadata"]["annotations"] = json!({});
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_other_words_or_is_empty_is_looked_at() {
+    fn normalized_and_empty_values_do_not_match() {
         let live =
             r#"{"spec":{"cpu":"1","args":["a"],"ports":[{"port":80,"protocol":"TCP"}],"env":[]},"status":{"more":1}}"#;
         let check = |spec: Value, expected: bool| {
@@ -429,12 +429,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_applied_is_a_change() {
+    fn object_never_applied_is_a_change() {
         check(|owned, _, _| *owned = Value::Null, false);
     }
 
     #[test]
-    fn nulls_stand_for_absence() {
+    fn nulls_are_removed() {
         let mut value = json!({"a": null, "b": [{"c": null, "d": 1}], "e": {"f": null}});
         without_nulls(&mut value);
         assert_eq!(value, json!({"b": [{"d": 1}], "e": {}}));

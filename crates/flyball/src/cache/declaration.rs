@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_declarations_are_rejected() {
         let check = |cache: Cache<Pod>, expected: &str| assert_eq!(portion(cache).unwrap_err(), expected);
         let cache = Cache::<Pod>::new;
         check(
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_type_may_need_is_not_cut() {
+    fn fields_that_another_type_may_read_are_not_dropped() {
         let plan = Cache::<Pod>::new().declared_only().into_plan();
         let (pod, meta, node) = (plan.ty.clone(), Type::of::<PartialObjectMeta<Pod>>(), Type::of::<Node>());
         assert!(plan.portion(&[pod.clone(), meta]).is_ok());
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_without_a_type_is_kept_by_its_metadata_if_that_is_said() {
+    fn dynamic_kind_is_cached_as_metadata_if_declared() {
         let plan = Cache::of(&Kind::of::<Pod>()).metadata_only().into_plan();
         let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
         assert_eq!(plan.portion(&[plan.ty.clone(), meta]).unwrap().kept, KeptFields::Metadata);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_enough_if_all_say_so() {
+    fn metadata_is_cached_if_all_types_are_metadata_types() {
         let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
         let usual = |types: &[Type]| Portion::usual(&Kind::of::<Pod>(), types).kept;
         assert_eq!(

@@ -53,7 +53,7 @@ mod tests {
     use kube::ResourceExt;
 
     #[test]
-    fn whatever_type_comes_first_each_sees_its_own() {
+    fn entry_decodes_as_several_types() {
         let (_, entry) = Entry::parse(br#"{"metadata":{"name":"a"},"type":"t"}"#, "").unwrap();
         let kind = Kind::of::<ConfigMap>();
         let shown = DecodedEntry::new(&entry, &kind);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_decode_may_still_be_of_another_type() {
+    fn decode_error_of_one_type_does_not_affect_another() {
         let (_, entry) = Entry::parse(br#"{"metadata":{"name":"a"},"type":7}"#, "").unwrap();
         let kind = Kind::of::<ConfigMap>();
         let shown = DecodedEntry::new(&entry, &kind);

@@ -159,9 +159,9 @@ impl Entry {
         serde_json::from_str(&self.json)
     }
 
-    /// Decodes the fields that are kept, restricted to those in `wanted`.
-    pub(crate) fn decode_like(&self, wanted: &Value) -> serde_json::Result<Value> {
-        json::decode_like(&self.json, wanted)
+    /// Decodes the fields that are kept, restricted to those in `shape`.
+    pub(crate) fn decode_like(&self, shape: &Value) -> serde_json::Result<Value> {
+        json::decode_like(&self.json, shape)
     }
 
     /// Returns true if the object has more data than the entry; readers get it from the API server.
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_says_what_the_metadata_says() {
+    fn header_matches_metadata() {
         let (key, entry) = entry(
             r#""name":"a","namespace":"ns","uid":"u-1","resourceVersion":"17","generation":3,"labels":{"l":"1"},
             "finalizers":["f"],"deletionTimestamp":"2026-01-01T00:00:00Z",
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_of_others_are_cut_wherever_they_stand() {
+    fn foreign_managed_fields_are_dropped_at_any_position() {
         let theirs = r#""managedFields":[{"manager":"x","operation":"Apply","fieldsV1":{"f:a":{}}},{"manager":"me","operation":"Update"}]"#;
         for metadata in [
             format!(r#"{theirs},"name":"a","uid":"u""#),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn managed_fields_of_our_own_applies_stay() {
+    fn own_managed_fields_are_kept() {
         let (_, entry) = entry(
             r#""managedFields":[{"manager":"me","operation":"Apply","fieldsV1":{"f:spec":{}}},{"manager":"x","operation":"Update","fieldsV1":{}},{"manager":"me","operation":"Apply","subresource":"status","fieldsV1":{"f:status":{}}}],"name":"a","uid":"u""#,
         );
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_not_kept_nothing_is_left() {
+    fn fields_that_are_not_kept_are_removed_from_the_text() {
         let managed = r#""managedFields":[{"manager":"x","operation":"Update","fieldsV1":{}}]"#;
         let metadata = r#""name":"a","uid":"u","labels":{"l":"1"}"#;
         let object =
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_keep_secret_stays_with_the_server() {
+    fn data_of_foreign_secrets_is_withheld() {
         let read = |metadata: &str| {
             let object = format!(r#"{{"data":{{"key":"dmFsdWU="}},"metadata":{{{metadata}}},"type":"t"}}"#);
             Entry::read(object.as_bytes(), "me", &KeptFields::Own).unwrap().1
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_object_is_refused() {
+    fn invalid_objects_are_rejected() {
         for (bad, error) in [
             ("[]", Error::Malformed(Malformed(0))),
             ("{}", Error::Missing("name")),

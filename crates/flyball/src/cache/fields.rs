@@ -78,9 +78,9 @@ impl Fields {
         if *self == Self::All {
             return Ok(Cow::Borrowed(object));
         }
-        let mut kept = Vec::new();
-        self.copy(object, json::blank(object, 0), &mut kept)?;
-        Ok(Cow::Owned(kept))
+        let mut out = Vec::new();
+        self.copy(object, json::blank(object, 0), &mut out)?;
+        Ok(Cow::Owned(out))
     }
 
     /// Copies the selected part of the value that starts at `at`.
@@ -89,12 +89,12 @@ impl Fields {
             (Self::Some(..), Some(b'{')) => {
                 let mut members = Members::new(json, at)?;
                 out.push(b'{');
-                let begun = out.len();
+                let start = out.len();
                 while let Some(member) = members.next()? {
                     // A name with escapes never matches a requested one.
                     let fields = std::str::from_utf8(&json[member.key.clone()]).map_or(self, |name| self.of(name));
                     if *fields != Self::None {
-                        if out.len() > begun {
+                        if out.len() > start {
                             out.push(b',');
                         }
                         out.extend_from_slice(&json[member.key.start - 1..member.key.end + 1]);
@@ -107,9 +107,9 @@ impl Fields {
             (Self::Some(..), Some(b'[')) => {
                 let mut elements = Elements::new(json, at)?;
                 out.push(b'[');
-                let begun = out.len();
+                let start = out.len();
                 while let Some(element) = elements.next()? {
-                    if out.len() > begun {
+                    if out.len() > start {
                         out.push(b',');
                     }
                     // Nested arrays are kept completely, since their depth is controlled by the sender.
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_lead_through_lists() {
+    fn paths_match_items_of_lists() {
         let kept =
             cut(&without(&["spec.list.x", "spec.map", "metadata.annotations['a.b/c']", "nothing.at.all"]), OBJECT);
         let spec = json!({"list": [{"y": [2]}, {"y": 3}, [{"x": 4}], 5]});
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_metadata_is_left_of_a_whole_object() {
+    fn metadata_selection_keeps_kind_and_metadata() {
         assert_eq!(
             cut(&Fields::metadata(), OBJECT).as_object().unwrap().keys().collect::<Vec<_>>(),
             ["kind", "metadata"]
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_paths_are_rejected() {
         for bad in ["", ".", "a.", ".a", "a..b", "a[b]", "a['b'", "a['']", "a['b']c"] {
             assert!(path(bad).is_err(), "{bad}");
         }
@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\a1 ".to_vec()), 0..40)) {
+        fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\a1 ".to_vec()), 0..40)) {
             let _ = without(&["a.a", "1"]).cut(&bytes);
         }
     }

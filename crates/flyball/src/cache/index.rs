@@ -268,9 +268,9 @@ impl Indexes {
     /// Returns the keys of the objects that hold a value, in their order; `None` if there is no such index.
     pub(super) fn keys<V: Ord + Clone + 'static>(&self, id: &IndexId, value: &V) -> Option<Vec<ObjectKey>> {
         let (_, index) = self.0.iter().find(|(known, _)| known == id)?;
-        let kept: &ValueIndex<V> = index.as_any().downcast_ref()?;
-        let found = kept.by_value.range((value.clone(), ObjectKey::new(None, ""))..);
-        Some(found.take_while(|(held, _)| held == value).map(|(_, key)| key.clone()).collect())
+        let index: &ValueIndex<V> = index.as_any().downcast_ref()?;
+        let found = index.by_value.range((value.clone(), ObjectKey::new(None, ""))..);
+        Some(found.take_while(|(other, _)| other == value).map(|(_, key)| key.clone()).collect())
     }
 }
 
@@ -309,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_index_finds_what_a_search_finds(
+        fn index_matches_linear_search(
             changes in prop::collection::vec(change(), 0..40),
         ) {
             let (mut indexes, mut model, kind) = (Indexes::default(), BTreeMap::new(), Kind::of::<ConfigMap>());
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_indexed_harms_nobody_else() {
+    fn objects_that_fail_indexing_do_not_affect_others() {
         let (mut indexes, kind) = (Indexes::default(), Kind::of::<ConfigMap>());
         indexes.add(&DeclaredIndex::of::<ByName>());
         for (name, data) in [("a", r#"{"x":""}"#), ("b", r#"{"panic":"","x":""}"#), ("c", "[]"), ("d", r#"{"x":""}"#)] {

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_recognised_until_the_watch_has_shown_it() {
+    fn responses_are_recognized_until_observed_by_the_watch() {
         let responses = OwnWriteResponses::default();
         let (first, second) = (expect(&responses, &text("a", 7)), expect(&responses, &text("b", 9)));
         let found = |name, version| responses.find(text(name, version).as_bytes()).map(|(_, entry)| entry);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_is_worth_it() {
+    fn stored_responses_are_bounded() {
         let responses = OwnWriteResponses::default();
         expect(&responses, &text(&"x".repeat(MAX_RESPONSE_BYTES), 1));
         assert!(responses.lock().answers.is_empty());

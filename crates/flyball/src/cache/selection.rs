@@ -100,7 +100,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn selectors_go_into_the_query() {
+    fn selectors_are_query_parameters() {
         let check = |labels: &str, fields: &str, expected: &str| {
             assert_eq!(Selection::parse(labels, fields).unwrap().query(), expected);
         };
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_selected_is_known_by_name_and_labels() {
+    fn objects_outside_the_selection_are_detected_by_name_and_labels() {
         let selection = Selection::parse("app=web", "metadata.namespace!=kube-system,spec.x=1").unwrap();
         let (key, system) = (ObjectKey::new(Some("ns"), "a"), ObjectKey::new(Some("kube-system"), "a"));
         assert!(selection.may_hold(&key) && !selection.may_hold(&system));

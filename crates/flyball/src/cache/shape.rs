@@ -14,7 +14,7 @@ use std::fmt;
 /// Returns the fields that a type declares. Where they cannot be determined, as with flattened maps, enums and
 /// recursive types, all fields are included.
 pub(crate) fn declared<T: DeserializeOwned>() -> Fields {
-    explore(&|path| asked::<T>(path), &mut Vec::new(), &mut Vec::new())
+    explore(&|path| requested_shape::<T>(path), &mut Vec::new(), &mut Vec::new())
 }
 
 /// The request of a type's `Deserialize` at a path.
@@ -48,7 +48,7 @@ fn explore(ask: &dyn Fn(&[&str]) -> Shape, path: &mut Vec<&'static str>, within:
     }
 }
 
-fn asked<T: DeserializeOwned>(path: &[&str]) -> Shape {
+fn requested_shape<T: DeserializeOwned>(path: &[&str]) -> Shape {
     let mut found = Shape::Value;
     // The result does not matter.
     let _ = T::deserialize(Probe { path, found: &mut found });
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_asked_for_its_fields() {
+    fn declared_fields_are_those_of_the_type() {
         let object = json!({
             "metadata": {"name": "a", "new": 1},
             "nodeName": "n", "node_name": "no",
@@ -221,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_does_not_say_reads_everything() {
+    fn untyped_values_declare_all_fields() {
         assert_eq!((declared::<Open>(), declared::<Value>()), (Fields::All, Fields::All));
     }
 
     #[test]
-    fn the_types_of_kubernetes_say_what_they_read() {
+    fn kubernetes_types_declare_their_fields() {
         let pod = declared::<Pod>();
         let container = pod.of("spec").of("containers");
         assert_eq!((container.of("image"), container.of("color")), (&Fields::All, &Fields::None));

@@ -356,9 +356,9 @@ impl Writer {
         let version = entry.resource_version();
         // A watch may repeat events after a reconnect.
         if old.as_ref().is_none_or(|old| version == 0 || old.resource_version() < version) {
-            let (kept, old, shown) =
+            let (stored, old, shown) =
                 (self.kept(entry), old.as_deref().map(|old| self.decoded(old)), self.decoded(entry));
-            self.write(|objects| objects.insert(key, &kept, &shown));
+            self.write(|objects| objects.insert(key, &stored, &shown));
             self.notify(key, old.as_ref(), Some(&shown), Origin::Watch);
         }
         self.advance(version);
@@ -440,9 +440,9 @@ impl Writer {
         };
         match (old, new) {
             // Recreated with the same name: one object was deleted, another created.
-            (Some(gone), Some(come)) if gone.uid() != come.uid() => {
-                notify(Some(gone), None);
-                notify(None, Some(come));
+            (Some(deleted), Some(created)) if deleted.uid() != created.uid() => {
+                notify(Some(deleted), None);
+                notify(None, Some(created));
             }
             (old, new) => notify(old, new),
         }
@@ -508,23 +508,23 @@ mod tests {
     fn check(deltas: Vec<Delta>, expected: &[&str]) -> Arc<Store> {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
         let (store, mut writer) = Store::new(0, kind, None);
-        let heard = Arc::new(RecordingListener::default());
-        writer.subscribe(heard.clone());
+        let listener = Arc::new(RecordingListener::default());
+        writer.subscribe(listener.clone());
         assert!(!store.is_synced());
         for delta in [Delta::Restart, put("b", "u-b", 2), put("a", "u-a", 5), Delta::Complete(5)] {
             writer.apply(delta);
         }
         assert!(store.is_synced());
-        assert_eq!(std::mem::take(&mut *heard.0.lock()), ["a:->5", "b:->2", "list@5"]);
+        assert_eq!(std::mem::take(&mut *listener.0.lock()), ["a:->5", "b:->2", "list@5"]);
         for delta in deltas {
             writer.apply(delta);
         }
-        assert_eq!(*heard.0.lock(), expected);
+        assert_eq!(*listener.0.lock(), expected);
         store
     }
 
     #[test]
-    fn events_are_told_in_order_with_their_predecessor() {
+    fn events_are_delivered_in_order_with_the_previous_version() {
         check(
             vec![put("a", "u-a", 7), remove("a", "u-a", 9), Delta::Bookmark(12)],
             &["a:5>7", "@7", "a:7>-", "@9", "@12"],
@@ -532,30 +532,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_already_is_not_told_again() {
+    fn stale_events_are_not_delivered() {
         check(vec![put("a", "u-a", 5), put("a", "u-a", 4)], &["@5", "@4"]);
     }
 
     #[test]
-    fn a_list_tells_what_changed_and_what_vanished() {
+    fn list_delivers_changes_and_deletions() {
         let list = vec![Delta::Restart, put("a", "u-a", 8), put("c", "u-c", 7), Delta::Complete(9)];
         let store = check(list, &["a:5>8", "c:->7", "b:2>-", "list@9"]);
         assert_eq!(store.list(None).len(), 2);
     }
 
     #[test]
-    fn a_list_that_is_not_complete_shows_nothing() {
+    fn incomplete_list_changes_nothing() {
         let half = vec![Delta::Restart, put("a", "u-a", 8), Delta::Bookmark(9), Delta::Restart, put("b", "u-b", 2)];
         let store = check(half, &[]);
         assert_eq!(store.get(&ObjectKey::new(None, "a")).unwrap().resource_version(), 5);
     }
 
     #[test]
-    fn a_store_of_identities_tells_objects_apart_and_keeps_nothing_else() {
+    fn identity_store_keeps_only_identities() {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Namespace>();
         let (store, writer) = Store::new(0, kind, None);
-        let (mut writer, heard) = (writer.of_identities(), Arc::new(RecordingListener::default()));
-        writer.subscribe(heard.clone());
+        let (mut writer, listener) = (writer.of_identities(), Arc::new(RecordingListener::default()));
+        writer.subscribe(listener.clone());
         let lists = [Delta::Restart, put("a", "u-a", 5), Delta::Complete(5), Delta::Restart, put("a", "u-a", 5)];
         let changes = [Delta::Complete(6), put("b", "u-b", 7), put("b", "u-b", 7), Delta::Restart, Delta::Complete(8)];
         for delta in lists.into_iter().chain(changes) {
@@ -566,12 +566,12 @@ mod tests {
             assert!(store.owned_by("owner-of-u-a").is_empty());
             writer.apply(delta);
         }
-        let heard = std::mem::take(&mut *heard.0.lock());
-        assert_eq!(heard, ["a:->5", "list@5", "list@6", "b:->7", "@7", "@7", "a:5>-", "b:7>-", "list@8"]);
+        let received = std::mem::take(&mut *listener.0.lock());
+        assert_eq!(received, ["a:->5", "list@5", "list@6", "b:->7", "@7", "@7", "a:5>-", "b:7>-", "list@8"]);
     }
 
     #[test]
-    fn a_kind_that_is_not_installed_has_no_objects() {
+    fn kind_not_installed_has_no_objects() {
         let absent = || vec![Delta::Absent, Delta::Restart, Delta::Absent];
         let all_gone = format!("list@{}", u64::MAX);
         let gone = ["a:5>-", "b:2>-", &all_gone, "list@0"];
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_was_never_there_keeps_nobody_waiting() {
+    fn store_of_kind_never_installed_is_synced() {
         let kind = Kind::of::<k8s_openapi::api::core::v1::Pod>();
         let (store, mut writer) = Store::new(0, kind, None);
         writer.apply(Delta::Restart);
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_made_anew_under_its_name_is_another_one() {
+    fn recreated_object_is_a_different_object() {
         let list = vec![Delta::Restart, put("a", "u-2", 8), put("b", "u-b", 2), Delta::Complete(9)];
         let store = check(list, &["a:5>-", "a:->8", "list@9"]);
         assert!(store.owned_by("owner-of-u-a").is_empty());
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_deletion_spares_the_successor() {
+    fn late_deletion_does_not_remove_the_successor() {
         let store = check(vec![remove("a", "u-0", 6)], &["@6"]);
         assert!(store.get(&ObjectKey::new(None, "a")).is_some());
     }

@@ -74,7 +74,7 @@ mod tests {
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
-    async fn the_gate_shuts_by_itself_and_reads_pass_it() {
+    async fn gate_closes_at_the_deadline_for_writes_only() {
         let gate = Gate::new("ns/op".into());
         let passes = |method: Method, upgrade: bool| {
             let mut request = Request::builder().method(method).uri("/api/v1/namespaces/ns/pods/a/exec");

@@ -148,10 +148,10 @@ impl Transport {
                 () = freed => {}
                 // The permit is held until the connection is established.
                 _permit = permit => {
-                    let made = (self.connect)().await;
-                    let made = made.map_err(|source| Unreachable { url: self.url.clone(), source })?;
+                    let connection = (self.connect)().await;
+                    let connection = connection.map_err(|source| Unreachable { url: self.url.clone(), source })?;
                     self.limiter.connected();
-                    return Ok((made, false));
+                    return Ok((connection, false));
                 }
             }
         }

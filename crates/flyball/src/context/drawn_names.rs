@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_in_doubt_is_taken_again_and_by_one_at_a_time() {
+    fn uncertain_name_is_reused_by_one_reservation_at_a_time() {
         let names = DrawnNames::default();
         let place = || ("uid".to_owned(), "/api/v1/pods".to_owned(), "a-".to_owned());
         let draw = |new: &'static str| names.reserve(place(), |_| false, move || new.to_owned());
@@ -106,12 +106,12 @@ mod tests {
         assert_eq!(draw("five").name, "four");
         drop(second);
         // Names of observed objects no longer count.
-        let taken = names.reserve(place(), |name| name == "four" || name == "two", || "six".to_owned());
-        assert_eq!((&*taken.name, taken.is_again), ("six", false));
+        let reserved = names.reserve(place(), |name| name == "four" || name == "two", || "six".to_owned());
+        assert_eq!((&*reserved.name, reserved.is_again), ("six", false));
     }
 
     #[test]
-    fn the_oldest_place_is_forgotten() {
+    fn oldest_scope_is_evicted() {
         let names = DrawnNames::default();
         let take = |n: usize| {
             names.reserve((n.to_string(), String::new(), String::new()), |_| false, || "a".to_owned()).is_again

@@ -96,15 +96,16 @@ impl ReconcileSession {
                 return Ok(known);
             }
             let annotation = annotation(call)?;
-            let gone = || Error::from(format!("{} {} no longer exists", self.primary.kind, self.primary.key)).wait();
+            let not_found =
+                || Error::from(format!("{} {} no longer exists", self.primary.kind, self.primary.key)).wait();
             // The cache may be stale, and a second key would create a second resource.
-            let entry = self.env.fetch(&self.primary.kind, &self.primary.key).await?.ok_or_else(gone)?;
+            let entry = self.env.fetch(&self.primary.kind, &self.primary.key).await?.ok_or_else(not_found)?;
             let key = self.env.rng.uuid();
             let change = |entry: &Arc<Entry>| match key_in(entry, &annotation) {
                 Some(_) => ControlFlow::Break(Some(entry.clone())),
                 None => ControlFlow::Continue(json!({"annotations": {&*annotation: key}})),
             };
-            let changed = self.change_metadata(entry, change).await?.ok_or_else(gone)?;
+            let changed = self.change_metadata(entry, change).await?.ok_or_else(not_found)?;
             self.relied_on(self.primary_store()?, &self.primary.key, &changed);
             key_in(&changed, &annotation)
                 .ok_or_else(|| format!("the API server dropped annotation {annotation}").into())

@@ -67,7 +67,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rephrased_values_are_recognised_until_they_drift() {
+    fn normalized_values_are_recognized_until_they_drift() {
         let (key, mut cache) = (ObjectKey::new(None, "a"), NormalizationCache::default());
         let desired = json!({"spec": {"cpu": "1000m"}});
         let live = |cpu: &str, status: u32| json!({"spec": {"cpu": cpu, "more": 1}, "status": status}).to_string();

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_entry_is_forgotten_whatever_its_key() {
+    fn oldest_entry_is_evicted() {
         let mut recent = RecentEntries::new(3);
         ["c", "b", "a"].into_iter().for_each(|key| assert_eq!(recent.insert(key, 1), None));
         assert_eq!(recent.insert("c", 2), Some(1), "inserted again, it is the newest");

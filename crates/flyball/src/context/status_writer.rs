@@ -107,7 +107,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_field_is_contested_if_it_would_change_what_another_one_owns() {
+    fn change_of_field_owned_by_another_manager_is_contested() {
         let check = |owned: Value, desired: Value, live: Value, expected: Option<&str>| {
             let (desired, live) = (json!({"status": desired}), json!({"status": live}));
             assert_eq!(contested(&json!({"f:status": owned}), &desired, &live).as_deref(), expected, "{desired}");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_what_it_set_before_and_another_one_changed_is_told() {
+    fn overwritten_status_field_is_an_error() {
         let first = StatusWriter::new("op", None).unwrap();
         let second = StatusWriter::new("op", Some("second one")).unwrap();
         assert_eq!((&*first.manager, &*second.manager), ("op", "op/second one"));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_status_is_evicted() {
+    fn oldest_status_is_evicted() {
         let writer = StatusWriter::new("op", None).unwrap();
         let wants = |n: usize| writer.wants(&ObjectKey::new(None, &n.to_string()), &json!({}));
         // In reverse order, so that the newest has the smallest name.

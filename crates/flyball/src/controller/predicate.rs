@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn each_predicate_looks_at_its_field() {
+    fn each_predicate_compares_its_field() {
         let old = entry(r#""generation":1,"resourceVersion":"5","labels":{"a":"1"},"annotations":{"b":"1"}"#);
         let check = |predicate: Predicate<ConfigMap>, metadata: &str, expected: bool| {
             assert_eq!(passes(predicate, Some(&old), Some(&entry(metadata))), expected, "{metadata}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn no_predicate_hides_a_deletion() {
+    fn predicates_pass_deletions() {
         let never = Predicate::never;
         let same = r#""generation":1,"deletionTimestamp":"2026-01-01T00:00:00Z""#;
         for kind in [Predicate::generation, Predicate::labels, Predicate::annotations, Predicate::resource_version] {

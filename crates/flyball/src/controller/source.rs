@@ -142,12 +142,12 @@ impl<K: AnyResource> Source<K> {
 }
 
 /// Polls with a deadline.
-async fn answer<A, F>(ask: impl Fn(Vec<ObjectKey>) -> F, keys: Vec<ObjectKey>, deadline: Duration) -> Result<A>
+async fn answer<A, F>(poll_fn: impl Fn(Vec<ObjectKey>) -> F, keys: Vec<ObjectKey>, deadline: Duration) -> Result<A>
 where
     F: Future<Output = Result<A>>,
 {
-    let asked = AssertUnwindSafe(guarded(format_args!("a poll"), || ask(keys))?).catch_unwind();
-    match timeout(deadline, asked).await {
+    let call = AssertUnwindSafe(guarded(format_args!("a poll"), || poll_fn(keys))?).catch_unwind();
+    match timeout(deadline, call).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(panic)) => Err(format!("panicked: {}", caught(format_args!("a poll"), &*panic)).into()),
         Err(_) => Err(crate::Error::deadline(deadline)),
@@ -161,10 +161,10 @@ fn learn<A: PartialEq>(
     exist: &BTreeSet<ObjectKey>,
 ) -> (Vec<ObjectKey>, Vec<ObjectKey>) {
     answers.retain(|key, _| exist.contains(key));
-    let (first, asked_before): (Vec<_>, Vec<_>) = answers.keys().cloned().partition(|key| !known.contains_key(key));
-    let gone = known.keys().filter(|key| !answers.contains_key(*key)).cloned();
-    let changed = asked_before.into_iter().filter(|key| known.get(key) != answers.get(key));
-    let changed = changed.chain(gone).collect();
+    let (first, repeated): (Vec<_>, Vec<_>) = answers.keys().cloned().partition(|key| !known.contains_key(key));
+    let removed = known.keys().filter(|key| !answers.contains_key(*key)).cloned();
+    let changed = repeated.into_iter().filter(|key| known.get(key) != answers.get(key));
+    let changed = changed.chain(removed).collect();
     *known = answers;
     (changed, first)
 }
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_matters_if_it_is_another_one() {
+    fn only_changed_poll_results_trigger() {
         let key = |name: &str| ObjectKey::new(None, name);
         let exist = ["a", "b", "c"].map(key).into();
         let mut known = BTreeMap::new();

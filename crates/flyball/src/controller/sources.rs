@@ -229,8 +229,8 @@ impl Listener for Sources {
                 self.queue.forget(change.key);
                 continue;
             }
-            let heard = passes || (matches!(map, Map::Primary) && goes_on());
-            if !heard {
+            let triggers = passes || (matches!(map, Map::Primary) && goes_on());
+            if !triggers {
                 continue;
             }
             let keys = self.keys(map, change);

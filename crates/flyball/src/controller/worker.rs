@@ -179,8 +179,8 @@ impl Worker {
                 false => self.begin(Call::Reconcile, entry, session)?.await.map(Some),
             };
         };
-        let kept = entry.finalizers().iter().any(|f| f == finalizer);
-        match (entry.is_deleting(), kept) {
+        let has_finalizer = entry.finalizers().iter().any(|f| f == finalizer);
+        match (entry.is_deleting(), has_finalizer) {
             (false, true) => self.begin(Call::Reconcile, entry, session)?.await.map(Some),
             (false, false) => match Box::pin(session.set_finalizer(finalizer, true)).await? {
                 Some(entry) => self.begin(Call::Reconcile, &entry, session)?.await.map(Some),

@@ -23,14 +23,14 @@ pub(super) struct Elector {
     /// True while the known lease is assumed to be current.
     current: bool,
     /// True if the lease did not exist at the last read.
-    gone: bool,
+    is_missing: bool,
     /// The time at which the write was sent by which this replica holds the lease.
-    held: Option<Instant>,
+    renewed: Option<Instant>,
 }
 
 impl Elector {
     pub(super) fn new(identity: String, settings: LeaderElection) -> Self {
-        Self { identity, settings, seen: None, current: false, gone: false, held: None }
+        Self { identity, settings, seen: None, current: false, is_missing: false, renewed: None }
     }
 
     pub(super) fn identity(&self) -> &str {
@@ -39,12 +39,12 @@ impl Elector {
 
     /// Returns true if the next write needs no read of the lease.
     pub(super) fn is_current(&self) -> bool {
-        self.current && self.held.is_some()
+        self.current && self.renewed.is_some()
     }
 
     /// Returns when this replica stops leading unless it renews the lease, `None` if it does not lead.
     pub(super) fn until(&self) -> Option<Instant> {
-        self.held.map(|held| held + self.settings.renew_deadline)
+        self.renewed.map(|renewed| renewed + self.settings.renew_deadline)
     }
 
     /// Returns the last known holder of the lease; empty if there is none.
@@ -55,7 +55,7 @@ impl Elector {
     /// Records the lease that was read.
     pub(super) fn saw(&mut self, found: Option<Value>, now: Instant) {
         self.current = found.is_some();
-        self.gone = found.is_none();
+        self.is_missing = found.is_none();
         let Some(found) = found else { return };
         let since = match &self.seen {
             Some((lease, since)) if lease["spec"] == found["spec"] => *since,
@@ -63,7 +63,7 @@ impl Elector {
         };
         self.seen = Some((found, since));
         if self.holder() != self.identity {
-            self.held = None;
+            self.renewed = None;
         }
     }
 
@@ -89,7 +89,7 @@ impl Elector {
             return None;
         }
         let mut lease = match &self.seen {
-            Some((lease, _)) if !self.gone => lease.clone(),
+            Some((lease, _)) if !self.is_missing => lease.clone(),
             _ => return Some(json!({"spec": record})),
         };
         let (spec, ours) = (&lease["spec"], self.holder() == self.identity);
@@ -109,7 +109,7 @@ impl Elector {
 
     /// Returns the lease to write in order to release it, if this replica holds it.
     pub(super) fn released(&self, time: Timestamp) -> Option<Value> {
-        let (mut lease, _) = self.seen.clone().filter(|_| self.holder() == self.identity && !self.gone)?;
+        let (mut lease, _) = self.seen.clone().filter(|_| self.holder() == self.identity && !self.is_missing)?;
         let time = rfc3339_micro(time);
         lease["spec"] = json!({
             "holderIdentity": "",
@@ -128,7 +128,7 @@ impl Elector {
             return self.failed();
         }
         self.seen = Some((lease, sent));
-        (self.current, self.gone, self.held) = (true, false, Some(sent));
+        (self.current, self.is_missing, self.renewed) = (true, false, Some(sent));
     }
 
     /// Returns the UID of the lease, empty if it was never read.

@@ -195,7 +195,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn there_are_never_two_leaders_and_who_is_left_alone_becomes_one(events in events()) {
+    fn at_most_one_replica_leads_and_the_last_one_becomes_leader(events in events()) {
         let mut world = World::new();
         let (mut transitions, mut holder) = (0, String::new());
         for event in &events {
@@ -220,7 +220,7 @@ proptest! {
 }
 
 #[test]
-fn a_lease_that_was_seen_counts_after_it_is_deleted() {
+fn deleted_lease_is_respected_until_it_expires() {
     let (now, second) = (Instant::now(), Duration::from_secs(1));
     let mut elector = Elector::new("me".into(), LeaderElection::default());
     let foreign =
@@ -228,22 +228,22 @@ fn a_lease_that_was_seen_counts_after_it_is_deleted() {
     elector.saw(Some(foreign), now);
     elector.saw(None, now + 5 * second);
     assert_eq!(elector.next(now + 14 * second, time()), None, "its holder may recreate it");
-    let made = elector.next(now + 15 * second, time()).expect("the lease has expired");
-    assert_eq!((&made["metadata"], &made["spec"]["leaseTransitions"]), (&Value::Null, &json!(0)));
+    let created = elector.next(now + 15 * second, time()).expect("the lease has expired");
+    assert_eq!((&created["metadata"], &created["spec"]["leaseTransitions"]), (&Value::Null, &json!(0)));
 }
 
 #[test]
-fn a_lease_is_kept_as_client_go_keeps_it() {
+fn lease_matches_client_go() {
     let now = Instant::now();
     let mut elector = Elector::new("me".into(), LeaderElection::default());
     elector.saw(None, now);
-    let made = elector.next(now, time()).expect("the lease is free");
+    let created = elector.next(now, time()).expect("the lease is free");
     let time_text = "2026-01-01T00:00:00.000000Z";
     let spec = |transitions: i64| {
         json!({"holderIdentity": "me", "leaseDurationSeconds": 15, "acquireTime": time_text, "renewTime": time_text,
             "leaseTransitions": transitions})
     };
-    assert_eq!(made, json!({"spec": spec(0)}));
+    assert_eq!(created, json!({"spec": spec(0)}));
 
     // The lease of another holder is respected until it has not changed for its duration.
     let foreign = |renewed: &str| {
@@ -253,14 +253,14 @@ fn a_lease_is_kept_as_client_go_keeps_it() {
     elector.saw(Some(foreign("long ago")), now);
     elector.saw(Some(foreign("in a hundred years")), now + Duration::from_secs(5));
     assert_eq!(elector.next(now + Duration::from_secs(11), time()), None);
-    let taken = elector.next(now + Duration::from_secs(12), time()).expect("the lease has expired");
-    assert_eq!(taken, json!({"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}, "spec": spec(5)}));
+    let acquired = elector.next(now + Duration::from_secs(12), time()).expect("the lease has expired");
+    assert_eq!(acquired, json!({"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}, "spec": spec(5)}));
 
     // Renewals keep the acquire time.
-    elector.wrote(taken.clone(), now);
+    elector.wrote(acquired.clone(), now);
     let later = time() + Duration::from_secs(3);
     let renewed = elector.next(now, later).expect("this replica holds the lease");
-    let mut expected = taken;
+    let mut expected = acquired;
     expected["spec"]["renewTime"] = "2026-01-01T00:00:03.000000Z".into();
     assert_eq!(renewed, expected);
     assert_eq!(elector.until(), Some(now + Duration::from_secs(10)));
@@ -274,7 +274,7 @@ fn a_lease_is_kept_as_client_go_keeps_it() {
 }
 
 #[test]
-fn settings_that_would_let_two_lead_are_refused() {
+fn settings_that_allow_two_leaders_are_rejected() {
     let check = |lease: u64, renew: u64, retry: u64, expected: &str| {
         let millis = Duration::from_millis;
         let settings = LeaderElection {

@@ -112,8 +112,8 @@ impl Recorder {
         let mut name = key.name().to_owned();
         shorten(&mut name, MAX_NAME_BYTES);
         let name = || format!("{name}.{:016x}", self.rng.next());
-        let taken = self.queue().add(regarding, event, at, Instant::now(), name);
-        if !taken {
+        let is_accepted = self.queue().add(regarding, event, at, Instant::now(), name);
+        if !is_accepted {
             self.metrics.dropped.inc();
         }
         self.wake.notify_one();

@@ -245,7 +245,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{Namespace, Pod};
 
     #[test]
-    fn a_kind_knows_its_urls() {
+    fn kind_determines_its_urls() {
         let key = ObjectKey::new(Some("ns"), "web");
         assert_eq!(Kind::of::<Deployment>().object_path(&key).unwrap(), "/apis/apps/v1/namespaces/ns/deployments/web");
         assert_eq!(Kind::of::<Pod>().path(None), "/api/v1/pods");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leads_to_no_other_url() {
+    fn names_that_change_the_url_are_rejected() {
         let kind = Kind::of::<Deployment>();
         let path = |namespace: &str, name: &str| kind.object_path(&ObjectKey::new(Some(namespace), name));
         for name in ["", ".", "..", "a/status", "../vault/a", "a%2fb", "a?watch=true", "a#b", "a b", "a\nb", "a\\b"] {
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_without_a_type_has_the_regular_plural_unless_told_otherwise() {
+    fn dynamic_kind_has_the_regular_plural_by_default() {
         let policy = Kind::new("example.com", "v1", "Policy");
         assert_eq!(policy.qualified(), "policies.v1.example.com");
         assert!(policy.is_namespaced() && !policy.clone().cluster_scoped().is_namespaced());

@@ -180,17 +180,17 @@ fn parse_webhook_url(text: &str) -> Result<String, String> {
 impl CommonArgs {
     /// Returns the settings of the leader election, if it is enabled.
     fn election(&self, declared: Option<LeaderElection>, command: Command) -> Option<LeaderElection> {
-        let unless_told = declared.is_some() || command != Command::Run || in_pod();
+        let by_default = declared.is_some() || command != Command::Run || in_pod();
         let mut election = declared.unwrap_or_default();
-        for (told, set) in [
+        for (flag, value) in [
             (self.leader_elect_lease_duration, &mut election.lease_duration),
             (self.leader_elect_renew_deadline, &mut election.renew_deadline),
             (self.leader_elect_retry_period, &mut election.retry_period),
         ] {
-            *set = told.unwrap_or(*set);
+            *value = flag.unwrap_or(*value);
         }
         election.lease = self.leader_elect_resource_name.clone().or(election.lease);
-        self.leader_elect.unwrap_or(unless_told).then_some(election)
+        self.leader_elect.unwrap_or(by_default).then_some(election)
     }
 
     /// Sets addresses and URL of the servers: those of the flags, else those of the code, else defaults. `beside` is
@@ -412,11 +412,11 @@ impl Operator {
             if let Some(error) = wrong {
                 tracing::warn!(error = &*error, "spans are not exported");
             }
-            let ended = runtime.block_on(self.connect_and_run(args).boxed());
+            let result = runtime.block_on(self.connect_and_run(args).boxed());
             if let Some(export) = export {
                 export.end(&runtime);
             }
-            ended
+            result
         };
         match run() {
             Ok(()) => ExitCode::SUCCESS,
@@ -447,12 +447,12 @@ impl Operator {
             self.instance = Some(host);
         }
         tracing::info!(operator = self.name, server = self.host, "starting");
-        Ok(self.run_at(config, told_to_stop()).await?)
+        Ok(self.run_at(config, stop_signal()).await?)
     }
 }
 
 /// Waits for the first termination signal; a second one then ends the process.
-async fn told_to_stop() {
+async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let (Ok(mut terminate), Ok(mut interrupt)) = signals else { return std::future::pending().await };
@@ -479,7 +479,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     #[test]
-    fn flags_stand_before_and_behind_the_command() {
+    fn flags_are_accepted_before_and_after_the_command() {
         #[derive(Args, Debug)]
         struct Flags {
             #[arg(long)]
@@ -494,25 +494,25 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_told_of_who_has_one() {
+    fn version_flag_prints_the_declared_version() {
         #[derive(Args, Debug)]
         #[command(version = "2.0")]
         struct Flags {}
         let program = OsString::from("/bin/site");
-        let told = |command: clap::Command| {
-            let told = command
+        let printed = |command: clap::Command| {
+            let printed = command
                 .try_get_matches_from(["/bin/site", "--version"])
                 .expect_err("--version is reported as an error");
-            (told.exit_code(), told.to_string().lines().next().unwrap_or_default().to_owned())
+            (printed.exit_code(), printed.to_string().lines().next().unwrap_or_default().to_owned())
         };
-        assert_eq!(told(command::<NoFlags>(Some("1.0"), Some(&program))), (0, "site 1.0".into()));
-        assert_eq!(told(command::<Flags>(None, Some(&program))), (0, "site 2.0".into()));
-        assert_eq!(told(command::<NoFlags>(None, Some(&program))).0, 2);
+        assert_eq!(printed(command::<NoFlags>(Some("1.0"), Some(&program))), (0, "site 1.0".into()));
+        assert_eq!(printed(command::<Flags>(None, Some(&program))), (0, "site 2.0".into()));
+        assert_eq!(printed(command::<NoFlags>(None, Some(&program))).0, 2);
         assert_eq!(Operator::new("a").version("1.0").describe().version.as_deref(), Some("1.0"));
     }
 
     #[test]
-    fn a_leader_is_elected_where_it_is_told_or_likely() {
+    fn leader_election_defaults_depend_on_command_and_declaration() {
         let check = |arguments: &[&str], declared: bool, expected: Option<u64>| {
             let arguments = [&["op"], arguments].concat();
             let Cli { command, common, .. } = Cli::<NoFlags>::try_parse_from(arguments).expect("fits");
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_flags_override_those_of_the_code_and_those_override_defaults() {
+    fn flags_override_addresses_of_the_code() {
         let check = |arguments: &[&str], in_code: Option<u16>, beside: bool, expected: [Option<u16>; 3]| {
             let Cli { common, .. } = Cli::<NoFlags>::try_parse_from([&["op"], arguments].concat()).expect("fits");
             let address = in_code.map(|port| (Ipv4Addr::LOCALHOST, port).into());
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_beside_its_api_server_is_called_at_home() {
+    fn api_server_on_the_same_host_is_detected() {
         let check = |url: &str, in_pod: bool| is_beside(&url.parse().expect("a URL"), in_pod);
         assert!(
             check("https://127.0.0.1:6443", false)
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_may_be_a_port_or_nothing() {
+    fn address_is_host_and_port_or_disabled() {
         let check = |text: &str, expected: Option<&str>| {
             let address: Result<Address, _> = text.parse();
             let found = address.map(|address| address.0.map(|address| address.to_string()));

@@ -94,11 +94,11 @@ impl Guard {
         }
         let question = (token.to_owned(), method.as_str().to_ascii_lowercase(), path.to_owned());
         let allowed = self.allowed.get(&question);
-        if let Some((_, said)) = allowed.as_ref().filter(|(at, _)| at.elapsed() < ALLOWED_TTL) {
-            return said.clone();
+        if let Some((_, answer)) = allowed.as_ref().filter(|(at, _)| at.elapsed() < ALLOWED_TTL) {
+            return answer.clone();
         }
-        if let Some((_, said)) = self.refused.get(&question).filter(|(at, _)| at.elapsed() < REFUSED_TTL) {
-            return said;
+        if let Some((_, answer)) = self.refused.get(&question).filter(|(at, _)| at.elapsed() < REFUSED_TTL) {
+            return answer;
         }
         if allowed.is_none() {
             self.wait_for_turn().await;
@@ -195,9 +195,9 @@ pub(super) async fn keep_certificate(
         }
         let now = clock.now();
         if own.as_ref().is_none_or(|own| own.is_old(now)) {
-            let made = Identity::make(&name, &names, now)?;
-            serving.set(&made.certificate, &made.key)?;
-            own = Some(made);
+            let identity = Identity::make(&name, &names, now)?;
+            serving.set(&identity.certificate, &identity.key)?;
+            own = Some(identity);
         }
         Ok(())
     };
@@ -221,8 +221,8 @@ mod tests {
     use tokio::time::advance;
 
     /// Answers token reviews: one token with permission, one without; all others are invalid.
-    async fn server(asked: Arc<AtomicUsize>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
-        asked.fetch_add(1, Ordering::Relaxed);
+    async fn server(requests: Arc<AtomicUsize>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        requests.fetch_add(1, Ordering::Relaxed);
         let path = request.uri().path().to_owned();
         let review: Value = serde_json::from_slice(&request.into_body().collect().await?.to_bytes())?;
         let spec = &review["spec"];
@@ -234,8 +234,8 @@ mod tests {
             },
             "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
                 assert_eq!((&spec["groups"], &spec["uid"]), (&json!(["g"]), &json!("u")));
-                let asked = &spec["nonResourceAttributes"];
-                json!({"allowed": spec["user"] == "reader" && asked["path"] == "/metrics" && asked["verb"] == "get"})
+                let access = &spec["nonResourceAttributes"];
+                json!({"allowed": spec["user"] == "reader" && access["path"] == "/metrics" && access["verb"] == "get"})
             }
             other => panic!("{other}"),
         };
@@ -243,16 +243,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_api_server_says_who_may_read_and_is_not_asked_each_time() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counted = asked.clone();
+    async fn access_is_reviewed_by_the_api_server_and_cached() {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = requests.clone();
         let client = kube::Client::new(tower::service_fn(move |request| server(counted.clone(), request)), "default");
         let guard = Guard::new(client);
         let check = async |header: &str, path: &str, code: u16, questions: usize| {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, header.parse().unwrap())]);
-            let said = guard.admit(&headers, &Method::GET, path).await;
-            assert_eq!(said.err().map_or(200, |(code, _)| code.as_u16()), code, "{header} {path}");
-            assert_eq!(asked.swap(0, Ordering::Relaxed), questions, "{header} {path}");
+            let answer = guard.admit(&headers, &Method::GET, path).await;
+            assert_eq!(answer.err().map_or(200, |(code, _)| code.as_u16()), code, "{header} {path}");
+            assert_eq!(requests.swap(0, Ordering::Relaxed), questions, "{header} {path}");
         };
         assert_eq!(guard.admit(&HeaderMap::new(), &Method::GET, "/metrics").await.unwrap_err().0, 401);
         for header in ["", "Basic reader", "Bearer", "Bearer  "] {
@@ -278,9 +278,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn invented_tokens_are_asked_about_in_turn() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counted = asked.clone();
+    async fn reviews_of_unknown_tokens_are_rate_limited() {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = requests.clone();
         let client = kube::Client::new(tower::service_fn(move |request| server(counted.clone(), request)), "default");
         let guard = Arc::new(Guard::new(client));
         async fn admit(guard: Arc<Guard>, token: String) -> bool {
@@ -295,7 +295,7 @@ mod tests {
         sleep(Duration::from_secs(5)).await;
         // Two reviews each, since the tokens belong to users.
         let most = 2 * (5 * 10 + QUESTION_BURST as usize + 2);
-        assert!(asked.load(Ordering::Relaxed) <= most, "{} questions", asked.load(Ordering::Relaxed));
+        assert!(requests.load(Ordering::Relaxed) <= most, "{} questions", requests.load(Ordering::Relaxed));
         guesses.abort_all();
         while guesses.join_next().await.is_some() {}
         advance(ALLOWED_TTL).await;

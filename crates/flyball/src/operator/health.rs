@@ -64,12 +64,12 @@ impl Report {
         let (mut code, mut text) = (StatusCode::OK, String::new());
         for store in self.caches.stores() {
             let place = store.namespace().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
-            let (fails, said) = self.watch(store);
+            let (fails, state) = self.watch(store);
             let sign = if fails.is_some() { '-' } else { '+' };
             if fails == Some(Fails::TooLong) {
                 code = StatusCode::SERVICE_UNAVAILABLE;
             }
-            let line = format!("[{sign}]watch {}{place} {said}", store.kind());
+            let line = format!("[{sign}]watch {}{place} {state}", store.kind());
             writeln!(text, "{line}").expect("writing to a string cannot fail");
         }
         if let Some(leadership) = &self.leadership {
@@ -77,11 +77,11 @@ impl Report {
             match last_error.map(|last_error| self.failing(&last_error)) {
                 None if leadership.gate.is_open() => text.push_str("[+]leader-election ok: leading\n"),
                 None => writeln!(text, "[+]leader-election ok: {holder:?} leads").expect("as above"),
-                Some((fails, said)) => {
+                Some((fails, state)) => {
                     if fails == Fails::TooLong {
                         code = StatusCode::SERVICE_UNAVAILABLE;
                     }
-                    writeln!(text, "[-]leader-election {said}").expect("as above");
+                    writeln!(text, "[-]leader-election {state}").expect("as above");
                 }
             }
         }
@@ -115,8 +115,8 @@ impl Report {
             }
             None => (None, "ok".into()),
             Some(last_error) => {
-                let (fails, said) = self.failing(&last_error);
-                (Some(fails), said)
+                let (fails, state) = self.failing(&last_error);
+                (Some(fails), state)
             }
         }
     }
@@ -194,7 +194,7 @@ mod tests {
     use tokio::time::advance;
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_fails_is_shown_at_once_and_makes_not_ready_when_it_fails_for_too_long() {
+    async fn failing_watch_is_reported_at_once_and_makes_unready_after_a_delay() {
         let types = [(Type::of::<ConfigMap>(), Kind::of::<ConfigMap>()), (Type::of::<Node>(), Kind::of::<Node>())];
         let (caches, mut writers) = Caches::new(types, &["a".to_owned()].into());
         let leadership = Arc::new(LeadershipState::new(ObjectKey::new(Some("ns"), "op")));

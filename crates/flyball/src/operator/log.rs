@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_text_names_controller_and_object() {
+    fn text_log_line_names_controller_and_object() {
         let text = written(Format::Text);
         let fields = r#"reconcile{controller="site" kind="Site" namespace="ns" name="a" id=0000000000000007}"#;
         assert!(text.contains(&format!(" WARN {fields}: ")) && text.ends_with("failed: no failures=1\n"), "{text}");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_names_controller_and_object() {
+    fn json_log_line_names_controller_and_object() {
         let mut line: Value = serde_json::from_str(&written(Format::Json)).expect("one line of JSON");
         let time = line.as_object_mut().and_then(|line| line.remove("timestamp"));
         assert!(time.is_some_and(|time| time.as_str().is_some_and(|time| time.ends_with('Z'))));

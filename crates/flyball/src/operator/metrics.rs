@@ -81,7 +81,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn dashboards_for_controller_runtime_find_what_they_look_for() {
+    fn metrics_have_the_names_of_controller_runtime() {
         let mut metrics = Metrics::new("10.0.0.1:443".into());
         let queue = Arc::new(Queue::new(Backoff::default(), RetryRate::default(), Duration::ZERO, &Rng::from_seed(1)));
         queue.add(&ObjectKey::new(None, "a"), Priority::Fresh);

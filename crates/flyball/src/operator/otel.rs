@@ -56,9 +56,9 @@ impl Export {
     /// Returns a layer with all spans of this crate, independent of the log level, and those of other crates from
     /// `info` on.
     pub(super) fn layer(&self) -> SpanLayer {
-        let told = Targets::new().with_default(LevelFilter::INFO).with_target("flyball", LevelFilter::DEBUG);
+        let filter = Targets::new().with_default(LevelFilter::INFO).with_target("flyball", LevelFilter::DEBUG);
         let layer = tracing_opentelemetry::layer().with_tracer(self.0.tracer("flyball"));
-        Box::new(layer.with_location(false).with_threads(false).with_tracked_inactivity(false).with_filter(told))
+        Box::new(layer.with_location(false).with_threads(false).with_tracked_inactivity(false).with_filter(filter))
     }
 
     /// Sends the remaining spans. Waits at most five seconds for the collector.
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_gets_the_spans_of_a_reconcile() {
+    fn spans_of_a_reconcile_are_exported() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
         let endpoint = format!("http://{}/v1/traces", listener.local_addr().expect("an address"));

@@ -309,12 +309,12 @@ impl Operator {
         let mut first = BTreeSet::new();
         for controller in &mut self.controllers {
             let (kind, name) = (controller.primary.clone(), controller.name.clone());
-            let mut made = controller.set_up();
+            let mut result = controller.set_up();
             if of_kind.get(&kind).is_some_and(|controllers| *controllers > 1) {
                 let writer = StatusWriter::new(manager, (!first.insert(kind)).then_some(&*name));
-                made = made.and_then(|()| writer.map(|writer| controller.shares_status(writer)));
+                result = result.and_then(|()| writer.map(|writer| controller.shares_status(writer)));
             }
-            made.map_err(|source| RunError::SetUp { controller: name, source })?;
+            result.map_err(|source| RunError::SetUp { controller: name, source })?;
         }
         Ok(())
     }

@@ -41,19 +41,19 @@ pub(super) struct Running {
 impl Running {
     /// Waits until a task fails that the operator depends on.
     pub(super) async fn failed(&mut self) -> RunError {
-        let panicked = |ended: Result<(), _>| ended.err().map(RunError::Stopped);
+        let panicked = |result: Result<(), _>| result.err().map(RunError::Stopped);
         loop {
             let error = tokio::select! {
                 biased;
                 // These only end by a panic: without them, the others would work on stale data.
-                Some(ended) = self.others.join_next() => panicked(ended),
-                Some(ended) = self.workers.join_next() => panicked(ended),
-                Some(ended) = self.elections.join_next() => match ended {
+                Some(result) = self.others.join_next() => panicked(result),
+                Some(result) = self.workers.join_next() => panicked(result),
+                Some(result) = self.elections.join_next() => match result {
                     Ok(Ended::Lost(why)) => Some(RunError::LeadershipLost { lease: self.lease.clone(), why }),
                     Ok(Ended::Stopped) => None,
                     Err(error) => Some(RunError::Stopped(error)),
                 },
-                Some(ended) = self.tasks.join_next() => match ended {
+                Some(result) = self.tasks.join_next() => match result {
                     Ok((_, Ok(()))) => None,
                     Ok((name, Err(source))) => Some(RunError::Task { name, source }),
                     Err(error) => Some(RunError::Stopped(error)),
@@ -82,8 +82,8 @@ impl Running {
         let (workers, tasks) = (&mut self.workers, &mut self.tasks);
         let drained = async {
             while workers.join_next().await.is_some() {}
-            while let Some(ended) = tasks.join_next().await {
-                if let Ok((task, Err(error))) = ended {
+            while let Some(result) = tasks.join_next().await {
+                if let Ok((task, Err(error))) = result {
                     tracing::warn!(task, error, "task failed during shutdown");
                 }
             }
@@ -104,11 +104,11 @@ impl Running {
             );
             workers.abort_all();
             tasks.abort_all();
-            let ended = async {
+            let join = async {
                 while workers.join_next().await.is_some() {}
                 while tasks.join_next().await.is_some() {}
             };
-            idle = timeout(STOP_TIMEOUT, ended).await.is_ok();
+            idle = timeout(STOP_TIMEOUT, join).await.is_ok();
         }
         self.recorders.iter().for_each(|recorder| recorder.close());
         // Events only get a short time.

@@ -100,8 +100,8 @@ fn check(arg: &Arg, key: &str, value: &str) -> Result<(), String> {
             let alone = Command::new("check").arg(arg.clone().required(false));
             let parsed = alone.try_get_matches_from(["check".to_owned(), format!("--{key}={value}")]);
             parsed.map(drop).map_err(|error| {
-                let told = error.to_string();
-                told.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+                let message = error.to_string();
+                message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
             })
         }
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_before_variables_and_variables_before_the_file() {
+    fn flags_override_variables_and_variables_override_the_file() {
         let file = "# of two teams\nnamespace: [a, b]\nport: 1\ntoken: file\nverbose: 2\nquick: true\n";
         let check = |arguments: &[&str], variables: &[(&str, &str)], file: &str, expected: &str| {
             assert_eq!(parse(arguments, variables, file).as_deref(), Ok(expected));
@@ -165,13 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn help_keeps_what_was_set_to_itself() {
+    fn help_hides_current_values() {
         let help = parse(&["--help"], &[("FLYBALL_TOKEN", "secret")], "").unwrap_err();
         assert!(help.contains("--token") && help.contains("8080") && !help.contains("secret"), "{help}");
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_name_and_where_it_stands() {
+    fn invalid_settings_are_reported_with_name_and_source() {
         let check = |variables: &[(&str, &str)], file: &str, expected: &str| {
             let error = parse(&["--token=t"], variables, file).expect_err(expected);
             assert!(error.starts_with(expected), "{error}");

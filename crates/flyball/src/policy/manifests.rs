@@ -93,7 +93,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
 
     #[test]
-    fn a_path_is_taken_apart() {
+    fn path_is_split_into_segments() {
         let check = |path: &str, expected: &[&str]| assert_eq!(segments(path), expected, "{path}");
         check("spec", &["spec"]);
         check("spec.size", &["spec", "size"]);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_makes_what_is_missing_on_its_way() {
+    fn default_creates_missing_parents() {
         assert_eq!(
             default(&["data", "a/b"], "1"),
             "object[?\"data\"][?\"a/b\"].hasValue() ? [] : \
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_for_is_made() {
+    fn only_declared_manifests_are_generated() {
         let kinds = |declared: Declaration| {
             let kind = |manifest: &Value| format!("{} {}", manifest["kind"], manifest["metadata"]["name"]);
             declared.manifests("op").iter().map(kind).collect::<Vec<_>>()

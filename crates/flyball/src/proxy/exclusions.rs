@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_excluded_as_go_excludes_them() {
+    fn exclusions_match_go() {
         for (list, host, port, expected) in [
             ("*", "example.com", 443, true),
             ("example.com", "example.com", 443, true),

@@ -10,7 +10,7 @@ fn chosen(variables: &[(&str, &str)], address: &str) -> Result<Option<String>, S
 }
 
 #[test]
-fn the_environment_chooses_the_proxy_of_each_address() {
+fn environment_selects_the_proxy_of_each_address() {
     let (https, http, cluster) = ("https://example.com", "http://example.com", "https://10.96.0.1");
     for (variables, address, expected) in [
         (&[][..], https, None),
@@ -38,7 +38,7 @@ fn the_environment_chooses_the_proxy_of_each_address() {
 }
 
 #[test]
-fn a_proxy_that_cannot_be_used_is_named_with_its_variable() {
+fn invalid_proxy_is_reported_with_its_variable() {
     for (value, words) in [
         ("socks5://u:secret@p:1", "HTTPS_PROXY: invalid proxy \"socks5://p:1\": only plain HTTP proxies"),
         ("https://p:1", "HTTPS_PROXY: invalid proxy \"https://p:1\""),
@@ -59,7 +59,7 @@ fn percent_signs_in_passwords_are_decoded_once() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn the_other_end_of_a_silent_connection_is_probed() {
+async fn idle_connection_uses_tcp_keepalive() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let url: Uri = format!("http://127.0.0.1:{port}/").parse().unwrap();

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_waits_for_each_cache_that_it_wrote_to() {
+    fn key_waits_for_every_cache_it_wrote_to() {
         let (mut barrier, now) = barrier();
         assert!(barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there));
         assert!(barrier.wrote(&key("b"), vec![write(0, "z", 0, 7)], now, there));
@@ -348,14 +348,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_before_the_answer_came_is_not_waited_for() {
+    fn write_observed_before_its_response_does_not_block() {
         let (mut barrier, now) = barrier();
         barrier.observed(0, 5);
         assert!(!barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now, there));
     }
 
     #[test]
-    fn only_what_follows_on_what_was_known_is_an_echo() {
+    fn only_successor_of_a_known_version_is_an_echo() {
         let (mut barrier, now) = barrier();
         barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(0, "x", 1, 6)], now, there);
         assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 1, 5), &[]));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_waited_for_by_uid() {
+    fn deletion_is_matched_by_uid() {
         let (mut barrier, now) = barrier();
         let delete = |object: &str, uid: &str| Write {
             store: 0,
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timeout_ends_and_leaves_the_caches_that_are_behind() {
+    fn timeout_releases_the_key_and_reports_stale_caches() {
         let (mut barrier, now) = barrier();
         barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there);
         barrier.observed(1, 6);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_effect_is_looked_up_at_once_and_only_once() {
+    fn unknown_effect_is_read_from_the_server_once() {
         let (mut barrier, now) = barrier();
         let unknown = Write { effect: Effect::Unknown, ..write(0, "x", 1, 0) };
         assert!(!barrier.wrote(&key("a"), vec![unknown], now, there));
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_leaves_doubt_about_what_was_written_before() {
+    fn list_makes_earlier_writes_uncertain() {
         let (mut barrier, now) = barrier();
         barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now, there);
         barrier.wrote(&key("b"), vec![write(0, "y", 1, 9)], now, there);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn very_many_writes_are_remembered_by_the_newest() {
+    fn only_the_newest_write_per_object_is_recorded() {
         let (mut barrier, now) = barrier();
         let writes = (1..=2000).map(|version| write(version as usize % 2, "x", 0, version)).collect();
         barrier.wrote(&key("a"), writes, now, there);

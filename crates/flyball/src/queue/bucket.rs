@@ -80,7 +80,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_time_has_more_tokens_than_the_rate_allows_and_none_is_withheld(
+        fn bucket_matches_the_rate_exactly(
             every in 1..50u64,
             burst in 0..5u32,
             steps in prop::collection::vec(0..60u64, 1..100),
@@ -103,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn rates_at_the_ends_of_what_can_be_said_harm_nobody() {
+    fn extreme_rates_do_not_overflow() {
         let now = Instant::now();
         let mut unlimited = Bucket::new(RetryRate { interval: Duration::ZERO, burst: 0 });
         assert!((0..1000).all(|_| unlimited.try_acquire(now)));
-        let mut hardly = Bucket::new(RetryRate { interval: Duration::MAX, burst: u32::MAX });
-        assert!((0..1000).all(|_| hardly.try_acquire(now)));
+        let mut saturated = Bucket::new(RetryRate { interval: Duration::MAX, burst: u32::MAX });
+        assert!((0..1000).all(|_| saturated.try_acquire(now)));
         let mut once = Bucket::new(RetryRate { interval: Duration::MAX, burst: 1 });
         assert_eq!((once.try_acquire(now), once.try_acquire(now)), (true, false));
     }

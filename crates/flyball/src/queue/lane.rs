@@ -116,7 +116,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
         #[test]
-        fn a_namespace_waits_for_one_key_of_each_other(steps in prop::collection::vec((0..5u8, 0..40u32), 0..300)) {
+        fn namespaces_take_turns(steps in prop::collection::vec((0..5u8, 0..40u32), 0..300)) {
             let (mut lane, namespace) = (Lane::default(), |key: u32| key % 4);
             let mut model: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
             // Number of times that each namespace was served while another one waited.

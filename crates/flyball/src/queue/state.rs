@@ -130,7 +130,7 @@ struct Namespace {
 struct Delay {
     until: Instant,
     sequence: u64,
-    wanted: Priority,
+    priority: Priority,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,15 +234,15 @@ impl State {
         let Some(ticket) = self.find(key) else { return false };
         let slot = &mut self.keys[ticket.0];
         slot.held = false;
-        let wanted = match slot.place {
+        let added = match slot.place {
             Location::Nowhere => slot.again.take(),
             Location::Lane(..) | Location::Worker(_) => None,
         };
-        if let Some(priority) = wanted {
+        if let Some(priority) = added {
             self.want(ticket, priority, now);
         }
         self.forget_if_idle(ticket);
-        wanted.is_some()
+        added.is_some()
     }
 
     /// Drops the state of a key whose object was deleted.
@@ -380,11 +380,11 @@ impl State {
     }
 
     /// Delays a key that has no delay.
-    fn delay(&mut self, ticket: Ticket, until: Instant, wanted: Priority) {
+    fn delay(&mut self, ticket: Ticket, until: Instant, priority: Priority) {
         self.undelay(ticket);
         self.sequence += 1;
         let sequence = self.sequence;
-        self.keys[ticket.0].delay = Some(Delay { until, sequence, wanted });
+        self.keys[ticket.0].delay = Some(Delay { until, sequence, priority });
         self.delayed.insert((until, sequence, ticket));
     }
 
@@ -397,9 +397,9 @@ impl State {
     /// Makes delayed keys ready; of failed ones, as many as the rate limit allows.
     pub(crate) fn wake(&mut self, now: Instant) {
         while let Some((at, _, ticket)) = self.delayed.first().copied().filter(|(at, ..)| *at <= now) {
-            let wanted = self.keys[ticket.0].delay.map_or(Priority::Background, |delay| delay.wanted);
+            let priority = self.keys[ticket.0].delay.map_or(Priority::Background, |delay| delay.priority);
             self.undelay(ticket);
-            self.want(ticket, wanted, at);
+            self.want(ticket, priority, at);
         }
         while !self.retrying.is_empty() && self.bucket.try_acquire(now) {
             if let Some(number) = self.retrying.pop() {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_keys_come_first_and_the_others_are_not_forgotten() {
+    fn fresh_keys_precede_background_keys() {
         let (mut queue, now) = (queue(), Instant::now());
         for name in ["a", "b", "c"] {
             queue.add_key(&key(name), Priority::Background, now);
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_grows_with_failures_and_is_forgotten_after_success() {
+    fn backoff_grows_with_failures_and_resets_on_success() {
         let (mut queue, mut now) = (queue(), Instant::now());
         queue.add_key(&key("a"), Priority::Fresh, now);
         let mut fail = |next| {
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_of_a_thousand_years_is_a_long_one() {
+    fn delay_is_capped() {
         let (mut queue, now) = (queue(), Instant::now());
         queue.add_key(&key("a"), Priority::Fresh, now);
         let item = queue.next(now).unwrap();
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_and_go_leave_nothing_behind() {
+    fn forgotten_keys_release_memory() {
         let (mut queue, now) = (queue(), Instant::now());
         for name in 0..10_000 {
             queue.add_key(&key(name), Priority::Background, now);
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_fail_a_few_are_tried_again_at_a_time_and_namespaces_take_turns() {
+    fn retries_are_rate_limited_and_namespaces_take_turns() {
         let (mut queue, mut now) = (queue(), Instant::now());
         let names =
             |namespace: &'static str, n: u32| (0..n).map(move |i| ObjectKey::new(Some(namespace), &i.to_string()));
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_thousand_keys_of_one_namespace_do_not_starve_another() {
+    fn large_namespace_does_not_starve_a_small_one() {
         for priority in [Priority::Fresh, Priority::Background] {
             let (mut queue, now) = (queue(), Instant::now());
             for name in 0..10_000 {
@@ -586,7 +586,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn the_queue_does_what_the_model_does(steps in prop::collection::vec(step(), 0..80)) {
+        fn queue_matches_model(steps in prop::collection::vec(step(), 0..80)) {
             const EVERY: u64 = 7;
             const BURST: u64 = 2;
             let rate = RetryRate { interval: Duration::from_millis(EVERY), burst: BURST as u32 };
@@ -657,10 +657,10 @@ mod tests {
                     }
                     Step::Release(k) => {
                         let model = model.get_mut(&k).unwrap();
-                        let wanted = if model.running.is_none() { model.again.take() } else { None };
-                        prop_assert_eq!(queue.release(&key(k), now), wanted.is_some());
+                        let added = if model.running.is_none() { model.again.take() } else { None };
+                        prop_assert_eq!(queue.release(&key(k), now), added.is_some());
                         model.held = false;
-                        if let Some(priority) = wanted {
+                        if let Some(priority) = added {
                             model.want(priority);
                         }
                     }

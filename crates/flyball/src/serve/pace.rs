@@ -83,7 +83,7 @@ impl Pace {
     }
 
     /// Starts the phase of the request body, or of the response if there is no body.
-    pub(super) fn asked(&self, has_body: bool) {
+    pub(super) fn request_received(&self, has_body: bool) {
         self.enter(if has_body { Phase::Body } else { Phase::Answering });
     }
 
@@ -211,7 +211,7 @@ impl Body for Received {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         if frame.is_none() || self.body.is_end_stream() {
-            self.pace.asked(false);
+            self.pace.request_received(false);
         }
         Poll::Ready(frame)
     }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_phase_in_which_the_peer_must_act_has_a_deadline() {
+    async fn each_phase_that_awaits_the_peer_has_a_deadline() {
         let pace = Pace::new();
         advance(HEAD_TIMEOUT - Duration::from_millis(1)).await;
         assert!(!is_overrun(&pace).await);
@@ -248,14 +248,14 @@ mod tests {
         advance(Duration::from_millis(1)).await;
         assert!(is_overrun(&pace).await, "a byte of a head does not extend the deadline");
 
-        pace.asked(true);
+        pace.request_received(true);
         pace.read(2 * MIN_BYTES_PER_SECOND as usize);
         advance(BODY_TIMEOUT + Duration::from_millis(1999)).await;
         assert!(!is_overrun(&pace).await);
         advance(Duration::from_millis(1)).await;
         assert!(is_overrun(&pace).await, "a trickle");
 
-        pace.asked(false);
+        pace.request_received(false);
         advance(Duration::from_secs(3600)).await;
         assert!(!is_overrun(&pace).await && pace.rank().is_none(), "the peer waits for the operator");
 

@@ -27,7 +27,7 @@ pub(super) enum Unreadable {
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// The start of an incomplete line.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
 }
 
 impl Lines {
@@ -36,19 +36,19 @@ impl Lines {
         let mut rest = chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (piece, after) = (&rest[..end], &rest[end + 1..]);
-            if self.begun.is_empty() {
+            if self.partial.is_empty() {
                 line(piece);
             } else {
-                self.begun.extend_from_slice(piece);
-                line(&self.begun);
-                self.begun.clear();
+                self.partial.extend_from_slice(piece);
+                line(&self.partial);
+                self.partial.clear();
             }
             rest = after;
         }
-        if self.begun.len() + rest.len() > MAX_LINE_BYTES {
+        if self.partial.len() + rest.len() > MAX_LINE_BYTES {
             return Err(Unreadable::TooLong);
         }
-        self.begun.extend_from_slice(rest);
+        self.partial.extend_from_slice(rest);
         Ok(())
     }
 }
@@ -327,7 +327,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn events_are_told_apart() {
+    fn event_types_are_recognized() {
         let check = |line: &str, expected: Event<'_>| assert_eq!(event(line.as_bytes()).unwrap(), expected, "{line}");
         check(r#"{"type":"ADDED","object":{"a":1}}"#, Event::Put(br#"{"a":1}"#));
         check(r#"{"object":{"a":1},"type":"DELETED"}"#, Event::Deleted(br#"{"a":1}"#));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_taken_apart_however_it_comes_in() {
+    fn list_is_parsed_independent_of_chunk_size() {
         let items = [r#"{"a":"]}\"\\"}"#, r#"{"b":[{"c":"{"}]}"#];
         let text = items.join(" , ");
         let meta = r#""metadata":{"resourceVersion":"7","continue":"a\u003d"}"#;
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_has_no_items() {
+    fn empty_list_has_no_items() {
         for items in ["null", "[]"] {
             let body = format!(r#"{{"items":{items},"metadata":{{"resourceVersion":"7"}}}}"#);
             assert_eq!(read(body.as_bytes(), 3).unwrap(), (ListMeta { revision: 7, next: String::new() }, vec![]));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_other_than_the_items_is_bounded_and_an_item_may_be_long() {
+    fn members_other_than_items_are_bounded() {
         let long = "a".repeat(2 * MAX_MEMBER_BYTES);
         let body = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{{"a":"{long}"}}]}}"#);
         assert_eq!(read(body.as_bytes(), 8 << 10).map(|(_, items)| items.len()), Ok(1));
@@ -400,7 +400,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_are_the_same_however_the_chunks_are_cut(
+        fn lines_are_independent_of_chunk_boundaries(
             lines in prop::collection::vec("[a-z]{0,5}", 0..6),
             cuts in prop::collection::vec(0usize..40, 0..6),
         ) {

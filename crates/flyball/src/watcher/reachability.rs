@@ -120,12 +120,12 @@ impl Reachability {
 /// Returns true if the server responds.
 async fn probe(client: &dyn HttpService) -> bool {
     let get = Request::get("/livez").extension(NoRetry).body(Body::empty()).expect("the request is valid");
-    let asked = async {
+    let response = async {
         let answer = client.send(get).await.ok()?;
         let code = answer.status().as_u16();
         // The status code does not matter.
         let _ = Limited::new(answer.into_body(), MAX_PROBE_ANSWER).collect().await;
         Some(code)
     };
-    matches!(timeout(PROBE_TIMEOUT, asked).await, Ok(Some(code)) if !is_gateway_error(code))
+    matches!(timeout(PROBE_TIMEOUT, response).await, Ok(Some(code)) if !is_gateway_error(code))
 }

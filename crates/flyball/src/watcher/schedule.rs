@@ -80,11 +80,11 @@ impl Schedule {
     }
 
     /// Returns the wait after an error: at most `max`, unless the server asked for more.
-    pub(super) fn failed(&mut self, max: Duration, asked: Duration) -> Duration {
+    pub(super) fn failed(&mut self, max: Duration, retry_after: Duration) -> Duration {
         self.errors = self.errors.saturating_add(1);
         let max = if self.recovery > 0 { max.min(PROBE_PERIOD) } else { max };
         self.recovery = self.recovery.saturating_sub(1);
-        self.backoff(self.errors, max).max(asked.min(2 * MAX_BACKOFF))
+        self.backoff(self.errors, max).max(retry_after.min(2 * MAX_BACKOFF))
     }
 
     /// Returns the wait after 410: none, if it is the first one.
@@ -162,7 +162,7 @@ pub(super) struct Probes {
     /// response.
     is_confirmed: bool,
     /// Time of the last data from the server.
-    heard: Option<Instant>,
+    last_response: Option<Instant>,
 }
 
 /// The next step of a watch that waits for its server.
@@ -189,7 +189,7 @@ impl Probes {
     /// Returns the time at which the server will have been quiet for this period, counted from `start` if it sent
     /// nothing.
     pub(super) fn quiet_at(&self, start: Instant, time: Duration) -> Instant {
-        self.heard.unwrap_or(start) + time
+        self.last_response.unwrap_or(start) + time
     }
 
     /// Probes a quiet server immediately.
@@ -219,7 +219,7 @@ impl Probes {
 
     /// Records data from the server; returns true if it had been unavailable.
     pub(super) fn answered(&mut self, now: Instant) -> bool {
-        self.heard = Some(now);
+        self.last_response = Some(now);
         self.next.take().is_some()
     }
 
@@ -247,7 +247,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn waits_after_errors_grow_and_are_drawn_from_the_seed() {
+    fn backoff_grows_and_follows_the_seed() {
         let waits = |seed| {
             let mut schedule = Schedule::new(Rng::from_seed(seed));
             (0..10).map(|_| schedule.failed(MAX_BACKOFF, Duration::ZERO)).collect::<Vec<_>>()
@@ -262,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_asks_for_time_gets_it_up_to_a_minute() {
+    fn retry_after_is_honored_up_to_a_minute() {
         let mut schedule = Schedule::new(Rng::from_seed(1));
         assert_eq!(schedule.failed(MAX_BACKOFF, 20 * SECOND), 20 * SECOND);
         assert_eq!(schedule.failed(MAX_BACKOFF, 9999 * SECOND), 60 * SECOND);
     }
 
     #[test]
-    fn a_place_that_expires_again_and_again_is_listed_ten_times_a_minute_at_most() {
+    fn repeated_expiry_relists_at_most_ten_times_a_minute() {
         for seed in 0..1000 {
             let (mut schedule, mut at, mut lists) = (Schedule::new(Rng::from_seed(seed)), Duration::ZERO, 1);
             loop {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_worked_comes_back_soon_and_one_that_did_not_backs_off() {
+    fn stable_watch_reconnects_soon_and_short_one_backs_off() {
         let mut schedule = Schedule::new(Rng::from_seed(1));
         assert!((0..100).all(|_| schedule.ended(MIN_WATCH_DURATION) <= RECONNECT_JITTER));
         let waits: Vec<_> = (0..8).map(|_| schedule.ended(SECOND)).collect();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_clients_do_not_arrive_at_once_and_none_arrives_late() {
+    fn reconnects_of_many_clients_are_spread_and_bounded() {
         for away in [45, 600].map(Duration::from_secs) {
             let all: Vec<Vec<Duration>> = (0..1000).map(|seed| probes(seed, away)).collect();
             let mut arrivals: Vec<Duration> = all.iter().map(|probed| probed[probed.len() - 1] - away).collect();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_watches_of_one_client_one_probes_and_all_follow() {
+    fn one_watch_of_a_client_probes_for_all() {
         let (rng, now) = (Rng::from_seed(1), Instant::now());
         let mut probes = Probes::default();
         assert_eq!(probes.turn(now, &rng), Turn::Reached { was_away: false });

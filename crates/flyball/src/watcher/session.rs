@@ -136,7 +136,7 @@ pub(super) struct Session {
     /// True if a frame was lost, so that a list must follow.
     needs_relist: bool,
     /// Requested timeout of the last watch.
-    asked: Duration,
+    requested_timeout: Duration,
     /// Responses in a row that report the kind as missing.
     unknown: u32,
     last_error: Option<String>,
@@ -185,7 +185,7 @@ impl Session {
             broken_lists: 0,
             bookmarks: false,
             needs_relist: false,
-            asked: Duration::ZERO,
+            requested_timeout: Duration::ZERO,
             unknown: 0,
             last_error: None,
         }
@@ -231,7 +231,7 @@ impl Session {
     pub(super) fn request(&mut self) -> Request {
         // The server closes a watch after this time; jitter keeps an operator's watches from ending together.
         let seconds = 270 + self.rng.below(60);
-        self.asked = Duration::from_secs(seconds);
+        self.requested_timeout = Duration::from_secs(seconds);
         let (path, select) = (&self.path, &self.select);
         let watch = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}{select}");
         let (answer, uri, silence) = match (&self.state, self.strategy) {
@@ -252,7 +252,8 @@ impl Session {
                 (Answer::List, format!("{path}?limit={PAGE_SIZE}{from}{select}"), LIST_SILENCE_TIMEOUT)
             }
             (State::Watching { revision }, _) => {
-                let silence = if self.bookmarks { WATCH_SILENCE_TIMEOUT } else { self.asked + WATCH_CLOSE_GRACE };
+                let silence =
+                    if self.bookmarks { WATCH_SILENCE_TIMEOUT } else { self.requested_timeout + WATCH_CLOSE_GRACE };
                 (Answer::Events, format!("{watch}&resourceVersion={revision}"), silence)
             }
         };
@@ -276,19 +277,19 @@ impl Session {
         self.schedule.lived(lived);
         self.last_error = Some(format!("{} {}", status.code, status.message));
         self.unknown = if status.code == 404 { self.unknown.saturating_add(1) } else { 0 };
-        let asked = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-        let asked = Duration::from_secs(asked.into());
+        let retry_after = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let retry_after = Duration::from_secs(retry_after.into());
         let wait = match (status.code, &self.state) {
             (404, _) => {
                 self.list_again();
                 self.schedule.failed(MAX_BACKOFF_FOR_KIND, Duration::ZERO)
             }
             // Overloaded, or forbidden for now: the known objects stay valid.
-            (401 | 403 | 408 | 429 | 500 | 502 | 503, _) => self.schedule.failed(MAX_BACKOFF, asked),
+            (401 | 403 | 408 | 429 | 500 | 502 | 503, _) => self.schedule.failed(MAX_BACKOFF, retry_after),
             // The server does not support the strategy, or the next page expired.
             (_, State::Listing(_)) => {
                 self.other_means();
-                self.schedule.failed(MAX_BACKOFF, asked)
+                self.schedule.failed(MAX_BACKOFF, retry_after)
             }
             // The server no longer has the events after this revision, as after a restart: this is not an error.
             (410, State::Watching { .. }) => {
@@ -303,7 +304,7 @@ impl Session {
             // no changes: only a list does not depend on that revision.
             (_, State::Watching { .. }) => {
                 self.list_again();
-                self.schedule.failed(MAX_BACKOFF, asked)
+                self.schedule.failed(MAX_BACKOFF, retry_after)
             }
         };
         let may_be_away = is_gateway_error(status.code) && self.schedule.errors() >= ERRORS_OF_ABSENT_SERVER;
@@ -396,7 +397,9 @@ impl Session {
         self.schedule.lived(lived);
         match end {
             // The stream lasted about as long as requested, and each watch requests another timeout.
-            End::Closed if lived + Duration::from_secs(1) >= self.asked => return Pause::For(Duration::ZERO),
+            End::Closed if lived + Duration::from_secs(1) >= self.requested_timeout => {
+                return Pause::For(Duration::ZERO);
+            }
             End::Closed => {}
             End::Lost => {
                 self.last_error = Some("no response, although the API server responds to other requests".into());

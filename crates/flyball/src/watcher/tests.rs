@@ -250,7 +250,7 @@ fn step() -> impl Strategy<Value = Move> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn the_cache_ends_up_as_the_server(moves in prop::collection::vec(step(), 0..60), seed in any::<u64>()) {
+    fn cache_converges_to_the_server(moves in prop::collection::vec(step(), 0..60), seed in any::<u64>()) {
         let (store, mut writer) = Store::new(0, Kind::of::<Namespace>(), None);
         let mirror = Arc::new(Mirror::default());
         writer.subscribe(mirror.clone());
@@ -299,7 +299,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_write_was_answered_with_is_not_read_again() {
+fn write_response_is_cached_without_parsing_the_event() {
     let (store, mut writer) = Store::new(0, Kind::of::<Namespace>(), None);
     let mut session = Session::new(&store, "me".into(), Rng::from_seed(1));
     let mut server = Server::default();
@@ -343,13 +343,13 @@ fn expire(session: &mut Session) {
 }
 
 #[test]
-fn a_list_that_lacks_many_objects_is_confirmed_before_anything_counts_as_deleted() {
-    let check = |objects: u8, left: u8, is_doubted: bool| {
+fn list_that_lacks_many_objects_needs_confirmation() {
+    let check = |objects: u8, remaining: u8, is_doubted: bool| {
         let (store, mut writer, mut session) = store_of(objects);
         expire(&mut session);
-        let pause = listed(&mut session, &mut writer, 0..left, 6);
-        assert_eq!(pause.is_some(), is_doubted, "{left} of {objects}");
-        assert_eq!(store.len(), usize::from(if is_doubted { objects } else { left }), "{left} of {objects}");
+        let pause = listed(&mut session, &mut writer, 0..remaining, 6);
+        assert_eq!(pause.is_some(), is_doubted, "{remaining} of {objects}");
+        assert_eq!(store.len(), usize::from(if is_doubted { objects } else { remaining }), "{remaining} of {objects}");
         assert_eq!(session.begins_list(), is_doubted);
     };
     check(100, 69, true);
@@ -362,7 +362,7 @@ fn a_list_that_lacks_many_objects_is_confirmed_before_anything_counts_as_deleted
 }
 
 #[test]
-fn a_list_that_was_cut_short_loses_nothing_and_one_that_is_confirmed_is_believed() {
+fn only_a_confirmed_list_deletes_many_objects() {
     let (store, mut writer, mut session) = store_of(100);
     expire(&mut session);
     let pause = listed(&mut session, &mut writer, 0..20, 6).expect("the list must be confirmed");
@@ -378,7 +378,7 @@ fn a_list_that_was_cut_short_loses_nothing_and_one_that_is_confirmed_is_believed
 }
 
 #[test]
-fn lists_that_lack_different_objects_confirm_nothing() {
+fn lists_that_differ_do_not_confirm_each_other() {
     let (store, mut writer, mut session) = store_of(100);
     expire(&mut session);
     for names in [0..50, 50..100, 0..50] {
@@ -390,7 +390,7 @@ fn lists_that_lack_different_objects_confirm_nothing() {
 }
 
 #[test]
-fn a_place_that_expired_is_listed_at_once_and_a_storm_of_them_backs_off() {
+fn expired_watch_relists_at_once_and_repeated_expiry_backs_off() {
     let (_, mut writer, mut session) = store_of(1);
     let gone = Status::failure("too old", "").with_code(410);
     assert_eq!(session.refused(&gone, Duration::ZERO), Pause::For(Duration::ZERO));
@@ -406,7 +406,7 @@ fn a_place_that_expired_is_listed_at_once_and_a_storm_of_them_backs_off() {
 }
 
 #[test]
-fn a_watch_that_the_server_ended_early_does_not_come_back_at_once() {
+fn watch_closed_early_reconnects_with_jitter() {
     let (_, _, mut session) = store_of(1);
     session.request();
     let pauses: Vec<Pause> = (0..20).map(|_| session.ended(End::Closed, Duration::from_secs(100))).collect();
@@ -417,7 +417,7 @@ fn a_watch_that_the_server_ended_early_does_not_come_back_at_once() {
 }
 
 #[test]
-fn a_list_that_does_not_begin_is_tried_by_other_means_after_growing_waits() {
+fn list_without_response_falls_back_with_growing_backoff() {
     let (store, _writer) = Store::new(0, Kind::of::<Namespace>(), None);
     let mut session = Session::new(&store, "me".into(), Rng::from_seed(1));
     let attempts: Vec<(String, Pause)> =
@@ -428,7 +428,7 @@ fn a_list_that_does_not_begin_is_tried_by_other_means_after_growing_waits() {
 }
 
 #[test]
-fn an_event_about_an_object_of_another_kind_is_rejected() {
+fn event_of_another_kind_is_rejected() {
     let (_, _, mut session) = store_of(1);
     for (kind, is_taken) in [("Namespace", true), ("PartialObjectMetadata", true), ("Pod", false)] {
         for event_type in ["ADDED", "MODIFIED", "DELETED"] {
@@ -442,7 +442,7 @@ fn an_event_about_an_object_of_another_kind_is_rejected() {
 }
 
 #[test]
-fn a_server_may_be_away_if_a_load_balancer_answers_for_it_again_and_again() {
+fn repeated_502_or_503_counts_as_outage() {
     for (code, is_away) in [(500, false), (502, true), (503, true), (429, false)] {
         let (_, _, mut session) = store_of(1);
         let mut refused = || session.refused(&Status::failure("no", "").with_code(code), Duration::ZERO);

@@ -150,9 +150,9 @@ impl Budget {
     }
 
     /// Rejects the largest unfinished bodies until this number of units is free.
-    fn cut(&self, wanted: u32) {
+    fn cut(&self, units: u32) {
         let mut unfinished = self.unfinished();
-        let mut missing = wanted.saturating_sub(u32::try_from(self.bodies.available_permits()).unwrap_or(u32::MAX));
+        let mut missing = units.saturating_sub(u32::try_from(self.bodies.available_permits()).unwrap_or(u32::MAX));
         while missing > 0 {
             // Bodies that were rejected before and have not released their charge yet are no longer among them.
             let above_share = unfinished.charges.iter().filter(|(_, charge)| charge.units > SHARE_UNITS);
@@ -178,8 +178,8 @@ struct Reading<'a> {
 impl Reading<'_> {
     /// Raises a charge to this number of units.
     async fn charge(&self, charge: &mut Option<OwnedSemaphorePermit>, units: u32) {
-        let held = charge.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = units.saturating_sub(u32::try_from(held).unwrap_or(u32::MAX));
+        let acquired = charge.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = units.saturating_sub(u32::try_from(acquired).unwrap_or(u32::MAX));
         let bodies = &self.budget.bodies;
         let got = match bodies.clone().try_acquire_many_owned(more) {
             Ok(got) => got,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_says_to_be_too_long_is_refused_before_it_is_read() {
+    async fn body_over_the_limit_is_rejected_before_reading() {
         let budget = Budget::new(0);
         let long = Full::new(Bytes::from(vec![0; 11]));
         assert_eq!(budget.read(long, 10).await.unwrap_err(), Refusal::TooLong { limit: 10 });
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_largest_unfinished_bodies_make_room() {
+    async fn largest_unfinished_bodies_are_evicted() {
         let budget = Arc::new(Budget::new(0));
         let mut greedy = tokio::task::JoinSet::new();
         for _ in 0..200 {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_would_grow_when_parsed_waits_or_is_refused() {
+    async fn body_with_many_values_waits_or_is_rejected() {
         let budget = Budget::new(0);
         assert!(budget.parse(tree_bytes(br#"{"a": [1, 2]}"#)).await.unwrap().is_none());
         let maps = r#"{"a":0},"#.repeat(1 << 17);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_estimate_is_no_less_than_what_a_tree_takes() {
+    fn estimate_covers_the_size_of_the_tree() {
         // The sizes are those that `Value` allocates for the text.
         for (text, least) in [("[0,0,0,0]", 4 * 32), (r#"[{"a":0},{"a":0}]"#, 2 * (32 + 632)), ("[[],[],[]]", 3 * 32)] {
             assert!(tree_bytes(text.as_bytes()) >= least, "{text}");

@@ -83,19 +83,19 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_tells_how_long_it_is_good() {
+    fn certificate_validity_is_read_from_its_dates() {
         for now in ["2026-11-21T08:00:00Z", "2049-06-01T00:00:00Z", "2050-01-02T00:00:00Z"] {
-            let made = Identity::make("op", &["localhost".into(), "127.0.0.1".into()], at(now)).unwrap();
-            assert_eq!(made.made(), Some(at(now)), "{now}");
-            let is_good = |after: SignedDuration| made.is_good(Now::Server(at(now) + after));
+            let identity = Identity::make("op", &["localhost".into(), "127.0.0.1".into()], at(now)).unwrap();
+            assert_eq!(identity.made(), Some(at(now)), "{now}");
+            let is_good = |after: SignedDuration| identity.is_good(Now::Server(at(now) + after));
             assert!(is_good(SignedDuration::ZERO) && !is_good(LIFETIME) && !is_good(-Validity::BACKDATED * 2));
-            let is_good = |after: SignedDuration| made.is_good(Now::Own(at(now) + after));
+            let is_good = |after: SignedDuration| identity.is_good(Now::Own(at(now) + after));
             assert!(!is_good(LIFETIME) && is_good(-Validity::BACKDATED * 2), "either clock may be wrong");
         }
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_validity() {
+    fn invalid_certificate_has_no_validity() {
         let pem = |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
         for text in ["", "no PEM", &pem(""), &pem("MIIB"), &pem("MA=="), &pem("MIT/////")] {
             assert_eq!(validity(text), None, "{text}");

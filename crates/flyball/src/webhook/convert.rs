@@ -67,21 +67,21 @@ where
     To: Resource + Serialize + TryFrom<From, Error: Display>,
 {
     let typed = From::deserialize(object).map_err(|error| format!("cannot decode the object: {error}"))?;
-    let made = To::try_from(typed).map_err(|error| error.to_string())?;
-    let mut made = serde_json::to_value(made).map_err(|error| error.to_string())?;
+    let converted = To::try_from(typed).map_err(|error| error.to_string())?;
+    let mut converted = serde_json::to_value(converted).map_err(|error| error.to_string())?;
     let mut metadata = object["metadata"].clone();
     for field in ["labels", "annotations"] {
         let Some(metadata) = metadata.as_object_mut() else { continue };
-        match made["metadata"].get(field).filter(|value| !value.is_null()) {
+        match converted["metadata"].get(field).filter(|value| !value.is_null()) {
             Some(value) => drop(metadata.insert(field.into(), value.clone())),
             None => drop(metadata.remove(field)),
         }
     }
     let kind = Kind::of::<To>();
-    made["metadata"] = metadata;
-    made["apiVersion"] = api_version(&kind).into();
-    made["kind"] = kind.name().into();
-    Ok(made)
+    converted["metadata"] = metadata;
+    converted["apiVersion"] = api_version(&kind).into();
+    converted["kind"] = kind.name().into();
+    Ok(converted)
 }
 
 /// The request in JSON.

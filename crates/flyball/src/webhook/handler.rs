@@ -131,8 +131,8 @@ impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
                 Ok(object) => object,
                 // Otherwise the object could never be deleted.
                 Err(why) if going => {
-                    let told = vec![format!("not validated: {}", why.message)];
-                    return Ok(answer(&sent.uid, None, told).to_string());
+                    let warnings = vec![format!("not validated: {}", why.message)];
+                    return Ok(answer(&sent.uid, None, warnings).to_string());
                 }
                 Err(why) => return Ok(answer(&sent.uid, Some(why), Vec::new()).to_string()),
             };

@@ -142,7 +142,7 @@ mod tests {
     use tokio_rustls::client::TlsStream;
 
     #[test]
-    fn what_cannot_be_served_leaves_what_is() {
+    fn invalid_certificate_keeps_the_current_one() {
         let serving = Serving::default();
         assert!(matches!(serving.verification(), Verification::Untrusted(_)));
         let now = "2026-11-21T08:00:00Z".parse().unwrap();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_bodies_take_bounded_memory_and_keep_no_review_waiting() {
+    async fn large_bodies_take_bounded_memory_and_delay_no_review() {
         let (server, clients) = (threads("server"), threads("flood"));
         let served = Arc::new(Served::start(&server).await);
         served.review().await;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thousand_slow_clients_keep_no_review_waiting() {
+    async fn slow_clients_delay_no_review() {
         let (server, clients) = (threads("server"), threads("slow"));
         let served = Arc::new(Served::start(&server).await);
         let mut slow = tokio::task::JoinSet::new();

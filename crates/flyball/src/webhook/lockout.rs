@@ -57,22 +57,22 @@ mod tests {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
     #[test]
-    fn what_the_operator_needs_to_run_is_left_out() {
-        let left = |kind: Kind, mut webhook: Value| {
+    fn objects_the_operator_needs_are_excluded() {
+        let selected_by = |kind: Kind, mut webhook: Value| {
             leave_out(&mut webhook, &kind, "sites");
             webhook
         };
         let others = json!({"key": NAME_LABEL, "operator": "NotIn", "values": ["sites", "kube-system"]});
         let selected = json!({"namespaceSelector": {"matchExpressions": [others]}});
         for kind in [Kind::of::<Pod>(), Kind::of::<Lease>(), Kind::of::<Namespace>()] {
-            assert_eq!(left(kind, json!({})), selected);
+            assert_eq!(selected_by(kind, json!({})), selected);
         }
         let team = json!({"key": "team", "operator": "Exists"});
         let own = json!({"namespaceSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [team]}});
         let both = json!({"namespaceSelector": {"matchLabels": {"a": "b"}, "matchExpressions": [team, others]}});
-        assert_eq!(left(Kind::of::<Pod>(), own), both, "besides what the author selects");
+        assert_eq!(selected_by(Kind::of::<Pod>(), own), both, "besides what the author selects");
         for kind in [Kind::of::<Node>(), Kind::of::<CustomResourceDefinition>()] {
-            assert_eq!(left(kind, json!({}))["matchConditions"][0]["name"], CONDITION);
+            assert_eq!(selected_by(kind, json!({}))["matchConditions"][0]["name"], CONDITION);
         }
     }
 }

@@ -136,9 +136,12 @@ pub(crate) struct Target {
 impl Target {
     /// Finds the targets of a set of webhooks.
     pub(crate) fn all(operator: &str, declared: &[Declaration]) -> Vec<Self> {
-        let configuration = |resource, duty: &str, asked: &dyn Fn(&Declaration) -> bool| {
-            let paths: BTreeMap<_, _> =
-                declared.iter().filter(|each| asked(each)).map(|each| (each.name(duty), each.path(duty))).collect();
+        let configuration = |resource, duty: &str, is_declared: &dyn Fn(&Declaration) -> bool| {
+            let paths: BTreeMap<_, _> = declared
+                .iter()
+                .filter(|each| is_declared(each))
+                .map(|each| (each.name(duty), each.path(duty)))
+                .collect();
             (!paths.is_empty()).then(|| Self { resource, group: ADMISSION, name: service_name(operator), paths })
         };
         let mutating = configuration("mutatingwebhookconfigurations", "mutate", &|each| each.defaults.is_some());
@@ -204,14 +207,14 @@ pub(crate) fn manifests(
         return Vec::new();
     }
     let reach = Reach::Service { namespace: namespace.to_owned(), name: service_name(operator) };
-    let configuration = |kind: &str, duty: &str, asked: &dyn Fn(&Declaration) -> bool| {
+    let configuration = |kind: &str, duty: &str, is_declared: &dyn Fn(&Declaration) -> bool| {
         let webhook = |each: &Declaration| each.webhook(duty, reach.client(&each.path(duty)), namespace);
-        let webhooks: Vec<Value> = declared.iter().filter(|each| asked(each)).map(webhook).collect();
-        let mut made = json!({
+        let webhooks: Vec<Value> = declared.iter().filter(|each| is_declared(each)).map(webhook).collect();
+        let mut manifest = json!({
             "apiVersion": format!("{ADMISSION}/v1"), "kind": kind, "metadata": {"name": service_name(operator)}, "webhooks": webhooks,
         });
-        annotate(&mut made, certificates);
-        (!webhooks.is_empty()).then_some(made)
+        annotate(&mut manifest, certificates);
+        (!webhooks.is_empty()).then_some(manifest)
     };
     let mutating = configuration("MutatingWebhookConfiguration", "mutate", &|each| each.defaults.is_some());
     let validating = configuration("ValidatingWebhookConfiguration", "validate", &|each| each.validates.is_some());

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_type_does_not_know_stays() {
+    fn unknown_fields_are_kept() {
         check(
             json!({"spec": {"size": 1, "new": true}}),
             json!({"spec": {"size": 1, "mode": null}}),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_type_adds_by_itself_is_no_change() {
+    fn defaults_added_by_the_type_are_no_change() {
         check(json!({}), json!({"spec": {"size": 0}}), json!({"spec": {"size": 0}}), json!({}));
         check(
             json!({}),
@@ -130,12 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_goes() {
+    fn removed_fields_are_removed() {
         check(json!({"a": 1, "b": 2, "c": null}), json!({"a": 1, "b": 2}), json!({"a": null}), json!({"c": null}));
     }
 
     #[test]
-    fn items_keep_what_is_theirs_when_others_come_and_go() {
+    fn items_keep_unknown_fields_when_others_are_added_or_removed() {
         check(
             json!([{"name": "a", "x": 1}, {"name": "b", "x": 2}]),
             json!([{"name": "a"}, {"name": "b"}]),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_escapes_keys() {
+    fn patch_escapes_keys() {
         let found = patch(&json!({"m": {"a/b": 1, "c~d": 1}}), &json!({"m": {"a/b": 2}, "n": [1]}));
         let expected = [
             json!({"op": "remove", "path": "/m/c~0d"}),
@@ -180,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn of_what_the_type_knows_all_becomes_what_it_was_made(before in value(), after in value()) {
+        fn typed_change_is_applied_completely(before in value(), after in value()) {
             let mut merged = before.clone();
             merge_typed_change(&mut merged, &before, &after);
             prop_assert_eq!(merged, after);

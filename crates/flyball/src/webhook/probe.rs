@@ -100,7 +100,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn the_certificate_is_verified_by_name_authority_and_time() {
+    async fn certificate_is_verified_by_name_authority_and_time() {
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let [ours, other] = [(); 2].map(|()| Identity::make("op", &["op-webhook.ns.svc".into()], now).unwrap());
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
@@ -121,8 +121,8 @@ mod tests {
             ("other.ns.svc", &both, now, "not valid for name"),
             ("no name", &both, now, "invalid dns name"),
         ] {
-            let said = shake(name, bundle, time).await;
-            assert!(said.contains(why), "{said}");
+            let result = shake(name, bundle, time).await;
+            assert!(result.contains(why), "{result}");
         }
         serves.abort();
         assert!(serves.await.is_err());

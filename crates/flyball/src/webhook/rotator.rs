@@ -99,7 +99,7 @@ impl Listener for ChangeNotifier {
 /// State of a replica between two syncs.
 #[derive(Default)]
 struct Memory {
-    kept: CertificateSecret,
+    certificates: CertificateSecret,
     /// The bundle in all targets at the last sync.
     known: Option<String>,
     /// The last error, which is not logged again.
@@ -180,20 +180,20 @@ impl CertificateRotator {
     }
 
     async fn sync(&self, memory: &mut Memory) -> Result<(), BoxError> {
-        let known = memory.known.as_deref() == Some(&memory.kept.bundle());
-        let (kept, now) = self.share(&memory.kept, known).await?;
-        memory.kept = kept;
-        let bundle = memory.kept.bundle();
+        let known = memory.known.as_deref() == Some(&memory.certificates.bundle());
+        let (certificates, now) = self.share(&memory.certificates, known).await?;
+        memory.certificates = certificates;
+        let bundle = memory.certificates.bundle();
         let shared = Bundle { place: secret_name(&self.operator), host: self.reach.host(), pem: bundle.clone() };
         let mut published = Published { bundles: vec![shared], unknown: Vec::new() };
         // The authority must be trusted before its certificate is served.
-        let told = self.publish(&bundle, &mut published).await;
-        if let Some(current) = &memory.kept.current {
+        let result = self.publish(&bundle, &mut published).await;
+        if let Some(current) = &memory.certificates.current {
             self.serving.set(&current.certificate, &current.key)?;
         }
         memory.known = None;
         self.verify(&published, now.time()).await?;
-        told?;
+        result?;
         memory.known = Some(bundle);
         Ok(())
     }
@@ -232,17 +232,17 @@ impl CertificateRotator {
         loop {
             let (found, date) = self.get(&url).await?;
             let now = date.map_or_else(|| Now::Own(self.clock.now()), Now::Server);
-            let mut kept = found.as_ref().map_or_else(|| remembered.clone(), CertificateSecret::read);
+            let mut certificates = found.as_ref().map_or_else(|| remembered.clone(), CertificateSecret::read);
             let names = self.reach.names();
             // Another replica may be ahead: then this one cannot assume that all clients trust the bundle.
-            let known = known && kept == *remembered;
-            let changed = kept.step(&self.operator, &names, now, known)?;
+            let known = known && certificates == *remembered;
+            let changed = certificates.step(&self.operator, &names, now, known)?;
             if !changed && found.is_some() {
-                return Ok((kept, now));
+                return Ok((certificates, now));
             }
             let written = match found {
                 Some(mut secret) => {
-                    kept.write(&mut secret);
+                    certificates.write(&mut secret);
                     self.send(Method::PUT, &url, &secret).await
                 }
                 None => {
@@ -250,14 +250,14 @@ impl CertificateRotator {
                     let mut secret = json!({
                         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata,
                     });
-                    kept.write(&mut secret);
+                    certificates.write(&mut secret);
                     self.send(Method::POST, &place, &secret).await
                 }
             };
             match written {
                 Ok(_) => {
                     tracing::info!(secret = secret_name(&self.operator), "wrote webhook certificates");
-                    return Ok((kept, now));
+                    return Ok((certificates, now));
                 }
                 // Another replica was faster; its result is equally valid.
                 Err(kube::Error::Api(status)) if status.code == 409 && attempt < MAX_ATTEMPTS => attempt += 1,
@@ -282,7 +282,7 @@ impl CertificateRotator {
             match &object {
                 None => complaints.push(format!("{} not found: apply the output of `manifests`", target.place())),
                 Some(found) => match self.aim_at(target, found, bundle).await {
-                    Ok(told) => object = Some(told),
+                    Ok(updated) => object = Some(updated),
                     Err(error) => complaints.push(chain(&error)),
                 },
             }
@@ -423,33 +423,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn files_are_served_and_read_again_when_they_change() {
+    async fn changed_files_are_reloaded() {
         let directory = std::env::temp_dir().join(format!("flyball-certificates-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let made = ["one", "two"].map(|name| Identity::make(name, &[name.to_owned()], Clock::system().now()).unwrap());
+        let identities =
+            ["one", "two"].map(|name| Identity::make(name, &[name.to_owned()], Clock::system().now()).unwrap());
         let put = |name: &str, pem: &str| fs::write(directory.join(name), pem).unwrap();
         let serving = Arc::<Serving>::default();
         // The certificate that is served.
         let served = || {
             let key = serving.get()?;
-            let is =
-                |made: &Identity| CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap() == key.cert[0];
-            made.iter().position(is)
+            let is = |identity: &Identity| {
+                CertificateDer::from_pem_slice(identity.certificate.as_bytes()).unwrap() == key.cert[0]
+            };
+            identities.iter().position(is)
         };
         let certificates = Certificates::Files(directory.clone());
         let rotator = rotator(certificates, serving.clone(), ([127, 0, 0, 1], 1).into(), Clock::system());
         tokio::spawn(rotator.run());
         sleep(POLL_INTERVAL).await;
         assert_eq!(served(), None);
-        put("tls.crt", &made[0].certificate);
-        put("tls.key", &made[0].key);
+        put("tls.crt", &identities[0].certificate);
+        put("tls.key", &identities[0].key);
         sleep(FILE_POLL_INTERVAL).await;
         assert_eq!((served(), serving.verification()), (Some(0), Verification::Trusted));
         // Files that are half replaced change nothing.
-        put("tls.crt", &made[1].certificate);
+        put("tls.crt", &identities[1].certificate);
         sleep(POLL_INTERVAL).await;
         assert_eq!(served(), Some(0));
-        put("tls.key", &made[1].key);
+        put("tls.key", &identities[1].key);
         sleep(FILE_POLL_INTERVAL).await;
         assert_eq!(served(), Some(1));
         fs::remove_dir_all(&directory).unwrap();
@@ -458,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_pointed_here_and_keeps_what_others_added() {
+    fn configuration_is_updated_and_keeps_foreign_entries() {
         let target = Target {
             resource: "validatingwebhookconfigurations",
             group: "admissionregistration.k8s.io",
@@ -552,10 +554,10 @@ mod tests {
         let mut replicas = Vec::new();
         for off in hours_off {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let (asked, ticks, serving) = (api.clone(), api.clone(), Arc::<Serving>::default());
+            let (server, ticks, serving) = (api.clone(), api.clone(), Arc::<Serving>::default());
             let clock = Clock::new(move || ticks.lock().now + SignedDuration::from_hours(off));
             let rotator = CertificateRotator {
-                client: kube::Client::new(service_fn(move |request| Api::answer(asked.clone(), request)), "ns"),
+                client: kube::Client::new(service_fn(move |request| Api::answer(server.clone(), request)), "ns"),
                 targets: vec![target()],
                 ..rotator(Certificates::Own, serving.clone(), listener.local_addr().unwrap(), clock)
             };
@@ -600,11 +602,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replicas_whose_clocks_differ_agree_on_certificates() {
+    async fn replicas_with_different_clocks_agree_on_certificates() {
         for (is_dated, hours_off) in [(true, [-2, 0, 2]), (false, [2, 0, -2]), (true, [-5000, 24 * 500, 24 * 365 * 40])]
         {
-            let made = certificates_of(is_dated, hours_off, 400).await;
-            assert!((2..=8).contains(&made), "{made} certificates, clocks off by {hours_off:?} hours");
+            let count = certificates_of(is_dated, hours_off, 400).await;
+            assert!((2..=8).contains(&count), "{count} certificates, clocks off by {hours_off:?} hours");
         }
     }
 
@@ -629,9 +631,9 @@ mod tests {
             }
             let (serving, api) = (Arc::<Serving>::default(), Arc::new(Mutex::new((404, Value::Null))));
             serving.set(&ours.certificate, &ours.key).unwrap();
-            let asked = api.clone();
+            let server = api.clone();
             let client = service_fn(move |request: Request<Body>| {
-                let (code, object) = asked.lock().clone();
+                let (code, object) = server.lock().clone();
                 async move {
                     let code = if request.method() == Method::GET { code } else { 403 };
                     if code == 0 {
@@ -710,22 +712,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bundle_that_the_operator_may_not_write_makes_it_not_ready() {
+    async fn forbidden_write_of_the_bundle_makes_unready() {
         let hosted = Hosted::start("own", |_| Certificates::Own).await;
         let own = &hosted.rotator;
         let verification = async || {
             let mut published = Published::default();
-            let told = own.publish(&hosted.ours.authority, &mut published).await;
+            let result = own.publish(&hosted.ours.authority, &mut published).await;
             let _ = own.verify(&published, hosted.now).await;
-            (told.map_err(|error| error.to_string()), own.serving.verification())
+            (result.map_err(|error| error.to_string()), own.serving.verification())
         };
         hosted.publish(&hosted.other.authority);
-        let (told, verification) = verification().await;
-        assert!(told.unwrap_err().contains("code 403") && matches!(verification, Verification::Untrusted(_)));
+        let (result, verification) = verification().await;
+        assert!(result.unwrap_err().contains("code 403") && matches!(verification, Verification::Untrusted(_)));
     }
 
     #[tokio::test]
-    async fn an_untrusted_certificate_makes_the_operator_not_ready() {
+    async fn untrusted_certificate_makes_unready() {
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let [ours, other] = [(); 2].map(|()| Identity::make("op", &["op-webhook.ns.svc".into()], now).unwrap());

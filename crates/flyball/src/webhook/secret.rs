@@ -125,66 +125,66 @@ mod tests {
         Now::Server("2026-11-21T08:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_hours(hours))
     }
 
-    fn step(kept: &mut CertificateSecret, hours: i64, known: bool) -> bool {
-        kept.step("op", &["localhost".into()], at(hours), known).unwrap()
+    fn step(secret: &mut CertificateSecret, hours: i64, known: bool) -> bool {
+        secret.step("op", &["localhost".into()], at(hours), known).unwrap()
     }
 
-    fn authority(kept: &CertificateSecret) -> String {
-        kept.current.clone().unwrap().authority
+    fn authority(secret: &CertificateSecret) -> String {
+        secret.current.clone().unwrap().authority
     }
 
     #[test]
-    fn an_authority_is_known_for_an_hour_before_it_counts() {
-        let mut kept = CertificateSecret::default();
-        assert!(step(&mut kept, 0, false));
-        let first = authority(&kept);
-        assert!(!step(&mut kept, 240 * 24, true), "it is valid for months");
+    fn new_authority_is_published_before_it_signs() {
+        let mut secret = CertificateSecret::default();
+        assert!(step(&mut secret, 0, false));
+        let first = authority(&secret);
+        assert!(!step(&mut secret, 240 * 24, true), "it is valid for months");
         let old = 244 * 24;
-        assert!(step(&mut kept, old, true));
-        assert_eq!(authority(&kept), first);
-        assert!(kept.bundle().contains(&first) && kept.bundle().len() > first.len(), "the next one is published");
-        assert!(!step(&mut kept, old, true) && !step(&mut kept, old + 2, false), "not all clients trust it yet");
-        assert!(step(&mut kept, old + 2, true));
-        let second = authority(&kept);
-        assert!(second != first && kept.bundle() == format!("{second}{first}"));
-        assert!(!step(&mut kept, old + 3, true));
-        assert!(step(&mut kept, 365 * 24, true));
-        assert_eq!(kept.bundle(), second, "authorities without use are removed");
+        assert!(step(&mut secret, old, true));
+        assert_eq!(authority(&secret), first);
+        assert!(secret.bundle().contains(&first) && secret.bundle().len() > first.len(), "the next one is published");
+        assert!(!step(&mut secret, old, true) && !step(&mut secret, old + 2, false), "not all clients trust it yet");
+        assert!(step(&mut secret, old + 2, true));
+        let second = authority(&secret);
+        assert!(second != first && secret.bundle() == format!("{second}{first}"));
+        assert!(!step(&mut secret, old + 3, true));
+        assert!(step(&mut secret, 365 * 24, true));
+        assert_eq!(secret.bundle(), second, "authorities without use are removed");
     }
 
     #[test]
-    fn what_cannot_be_used_is_made_anew() {
-        let mut kept = CertificateSecret::default();
-        step(&mut kept, 0, false);
-        let first = authority(&kept);
-        assert!(kept.step("op", &["other".into()], at(1), true).unwrap(), "it lacks a name");
-        assert!(authority(&kept) != first && kept.bundle().contains(&first));
-        assert!(!step(&mut kept, 1, true), "it has both names");
-        assert!(step(&mut kept, 400 * 24, true), "it has expired");
-        assert_eq!(kept.bundle(), authority(&kept));
-        kept.current = Some(Identity { certificate: "torn".into(), ..kept.current.unwrap() });
-        assert!(step(&mut kept, 400 * 24, true));
+    fn unusable_certificate_is_replaced() {
+        let mut secret = CertificateSecret::default();
+        step(&mut secret, 0, false);
+        let first = authority(&secret);
+        assert!(secret.step("op", &["other".into()], at(1), true).unwrap(), "it lacks a name");
+        assert!(authority(&secret) != first && secret.bundle().contains(&first));
+        assert!(!step(&mut secret, 1, true), "it has both names");
+        assert!(step(&mut secret, 400 * 24, true), "it has expired");
+        assert_eq!(secret.bundle(), authority(&secret));
+        secret.current = Some(Identity { certificate: "torn".into(), ..secret.current.unwrap() });
+        assert!(step(&mut secret, 400 * 24, true));
     }
 
     #[test]
-    fn a_certificate_from_a_clock_that_is_ahead_is_kept_unless_the_api_server_refuses_it() {
-        let mut kept = CertificateSecret::default();
-        step(&mut kept, 48, false);
-        let (first, Now::Server(behind)) = (authority(&kept), at(0)) else { unreachable!("as above") };
-        assert!(!kept.step("op", &["localhost".into()], Now::Own(behind), false).unwrap());
-        assert_eq!(authority(&kept), first);
-        assert!(step(&mut kept, 0, false), "calls with it would fail");
-        assert_ne!(authority(&kept), first);
+    fn certificate_from_the_future_is_replaced_only_by_server_time() {
+        let mut secret = CertificateSecret::default();
+        step(&mut secret, 48, false);
+        let (first, Now::Server(behind)) = (authority(&secret), at(0)) else { unreachable!("as above") };
+        assert!(!secret.step("op", &["localhost".into()], Now::Own(behind), false).unwrap());
+        assert_eq!(authority(&secret), first);
+        assert!(step(&mut secret, 0, false), "calls with it would fail");
+        assert_ne!(authority(&secret), first);
     }
 
     #[test]
-    fn a_secret_holds_all_of_it() {
-        let mut kept = CertificateSecret::default();
+    fn secret_round_trips() {
+        let mut stored = CertificateSecret::default();
         for hours in [0, 244 * 24, 244 * 24 + 2, 244 * 48] {
-            step(&mut kept, hours, true);
-            let mut secret = json!({"metadata": {"name": "a"}});
-            kept.write(&mut secret);
-            assert_eq!(CertificateSecret::read(&secret), kept);
+            step(&mut stored, hours, true);
+            let mut object = json!({"metadata": {"name": "a"}});
+            stored.write(&mut object);
+            assert_eq!(CertificateSecret::read(&object), stored);
         }
         assert_eq!(CertificateSecret::read(&json!({"data": {"tls.crt": "no base64"}})), CertificateSecret::default());
     }

@@ -143,8 +143,8 @@ impl Webhooks {
             Err(refusal) => return refused(refusal, path),
         };
         // This calls the author's code.
-        let asked = AssertUnwindSafe(async { handler.handle(&review.text, live.caches.clone()).await });
-        match asked.catch_unwind().await {
+        let response = AssertUnwindSafe(async { handler.handle(&review.text, live.caches.clone()).await });
+        match response.catch_unwind().await {
             Ok(Ok(text)) => {
                 let mut answer = Response::new(review.answered(text));
                 answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -193,8 +193,8 @@ fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Box<Resp
     if text(CONTENT_LENGTH).parse().is_ok_and(|length: u64| length > limit as u64) {
         return Err(Box::new(refused(Refusal::TooLong { limit }, head.uri.path())));
     }
-    let asked = head.uri.query().into_iter().flat_map(|query| query.split('&'));
-    let seconds = asked.filter_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok()).next();
+    let parameters = head.uri.query().into_iter().flat_map(|query| query.split('&'));
+    let seconds = parameters.filter_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok()).next();
     Ok(seconds.map_or(MAX_REVIEW_TIMEOUT, Duration::from_secs).min(MAX_REVIEW_TIMEOUT))
 }
 

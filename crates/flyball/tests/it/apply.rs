@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
-async fn a_child_belongs_to_its_owner() {
+async fn child_has_an_owner_reference() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -25,7 +25,7 @@ async fn a_child_belongs_to_its_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_name_applied_is_known_by_that_name() {
+async fn configured_field_manager_is_used() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let operator =
@@ -42,7 +42,7 @@ async fn what_another_name_applied_is_known_by_that_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn children_that_cannot_be_are_refused_without_a_request() {
+async fn invalid_children_are_rejected_without_a_request() {
     let widgets = Widgets::new(|widget, cx| {
         Box::pin(async {
             let named = |namespace: Option<&str>, name: &str| ObjectMeta {
@@ -83,7 +83,7 @@ async fn children_that_cannot_be_are_refused_without_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_others_are_not_taken_over() {
+async fn foreign_objects_are_not_adopted() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     widget(&api, "b", 1);
@@ -105,7 +105,7 @@ async fn objects_of_others_are_not_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_no_longer_wanted_go() {
+async fn fields_no_longer_applied_are_removed() {
     let widgets = Widgets::new(|widget, cx| {
         Box::pin(async {
             let mut child = config_map("x", 1);
@@ -130,7 +130,7 @@ async fn fields_no_longer_wanted_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn values_stored_in_other_words_are_applied_once() {
+async fn normalized_values_are_applied_once() {
     let widgets = Widgets::new(|_, cx| {
         Box::pin(async {
             let mut child = config_map("x", 1);
@@ -158,7 +158,7 @@ async fn values_stored_in_other_words_are_applied_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_empty_and_nobodys_is_applied_once() {
+async fn empty_values_without_owner_are_applied_once() {
     let widgets = Widgets::new(|_, cx| {
         Box::pin(async {
             cx.set_status(&json!({"observed": 1, "conditions": []})).await?;
@@ -173,7 +173,7 @@ async fn what_is_empty_and_nobodys_is_applied_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_is_going_is_waited_for() {
+async fn terminating_child_is_recreated_after_its_deletion() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -190,7 +190,7 @@ async fn a_child_that_is_going_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_going_is_not_fought() {
+async fn terminating_namespace_stops_retries() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.fail("PATCH", usize::MAX, Fault::Terminating);
@@ -200,7 +200,7 @@ async fn a_namespace_that_is_going_is_not_fought() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conditions_keep_the_time_of_their_transition() {
+async fn conditions_keep_their_transition_time() {
     let widgets = Widgets::new(|widget, cx| {
         Box::pin(async {
             let size = widget.spec.size;
@@ -228,7 +228,7 @@ async fn conditions_keep_the_time_of_their_transition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_spares_an_object_made_anew() {
+async fn status_is_not_written_to_a_recreated_object() {
     let widgets = Widgets::new(|widget, cx| {
         Box::pin(async move {
             sleep(Duration::from_secs(1)).await;
@@ -268,7 +268,7 @@ fn events(api: &Api) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn equal_events_become_one_with_a_count() {
+async fn equal_events_are_aggregated() {
     let (api, widgets) = (Api::default(), telling(false));
     widget(&api, "a", 1000);
     let _stage = Stage::start(&api, &widgets).await;
@@ -288,7 +288,7 @@ async fn equal_events_become_one_with_a_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_different_events_are_limited() {
+async fn different_events_are_rate_limited() {
     let (api, widgets) = (Api::default(), telling(true));
     widget(&api, "a", 5000);
     let _stage = Stage::start(&api, &widgets).await;
@@ -300,7 +300,7 @@ async fn many_different_events_are_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_expired_is_made_again() {
+async fn expired_event_is_recreated() {
     let (api, widgets) = (Api::default(), telling(false));
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -313,7 +313,7 @@ async fn an_event_that_expired_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_sent_before_a_shutdown_ends() {
+async fn shutdown_flushes_events() {
     let (api, widgets) = (Api::default(), telling(false));
     widget(&api, "a", 2);
     let stage = Stage::start(&api, &widgets).await;
@@ -334,7 +334,7 @@ async fn count_up(api: &kube::Api<ConfigMap>) -> kube::Result<ConfigMap> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_second_of_two_writers_conflicts_and_tries_again() {
+async fn conflicting_writer_retries() {
     let server = Api::default();
     server.edit("configmaps", "ns", "n", |_| {});
     let api = kube::Api::<ConfigMap>::namespaced(server.client(), "ns");

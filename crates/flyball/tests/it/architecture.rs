@@ -83,7 +83,7 @@ fn modules_form_layers() {
 }
 
 #[test]
-fn the_drawing_has_the_rows_of_the_table() {
+fn drawing_matches_layers() {
     let text = include_str!("../../../../ARCHITECTURE.md");
     let (_, section) = text.split_once("## Modules of the runtime\n").expect("the section exists");
     let rows = section.lines().skip_while(|line| !line.starts_with("    ")).take_while(|line| !line.is_empty());

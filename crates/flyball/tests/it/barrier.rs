@@ -38,7 +38,7 @@ async fn list_anew(api: &Api) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn generated_names_are_not_made_twice_while_the_watch_is_late() {
+async fn children_with_generated_names_are_not_duplicated_by_a_late_watch() {
     let (api, widgets) = (Api::default(), counting());
     widget(&api, "a", 3);
     api.hold("configmaps");
@@ -54,7 +54,7 @@ async fn generated_names_are_not_made_twice_while_the_watch_is_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_stays_behind_is_read_past() {
+async fn stale_cache_is_bypassed() {
     let (api, widgets) = (Api::default(), counting());
     widget(&api, "a", 3);
     api.hold("configmaps");
@@ -75,7 +75,7 @@ async fn a_cache_that_stays_behind_is_read_past() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletions_are_waited_for_by_uid() {
+async fn deletions_are_matched_by_uid() {
     let (api, widgets) = (Api::default(), counting());
     widget(&api, "a", 3);
     let _stage = Stage::start(&api, &widgets).await;
@@ -95,7 +95,7 @@ async fn deletions_are_waited_for_by_uid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_makes_no_second_child() {
+async fn lost_response_creates_no_second_child() {
     let (api, widgets) = (Api::default(), counting());
     widget(&api, "a", 2);
     api.fail("POST /api/v1/namespaces/ns/configmaps", 1, Fault::LoseAnswer);
@@ -107,7 +107,7 @@ async fn a_lost_answer_makes_no_second_child() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_cut_off_in_a_request_looks_before_it_acts() {
+async fn reconcile_after_lost_responses_reads_before_writing() {
     let (api, widgets) = (Api::default(), counting());
     widget(&api, "a", 1);
     api.hold("configmaps");
@@ -118,7 +118,7 @@ async fn a_reconcile_cut_off_in_a_request_looks_before_it_acts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_looked_at_is_looked_at_later() {
+async fn failed_read_of_uncertain_state_is_retried() {
     let (api, widgets) = (Api::default(), counting());
     widget(&api, "a", 1);
     api.hold("configmaps");
@@ -138,7 +138,7 @@ async fn what_could_not_be_looked_at_is_looked_at_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_by_somebody_else_is_no_echo() {
+async fn foreign_change_is_no_echo() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -154,7 +154,7 @@ async fn a_change_by_somebody_else_is_no_echo() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_hidden_behind_a_list_is_no_echo() {
+async fn foreign_change_before_a_list_is_no_echo() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -170,7 +170,7 @@ async fn a_change_hidden_behind_a_list_is_no_echo() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_reads_what_it_wrote() {
+async fn reconcile_reads_its_own_writes() {
     let widgets = Widgets::new(|_, cx| {
         Box::pin(async {
             cx.apply(&config_map("x", 1)).await?;
@@ -192,7 +192,7 @@ async fn a_reconcile_reads_what_it_wrote() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_came_and_went_in_a_gap_is_made_again() {
+async fn child_deleted_between_lists_is_recreated() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     let _stage = Stage::start(&api, &widgets).await;
     api.hold("configmaps");
@@ -206,7 +206,7 @@ async fn a_child_that_came_and_went_in_a_gap_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_only_a_read_past_the_cache_showed_is_made_again() {
+async fn child_observed_only_by_a_live_read_is_recreated() {
     let widgets = Widgets::new(|widget, cx| {
         Box::pin(async move {
             cx.get::<ConfigMap>(cx.key()).await?;
@@ -227,7 +227,7 @@ async fn a_child_that_only_a_read_past_the_cache_showed_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_apply_whose_answer_was_lost_is_sent_again_without_a_look() {
+async fn apply_with_lost_response_is_resent_without_a_read() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "b", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -238,19 +238,19 @@ async fn an_apply_whose_answer_was_lost_is_sent_again_without_a_look() {
         widget(&api, name, 2);
         sleep(Duration::from_secs(60)).await;
         // A quiet server is probed.
-        let asked: Vec<String> =
+        let requests: Vec<String> =
             api.seen().into_iter().map(|seen| seen.what).filter(|what| what != "GET /livez").collect();
         let (child, status) = (
             format!("PATCH /api/v1/namespaces/ns/configmaps/{name}"),
             format!("PATCH /apis/example.com/v1/namespaces/ns/widgets/{name}/status"),
         );
         let expected: Vec<String> = std::iter::repeat_n(child, times).chain([status]).collect();
-        assert_eq!((asked, size_of(&api, name).unwrap().as_str()), (expected, "2"));
+        assert_eq!((requests, size_of(&api, name).unwrap().as_str()), (expected, "2"));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_seen_while_the_reconcile_goes_on_holds_nothing_up() {
+async fn deletion_observed_during_the_reconcile_does_not_block() {
     let widgets = Widgets::new(|widget, cx| {
         Box::pin(async move {
             keep_count(widget, cx).await?;

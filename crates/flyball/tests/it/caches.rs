@@ -12,7 +12,7 @@ use serde_json::json;
 use std::sync::{Arc, Mutex};
 
 /// Runs an operator whose widgets each request something, and returns their last answers.
-async fn asked(
+async fn stage_with(
     api: &Api,
     ask: impl for<'a> Fn(&'a Context<Widget>) -> std::pin::Pin<Box<dyn Future<Output = Result<String>> + Send + 'a>>
     + Send
@@ -20,24 +20,24 @@ async fn asked(
     + 'static,
     declare: impl FnOnce(Controller<Widgets>) -> Operator,
 ) -> (Stage, Arc<Mutex<String>>) {
-    let told = Arc::new(Mutex::new(String::new()));
-    let (tell, ask) = (told.clone(), Arc::new(ask));
+    let answer = Arc::new(Mutex::new(String::new()));
+    let (log, ask) = (answer.clone(), Arc::new(ask));
     let widgets = Widgets::new(move |_, cx| {
-        let (tell, ask) = (tell.clone(), ask.clone());
+        let (log, ask) = (log.clone(), ask.clone());
         Box::pin(async move {
             let answer = ask(cx).await;
-            *tell.lock().unwrap() = answer.as_ref().map_or_else(ToString::to_string, Clone::clone);
+            *log.lock().unwrap() = answer.as_ref().map_or_else(ToString::to_string, Clone::clone);
             answer.map(|_| Action::done()).map_err(Error::wait)
         })
     });
     let stage = Stage::operator(api, &widgets, declare(Controller::new(widgets.clone())));
     settle().await;
-    (stage, told)
+    (stage, answer)
 }
 
 /// Returns the answers since the last call.
-fn last(told: &Mutex<String>) -> String {
-    std::mem::take(&mut *told.lock().unwrap())
+fn last(answer: &Mutex<String>) -> String {
+    std::mem::take(&mut *answer.lock().unwrap())
 }
 
 /// Triggers widget `a`.
@@ -59,12 +59,12 @@ async fn names(cx: &Context<Widget>) -> Result<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_is_selected_is_there() {
+async fn cache_holds_only_selected_objects() {
     let api = Api::default();
     widget(&api, "a", 1);
     pod(&api, "web", "web");
     pod(&api, "db", "db");
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         |cx| Box::pin(names(cx)),
         |controller| {
@@ -72,7 +72,7 @@ async fn only_what_is_selected_is_there() {
         },
     )
     .await;
-    assert_eq!(last(&told), "web");
+    assert_eq!(last(&answer), "web");
     let queries: Vec<String> =
         api.seen().into_iter().filter(|seen| seen.what.ends_with("/pods")).map(|seen| seen.query).collect();
     assert_eq!(queries.len(), 2);
@@ -84,18 +84,18 @@ async fn only_what_is_selected_is_there() {
     assert_eq!(stage.widgets.calls().len(), 0);
     pod(&api, "other", "web");
     settle().await;
-    assert_eq!(last(&told), "other web");
+    assert_eq!(last(&answer), "other web");
     pod(&api, "web", "db");
     settle().await;
-    assert_eq!(last(&told), "other");
+    assert_eq!(last(&answer), "other");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_what_cannot_be_selected_is_told_so() {
+async fn read_outside_the_selection_is_an_error() {
     let api = Api::default();
     widget(&api, "a", 1);
     let ask = |cx: &Context<Widget>| cx.sibling("other");
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(async move { cx.get::<Pod>(&ask(cx)).await.map(|pod| pod.is_some().to_string()) }),
         |controller| {
@@ -105,8 +105,8 @@ async fn who_reads_what_cannot_be_selected_is_told_so() {
     )
     .await;
     let expected = "pods ns/other cannot be in the cache, which selects metadata.name=one: extend the selection in Operator::cache";
-    assert_eq!(last(&told), expected);
-    let (_stage, told) = asked(
+    assert_eq!(last(&answer), expected);
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(async move { cx.get::<Pod>(&ask(cx)).await.map(|pod| pod.is_some().to_string()) }),
         |controller| {
@@ -116,17 +116,17 @@ async fn who_reads_what_cannot_be_selected_is_told_so() {
     )
     .await;
     assert!(
-        last(&told).starts_with(r#"pods in namespace "ns" has no cache: the operator does not watch this namespace"#)
+        last(&answer).starts_with(r#"pods in namespace "ns" has no cache: the operator does not watch this namespace"#)
     );
     let watched = api.seen().into_iter().any(|seen| seen.what == "GET /api/v1/namespaces/elsewhere/pods");
     assert!(watched && api.watches("pods") > 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_would_never_be_seen_again_is_not_made() {
+async fn object_outside_the_selection_is_not_applied() {
     let api = Api::default();
     widget(&api, "a", 1);
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         |cx| Box::pin(async move { cx.apply(&config_map("a", 1)).await.map(|map| map.name_any()) }),
         |controller| {
@@ -135,11 +135,11 @@ async fn what_would_never_be_seen_again_is_not_made() {
     )
     .await;
     assert_eq!(
-        last(&told),
+        last(&answer),
         "configmaps ns/a cannot be in the cache, which selects app=web: extend the selection in Operator::cache"
     );
     assert_eq!(api.names("configmaps").len(), 0);
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         |cx| {
             Box::pin(async move {
@@ -153,11 +153,11 @@ async fn what_would_never_be_seen_again_is_not_made() {
         },
     )
     .await;
-    assert_eq!(last(&told), "a");
+    assert_eq!(last(&answer), "a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_that_is_declared_wrongly_is_refused() {
+async fn invalid_cache_is_rejected() {
     let run = |cache: Cache<Pod>| operator().cache(cache).run(Api::default().client(), async {});
     let wrong = run(Cache::new().labels("a in b")).await.unwrap_err();
     assert!(matches!(&wrong, RunError::Cache { kind, .. } if kind == "pods"), "{wrong}");
@@ -171,7 +171,7 @@ async fn a_cache_that_is_declared_wrongly_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_that_would_look_at_what_is_not_kept_is_refused() {
+async fn filter_on_uncached_fields_is_rejected() {
     let controller = Controller::new(Widgets::usual()).watches(for_a::<PartialObjectMeta<Pod>>);
     let controller = controller.filter::<Pod>(Predicate::new(|old: &Pod, new| old.spec != new.spec));
     let error = operator().controller(controller).run(Api::default().client(), async {}).await.unwrap_err();
@@ -180,7 +180,7 @@ async fn a_filter_that_would_look_at_what_is_not_kept_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_asked_for_where_it_is_enough() {
+async fn metadata_is_requested_if_sufficient() {
     let api = Api::default();
     widget(&api, "a", 1);
     pod(&api, "web", "web");
@@ -191,19 +191,19 @@ async fn metadata_is_asked_for_where_it_is_enough() {
         let pods = cx.caches().get::<PartialObjectMeta<Pod>>(&key);
         pods.map(|pod| pod.map(|pod| pod.labels()["app"].clone()).unwrap_or_default())
     };
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| operator().controller(controller.watches(for_a::<PartialObjectMeta<Pod>>)),
     )
     .await;
-    assert_eq!((last(&told), seen(&api)), ("web".to_owned(), vec![true, true]));
+    assert_eq!((last(&answer), seen(&api)), ("web".to_owned(), vec![true, true]));
     pod(&api, "web", "db");
     settle().await;
-    assert_eq!(last(&told), "db");
+    assert_eq!(last(&answer), "db");
     stage.stop().await;
     // Another controller reads complete objects: there is still one watch.
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| {
@@ -212,11 +212,11 @@ async fn metadata_is_asked_for_where_it_is_enough() {
         },
     )
     .await;
-    assert_eq!((last(&told), seen(&api)), ("db".to_owned(), vec![false, false]));
+    assert_eq!((last(&answer), seen(&api)), ("db".to_owned(), vec![false, false]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
+async fn metadata_of_a_dynamic_kind_is_requested_if_declared() {
     let api = Api::default();
     widget(&api, "a", 1);
     pod(&api, "web", "web");
@@ -225,7 +225,7 @@ async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
         let pod = cx.caches().dynamic(&Kind::new("", "v1", "Pod")).get(&cx.sibling("web"))?.unwrap();
         Ok(format!("{} {} {}", pod.types.as_ref().unwrap().kind, pod.labels()["app"], pod.data))
     };
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| {
@@ -234,10 +234,10 @@ async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
         },
     )
     .await;
-    assert_eq!(last(&told), "Pod web {}");
+    assert_eq!(last(&answer), "Pod web {}");
     pod(&api, "web", "db");
     settle().await;
-    assert_eq!(last(&told), "Pod db {}");
+    assert_eq!(last(&answer), "Pod db {}");
     let of_pods = api.seen().into_iter().filter(|seen| seen.what.ends_with("/pods"));
     assert!(of_pods.map(|seen| seen.metadata).eq([true, true]));
 
@@ -248,7 +248,7 @@ async fn of_a_kind_without_a_type_metadata_is_asked_for_where_that_is_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_that_are_not_kept_are_not_there() {
+async fn dropped_fields_are_absent() {
     let api = Api::default();
     widget(&api, "a", 1);
     pod(&api, "web", "web");
@@ -257,7 +257,7 @@ async fn fields_that_are_not_kept_are_not_there() {
         let (spec, phase) = (pod.spec.unwrap(), pod.status.and_then(|status| status.phase));
         Ok(format!("{:?} {:?} {phase:?}", spec.node_name, spec.containers[0].image))
     };
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| {
@@ -266,13 +266,13 @@ async fn fields_that_are_not_kept_are_not_there() {
         },
     )
     .await;
-    assert_eq!(last(&told), r#"Some("n") None None"#);
+    assert_eq!(last(&answer), r#"Some("n") None None"#);
     stage.stop().await;
     // With `declared_only`, the type determines the fields.
     let ask = |cx: &'_ Context<Widget>| -> Result<String> {
         Ok(format!("{:?}", cx.caches().get::<Phase>(&cx.sibling("web"))?.unwrap().status.phase))
     };
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(ask(cx))),
         |controller| {
@@ -280,7 +280,7 @@ async fn fields_that_are_not_kept_are_not_there() {
         },
     )
     .await;
-    assert_eq!(last(&told), r#"Some("Running")"#);
+    assert_eq!(last(&answer), r#"Some("Running")"#);
 }
 
 #[derive(Clone, Debug, serde::Deserialize, kube::Resource)]
@@ -296,7 +296,7 @@ struct PhaseStatus {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_may_be_kept_for_tasks() {
+async fn tasks_read_declared_caches() {
     let api = Api::default();
     api.edit("nodes", "", "n", |node| node["status"] = json!({"images": [{"names": ["i"]}]}));
     let seen = Arc::new(Mutex::new(None));
@@ -326,7 +326,7 @@ fn gets(api: &Api) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_secrets_is_asked_for_and_not_kept() {
+async fn secret_data_is_read_live_and_not_cached() {
     let api = Api::default();
     widget(&api, "a", 1);
     secret(&api, "key", "YQ==");
@@ -335,7 +335,7 @@ async fn what_is_in_secrets_is_asked_for_and_not_kept() {
         let known = cx.caches().get::<Secret>(&key).map(|secret| secret.is_some());
         (key, known)
     };
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         move |cx| {
             Box::pin(async move {
@@ -361,31 +361,31 @@ async fn what_is_in_secrets_is_asked_for_and_not_kept() {
     let refused = "what is in secrets ns/key is not kept in memory: ask Context::get for it, be content with \
                    PartialObjectMeta, or have the operator keep it by Operator::cache";
     assert_eq!(
-        (last(&told), gets(&api)),
+        (last(&answer), gets(&api)),
         (format!("a key {refused}"), vec!["GET /api/v1/namespaces/ns/secrets/key".into()])
     );
     secret(&api, "key", "Yg==");
     settle().await;
-    assert_eq!(last(&told), format!("b key {refused}"));
+    assert_eq!(last(&answer), format!("b key {refused}"));
     stage.stop().await;
 
     // A controller that requests them gets them.
     gets(&api);
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         move |cx| Box::pin(std::future::ready(get(cx).1.map(|k| k.to_string()))),
         |controller| operator().controller(controller.watches(for_a::<Secret>)).cache(Cache::<Secret>::new()),
     )
     .await;
-    assert_eq!((last(&told), gets(&api).len()), ("true".to_owned(), 0));
+    assert_eq!((last(&answer), gets(&api).len()), ("true".to_owned(), 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn secrets_of_ones_own_cost_no_request() {
+async fn own_secrets_are_read_from_the_cache() {
     let api = Api::default();
     widget(&api, "a", 1);
     secret(&api, "key", "YQ==");
-    let (stage, told) = asked(
+    let (stage, answer) = stage_with(
         &api,
         |cx| {
             Box::pin(async move {
@@ -400,15 +400,15 @@ async fn secrets_of_ones_own_cost_no_request() {
         |controller| operator().controller(controller.owns::<Secret>()),
     )
     .await;
-    assert_eq!(last(&told), "1 1");
+    assert_eq!(last(&answer), "1 1");
     assert_eq!(gets(&api), ["PATCH /api/v1/namespaces/ns/secrets/own"]);
     widget(&api, "a", 2);
     settle().await;
-    assert_eq!((last(&told), gets(&api).len(), stage.widgets.calls().len()), ("1 1".to_owned(), 0, 2));
+    assert_eq!((last(&answer), gets(&api).len(), stage.widgets.calls().len()), ("1 1".to_owned(), 0, 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_few_secrets_only_these_are_asked_for() {
+async fn few_secrets_are_requested_individually() {
     let api = Api::default();
     widget(&api, "a", 1);
     let uid = api.get("widgets", "ns", "a").unwrap()["metadata"]["uid"].clone();
@@ -419,7 +419,7 @@ async fn of_a_few_secrets_only_these_are_asked_for() {
         let owner = json!([{"apiVersion": "example.com/v1", "kind": "Widget", "name": "a", "uid": uid}]);
         api.edit("secrets", "ns", name, |secret| secret["metadata"]["ownerReferences"] = owner);
     }
-    let (_stage, told) = asked(
+    let (_stage, answer) = stage_with(
         &api,
         |cx| {
             Box::pin(async move {
@@ -431,8 +431,9 @@ async fn of_a_few_secrets_only_these_are_asked_for() {
         |controller| operator().controller(controller.owns::<Secret>()),
     )
     .await;
-    let asked: Vec<String> = api.seen().into_iter().map(|s| s.what).filter(|what| what.contains("/secrets")).collect();
+    let requests: Vec<String> =
+        api.seen().into_iter().map(|s| s.what).filter(|what| what.contains("/secrets")).collect();
     let (all, one) = ("GET /api/v1/secrets", "GET /api/v1/namespaces/ns/secrets");
     let expected = [all.to_owned(), all.to_owned(), format!("{one}/s03"), format!("{one}/s07"), one.to_owned()];
-    assert_eq!((last(&told).as_str(), asked), ("2 20", expected.to_vec()));
+    assert_eq!((last(&answer).as_str(), requests), ("2 20", expected.to_vec()));
 }

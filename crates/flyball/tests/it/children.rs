@@ -57,7 +57,7 @@ fn becomes_ready(api: &Api, pod: &str, ready: bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stage_waits_until_those_before_it_are_ready() {
+async fn stage_waits_for_earlier_stages() {
     let (api, (widgets, waiting)) = (Api::default(), declares(site));
     let waiting = || waiting.lock().unwrap().clone();
     widget(&api, "a", 1);
@@ -87,7 +87,7 @@ async fn a_stage_waits_until_those_before_it_are_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_declared_no_more_goes_and_nothing_else() {
+async fn only_undeclared_children_are_deleted() {
     let (api, (widgets, _)) = (
         Api::default(),
         declares(|size| match size {
@@ -107,7 +107,7 @@ async fn what_is_declared_no_more_goes_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_declared_no_more_goes_while_others_are_not_ready() {
+async fn undeclared_children_are_deleted_while_others_are_not_ready() {
     let (api, (widgets, waiting)) = (
         Api::default(),
         declares(|size| {
@@ -134,7 +134,7 @@ async fn what_is_declared_no_more_goes_while_others_are_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stages_may_wait_for_others_or_none() {
+async fn stages_declare_their_dependencies() {
     let (api, (widgets, _)) = (
         Api::default(),
         declares(|_| {
@@ -154,7 +154,7 @@ async fn stages_may_wait_for_others_or_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_declared_is_refused_before_anything_is_written() {
+async fn invalid_declaration_is_rejected_before_any_write() {
     let (api, (widgets, _)) = (
         Api::default(),
         declares(|size| match size {

@@ -32,7 +32,7 @@ fn reasons(api: &Api) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_controllers_of_one_kind_keep_each_others_conditions() {
+async fn controllers_of_one_kind_keep_each_others_conditions() {
     let (api, first, second) = (Api::default(), sets("First"), sets("Second"));
     widget(&api, "a", 1);
     let both = operator()
@@ -53,7 +53,7 @@ async fn two_controllers_of_one_kind_keep_each_others_conditions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_controller_writes_wakes_the_other() {
+async fn write_of_one_controller_triggers_the_other() {
     let (api, first) = (Api::default(), sets("First"));
     let second = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
     widget(&api, "a", 1);
@@ -66,7 +66,7 @@ async fn what_one_controller_writes_wakes_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_alone_keeps_the_name_of_the_operator() {
+async fn single_controller_uses_the_name_of_the_operator() {
     let (api, widgets) = (Api::default(), sets("First"));
     widget(&api, "a", 1);
     let _stage = Stage::with(&api, &widgets, |controller| controller.name("anything")).await;
@@ -74,7 +74,7 @@ async fn a_controller_alone_keeps_the_name_of_the_operator() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_controllers_that_set_one_field_do_not_fight_for_it() {
+async fn controllers_that_set_one_field_do_not_fight() {
     let set = |value: &'static str| {
         Widgets::new(move |_, cx| {
             Box::pin(async move {
@@ -96,7 +96,7 @@ async fn two_controllers_that_set_one_field_do_not_fight_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_for_errors_that_panics_ends_nothing() {
+async fn panicking_error_hook_stops_nothing() {
     let widgets = Widgets::new(|_, _| Box::pin(async { Err("no".into()) }));
     let api = Api::default();
     widget(&api, "a", 1);

@@ -56,7 +56,7 @@ impl Machines {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_finalizer_comes_before_any_effect_and_goes_last() {
+async fn finalizer_is_added_first_and_removed_last() {
     let (api, machines) = (Api::default(), Machines::default());
     widget(&api, "a", 1);
     let _stage = machines.start(&api);
@@ -73,7 +73,7 @@ async fn the_finalizer_comes_before_any_effect_and_goes_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_of_others_stay() {
+async fn foreign_finalizers_are_kept() {
     let (api, machines) = (Api::default(), Machines::default());
     widget(&api, "a", 1);
     api.edit("widgets", "ns", "a", |object| object["metadata"]["finalizers"] = json!(["x/first"]));
@@ -98,7 +98,7 @@ async fn finalizers_of_others_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_added_in_between_is_not_lost() {
+async fn concurrently_added_finalizer_is_kept() {
     let (api, machines) = (Api::default(), Machines::default());
     widget(&api, "a", 1);
     api.hold("widgets");
@@ -128,7 +128,7 @@ async fn cleanup_is_repeated_until_it_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_cleaned_up_says_why() {
+async fn failed_cleanup_is_reported_in_condition_and_event() {
     let (api, machines) = (Api::default(), Machines::default());
     widget(&api, "a", 1);
     api.edit("widgets", "ns", "a", |object| object["metadata"]["finalizers"] = json!(["x/theirs"]));
@@ -142,8 +142,8 @@ async fn an_object_that_cannot_be_cleaned_up_says_why() {
     assert_eq!(condition()["type"], "CleanedUp");
     assert_eq!((&condition()["status"], &condition()["reason"]), (&json!("False"), &json!("CleanupFailed")));
     assert_eq!(condition()["message"], "the machine does not answer");
-    let told = api.writes().iter().filter(|write| write.contains("/widgets/a/status")).count();
-    assert_eq!(told, 1, "the same failure is reported once");
+    let writes = api.writes().iter().filter(|write| write.contains("/widgets/a/status")).count();
+    assert_eq!(writes, 1, "the same failure is reported once");
     let event = api.names("events").iter().find_map(|key| api.get("events", "ns", key.split_once('/')?.1)).unwrap();
     assert_eq!((&event["reason"], &event["note"]), (&json!("CleanupFailed"), &json!("the machine does not answer")));
     assert_eq!((&event["type"], &event["regarding"]["name"]), (&json!("Warning"), &json!("a")));
@@ -155,7 +155,7 @@ async fn an_object_that_cannot_be_cleaned_up_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_without_conditions_is_cleaned_up_all_the_same() {
+async fn kind_without_conditions_is_cleaned_up() {
     let (api, machines) = (Api::default(), Machines::default());
     widget(&api, "a", 1);
     let _stage = machines.start(&api);
@@ -199,7 +199,7 @@ impl Reconcile for Provider {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_between_call_and_answer_makes_no_second_machine() {
+async fn crash_between_call_and_response_creates_no_second_machine() {
     let mut repeated = 0;
     for moment in 0..30 {
         let (api, provider) = (Api::default(), Provider::default());
@@ -227,7 +227,7 @@ async fn a_crash_between_call_and_answer_makes_no_second_machine() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_never_taken_from_a_stale_cache_and_can_be_given_up() {
+async fn idempotency_key_is_read_live_and_can_be_released() {
     let keys: Arc<Mutex<Vec<String>>> = Arc::default();
     #[derive(Clone)]
     struct Keys(Arc<Mutex<Vec<String>>>);
@@ -266,7 +266,7 @@ async fn a_key_is_never_taken_from_a_stale_cache_and_can_be_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_finalizer_nothing_is_made_outside() {
+async fn idempotency_key_requires_a_finalizer() {
     let widgets = Widgets::new(|_, cx| Box::pin(async { cx.idempotency_key("create").await.map(|_| Action::done()) }));
     let api = Api::default();
     widget(&api, "a", 1);
@@ -275,7 +275,7 @@ async fn without_a_finalizer_nothing_is_made_outside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_deleted_at_any_moment_leaks_nothing() {
+async fn object_deleted_at_any_moment_leaks_nothing() {
     for moment in 0..30 {
         let (api, machines) = (Api::default(), Machines::default());
         widget(&api, "a", 1);
@@ -288,7 +288,7 @@ async fn an_object_deleted_at_any_moment_leaks_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_killed_at_any_moment_leaks_nothing() {
+async fn operator_killed_at_any_moment_leaks_nothing() {
     for moment in 0..40 {
         let (api, machines) = (Api::default(), Machines::default());
         widget(&api, "a", 1);
@@ -308,7 +308,7 @@ async fn an_operator_killed_at_any_moment_leaks_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_finalized_on_the_word_of_a_stale_cache() {
+async fn stale_cache_triggers_no_cleanup() {
     let (api, machines) = (Api::default(), Machines::default());
     widget(&api, "a", 1);
     let _stage = machines.start(&api);
@@ -329,7 +329,7 @@ async fn nothing_is_finalized_on_the_word_of_a_stale_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_on_its_way_out_is_not_reconciled() {
+async fn terminating_object_is_not_reconciled() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.edit("widgets", "ns", "a", |object| object["metadata"]["finalizers"] = json!(["foregroundDeletion"]));
@@ -342,7 +342,7 @@ async fn an_object_on_its_way_out_is_not_reconciled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_does_not_repeat_the_cleanup() {
+async fn conflict_does_not_repeat_the_cleanup() {
     let (api, machines) = (Api::default(), Machines::default());
     widget(&api, "a", 1);
     let _stage = machines.start(&api);

@@ -2,22 +2,22 @@
 //!
 //! | What | Where |
 //! |---|---|
-//! | 410 in the middle of a list | `watch::a_page_that_expired_begins_the_list_again`; of a stream: [`a_list_may_break_off_anywhere`] |
-//! | an interrupted watch, in each state | [`a_list_may_break_off_anywhere`], [`a_watch_may_break_off_anywhere`], [`watches_cut_at_any_moment_lose_nothing`] |
-//! | only bookmarks | `watch::bookmarks_move_the_place`, [`a_watch_of_nothing_but_bookmarks_is_no_work`] |
-//! | an object that does not decode | `reconcile::an_object_that_does_not_decode_harms_itself_only`, [`an_object_that_does_not_decode_is_told_of`] |
-//! | a CRD removed and recreated | `kinds::a_definition_made_anew_under_a_running_controller_brings_new_objects`, `kinds::a_kind_that_goes_takes_its_objects_along_and_may_come_back`; on a whole server: `dynamic_kinds`, `caches` |
-//! | a clock that jumps | [`a_clock_that_jumps_moves_no_timer`]; of the leader: `leader_election::the_time_of_day_plays_no_part` |
-//! | 429 with Retry-After | `reconcile::a_busy_server_is_waited_for`, [`a_busy_server_is_waited_for_by_lists_and_watches`] |
+//! | 410 in the middle of a list | `watch::expired_page_restarts_the_list`; of a stream: [`truncated_list_is_recovered`] |
+//! | an interrupted watch, in each state | [`truncated_list_is_recovered`], [`truncated_watch_is_recovered`], [`watches_interrupted_at_any_moment_lose_nothing`] |
+//! | only bookmarks | `watch::bookmarks_advance_the_resource_version`, [`bookmarks_trigger_no_reconcile`] |
+//! | an object that does not decode | `reconcile::undecodable_object_does_not_affect_others`, [`undecodable_object_is_reported`] |
+//! | a CRD removed and recreated | `kinds::recreated_crd_is_watched_again`, `kinds::uninstalled_kind_loses_its_objects_and_may_be_reinstalled`; on a whole server: `dynamic_kinds`, `caches` |
+//! | a clock that jumps | [`clock_jump_moves_no_timer`]; of the leader: `leader_election::wall_clock_does_not_affect_leadership` |
+//! | 429 with Retry-After | `reconcile::retry_after_is_honored`, [`lists_and_watches_honor_retry_after`] |
 //! | an outage of the server, or incomplete responses | [`outage`](crate::outage) |
-//! | five minutes of outage | `reconcile::an_outage_ends_without_a_storm`, [`an_outage_without_any_answer_ends_without_a_storm`] |
-//! | a leader paused beyond its lease | `leader_election::a_leader_that_was_paused_beyond_its_lease_writes_nothing_when_it_wakes` |
-//! | two replicas started at once | `leader_election::of_replicas_started_at_once_one_acts_and_another_follows_when_it_is_killed` |
-//! | a webhook that times out | [`a_webhook_that_hangs_is_answered_for_in_time`]; to the client: `webhooks::a_webhook_that_answers_too_late_is_as_none` |
-//! | a status that another writer changes too | [`a_status_that_conflicts_is_written_again`], `apply::the_second_of_two_writers_conflicts_and_tries_again` |
-//! | a child edited and deleted | `reconcile::drift_is_repaired_at_once`, [`a_child_edited_and_deleted_at_any_moment_is_as_wanted`] |
-//! | an owner deleted in the middle of a reconcile | `deletion::an_object_deleted_at_any_moment_leaks_nothing`, [`an_owner_deleted_in_the_middle_is_let_go`] |
-//! | a name reused, with another UID | `watch::an_object_made_anew_in_a_gap_is_another_one`, `deletion::nothing_is_finalized_on_the_word_of_a_stale_cache`, [`a_name_used_again_at_any_moment_is_another_object`] |
+//! | five minutes of outage | `reconcile::outage_ends_without_a_request_storm`, [`outage_without_response_ends_without_a_request_storm`] |
+//! | a leader paused beyond its lease | `leader_election::leader_paused_beyond_its_lease_writes_nothing_on_resume` |
+//! | two replicas started at once | `leader_election::one_of_concurrently_started_replicas_leads_and_a_crash_hands_over` |
+//! | a webhook that times out | [`hanging_webhook_times_out_before_the_api_server`]; to the client: `webhooks::late_webhook_response_counts_as_failure` |
+//! | a status that another writer changes too | [`conflicting_status_write_is_retried`], `apply::conflicting_writer_retries` |
+//! | a child edited and deleted | `reconcile::drift_is_repaired_at_once`, [`child_edited_and_deleted_at_any_moment_is_restored`] |
+//! | an owner deleted in the middle of a reconcile | `deletion::object_deleted_at_any_moment_leaks_nothing`, [`deleted_owner_gets_no_further_writes`] |
+//! | a name reused, with another UID | `watch::object_recreated_between_lists_is_a_different_object`, `deletion::stale_cache_triggers_no_cleanup`, [`recreated_object_at_any_moment_is_a_different_object`] |
 //!
 //! `leader_election`, `webhooks`, `dynamic_kinds` and `caches` are in the tests of `flyball-cluster`.
 
@@ -82,7 +82,7 @@ async fn survives(what: &str, faults: &[(&str, usize, Fault)]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_may_break_off_anywhere() {
+async fn truncated_list_is_recovered() {
     for text in
         ["", "{", "[]", "null", r#"{"items":[{"metadata":{"name":"ghost""#, r#"{"items":"#, "{\"kind\":\"Status\"}"]
     {
@@ -98,7 +98,7 @@ async fn a_list_may_break_off_anywhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_may_break_off_anywhere() {
+async fn truncated_watch_is_recovered() {
     for text in BROKEN_STREAMS.into_iter().filter(|text| !text.contains("ghost")) {
         for times in [1, 3] {
             survives(text, &[("/widgets?watch=true", times, Fault::Answer(text))]).await;
@@ -112,7 +112,7 @@ async fn a_watch_may_break_off_anywhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_cut_at_any_moment_lose_nothing() {
+async fn watches_interrupted_at_any_moment_lose_nothing() {
     for moment in 0..12 {
         let (api, widgets) = (Api::default(), Widgets::usual());
         widget(&api, "a", 1);
@@ -139,7 +139,7 @@ async fn watches_cut_at_any_moment_lose_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_nothing_but_bookmarks_is_no_work() {
+async fn bookmarks_trigger_no_reconcile() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -164,7 +164,7 @@ async fn a_watch_of_nothing_but_bookmarks_is_no_work() {
 }
 
 #[tokio::test]
-async fn an_object_that_does_not_decode_is_told_of() {
+async fn undecodable_object_is_reported() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
@@ -175,13 +175,13 @@ async fn an_object_that_does_not_decode_is_told_of() {
     });
     let controller = Controller::new(widgets.clone()).owns::<ConfigMap>();
     let stage = Stage::operator(&api, &widgets, metered(address).controller(controller));
-    let told = || api.names("events").iter().find_map(|key| api.get("events", "ns", key.split_once('/')?.1));
+    let find_event = || api.names("events").iter().find_map(|key| api.get("events", "ns", key.split_once('/')?.1));
     let began = Instant::now();
-    while told().is_none() {
+    while find_event().is_none() {
         assert!(began.elapsed() < Duration::from_secs(30));
         sleep(Duration::from_millis(10)).await;
     }
-    let event = told().unwrap();
+    let event = find_event().unwrap();
     assert_eq!((&event["reason"], &event["regarding"]["name"]), (&json!("DecodeFailed"), &json!("bad")));
     assert!(event["note"].as_str().unwrap().contains("invalid type: string"), "{event}");
     assert_eq!(size_of(&api, "a").as_deref(), Some("1"), "other objects are reconciled");
@@ -191,7 +191,7 @@ async fn an_object_that_does_not_decode_is_told_of() {
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_mapped_is_counted() {
+async fn failed_mapping_is_counted() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
@@ -227,7 +227,7 @@ async fn read_metrics(address: std::net::SocketAddr) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_jumps_moves_no_timer() {
+async fn clock_jump_moves_no_timer() {
     let jumped = Arc::new(AtomicI64::new(0));
     let (began, hours) = (Instant::now(), jumped.clone());
     let clock = Clock::new(move || {
@@ -263,22 +263,22 @@ async fn a_clock_that_jumps_moves_no_timer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_waited_for_by_lists_and_watches() {
+async fn lists_and_watches_honor_retry_after() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.fail("/widgets?watch=true", 3, Fault::RefuseFor(429, 20));
     api.fail("/widgets?", 3, Fault::RefuseFor(429, 20));
     let _stage = Stage::start(&api, &widgets).await;
     sleep(Duration::from_secs(55)).await;
-    let asked = api.seen().iter().filter(|seen| seen.what.ends_with("/widgets")).count();
-    assert!(asked <= 3 && widgets.calls().is_empty(), "asked {asked} times in 55 s");
+    let requests = api.seen().iter().filter(|seen| seen.what.ends_with("/widgets")).count();
+    assert!(requests <= 3 && widgets.calls().is_empty(), "asked {requests} times in 55 s");
     sleep(Duration::from_secs(200)).await;
     assert_eq!(size_of(&api, "a").as_deref(), Some("1"));
     assert_eq!(api.watches("widgets"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_without_any_answer_ends_without_a_storm() {
+async fn outage_without_response_ends_without_a_request_storm() {
     for fault in [Fault::LoseAnswer, Fault::Hang, Fault::RefuseFor(503, 1)] {
         let (api, widgets) = (Api::default(), Widgets::usual());
         for i in 0..1000 {
@@ -323,7 +323,7 @@ impl Validator<ConfigMap> for Hangs {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_hangs_is_answered_for_in_time() {
+async fn hanging_webhook_times_out_before_the_api_server() {
     let api = Api::default();
     let operator = Operator::new("op").webhook(Webhook::new().validates(Hangs));
     let webhooks = operator.webhooks();
@@ -352,7 +352,7 @@ async fn a_webhook_that_hangs_is_answered_for_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_conflicts_is_written_again() {
+async fn conflicting_status_write_is_retried() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.fail("widgets/a/status", 2, Fault::Refuse(409));
@@ -366,7 +366,7 @@ async fn a_status_that_conflicts_is_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_edited_and_deleted_at_any_moment_is_as_wanted() {
+async fn child_edited_and_deleted_at_any_moment_is_restored() {
     for moment in 0..10 {
         let (api, widgets) = (Api::default(), Widgets::usual());
         widget(&api, "a", 1);
@@ -382,7 +382,7 @@ async fn a_child_edited_and_deleted_at_any_moment_is_as_wanted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_deleted_in_the_middle_is_let_go() {
+async fn deleted_owner_gets_no_further_writes() {
     for moment in 0..10 {
         let (api, widgets) = (Api::default(), Widgets::usual());
         let _stage = Stage::start(&api, &widgets).await;
@@ -403,7 +403,7 @@ async fn an_owner_deleted_in_the_middle_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_used_again_at_any_moment_is_another_object() {
+async fn recreated_object_at_any_moment_is_a_different_object() {
     for moment in 0..10 {
         let (api, widgets) = (Api::default(), Widgets::usual());
         let _stage = Stage::start(&api, &widgets).await;

@@ -38,7 +38,7 @@ async fn stage(api: &Api) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_installed_keeps_nobody_from_work() {
+async fn kind_not_installed_does_not_block_others() {
     let api = Api::default();
     widget(&api, "a", 1);
     api.serve("gadgets", false);
@@ -56,7 +56,7 @@ async fn a_kind_that_is_not_installed_keeps_nobody_from_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_goes_takes_its_objects_along_and_may_come_back() {
+async fn uninstalled_kind_loses_its_objects_and_may_be_reinstalled() {
     let api = Api::default();
     widget(&api, "a", 1);
     gadget(&api, "g");
@@ -84,7 +84,7 @@ async fn a_kind_that_goes_takes_its_objects_along_and_may_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_made_anew_under_a_running_controller_brings_new_objects() {
+async fn recreated_crd_is_watched_again() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let stage = Stage::start(&api, &widgets).await;
@@ -111,7 +111,7 @@ async fn a_definition_made_anew_under_a_running_controller_brings_new_objects() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_one_kind_with_a_type_and_without() {
+async fn typed_and_dynamic_access_share_a_cache() {
     let maps = || Kind::new("", "v1", "ConfigMap");
     let widgets = Widgets::new(move |widget, cx| {
         Box::pin(async move {
@@ -151,7 +151,7 @@ async fn a_kind_is_one_kind_with_a_type_and_without() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_single_server_that_has_not_heard_of_a_kind_empties_nothing() {
+async fn brief_404_keeps_cached_objects() {
     let api = Api::default();
     widget(&api, "a", 1);
     gadget(&api, "g");
@@ -165,7 +165,7 @@ async fn a_single_server_that_has_not_heard_of_a_kind_empties_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_denied_while_discovery_knows_it_loses_nothing() {
+async fn not_found_kind_that_discovery_lists_keeps_its_objects() {
     for (seconds, part) in [(10, "gadgets"), (120, "gadgets"), (10, "example.com")] {
         let api = Api::default();
         widget(&api, "a", 1);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_watched_once_however_many_controllers_use_it() {
+async fn controllers_share_one_watch_per_kind() {
     let (api, first, second) =
         (Api::default(), Widgets::usual(), Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) })));
     widget(&api, "a", 1);
@@ -26,7 +26,7 @@ async fn a_kind_is_watched_once_however_many_controllers_use_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_keeps_to_its_namespaces() {
+async fn operator_is_limited_to_its_namespaces() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     for namespace in ["a", "a-b", "c"] {
         api.edit("widgets", namespace, "w", |object| object["spec"] = json!({"size": 1}));
@@ -42,7 +42,7 @@ async fn an_operator_keeps_to_its_namespaces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_waits_for_what_is_under_way_and_begins_nothing() {
+async fn shutdown_waits_for_running_reconciles_and_starts_none() {
     let slow = || {
         Widgets::new(|_, _| {
             Box::pin(async {
@@ -85,7 +85,7 @@ async fn kinds_without_a_cache_are_read_from_the_server() {
 }
 
 #[test]
-fn permissions_follow_from_what_is_declared() {
+fn permissions_follow_from_declarations() {
     let controller = Controller::new(Widgets::usual()).owns::<ConfigMap>().reads::<Secret>();
     let rules = Operator::new("op").controller(controller).rules();
     let texts: Vec<String> = rules
@@ -109,7 +109,7 @@ fn permissions_follow_from_what_is_declared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_that_is_declared_wrongly_does_not_start() {
+async fn invalid_operator_does_not_start() {
     let client = || Api::default().client();
     let controller = || Controller::new(Widgets::usual());
     let twice = Operator::new("op").controller(controller()).controller(controller());
@@ -122,7 +122,7 @@ async fn an_operator_that_is_declared_wrongly_does_not_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deferred_reconciler_is_made_when_the_operator_runs_and_not_before() {
+async fn deferred_reconciler_is_created_when_the_operator_runs() {
     let declare = |made: Result<Widgets, &'static str>| {
         Operator::new("op").crd(Widget::crd()).controller(Controller::deferred(|| made).owns::<ConfigMap>())
     };
@@ -141,7 +141,7 @@ async fn a_deferred_reconciler_is_made_when_the_operator_runs_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_does_not_wait_for_caches_that_were_never_filled() {
+async fn shutdown_does_not_wait_for_unsynced_caches() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     api.serve("widgets", false);
     let stage = Stage::start(&api, &widgets).await;
@@ -151,7 +151,7 @@ async fn a_shutdown_does_not_wait_for_caches_that_were_never_filled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_a_map_or_a_filter_stops_nothing() {
+async fn panic_in_mapping_or_filter_stops_nothing() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let stage = Stage::with(&api, &widgets, |controller| {
@@ -184,7 +184,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_tells_each_step_of_a_reconcile() {
+async fn log_contains_each_step_of_a_reconcile() {
     let (api, widgets, log) = (Api::default(), Widgets::usual(), Log::default());
     let writer = log.clone();
     let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time().with_ansi(false);
@@ -221,7 +221,7 @@ async fn the_log_tells_each_step_of_a_reconcile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_may_act_through_a_client_of_its_own() {
+async fn controller_writes_through_its_own_client() {
     let (api, first, second) = (Api::default(), Widgets::usual(), Widgets::usual());
     widget(&api, "a", 1);
     let (theirs, sent) = (api.client(), Arc::new(Mutex::new(Vec::new())));

@@ -53,23 +53,23 @@ async fn check_return(fault: Fault) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_live_again_within_seconds_of_the_return_of_the_server() {
+async fn watches_recover_within_seconds_after_an_outage() {
     check_return(Fault::LoseAnswer).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_live_again_within_seconds_of_the_return_of_a_server_that_hung() {
+async fn watches_recover_within_seconds_after_a_hang() {
     check_return(Fault::Hang).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_live_again_within_seconds_of_the_return_of_a_server_behind_a_load_balancer() {
+async fn watches_recover_within_seconds_behind_a_load_balancer() {
     check_return(Fault::Refuse(502)).await;
     check_return(Fault::Refuse(503)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_live_again_within_seconds_of_the_end_of_the_errors_of_a_server_that_starts() {
+async fn watches_recover_within_seconds_after_startup_errors() {
     for (code, away) in [403, 429, 500].into_iter().flat_map(|code| [1, 45, 600].map(|away| (code, away))) {
         let away = Duration::from_secs(away);
         let (api, widgets) = (Api::default(), Widgets::usual());
@@ -95,7 +95,7 @@ async fn watches_live_again_within_seconds_of_the_end_of_the_errors_of_a_server_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_trickles_is_given_up() {
+async fn trickling_list_is_aborted() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.fail("/widgets?", 1, Fault::Trickle);
@@ -105,7 +105,7 @@ async fn a_list_that_trickles_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn empty_lines_are_no_life_of_a_watch() {
+async fn empty_lines_do_not_keep_a_watch_alive() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "w7", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -122,12 +122,12 @@ async fn empty_lines_are_no_life_of_a_watch() {
         api.bookmark("configmaps");
     }
     let seen = api.seen();
-    let begun = |end: &str| seen.iter().filter(|seen| seen.what.ends_with(end)).count();
-    assert_eq!((begun("/widgets"), begun("/configmaps")), (1, 0));
+    let requests = |end: &str| seen.iter().filter(|seen| seen.what.ends_with(end)).count();
+    assert_eq!((requests("/widgets"), requests("/configmaps")), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_without_an_end_is_noticed_in_half_a_minute_and_ends_when_the_server_is_back() {
+async fn silent_connection_is_probed_and_recovers_with_the_server() {
     // A proxy keeps the connections of watches open during an outage; it responds to other requests with an error, or
     // not at all.
     for (away, fault) in [(40, Fault::Refuse(502)), (40, Fault::Hang), (600, Fault::Hang)] {
@@ -157,7 +157,7 @@ async fn silence_without_an_end_is_noticed_in_half_a_minute_and_ends_when_the_se
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_of_a_server_that_answers_is_resumed_when_its_bookmark_is_overdue() {
+async fn watch_with_overdue_bookmark_is_resumed() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "w7", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -178,7 +178,7 @@ async fn a_silent_watch_of_a_server_that_answers_is_resumed_when_its_bookmark_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn quiet_watches_of_a_server_that_answers_are_left_alone() {
+async fn quiet_watches_of_a_live_server_are_kept() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -194,7 +194,7 @@ async fn quiet_watches_of_a_server_that_answers_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_whose_own_server_is_away_backs_off_and_leaves_the_others_alone() {
+async fn kind_of_an_unavailable_server_backs_off_without_affecting_others() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -215,7 +215,7 @@ async fn a_kind_whose_own_server_is_away_backs_off_and_leaves_the_others_alone()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_does_not_begin_is_an_error_of_the_list_if_the_server_answers_others() {
+async fn list_without_response_falls_back_if_the_server_is_live() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.fail("/widgets?", 1, Fault::Hang);
@@ -230,13 +230,13 @@ async fn a_list_that_does_not_begin_is_an_error_of_the_list_if_the_server_answer
     let probes = seen.iter().filter(|seen| seen.what.ends_with("/livez")).count();
     assert!((1..=2).contains(&probes), "{probes} probes: for the list, and for a quiet server");
     sleep(Duration::from_secs(3)).await;
-    let asked = of_widgets(&api.seen());
-    assert!(asked.len() == 1 && asked[0].contains("sendInitialEvents=true"), "by other means: {asked:?}");
+    let requests = of_widgets(&api.seen());
+    assert!(requests.len() == 1 && requests[0].contains("sendInitialEvents=true"), "by other means: {requests:?}");
     assert_eq!(widgets.calls(), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_compacts_after_each_event_is_listed_ten_times_a_minute() {
+async fn constant_compaction_relists_at_most_ten_times_a_minute() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -257,23 +257,23 @@ async fn a_server_that_compacts_after_each_event_is_listed_ten_times_a_minute() 
 }
 
 /// Watches widgets; returns the names of those reported as deleted.
-fn gone(api: &Api) -> (Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
-    let gone: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (told, client) = (gone.clone(), api.client());
+fn deleted(api: &Api) -> (Arc<Mutex<Vec<String>>>, JoinHandle<()>) {
+    let deleted: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (log, client) = (deleted.clone(), api.client());
     let kind = Kind::new("example.com", "v1", "Widget");
-    let tell = move |seen| {
+    let record = move |seen| {
         if let flyball::WatchEvent::Deleted { key, .. } = seen {
-            told.lock().unwrap().push(key.name().to_owned());
+            log.lock().unwrap().push(key.name().to_owned());
         }
     };
-    (gone, tokio::spawn(async move { watch(client, &kind, &Rng::from_seed(1), tell).await }))
+    (deleted, tokio::spawn(async move { watch(client, &kind, &Rng::from_seed(1), record).await }))
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_comes_short_deletes_nothing_and_a_namespace_that_went_is_gone() {
+async fn short_list_deletes_nothing_until_confirmed() {
     let api = Api::default();
     (0..100).for_each(|i| widget(&api, &format!("w{i}"), 1));
-    let (gone, following) = gone(&api);
+    let (deleted, following) = deleted(&api);
     sleep(Duration::from_secs(60)).await;
     api.seen();
     for short in [
@@ -283,7 +283,7 @@ async fn a_list_that_comes_short_deletes_nothing_and_a_namespace_that_went_is_go
         api.fail("/widgets?", 1, Fault::Answer(short));
         api.send("widgets", GONE);
         sleep(Duration::from_secs(40)).await;
-        assert_eq!(*gone.lock().unwrap(), [""; 0]);
+        assert_eq!(*deleted.lock().unwrap(), [""; 0]);
         assert_eq!((lists(&api.seen(), "/widgets"), api.watches("widgets")), (2, 1));
     }
     // Most of them are deleted during an interruption.
@@ -292,6 +292,6 @@ async fn a_list_that_comes_short_deletes_nothing_and_a_namespace_that_went_is_go
     api.compact();
     api.send("widgets", GONE);
     sleep(Duration::from_secs(40)).await;
-    assert_eq!((gone.lock().unwrap().len(), lists(&api.seen(), "/widgets")), (80, 2));
+    assert_eq!((deleted.lock().unwrap().len(), lists(&api.seen(), "/widgets")), (80, 2));
     following.abort();
 }

@@ -14,7 +14,7 @@ const CHILD: &str = "PATCH /api/v1/namespaces/ns/configmaps/a";
 const STATUS: &str = "PATCH /apis/example.com/v1/namespaces/ns/widgets/a/status";
 
 #[tokio::test(start_paused = true)]
-async fn an_object_costs_two_writes_and_no_echo() {
+async fn new_object_costs_two_writes_and_one_reconcile() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 3);
     let _stage = Stage::start(&api, &widgets).await;
@@ -30,7 +30,7 @@ async fn an_object_costs_two_writes_and_no_echo() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unchanged_object_costs_no_write() {
+async fn unchanged_object_costs_no_write() {
     let (api, widgets) = (
         Api::default(),
         Widgets::new(|widget, cx| {
@@ -72,7 +72,7 @@ async fn drift_is_repaired_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_of_edits_becomes_few_reconciles() {
+async fn burst_of_edits_is_coalesced() {
     let slow = Widgets::new(|widget, cx| {
         Box::pin(async move {
             sleep(Duration::from_millis(10)).await;
@@ -94,7 +94,7 @@ async fn a_burst_of_edits_becomes_few_reconciles() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_retried_with_growing_waits() {
+async fn failures_are_retried_with_backoff() {
     let (api, widgets) = (Api::default(), Widgets::new(|_, _| Box::pin(async { Err("no".into()) })));
     widget(&api, "a", 1);
     let backoff = Backoff { base_delay: Duration::from_secs(1), max_delay: Duration::from_secs(8) };
@@ -109,7 +109,7 @@ async fn failures_are_retried_with_growing_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_do_not_grow_the_wait() {
+async fn changes_do_not_increase_the_backoff() {
     let (api, widgets) = (Api::default(), Widgets::new(|_, _| Box::pin(async { Err("no".into()) })));
     widget(&api, "a", 1);
     let backoff = Backoff { base_delay: Duration::from_secs(10), max_delay: Duration::from_secs(1000) };
@@ -147,7 +147,7 @@ async fn waiting_and_terminal_errors_are_not_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_and_a_hang_harm_one_object_only() {
+async fn panic_and_hang_affect_one_object() {
     let widgets = Widgets::new(|widget, cx| {
         Box::pin(async move {
             match widget.metadata.name.as_deref() {
@@ -175,7 +175,7 @@ async fn a_panic_and_a_hang_harm_one_object_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_decode_harms_itself_only() {
+async fn undecodable_object_does_not_affect_others() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.edit("widgets", "ns", "bad", |object| object["spec"] = json!({"size": "large"}));
@@ -189,7 +189,7 @@ async fn an_object_that_does_not_decode_harms_itself_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_object_is_in_two_calls_at_once_and_workers_are_limited() {
+async fn reconciles_of_one_object_never_overlap_and_workers_are_limited() {
     let (now, most, same) =
         (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (counter, maximum, a) = (now.clone(), most.clone(), same.clone());
@@ -222,7 +222,7 @@ async fn no_object_is_in_two_calls_at_once_and_workers_are_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_hides_updates_and_no_deletion() {
+async fn filter_drops_updates_but_no_deletion() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::with(&api, &widgets, |controller| {
@@ -242,7 +242,7 @@ async fn a_filter_hides_updates_and_no_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watched_objects_wake_whatever_they_are_mapped_to() {
+async fn watched_objects_trigger_the_objects_they_map_to() {
     let (api, widgets) = (Api::default(), Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) })));
     for name in ["a", "b", "c"] {
         widget(&api, name, 1);
@@ -250,9 +250,9 @@ async fn watched_objects_wake_whatever_they_are_mapped_to() {
     let _stage = Stage::with(&api, &widgets, |controller| {
         controller.watches::<ConfigMap>(|config, caches| {
             let widgets = caches.list::<Widget>(config.metadata.namespace.as_deref())?;
-            let wanted = config.data.as_ref().and_then(|data| data.get("for")).map_or("", String::as_str);
+            let targets = config.data.as_ref().and_then(|data| data.get("for")).map_or("", String::as_str);
             let names = widgets.iter().filter_map(|widget| widget.metadata.name.as_deref());
-            let names = names.filter(|name| wanted.contains(name)).chain(["gone"]);
+            let names = names.filter(|name| targets.contains(name)).chain(["gone"]);
             Ok(names.map(|name| flyball::ObjectKey::new(Some("ns"), name)).collect())
         })
     })
@@ -271,7 +271,7 @@ async fn watched_objects_wake_whatever_they_are_mapped_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_waited_for() {
+async fn retry_after_is_honored() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.fail("PATCH /api/v1", 2, Fault::RefuseFor(429, 7));
@@ -283,7 +283,7 @@ async fn a_busy_server_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_ends_without_a_storm() {
+async fn outage_ends_without_a_request_storm() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     for i in 0..1000 {
         widget(&api, &format!("w{i:04}"), 1);
@@ -306,7 +306,7 @@ async fn an_outage_ends_without_a_storm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_follows_a_reconcile_is_what_it_said() {
+async fn action_determines_the_next_reconcile() {
     let widgets = Widgets::new(|widget, _| {
         Box::pin(async {
             match widget.spec.size {
@@ -339,7 +339,7 @@ async fn what_follows_a_reconcile_is_what_it_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_object_is_left_alone_until_it_goes_on() {
+async fn paused_object_is_not_reconciled_until_resumed() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     let pause = |paused: &str| {
         api.edit("widgets", "ns", "a", |object| {

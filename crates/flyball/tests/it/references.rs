@@ -43,7 +43,7 @@ async fn woken(stage: &Stage) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_refers_to_an_object_is_woken_by_it_and_nobody_else() {
+async fn change_triggers_only_referring_objects() {
     let api = Api::default();
     referring(&api, "a", "x");
     referring(&api, "b", "x y other/z");
@@ -77,7 +77,7 @@ async fn who_refers_to_an_object_is_woken_by_it_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_refers_to_an_object_whose_kind_is_a_value_is_woken_by_it() {
+async fn change_of_a_dynamic_kind_triggers_referring_objects() {
     let api = Api::default();
     referring(&api, "a", "x");
     referring(&api, "b", "y");
@@ -90,7 +90,7 @@ async fn who_refers_to_an_object_whose_kind_is_a_value_is_woken_by_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn references_outlive_a_break() {
+async fn references_survive_a_relist() {
     let api = Api::default();
     referring(&api, "a", "x");
     referring(&api, "b", "y");
@@ -110,7 +110,7 @@ async fn references_outlive_a_break() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_referred_to_may_be_missing() {
+async fn referenced_kind_may_be_missing() {
     let api = Api::default();
     referring(&api, "a", "x");
     api.serve("secrets", false);
@@ -154,7 +154,7 @@ fn names<T: ResourceExt>(found: Vec<T>) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_found_by_what_they_hold() {
+async fn objects_are_listed_by_index() {
     let api = Api::default();
     for (namespace, name, size) in [("ns", "y", "1"), ("ns", "x", "1"), ("b", "z", "1"), ("ns", "w", "2")] {
         api.edit("configmaps", namespace, name, |map| map["data"] = json!({"size": size}));
@@ -174,22 +174,22 @@ async fn objects_are_found_by_what_they_hold() {
     });
     let declare = |controller: Controller<Widgets>| controller.owns::<ConfigMap>().index::<BySize>();
     let stage = Stage::with(&api, &widgets, declare).await;
-    let told = widgets.errors().remove(0);
-    assert!(told.starts_with("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; "), "{told}");
-    assert!(told.ends_with("Secret> has no cache: declare it with Controller::owns, watches or reads"), "{told}");
+    let report = widgets.errors().remove(0);
+    assert!(report.starts_with("b/z ns/x ns/y; b/z ns/own ns/x ns/y; b/z ns/x ns/y; "), "{report}");
+    assert!(report.ends_with("Secret> has no cache: declare it with Controller::owns, watches or reads"), "{report}");
     // They are found by their new values.
     api.edit("configmaps", "ns", "x", |map| map["data"]["size"] = "2".into());
     api.delete("configmaps", "ns", "w");
     settle().await;
     widget(&api, "a", 2);
     settle().await;
-    let told = widgets.errors().remove(0);
-    assert!(told.starts_with("ns/x; ns/own ns/x; ns/x;"), "{told}");
+    let report = widgets.errors().remove(0);
+    assert!(report.starts_with("ns/x; ns/own ns/x; ns/x;"), "{report}");
     stage.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_of_a_kind_without_a_type_are_found_by_what_they_hold() {
+async fn dynamic_objects_are_listed_by_index() {
     let api = Api::default();
     for (namespace, name, size) in [("ns", "y", "1"), ("ns", "x", "1"), ("b", "z", "1"), ("ns", "w", "2")] {
         api.edit("configmaps", namespace, name, |map| map["data"] = json!({"size": size}));
@@ -219,24 +219,24 @@ async fn objects_of_a_kind_without_a_type_are_found_by_what_they_hold() {
     settle().await;
     widget(&api, "a", 2);
     settle().await;
-    let told = widgets.errors().remove(0);
-    assert!(told.starts_with("ns/w ns/x; ns/own ns/w ns/x; ns/w ns/x;"), "{told}");
+    let report = widgets.errors().remove(0);
+    assert!(report.starts_with("ns/w ns/x; ns/own ns/w ns/x; ns/w ns/x;"), "{report}");
     stage.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_that_nobody_keeps_says_so() {
-    let (api, widgets) = (Api::default(), Widgets::usual());
+async fn undeclared_index_is_an_error() {
+    let api = Api::default();
     widget(&api, "a", 1);
-    let asked = Widgets::new(|_, cx| {
+    let widgets = Widgets::new(|_, cx| {
         Box::pin(async move {
             let found: Result<_> = cx.list_by::<BySize>(&"1".to_owned()).await;
             found.map(|_| Action::done()).map_err(Error::wait)
         })
     });
     let operator =
-        operator().cache(Cache::<ConfigMap>::new()).controller(Controller::new(asked.clone()).owns::<ConfigMap>());
+        operator().cache(Cache::<ConfigMap>::new()).controller(Controller::new(widgets.clone()).owns::<ConfigMap>());
     let _stage = Stage::operator(&api, &widgets, operator);
     settle().await;
-    assert_eq!(asked.errors(), ["no index it::references::BySize: declare it with Controller::index"]);
+    assert_eq!(widgets.errors(), ["no index it::references::BySize: declare it with Controller::index"]);
 }

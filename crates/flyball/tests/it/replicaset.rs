@@ -36,7 +36,7 @@ fn status(api: &Api) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_makes_what_is_missing_and_owns_it() {
+async fn missing_pods_are_created_with_an_owner() {
     let api = Api::default();
     herd(&api, 3);
     let _stage = start(&api).await;
@@ -62,7 +62,7 @@ async fn it_makes_what_is_missing_and_owns_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_least_useful_pods_go_first() {
+async fn least_useful_pods_are_deleted_first() {
     let api = Api::default();
     herd(&api, 6);
     let _stage = start(&api).await;
@@ -92,15 +92,15 @@ async fn the_least_useful_pods_go_first() {
         herd(&api, replicas);
         settle().await;
         expected.remove(0);
-        let mut left: Vec<String> = expected.iter().map(|pod| all[*pod].clone()).collect();
-        left.sort();
-        assert_eq!(pods(&api), left, "with {replicas} left");
+        let mut remaining: Vec<String> = expected.iter().map(|pod| all[*pod].clone()).collect();
+        remaining.sort();
+        assert_eq!(pods(&api), remaining, "with {replicas} left");
     }
     assert_eq!(status(&api), json!({"replicas": 0, "ready": 0, "conditions": []}));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_made_twice_while_the_watch_is_late() {
+async fn late_watch_causes_no_duplicate_pods() {
     let api = Api::default();
     api.hold("pods");
     herd(&api, 5);
@@ -116,7 +116,7 @@ async fn nothing_is_made_twice_while_the_watch_is_late() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_pod_can_be_made_one_is_asked_for() {
+async fn forbidden_creation_is_tried_once_per_reconcile() {
     let api = Api::default();
     api.fail("POST", usize::MAX, Fault::Refuse(403));
     herd(&api, 50);
@@ -124,8 +124,8 @@ async fn where_no_pod_can_be_made_one_is_asked_for() {
     stage.stop().await;
     let condition = status(&api)["conditions"][0].clone();
     assert_eq!((&condition["type"], &condition["status"]), (&json!("ReplicaFailure"), &json!("True")));
-    let asked = api.seen().iter().filter(|seen| seen.what.ends_with("/pods") && seen.is_write()).count();
-    assert!((1..12).contains(&asked), "one request in each try, not fifty: {asked}");
+    let requests = api.seen().iter().filter(|seen| seen.what.ends_with("/pods") && seen.is_write()).count();
+    assert!((1..12).contains(&requests), "one request in each try, not fifty: {requests}");
     api.heal();
     let _stage = start(&api).await;
     assert_eq!((pods(&api).len(), status(&api)["conditions"].clone()), (50, json!([])));

@@ -26,7 +26,7 @@ async fn stage(api: &Api, source: impl Into<Source<Widget>>) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_channel_wakes_what_there_is() {
+async fn channel_triggers_existing_objects() {
     let (api, channel) = (Api::default(), Channel::new());
     // Triggers before the start are covered by the first reconciles.
     channel.wake(&key("a"));
@@ -44,7 +44,7 @@ async fn a_channel_wakes_what_there_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_wakes_whom_it_selects_and_not_in_step() {
+async fn timer_triggers_selected_objects_with_jitter() {
     let (api, times) = (Api::default(), Arc::new(Mutex::new(Vec::new())));
     let (began, noted) = (Instant::now(), times.clone());
     let timer = Source::timer(Duration::from_secs(100), move |caches| {
@@ -67,9 +67,10 @@ async fn a_timer_wakes_whom_it_selects_and_not_in_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_changes_wakes_whom_it_is_about() {
-    let (api, world, asked) = (Api::default(), Arc::new(Mutex::new(BTreeMap::new())), Arc::new(Mutex::new(Vec::new())));
-    let (theirs, noted) = (world.clone(), asked.clone());
+async fn changed_poll_result_triggers_its_object() {
+    let (api, world, polled) =
+        (Api::default(), Arc::new(Mutex::new(BTreeMap::new())), Arc::new(Mutex::new(Vec::new())));
+    let (theirs, noted) = (world.clone(), polled.clone());
     let poll = Source::poll(Duration::from_secs(10), move |keys: Vec<ObjectKey>| {
         noted.lock().unwrap().push(keys.iter().map(|key| key.name().to_owned()).collect::<Vec<_>>().join(" "));
         let answers: BTreeMap<ObjectKey, i32> = theirs.lock().unwrap().clone();
@@ -109,15 +110,15 @@ async fn an_answer_that_changes_wakes_whom_it_is_about() {
     say("b", 3);
     sleep(Duration::from_secs(320)).await;
     assert_eq!(stage.widgets.calls(), ["b"]);
-    assert!(asked.lock().unwrap().iter().all(|keys| keys == "a b"));
+    assert!(polled.lock().unwrap().iter().all(|keys| keys == "a b"));
     stage.stop().await;
-    asked.lock().unwrap().clear();
+    polled.lock().unwrap().clear();
     sleep(Duration::from_secs(100)).await;
-    assert!(asked.lock().unwrap().is_empty());
+    assert!(polled.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_controllers_may_listen_to_one_channel() {
+async fn channel_triggers_several_controllers() {
     let (api, channel, second) =
         (Api::default(), Channel::new(), Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) })));
     widget(&api, "a", 1);
@@ -132,19 +133,19 @@ async fn several_controllers_may_listen_to_one_channel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapping_may_depend_on_what_became_of_the_object() {
+async fn mapping_may_depend_on_the_type_of_change() {
     let api = Api::default();
     ["created", "updated", "deleted"].iter().for_each(|name| widget(&api, name, 1));
     let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
     let size = |secret: &Secret| secret.type_.clone().unwrap_or_default();
     let map = move |change: Changed<'_, Secret>, _: &Caches| {
-        let told = match change {
+        let target = match change {
             Changed::Created(_) => "created".to_owned(),
             // Without a relevant change, there is no object with that name to trigger.
             Changed::Updated { old, new } => if size(old) == size(new) { "same" } else { "updated" }.to_owned(),
             Changed::Deleted(last) => if size(last) == "2" { "deleted" } else { "unknown" }.to_owned(),
         };
-        Ok(vec![ObjectKey::new(Some("ns"), &told)])
+        Ok(vec![ObjectKey::new(Some("ns"), &target)])
     };
     let stage = Stage::with(&api, &widgets, |controller| controller.watches_changes::<Secret>(map)).await;
     widgets.calls();
@@ -164,7 +165,7 @@ async fn a_mapping_may_depend_on_what_became_of_the_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapping_by_key_needs_nothing_else_of_the_object() {
+async fn mapping_by_key_needs_no_decoding() {
     let api = Api::default();
     widget(&api, "x", 1);
     let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
@@ -185,7 +186,7 @@ async fn a_mapping_by_key_needs_nothing_else_of_the_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_that_cannot_be_mapped_wakes_all_and_not_each_time() {
+async fn failed_mapping_triggers_all_objects_at_most_once_per_minute() {
     let api = Api::default();
     ["a", "b"].iter().for_each(|name| widget(&api, name, 1));
     let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));

@@ -162,7 +162,7 @@ async fn run(seed: u64) -> Vec<Seen> {
 }
 
 #[test]
-fn every_storm_ends_well_and_repeats_from_its_seed() {
+fn storms_converge_and_repeat_by_seed() {
     let start = |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(run(seed))

@@ -14,9 +14,9 @@ const RECONNECTED: Duration = Duration::from_millis(1100);
 fn requests(api: &Api) -> Vec<String> {
     let seen = api.seen().into_iter().filter(|seen| seen.what.ends_with("/widgets"));
     seen.map(|seen| {
-        let kept =
+        let parameters =
             seen.query.split('&').filter(|pair| !pair.starts_with("timeoutSeconds") && !pair.starts_with("allow"));
-        format!("{} {}", kept.collect::<Vec<_>>().join("&"), seen.code)
+        format!("{} {}", parameters.collect::<Vec<_>>().join("&"), seen.code)
     })
     .collect()
 }
@@ -33,7 +33,7 @@ async fn started() -> (Api, Stage) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_listed_once_and_then_watched_from_there() {
+async fn kind_is_listed_once_and_then_watched() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let _stage = Stage::start(&api, &widgets).await;
@@ -41,7 +41,7 @@ async fn a_kind_is_listed_once_and_then_watched_from_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_is_resumed_where_it_was() {
+async fn closed_watch_resumes_at_its_resource_version() {
     let (api, stage) = started().await;
     sleep(Duration::from_secs(10)).await;
     api.cut("widgets");
@@ -53,7 +53,7 @@ async fn a_watch_that_ends_is_resumed_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_move_the_place() {
+async fn bookmarks_advance_the_resource_version() {
     let (api, stage) = started().await;
     for n in 0..2 {
         api.edit("secrets", "ns", "other", |object| object["n"] = n.into());
@@ -67,7 +67,7 @@ async fn bookmarks_move_the_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_watch_is_made_up_for_by_a_list() {
+async fn expired_watch_is_followed_by_a_list() {
     let (api, stage) = started().await;
     api.hold("widgets");
     api.delete("widgets", "ns", "b");
@@ -85,7 +85,7 @@ async fn an_expired_watch_is_made_up_for_by_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_made_anew_in_a_gap_is_another_one() {
+async fn object_recreated_between_lists_is_a_different_object() {
     let (api, stage) = started().await;
     api.hold("widgets");
     api.delete("widgets", "ns", "a");
@@ -103,7 +103,7 @@ async fn an_object_made_anew_in_a_gap_is_another_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_is_given_up() {
+async fn silent_watch_is_replaced() {
     let (api, stage) = started().await;
     api.bookmark("widgets");
     settle().await;
@@ -119,7 +119,7 @@ async fn a_silent_watch_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_half_open_watch_is_noticed() {
+async fn half_open_watch_is_replaced() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.fail("/widgets?watch=true", 1, Fault::Hang);
@@ -132,7 +132,7 @@ async fn a_half_open_watch_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frame_that_cannot_be_read_is_made_up_for() {
+async fn unreadable_event_is_followed_by_a_list() {
     let (api, stage) = started().await;
     api.hold("widgets");
     widget(&api, "a", 2);
@@ -150,22 +150,22 @@ async fn a_frame_that_cannot_be_read_is_made_up_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_installed_is_waited_for() {
+async fn missing_kind_is_polled_until_installed() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     api.serve("widgets", false);
     let _stage = Stage::start(&api, &widgets).await;
     sleep(Duration::from_secs(600)).await;
     assert_eq!((api.watches("configmaps"), widgets.calls().len()), (1, 0));
-    let asked = requests(&api).len();
-    assert!((100..250).contains(&asked), "{asked}");
+    let attempts = requests(&api).len();
+    assert!((100..250).contains(&attempts), "{attempts}");
     api.serve("widgets", true);
     sleep(Duration::from_secs(6)).await;
     assert_eq!(widgets.calls(), ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_allowed_does_not_stop_the_others() {
+async fn forbidden_kind_does_not_stop_others() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     widget(&api, "a", 1);
     let stage = Stage::start(&api, &widgets).await;
@@ -182,7 +182,7 @@ async fn a_kind_that_is_not_allowed_does_not_stop_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_breaks_off_is_tried_as_a_stream_and_then_in_pages() {
+async fn truncated_list_falls_back_to_stream_and_pages() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     for i in 0..1200 {
         widget(&api, &format!("w{i}"), 1);
@@ -199,7 +199,7 @@ async fn a_list_that_breaks_off_is_tried_as_a_stream_and_then_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_expired_begins_the_list_again() {
+async fn expired_page_restarts_the_list() {
     let (api, widgets) = (Api::default(), Widgets::usual());
     for i in 0..600 {
         widget(&api, &format!("w{i}"), 1);

@@ -7,8 +7,8 @@ use kube::CustomResourceExt;
 use serde_json::Value;
 
 #[test]
-fn bundles_are_written_by_the_maker_of_the_certificate_and_read_by_the_operator() {
-    let told = |certificates: Certificates| {
+fn bundle_permissions_follow_the_certificate_source() {
+    let permissions = |certificates: Certificates| {
         let webhook = Webhook::new()
             .defaults(|_: &mut Widget, _: &AdmissionRequest<Widget>| Ok(()))
             .validates(|_: &AdmissionRequest<Widget>| Ok(Verdict::allow()));
@@ -32,8 +32,8 @@ fn bundles_are_written_by_the_maker_of_the_certificate_and_read_by_the_operator(
     };
     let (reads, writes) = (|| "get,list,watch".to_owned(), "get,list,update,watch".to_owned());
     let directory = || "/tls".into();
-    assert_eq!(told(Certificates::Own), (vec![Value::Null, Value::Null], writes));
-    assert_eq!(told(Certificates::Files(directory())), (vec![Value::Null, Value::Null], reads()));
+    assert_eq!(permissions(Certificates::Own), (vec![Value::Null, Value::Null], writes));
+    assert_eq!(permissions(Certificates::Files(directory())), (vec![Value::Null, Value::Null], reads()));
     let manager = Certificates::CertManager { certificate: "ns/op".into(), directory: directory() };
-    assert_eq!(told(manager), (vec!["ns/op".into(), "ns/op".into()], reads()));
+    assert_eq!(permissions(manager), (vec!["ns/op".into(), "ns/op".into()], reads()));
 }

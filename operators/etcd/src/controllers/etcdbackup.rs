@@ -115,11 +115,11 @@ pub(crate) async fn of_cluster(cluster: &EtcdCluster, cx: &Context<EtcdCluster>)
 
 /// Returns the most recent snapshot of this cluster.
 pub(crate) fn latest<'a>(backups: &'a [EtcdBackup], cluster: &EtcdCluster) -> Option<&'a str> {
-    let taken = backups.iter().filter(|backup| backup.metadata.deletion_timestamp.is_none());
-    let taken = taken
+    let existing = backups.iter().filter(|backup| backup.metadata.deletion_timestamp.is_none());
+    let existing = existing
         .filter_map(|backup| backup.status.as_ref())
         .filter(|status| status.succeeded && Some(&status.cluster_uid) == cluster.metadata.uid.as_ref());
-    taken.max_by_key(|status| status.last_success_date.as_str()).map(|status| status.snapshot.as_str())
+    existing.max_by_key(|status| status.last_success_date.as_str()).map(|status| status.snapshot.as_str())
 }
 
 fn made(backup: &EtcdBackup) -> Option<Timestamp> {
@@ -151,7 +151,7 @@ pub(crate) async fn schedule(
     if !pending.is_empty() {
         return Ok(None);
     }
-    let age = done.last().and_then(|last| made(last)).map(|made| cx.now().duration_since(made).unsigned_abs());
+    let age = done.last().and_then(|last| made(last)).map(|time| cx.now().duration_since(time).unsigned_abs());
     if let Some(wait) = age.and_then(|age| interval.checked_sub(age)).filter(|wait| !wait.is_zero()) {
         return Ok(Some(wait));
     }

@@ -86,9 +86,9 @@ impl<E: Etcd, S: Snapshots> Reconcile for EtcdClusterReconciler<E, S> {
         let before = cluster.status.clone().unwrap_or_default();
         let backups = etcdbackup::of_cluster(cluster, cx).await?;
         let mut life = before.incarnation.clone().unwrap_or(Incarnation { number: 1, ..Incarnation::default() });
-        if !paused && let Some(asked) = etcdrestore::asked_for(cluster, &life, cx).await? {
-            cx.event(Event::warning("Restore", format!("restoring the cluster from snapshot {}", asked.0)));
-            life = next_life(&life, asked.0, Some(asked.1));
+        if !paused && let Some(requested) = etcdrestore::requested_restore(cluster, &life, cx).await? {
+            cx.event(Event::warning("Restore", format!("restoring the cluster from snapshot {}", requested.0)));
+            life = next_life(&life, requested.0, Some(requested.1));
         }
 
         let view = self.observe(cluster, &before, &life, cx).await?;

@@ -65,7 +65,7 @@ fn snapshot(backup: &EtcdBackup) -> Option<&str> {
 }
 
 /// Finds the oldest pending restore of a cluster, and returns its snapshot and its UID.
-pub(crate) async fn asked_for(
+pub(crate) async fn requested_restore(
     cluster: &EtcdCluster,
     life: &Incarnation,
     cx: &Context<EtcdCluster>,

@@ -132,8 +132,8 @@ impl Etcd for Gateway {
     }
 
     async fn snapshot(&self, endpoint: &str) -> Result<Chunks> {
-        let begun = timeout(REQUEST_TIMEOUT, self.begin(endpoint, "maintenance/snapshot", &json!({}))).await;
-        let body = begun.map_err(|late| unreachable(endpoint, late))??;
+        let response = timeout(REQUEST_TIMEOUT, self.begin(endpoint, "maintenance/snapshot", &json!({}))).await;
+        let body = response.map_err(|late| unreachable(endpoint, late))??;
         let reading = Reading { endpoint: endpoint.into(), body, buffer: BytesMut::new(), is_whole: false };
         let pieces = stream::try_unfold(reading, |mut reading| async move {
             let piece = timeout(LONG_REQUEST_TIMEOUT, reading.next()).await;
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_say_how_much_is_to_follow() {
+    fn chunks_contain_the_remaining_size() {
         let read = |line: &str| piece(line.as_bytes());
         assert_eq!(read(r#"{"result":{"remaining_bytes":"7","blob":"Zm9v"}}"#), Ok(("foo".into(), 7)));
         assert_eq!(read(r#"{"result":{"blob":"YmFy"}}"#), Ok(("bar".into(), 0)));
@@ -206,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_etcds_words() {
-        let told = |body: &str| refused("http://a", 503, body.as_bytes()).to_string();
+    fn rejection_contains_the_message_of_etcd() {
+        let error_of = |body: &str| refused("http://a", 503, body.as_bytes()).to_string();
         let unhealthy = r#"{"code":14,"message":"etcdserver: unhealthy cluster"}"#;
-        assert_eq!(told(unhealthy), "etcd at http://a returned 503: etcdserver: unhealthy cluster");
-        assert_eq!(told("404 page not found\n"), "etcd at http://a returned 503: 404 page not found");
+        assert_eq!(error_of(unhealthy), "etcd at http://a returned 503: etcdserver: unhealthy cluster");
+        assert_eq!(error_of("404 page not found\n"), "etcd at http://a returned 503: 404 page not found");
     }
 }

@@ -48,18 +48,18 @@ fn view(words: &str) -> View {
 #[track_caller]
 fn check(words: &str, step: &str) {
     let next = view(words).next(&DESIRED);
-    let told = match &next {
+    let found = match &next {
         Step::Remove(member) => format!("Remove {}", pod_name(member).unwrap_or_default()),
         Step::Discard(name) | Step::Start(name) | Step::Upgrade(name) | Step::Defragment(name) => {
             format!("{} {name}", next.name())
         }
         Step::Seed | Step::Rebuild | Step::Add | Step::Wait(_) | Step::Rest => next.name().to_owned(),
     };
-    assert_eq!(told, step, "{words}: {next}");
+    assert_eq!(found, step, "{words}: {next}");
 }
 
 #[test]
-fn one_step_follows_from_what_is_seen() {
+fn observed_state_determines_the_next_step() {
     check("a b c", "Rest");
     check("a", "Add");
     check("a b?", "Start b");
@@ -81,7 +81,7 @@ fn one_step_follows_from_what_is_seen() {
 }
 
 #[test]
-fn a_majority_is_lost_when_its_data_are() {
+fn majority_is_lost_with_its_data() {
     check("a b- c-", "Rebuild");
     check("a b! c-", "Wait");
     check("a! b! c-", "Wait");
@@ -92,7 +92,7 @@ fn a_majority_is_lost_when_its_data_are() {
 }
 
 #[test]
-fn who_was_cut_off_is_not_believed_alone() {
+fn membership_of_an_isolated_member_is_not_trusted() {
     // a reports an outdated list with b and c; d and e were observed later.
     let old = view("a b- c-");
     let mut view = view("a d! e!");
@@ -101,7 +101,7 @@ fn who_was_cut_off_is_not_believed_alone() {
 }
 
 #[test]
-fn a_life_begins_when_the_last_one_is_gone() {
+fn new_incarnation_starts_after_leftovers_are_deleted() {
     let mut view = View { leftovers: view("a b~").pods, ..View::default() };
     assert_eq!(view.next(&DESIRED), Step::Discard("a".into()));
     view.leftovers.remove(0);
@@ -111,7 +111,7 @@ fn a_life_begins_when_the_last_one_is_gone() {
 }
 
 #[test]
-fn it_is_available_when_all_that_were_added_serve() {
+fn cluster_is_available_when_all_added_members_serve() {
     for (words, is_available) in
         [("a b c", true), ("a b c-", true), ("a b- c-", false), ("a b c+", false), ("a b?", false), ("a!", false)]
     {
@@ -120,7 +120,7 @@ fn it_is_available_when_all_that_were_added_serve() {
 }
 
 #[test]
-fn new_members_run_what_the_oldest_run() {
+fn new_members_run_the_oldest_version() {
     assert_eq!(view("a b< c").joining_version("3.5.1"), "3.4.9");
     assert_eq!(view("a b").joining_version("3.5.1"), "3.5.1");
 }

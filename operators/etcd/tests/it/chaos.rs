@@ -79,7 +79,7 @@ impl Network {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chaos_crashes_change_nothing_while_a_cluster_comes() {
+async fn chaos_crashes_change_nothing_during_creation() {
     let network = Network::new();
     let crashes = explore_crashes(
         || network.setup(),
@@ -95,7 +95,7 @@ async fn chaos_crashes_change_nothing_while_a_cluster_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chaos_crashes_change_nothing_while_a_cluster_is_backed_up_and_restored() {
+async fn chaos_crashes_change_nothing_during_backup_and_restore() {
     let network = Network::new();
     let crashes = explore_crashes(
         || network.setup(),

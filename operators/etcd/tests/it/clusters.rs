@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 #[test]
-fn a_member_whose_pod_is_deleted_is_replaced() {
+fn member_with_deleted_pod_is_replaced() {
     play(async |world| {
         world.create(3, json!({})).await;
         world.put("foo", "bar").await;
@@ -33,7 +33,7 @@ fn a_member_whose_pod_is_deleted_is_replaced() {
 }
 
 #[test]
-fn a_cluster_grows_to_seven_and_shrinks_to_one() {
+fn cluster_scales_to_seven_and_to_one() {
     play(async |world| {
         world.create(1, json!({})).await;
         world.put("foo", "bar").await;
@@ -54,7 +54,7 @@ fn a_cluster_grows_to_seven_and_shrinks_to_one() {
 }
 
 #[test]
-fn sizes_and_versions_that_cannot_be_are_refused() {
+fn invalid_sizes_and_versions_are_rejected() {
     play(async |world| {
         world.create(1, json!({})).await;
         let cluster = |name: &str, size: u8, version: &str| -> EtcdCluster {
@@ -74,7 +74,7 @@ fn sizes_and_versions_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn nothing_is_done_to_a_cluster_that_is_paused() {
+fn paused_cluster_is_not_changed() {
     play(async |world| {
         world.create(3, json!({})).await;
         world.patch(json!({"paused": true})).await;
@@ -94,7 +94,7 @@ fn nothing_is_done_to_a_cluster_that_is_paused() {
 }
 
 #[test]
-fn without_a_backup_a_lost_majority_is_left_to_people() {
+fn lost_majority_without_a_backup_is_not_repaired() {
     play(async |world| {
         world.create(3, json!({})).await;
         let names = world.names().await;
@@ -111,7 +111,7 @@ fn without_a_backup_a_lost_majority_is_left_to_people() {
 }
 
 #[test]
-fn a_backup_of_an_earlier_cluster_of_the_same_name_is_not_taken() {
+fn backup_of_an_earlier_cluster_of_the_same_name_is_not_used() {
     play(async |world| {
         world.create(1, json!({})).await;
         world.put("whose", "the first one's").await;
@@ -130,11 +130,11 @@ fn a_backup_of_an_earlier_cluster_of_the_same_name_is_not_taken() {
 }
 
 #[test]
-fn all_goes_with_the_cluster() {
+fn deletion_removes_all_objects_of_the_cluster() {
     play(async |world| {
         world.create(3, json!({})).await;
-        let made = world.clusters.get(NAME_OF_SAMPLE).await.unwrap();
-        assert_eq!(made.finalizers(), &[] as &[String], "owners' references do");
+        let created = world.clusters.get(NAME_OF_SAMPLE).await.unwrap();
+        assert_eq!(created.finalizers(), &[] as &[String], "owners' references do");
         world.clusters.delete(NAME_OF_SAMPLE, &Default::default()).await.unwrap();
         sleep(Duration::from_secs(120)).await;
         assert!(world.names().await.is_empty());

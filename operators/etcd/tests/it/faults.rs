@@ -36,18 +36,18 @@ async fn story(world: &World) {
 }
 
 #[test]
-fn whatever_goes_wrong_the_end_is_the_same_and_repeats_from_its_seed() {
+fn faulty_run_converges_and_repeats_by_seed() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
     for seed in 0..seeds {
-        let told = play_with(seed, API, story);
+        let first = play_with(seed, API, story);
         let again = play_with(seed, API, story);
-        let differs = told.lines().zip(again.lines()).find(|(a, b)| a != b);
-        assert!(differs.is_none() && told.len() == again.len(), "seed {seed}: {differs:?}");
+        let differs = first.lines().zip(again.lines()).find(|(a, b)| a != b);
+        assert!(differs.is_none() && first.len() == again.len(), "seed {seed}: {differs:?}");
     }
 }
 
 #[test]
-fn no_error_of_etcd_is_taken_for_lasting() {
+fn errors_of_etcd_are_retried() {
     play(async |world| {
         world.create(1, json!({})).await;
         world.model.set_faults(Etcd { refused: 1.0, lost: 0.0 });
@@ -61,7 +61,7 @@ fn no_error_of_etcd_is_taken_for_lasting() {
 }
 
 #[test]
-fn a_member_that_cannot_start_is_not_joined_by_another_one() {
+fn no_member_is_added_while_one_cannot_start() {
     play(async |world| {
         world.create(1, json!({})).await;
         // No node accepts pods any more.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 #[test]
-fn level_1_install_makes_a_cluster_that_serves() {
+fn level_1_install_creates_a_serving_cluster() {
     play(async |world| {
         world.create(3, json!({})).await;
         let status = world.status().await;
@@ -35,7 +35,7 @@ fn level_1_install_makes_a_cluster_that_serves() {
 }
 
 #[test]
-fn level_2_upgrade_takes_one_member_after_the_other() {
+fn level_2_upgrade_replaces_one_member_at_a_time() {
     play(async |world| {
         world.create(3, json!({})).await;
         let before = world.names().await;
@@ -60,7 +60,7 @@ fn two_versions(status: &EtcdClusterStatus) -> bool {
 }
 
 #[test]
-fn level_3_backup_and_restore_bring_back_what_was_there() {
+fn level_3_backup_and_restore_recover_the_data() {
     play(async |world| {
         world.create(3, json!({})).await;
         world.put("kept", "before").await;
@@ -103,7 +103,7 @@ fn level_3_a_lost_majority_is_restored_from_the_latest_backup() {
 }
 
 #[test]
-fn level_4_insights_tell_of_members_steps_and_backups() {
+fn level_4_insights_report_members_steps_and_backups() {
     play(async |world| {
         world.create(3, json!({})).await;
         world.put("foo", "bar").await;
@@ -197,9 +197,9 @@ fn level_5_autopilot_backs_up_on_schedule_and_keeps_the_latest() {
         world.create(1, json!({"backupPolicy": policy})).await;
         sleep(Duration::from_secs(600)).await;
         let backups: Api<EtcdBackup> = Api::namespaced(world.admin.clone(), "default");
-        let made = backups.list(&ListParams::default()).await.unwrap().items;
-        let kept = world.model.snapshots();
-        assert!((2..=3).contains(&made.len()) && kept.len() <= made.len(), "{} {kept:?}", made.len());
+        let listed = backups.list(&ListParams::default()).await.unwrap().items;
+        let snapshots = world.model.snapshots();
+        assert!((2..=3).contains(&listed.len()) && snapshots.len() <= listed.len(), "{} {snapshots:?}", listed.len());
         assert!(world.model.calls()["snapshot"] >= 9);
 
         // Snapshots outlive the cluster, and are deleted with their objects.

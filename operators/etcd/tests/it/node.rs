@@ -15,14 +15,14 @@ const PROBE: SignedDuration = SignedDuration::from_secs(5);
 pub(crate) struct Machine {
     model: Model,
     /// Time of the first request for each start.
-    asked: Mutex<BTreeMap<String, Timestamp>>,
+    first_requested: Mutex<BTreeMap<String, Timestamp>>,
     /// The result of each start.
-    ended: Mutex<BTreeMap<String, Result<(), String>>>,
+    results: Mutex<BTreeMap<String, Result<(), String>>>,
 }
 
 impl Machine {
     pub(crate) fn new(model: Model) -> Self {
-        Self { model, asked: Mutex::default(), ended: Mutex::default() }
+        Self { model, first_requested: Mutex::default(), results: Mutex::default() }
     }
 }
 
@@ -34,7 +34,7 @@ impl Program for Machine {
     fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError> {
         let uid = uid(launch.pod);
         let id = format!("model://{uid}/{}/{}", launch.container.name, launch.attempt);
-        let due = *self.asked.lock().unwrap().entry(id.clone()).or_insert(launch.now) + START;
+        let due = *self.first_requested.lock().unwrap().entry(id.clone()).or_insert(launch.now) + START;
         if due > launch.now {
             // The previous process has ended.
             self.model.end(&uid);
@@ -42,12 +42,12 @@ impl Program for Machine {
         }
         let image = launch.container.image.as_deref().unwrap_or_default();
         let ran = self.model.run(&uid, launch.container.command.as_deref().unwrap_or_default(), &version_of(image));
-        self.ended.lock().unwrap().insert(id.clone(), ran);
+        self.results.lock().unwrap().insert(id.clone(), ran);
         Ok(Start::Started(id))
     }
 
     fn observe(&self, running: &Running<'_>, now: Timestamp) -> Observed {
-        let ran = self.ended.lock().unwrap().get(running.id).cloned();
+        let ran = self.results.lock().unwrap().get(running.id).cloned();
         match ran {
             Some(Ok(())) if running.container.name == "etcd" => {
                 Observed::Running { is_ready: self.model.is_ready(&uid(running.pod)), until: Some(now + PROBE) }

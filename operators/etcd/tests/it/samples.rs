@@ -14,7 +14,7 @@ fn read<T: DeserializeOwned>(text: &str) -> T {
 }
 
 #[test]
-fn samples_are_what_they_say() {
+fn samples_refer_to_each_other() {
     let cluster: EtcdCluster = read(include_str!("../../config/samples/etcd_v1beta2_etcdcluster.yaml"));
     let backup: EtcdBackup = read(include_str!("../../config/samples/etcd_v1beta2_etcdbackup.yaml"));
     let restore: EtcdRestore = read(include_str!("../../config/restore/restore.yaml"));
@@ -23,7 +23,7 @@ fn samples_are_what_they_say() {
 }
 
 #[test]
-fn the_definition_has_the_names_that_users_know() {
+fn definition_has_the_established_names() {
     let names =
         |definition: k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition| {
             (definition.metadata.name.unwrap(), definition.spec.versions[0].name.clone())
@@ -36,7 +36,7 @@ fn the_definition_has_the_names_that_users_know() {
 }
 
 #[tokio::test]
-async fn a_folder_keeps_snapshots_whole_or_not_at_all() {
+async fn folder_stores_only_complete_snapshots() {
     let path = std::env::temp_dir().join(format!("etcd-operator-test-{}", std::process::id()));
     let folder = Folder::new(&path, "http://here/", 6);
     let pieces = |pieces: Vec<Result<&'static str, Error>>| {

@@ -83,8 +83,8 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
         let controllers = Controllers::all();
         tokio::select! {
             biased;
-            ended = timeout(Duration::from_secs(6 * 3600), story(&world)) => ended.expect("the story ends within six hours"),
-            ended = operator.run(client, pending()) => panic!("the operator ended: {ended:?}"),
+            end = timeout(Duration::from_secs(6 * 3600), story(&world)) => end.expect("the story ends within six hours"),
+            end = operator.run(client, pending()) => panic!("the operator ended: {end:?}"),
             () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
             () = world.watch() => unreachable!("it watches for ever"),
         }

@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_is_this_crd() {
+    fn sample_definition_matches_the_crd() {
         let sample: Value = serde_json::from_str(include_str!("../../../../samples/vmgroup/definition.json")).unwrap();
         assert_eq!(sample, serde_json::to_value(VmGroup::crd()).unwrap());
     }
 
     #[test]
-    fn the_crd_is_the_one_that_users_know() {
+    fn crd_matches_the_published_one() {
         let int = json!({"type": "integer", "format": "int32"});
         let range = |max: f64| json!({"type": "integer", "format": "int32", "minimum": 1.0, "maximum": max});
         let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_another_operator_is_read() {
+    fn status_of_another_operator_is_decoded() {
         let status: VmGroupStatus = serde_json::from_value(json!({"phase": "PAUSED", "more": 1})).unwrap();
         assert_eq!(status, VmGroupStatus { phase: Some(Phase::Unknown), ..VmGroupStatus::default() });
     }

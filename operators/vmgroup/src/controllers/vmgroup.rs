@@ -145,18 +145,19 @@ mod tests {
     }
 
     #[test]
-    fn an_object_becomes_a_group() {
+    fn object_is_converted_to_a_group() {
         let group = desired(&object());
         assert_eq!((group.folder().as_str(), group.uid.as_str(), group.replicas), ("default-vg-1", "1", 3));
         assert_eq!(group.hardware, Hardware { cpus: 2, memory_mib: 4096 });
     }
 
     #[test]
-    fn a_status_says_what_is_known() {
-        let told = |running| serde_json::to_value(status(&object(), Phase::Pending, running, "m".into())).unwrap();
+    fn status_contains_known_values() {
+        let serialized =
+            |running| serde_json::to_value(status(&object(), Phase::Pending, running, "m".into())).unwrap();
         let known = json!({"phase": "PENDING", "currentReplicas": 2, "desiredReplicas": 3, "lastMessage": "m"});
-        assert_eq!(told(Some(2)), known);
+        assert_eq!(serialized(Some(2)), known);
         let unknown = json!({"phase": "PENDING", "desiredReplicas": 3, "lastMessage": "m"});
-        assert_eq!(told(None), unknown);
+        assert_eq!(serialized(None), unknown);
     }
 }

@@ -18,13 +18,13 @@ pub(super) struct Difference {
 impl Difference {
     /// Compares the machines of a group with the desired number. Other machines are ignored.
     pub(super) fn new(group: &Group, replicas: usize, vms: &[Vm]) -> Self {
-        let mut kept = members(group, vms);
-        let running = kept.iter().filter(|vm| vm.powered_on).count();
-        let mut surplus = kept.split_off(replicas.min(kept.len()));
+        let mut desired = members(group, vms);
+        let running = desired.iter().filter(|vm| vm.powered_on).count();
+        let mut surplus = desired.split_off(replicas.min(desired.len()));
         surplus.reverse();
-        let missing = replicas - kept.len();
-        kept.retain(|vm| !vm.powered_on);
-        Self { running, off: kept, surplus, missing }
+        let missing = replicas - desired.len();
+        desired.retain(|vm| !vm.powered_on);
+        Self { running, off: desired, surplus, missing }
     }
 }
 
@@ -40,8 +40,8 @@ fn members(group: &Group, vms: &[Vm]) -> Vec<Vm> {
 
 /// Picks the first `n` of a group's names that no machine has.
 pub(super) fn free_names(group: &Group, vms: &[Vm], n: usize) -> Vec<String> {
-    let mut taken: BTreeSet<String> = vms.iter().map(|vm| vm.name.clone()).collect();
-    group.vm_names().filter(|name| taken.insert(name.clone())).take(n).collect()
+    let mut used: BTreeSet<String> = vms.iter().map(|vm| vm.name.clone()).collect();
+    group.vm_names().filter(|name| used.insert(name.clone())).take(n).collect()
 }
 
 #[cfg(test)]
@@ -77,25 +77,25 @@ mod tests {
             |names: Vec<&String>| names.into_iter().map(|name| format!(" {}", number(name))).collect::<String>();
         let vms: Vec<Vm> = input.split_whitespace().map(vm).collect();
         let found = Difference::new(&group(), replicas, &vms);
-        let told = format!(
+        let summary = format!(
             "{} run, off{}, surplus{}, missing{}",
             found.running,
             numbers(found.off.iter().map(|vm| &vm.name).collect()),
             numbers(found.surplus.iter().map(|vm| &vm.name).collect()),
             numbers(free_names(&group(), &vms, found.missing).iter().collect()),
         );
-        assert_eq!(told, expected, "{input} to {replicas}");
+        assert_eq!(summary, expected, "{input} to {replicas}");
     }
 
     #[test]
-    fn machines_are_made_from_the_first_number_on() {
+    fn machines_are_created_in_order_of_their_numbers() {
         check("", 2, "0 run, off, surplus, missing 0 1");
         check("1+ 3+", 4, "2 run, off, surplus, missing 0 2");
         check("2+ 1+ 0+", 3, "3 run, off, surplus, missing");
     }
 
     #[test]
-    fn the_highest_numbers_go_first() {
+    fn highest_numbers_are_deleted_first() {
         check("0+ 1+ 2+ 3+ 4+", 3, "5 run, off, surplus 4 3, missing");
         check("4+ 3+ 2+ 1+ 0+", 1, "5 run, off, surplus 4 3 2 1, missing");
         check("9+ 0+ 1+", 2, "3 run, off, surplus 9, missing");
@@ -103,20 +103,20 @@ mod tests {
     }
 
     #[test]
-    fn only_machines_that_are_kept_have_to_run() {
+    fn only_desired_machines_are_powered_on() {
         check("0- 1+", 3, "1 run, off 0, surplus, missing 2");
         check("0+ 1- 2- 3-", 2, "1 run, off 1, surplus 3 2, missing");
     }
 
     #[test]
-    fn machines_of_an_earlier_group_of_that_name_are_taken_over() {
+    fn machines_of_an_earlier_group_of_the_same_name_are_adopted() {
         check("x+ y+", 2, "2 run, off, surplus, missing");
         check("x+ y+", 3, "2 run, off, surplus, missing 0");
         check("x+ 0+", 1, "2 run, off, surplus x, missing");
     }
 
     #[test]
-    fn names_tell_whose_a_machine_is() {
+    fn names_identify_the_group_of_a_machine() {
         let all = [("g-replica-abc12", true), ("g-replica-", false), ("f-g-replica-abc12", false), ("g", false)];
         for (name, owned) in all {
             assert_eq!(group().owns(name), owned, "{name}");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_the_same_from_release_to_release() {
+    fn names_are_stable_across_releases() {
         let names: Vec<String> = group().vm_names().take(3).collect();
         assert_eq!(names, ["g-replica-68fjb", "g-replica-9gcfd", "g-replica-tb48p"]);
     }

@@ -74,18 +74,20 @@ fn relation<'a>(inventory: &'a Inventory, entity: &'a Entity, path: &str) -> Opt
     inventory.child(&entity.object, name)
 }
 
-fn is_a(kind: &str, wanted: &str) -> bool {
-    kind == wanted || wanted == "ManagedEntity" || (kind == "ClusterComputeResource" && wanted == "ComputeResource")
+fn is_a(kind: &str, expected: &str) -> bool {
+    kind == expected
+        || expected == "ManagedEntity"
+        || (kind == "ClusterComputeResource" && expected == "ComputeResource")
 }
 
 fn content(filter: &FilterSpec, object: &ManagedObject, get: impl Fn(&str) -> Option<Value>) -> Option<Value> {
-    let wanted: Vec<&PropertySpec> = filter.prop_set.iter().filter(|p| is_a(&object.kind, &p.kind)).collect();
-    let properties = wanted
+    let specs: Vec<&PropertySpec> = filter.prop_set.iter().filter(|p| is_a(&object.kind, &p.kind)).collect();
+    let properties = specs
         .iter()
         .flat_map(|p| &p.path_set)
         .filter_map(|path| Some(json!({"_typeName": "DynamicProperty", "name": path, "val": get(path)?})));
     let properties: Vec<Value> = properties.collect();
-    (!wanted.is_empty()).then(|| json!({"_typeName": "ObjectContent", "obj": object, "propSet": properties}))
+    (!specs.is_empty()).then(|| json!({"_typeName": "ObjectContent", "obj": object, "propSet": properties}))
 }
 
 /// Values in a collection carry their type, primitive ones in an object around them.

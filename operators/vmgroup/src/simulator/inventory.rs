@@ -80,8 +80,8 @@ impl Inventory {
     /// Fails if a folder does not exist or has a child of that name.
     pub(super) fn check_free(&self, folder: &ManagedObject, name: &str) -> Result<(), Problem> {
         self.get(folder)?;
-        self.child(folder, name).map_or(Ok(()), |taken| {
-            Err(Problem::DuplicateName { name: name.into(), object: Some(taken.object.clone()) })
+        self.child(folder, name).map_or(Ok(()), |existing| {
+            Err(Problem::DuplicateName { name: name.into(), object: Some(existing.object.clone()) })
         })
     }
 

@@ -92,9 +92,9 @@ impl Tasks {
             task.outcome = Some(task.effect.apply(inventory, &task.entity));
         }
         while self.tasks.len() > MEMORY
-            && let Some(ended) = self.tasks.iter().find(|(_, task)| task.outcome.is_some()).map(|(n, _)| *n)
+            && let Some(finished) = self.tasks.iter().find(|(_, task)| task.outcome.is_some()).map(|(n, _)| *n)
         {
-            self.tasks.remove(&ended);
+            self.tasks.remove(&finished);
         }
     }
 

@@ -64,11 +64,11 @@ impl Client {
         &self,
         start: &ManagedObject,
         reach: Reach,
-        wanted: &[(&str, &[&str])],
+        properties: &[(&str, &[&str])],
     ) -> Result<Vec<Properties>> {
         const METHOD: &str = "RetrievePropertiesEx";
         let collector = &self.session.content().await?.property_collector;
-        let body = property_request(start, reach, wanted);
+        let body = property_request(start, reach, properties);
         let mut page = self.session.call(collector, METHOD, &body).await?;
         let mut found = Vec::new();
         loop {
@@ -189,9 +189,10 @@ impl Vcenter for Client {
     }
 
     async fn contents(&self, folder: &ManagedObject) -> Result<Contents> {
-        let wanted: &[(&str, &[&str])] = &[("ManagedEntity", &[]), ("VirtualMachine", &["name", "runtime.powerState"])];
+        let properties: &[(&str, &[&str])] =
+            &[("ManagedEntity", &[]), ("VirtualMachine", &["name", "runtime.powerState"])];
         let (vms, others): (Vec<Properties>, Vec<Properties>) = self
-            .properties(folder, Reach::Children, wanted)
+            .properties(folder, Reach::Children, properties)
             .await?
             .into_iter()
             .partition(|child| child.object.kind == "VirtualMachine");

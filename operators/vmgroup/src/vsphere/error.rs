@@ -96,8 +96,8 @@ impl Error {
             "InvalidPowerState" => Self::InvalidPowerState { state: text("existingState") },
             "TaskInProgress" => Self::TaskInProgress,
             name => {
-                let told = || fault["faultMessage"].as_array()?.iter().find_map(|m| m["message"].as_str());
-                let message = message.or_else(|| fault["faultstring"].as_str()).or_else(told).unwrap_or_default();
+                let reported = || fault["faultMessage"].as_array()?.iter().find_map(|m| m["message"].as_str());
+                let message = message.or_else(|| fault["faultstring"].as_str()).or_else(reported).unwrap_or_default();
                 Self::Fault { name: name.into(), message: message.trim_end_matches('.').into() }
             }
         })
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_that_matter_have_a_variant() {
+    fn handled_faults_have_a_variant() {
         let object = json!({"type": "VirtualMachine", "value": "vm-1"});
         for (fault, expected) in [
             (json!({"_typeName": "NotAuthenticated"}), "vCenter does not accept the session"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn other_faults_keep_their_name_and_their_words() {
+    fn other_faults_keep_name_and_message() {
         let fault = json!({"_typeName": "NoPermission"});
         check(&fault, None, Some("vCenter reports NoPermission"));
         check(&fault, Some("Not allowed."), Some("vCenter reports NoPermission: Not allowed"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_type_is_no_fault() {
+    fn values_without_a_type_are_no_fault() {
         for value in [json!(null), json!("text"), json!({"error": "no"}), json!([])] {
             check(&value, None, None);
         }

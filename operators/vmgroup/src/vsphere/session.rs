@@ -96,11 +96,11 @@ impl Session {
 
     /// Returns the session's key. The first caller with an `ended` session replaces it; all others wait for that and
     /// use the new one.
-    async fn log_in(&self, ended: Option<&Arc<HeaderValue>>) -> Result<Arc<HeaderValue>> {
+    async fn log_in(&self, expired: Option<&Arc<HeaderValue>>) -> Result<Arc<HeaderValue>> {
         const METHOD: &str = "Login";
         let mut login = self.login.lock().await;
         if let Some(key) = &login.key
-            && ended.is_none_or(|ended| !Arc::ptr_eq(key, ended))
+            && expired.is_none_or(|expired| !Arc::ptr_eq(key, expired))
         {
             return Ok(Arc::clone(key));
         }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_may_come_with_port_and_scheme() {
+    fn host_may_contain_port_and_scheme() {
         check("vc", Some(("https", "vc")));
         check("10.0.0.1:8443", Some(("https", "10.0.0.1:8443")));
         check("[::1]:8443", Some(("https", "[::1]:8443")));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_host_is_refused() {
+    fn invalid_hosts_are_rejected() {
         for host in ["", "a b", "::1", "ftp://vc", "https://user:secret@vc", "user@vc", "vc/ui", "vc/sdk?x=1", ":443"] {
             check(host, None);
         }

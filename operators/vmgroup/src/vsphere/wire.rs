@@ -77,7 +77,7 @@ pub(super) enum Reach {
 }
 
 /// Body of a `RetrievePropertiesEx` for all objects of a type (or a subtype of it) in reach of `start`.
-pub(super) fn property_request(start: &ManagedObject, reach: Reach, wanted: &[(&str, &[&str])]) -> Value {
+pub(super) fn property_request(start: &ManagedObject, reach: Reach, requested: &[(&str, &[&str])]) -> Value {
     let children = |on: Value| {
         json!([{"_typeName": "TraversalSpec", "name": "children", "type": "Folder", "path": "childEntity",
             "skip": false, "selectSet": on}])
@@ -87,7 +87,7 @@ pub(super) fn property_request(start: &ManagedObject, reach: Reach, wanted: &[(&
         Reach::Children => (true, children(json!([]))),
         Reach::Below => (true, children(json!([{"_typeName": "SelectionSpec", "name": "children"}]))),
     };
-    let properties = wanted
+    let properties = requested
         .iter()
         .map(|(kind, paths)| json!({"_typeName": "PropertySpec", "type": kind, "all": false, "pathSet": paths}));
     json!({

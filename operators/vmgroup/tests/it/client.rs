@@ -3,7 +3,7 @@ use vmgroup::simulator::{Fault, Faults};
 use vmgroup::vsphere::{CloneSpec, Credentials, Error as VcenterError, ManagedObject, Vcenter};
 
 #[tokio::test(start_paused = true)]
-async fn sessions_that_end_are_replaced() {
+async fn ended_sessions_are_replaced() {
     let simulator = Simulator::new(options());
     let client = client(simulator.transport());
     client.create_folder("a").await.unwrap();
@@ -15,7 +15,7 @@ async fn sessions_that_end_are_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_calls_at_once_log_in_once() {
+async fn concurrent_calls_share_one_login() {
     let simulator = Simulator::new(options());
     let client = client(simulator.transport());
     let all = || futures_util::future::join_all((0..5).map(|_| client.find_folder("a")));
@@ -26,14 +26,14 @@ async fn many_calls_at_once_log_in_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_credentials_are_refused_without_being_told() {
+async fn rejected_credentials_are_not_disclosed() {
     let simulator = Simulator::new(options());
     let wrong = Credentials { user: "eve".into(), password: "hunter2".into(), ..Simulator::credentials() };
     let client = Client::new(wrong, Site::default(), Timing::default(), simulator.transport()).unwrap();
     let error = client.find_folder("a").await.unwrap_err();
     assert!(matches!(error, VcenterError::InvalidLogin));
-    let told = format!("{error} {error:?} {client:?}");
-    assert!(!told.contains("hunter2") && !told.contains("eve"), "{told}");
+    let text = format!("{error} {error:?} {client:?}");
+    assert!(!text.contains("hunter2") && !text.contains("eve"), "{text}");
     assert!(client.find_folder("a").await.is_err());
     assert_eq!(simulator.calls()["Login"], 1, "an account must not be locked by trying again");
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -42,7 +42,7 @@ async fn wrong_credentials_are_refused_without_being_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_vcenter_is_named() {
+async fn unreachable_vcenter_is_named() {
     let simulator = Simulator::new(options());
     simulator.set_faults(Faults::Always(Fault::LostRequest));
     let error = client(simulator.transport()).find_folder("a").await.unwrap_err();
@@ -55,7 +55,7 @@ async fn an_unreachable_vcenter_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_come_page_by_page() {
+async fn results_are_read_by_page() {
     let simulator = Simulator::new(Options { page: 2, ..options() });
     let client = client(simulator.transport());
     let folder = client.create_folder("a").await.unwrap();
@@ -65,11 +65,11 @@ async fn answers_come_page_by_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_folder_that_is_there_is_found_instead_of_made() {
+async fn existing_folder_is_found_instead_of_created() {
     let client = client(Simulator::new(options()).transport());
-    let made = client.create_folder("a").await.unwrap();
-    assert_eq!(client.create_folder("a").await.unwrap(), made);
-    assert_eq!(client.find_folder("a").await.unwrap(), Some(made));
+    let created = client.create_folder("a").await.unwrap();
+    assert_eq!(client.create_folder("a").await.unwrap(), created);
+    assert_eq!(client.find_folder("a").await.unwrap(), Some(created));
     assert_eq!(client.find_folder("b").await.unwrap(), None);
 }
 
@@ -91,7 +91,7 @@ async fn faults_of_tasks_are_typed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_site_that_is_not_there_is_named_with_what_is() {
+async fn missing_site_is_reported_with_the_available_ones() {
     let simulator = Simulator::new(options());
     let site = Site { datacenter: Some("dc-2".into()), ..Site::default() };
     let lost = Client::new(Simulator::credentials(), site, Timing::default(), simulator.transport()).unwrap();
@@ -102,12 +102,12 @@ async fn a_site_that_is_not_there_is_named_with_what_is() {
     let folder = lost.create_folder("a").await.unwrap();
     let spec = CloneSpec { folder: &folder, name: "vm", hardware: Hardware { cpus: 1, memory_mib: 1024 } };
     let error = lost.clone_vm(&ManagedObject::new("VirtualMachine", "vm-1"), &spec).await.unwrap_err();
-    let told = "name one resource pool by --resource-pool or VC_RESOURCE_POOL; vCenter has cluster-1/Resources";
-    assert_eq!(error.to_string(), told);
+    let message = "name one resource pool by --resource-pool or VC_RESOURCE_POOL; vCenter has cluster-1/Resources";
+    assert_eq!(error.to_string(), message);
 }
 
 #[tokio::test]
-async fn the_simulator_answers_on_a_socket() {
+async fn simulator_serves_a_socket() {
     let tasks = TaskTimes { clone: Duration::ZERO, power: Duration::ZERO, destroy: Duration::ZERO };
     let simulator = Simulator::new(Options { tasks, ..options() });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

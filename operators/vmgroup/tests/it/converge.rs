@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_group_gets_a_folder_and_running_machines() {
+async fn group_gets_a_folder_and_running_machines() {
     let (simulator, groups) = world();
     assert!(settle(&groups, &group(3), Goal::Present).await.is_empty());
     assert_eq!(simulator.folders(), ["default-vg-1"]);
@@ -15,7 +15,7 @@ async fn a_group_gets_a_folder_and_running_machines() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_over_a_group_that_is_well_changes_nothing() {
+async fn converged_group_is_not_changed() {
     let (simulator, groups) = world();
     settle(&groups, &group(3), Goal::Present).await;
     let before = (simulator.vms(), simulator.calls());
@@ -41,20 +41,20 @@ async fn scaling_keeps_the_machines_with_the_lowest_numbers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn plans_tell_what_is_being_done() {
+async fn plans_describe_their_operations() {
     let (simulator, groups) = world();
-    let told = async |n: usize| groups.plan(&group(n)).await.unwrap().to_string();
-    assert_eq!(told(5).await, "creating 5 virtual machines");
+    let describe = async |n: usize| groups.plan(&group(n)).await.unwrap().to_string();
+    assert_eq!(describe(5).await, "creating 5 virtual machines");
     settle(&groups, &group(3), Goal::Present).await;
-    assert_eq!(told(2).await, "deleting 1 virtual machine");
+    assert_eq!(describe(2).await, "deleting 1 virtual machine");
     assert!(simulator.power_off(&group(3).vm_names().next().unwrap()));
-    assert_eq!(told(3).await, "powering on 1 virtual machine");
-    assert_eq!(told(9).await, "powering on 1 virtual machine, creating 6 virtual machines");
+    assert_eq!(describe(3).await, "powering on 1 virtual machine");
+    assert_eq!(describe(9).await, "powering on 1 virtual machine, creating 6 virtual machines");
     assert_eq!(groups.plan(&group(3)).await.unwrap().running, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_is_powered_off_comes_back() {
+async fn powered_off_machine_is_powered_on() {
     let (simulator, groups) = world();
     settle(&groups, &group(3), Goal::Present).await;
     let before = simulator.vms();
@@ -64,7 +64,7 @@ async fn a_machine_that_is_powered_off_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_is_removed_is_made_again() {
+async fn removed_machine_is_recreated() {
     let (simulator, groups) = world();
     settle(&groups, &group(3), Goal::Present).await;
     let before = sorted(&simulator);
@@ -95,7 +95,7 @@ async fn at_most_three_operations_run_over_all_groups() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_that_waited_for_its_turn_is_not_acted_on() {
+async fn plan_that_waited_is_not_carried_out() {
     let tasks = TaskTimes { clone: Duration::from_secs(60), ..options().tasks };
     let simulator = Simulator::new(Options { tasks, ..options() });
     let groups = Groups::new(client(simulator.transport()), 3);
@@ -111,16 +111,16 @@ async fn a_plan_that_waited_for_its_turn_is_not_acted_on() {
 async fn teardown_removes_machines_then_the_folder() {
     let (simulator, groups) = world();
     settle(&groups, &group(5), Goal::Present).await;
-    let mut left = Vec::new();
+    let mut remaining = Vec::new();
     while !pass(&groups, &group(5), Goal::Absent).await.unwrap() {
-        left.push((simulator.vms().len(), simulator.folders().len()));
+        remaining.push((simulator.vms().len(), simulator.folders().len()));
     }
-    assert_eq!(left, [(2, 1), (0, 1), (0, 0)]);
+    assert_eq!(remaining, [(2, 1), (0, 1), (0, 0)]);
     assert!(pass(&groups, &group(5), Goal::Absent).await.unwrap(), "a second teardown finds nothing to do");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_the_groups_is_left_alone() {
+async fn foreign_machines_are_not_changed() {
     let (simulator, groups) = world();
     settle(&groups, &group(1), Goal::Present).await;
     assert!(simulator.add_vm("default-vg-1", "somebody-elses"));
@@ -131,7 +131,7 @@ async fn what_is_not_the_groups_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn groups_whose_names_make_one_folder_do_not_meet() {
+async fn groups_with_the_same_folder_do_not_interfere() {
     let (simulator, groups) = world();
     let one = Group { namespace: "a-b".into(), name: "c".into(), ..group(2) };
     let other = Group { namespace: "a".into(), name: "b-c".into(), ..group(3) };
@@ -145,7 +145,7 @@ async fn groups_whose_names_make_one_folder_do_not_meet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_template_is_named_and_lasts() {
+async fn missing_template_is_a_permanent_error() {
     let (simulator, groups) = world();
     let wrong = Group { template: "no-such-template".into(), ..group(2) };
     let error = pass(&groups, &wrong, Goal::Present).await.unwrap_err();
@@ -165,7 +165,7 @@ async fn a_wrong_template_is_named_and_lasts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_template_may_be_named_by_its_path() {
+async fn template_may_be_specified_by_path() {
     let (simulator, groups) = world();
     simulator.add_template("twice");
     settle(&groups, &Group { template: "vm-operator/twice".into(), ..group(1) }, Goal::Present).await;
@@ -175,7 +175,7 @@ async fn a_template_may_be_named_by_its_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_vcenter_does_not_take_are_refused_before_anything_happens() {
+async fn names_invalid_in_vcenter_are_rejected_in_advance() {
     let (simulator, groups) = world();
     let error = groups.plan(&Group { name: "x".repeat(73), ..group(1) }).await.unwrap_err();
     assert!(error.is_lasting() && error.to_string().ends_with("is longer than vCenter's limit of 80 characters"));

@@ -17,12 +17,12 @@ enum Crash {
 /// Creates a transport to a simulator that stops permanently at one call, and notifies when it does.
 fn crashing(simulator: &Simulator, crash: Crash) -> (Transport, Arc<Notify>) {
     let (calls, crashed) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
-    let (inner, told) = (simulator.transport(), Arc::clone(&crashed));
+    let (inner, notify) = (simulator.transport(), Arc::clone(&crashed));
     let transport = BoxCloneSyncService::new(service_fn(move |request: Request<Bytes>| {
-        let (inner, told, call) = (inner.clone(), Arc::clone(&told), calls.fetch_add(1, Ordering::Relaxed));
+        let (inner, notify, call) = (inner.clone(), Arc::clone(&notify), calls.fetch_add(1, Ordering::Relaxed));
         async move {
             let stop = || async {
-                told.notify_one();
+                notify.notify_one();
                 std::future::pending::<()>().await;
             };
             if matches!(crash, Crash::Before(n) if n == call) {
@@ -81,27 +81,27 @@ async fn check(replicas_before: usize, replicas: usize, goal: Goal) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_group_is_made() {
+async fn crashes_during_creation_are_recovered() {
     check(0, 4, Goal::Present).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_group_grows() {
+async fn crashes_during_scale_up_are_recovered() {
     check(2, 4, Goal::Present).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_group_shrinks() {
+async fn crashes_during_scale_down_are_recovered() {
     check(4, 1, Goal::Present).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_group_is_torn_down() {
+async fn crashes_during_teardown_are_recovered() {
     check(3, 3, Goal::Absent).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_deleted_while_its_machines_are_being_cloned_leaves_nothing() {
+async fn group_deleted_during_cloning_leaves_nothing_behind() {
     let group = group(4);
     for call in 0..40 {
         let (simulator, _) = world();

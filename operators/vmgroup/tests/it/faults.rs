@@ -22,7 +22,7 @@ async fn check(faults: impl Fn() -> Faults) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_one_call_may_go_wrong_in_any_way() {
+async fn single_fault_at_any_call_is_recovered() {
     let ways = [
         Fault::LostRequest,
         Fault::LostAnswer,
@@ -40,21 +40,21 @@ async fn any_one_call_may_go_wrong_in_any_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_two_calls_in_a_row_may_lose_their_answer() {
+async fn two_consecutive_lost_responses_are_recovered() {
     for call in 0..40 {
         check(|| Faults::script([(call, Fault::LostAnswer), (call + 1, Fault::LostAnswer)])).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn random_faults_change_nothing_in_the_end() {
+async fn random_faults_are_recovered() {
     for seed in 0..50 {
         check(|| Faults::random(seed, 100)).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_error_again_and_again_is_retried_until_it_is_over() {
+async fn repeated_error_is_retried_until_it_is_resolved() {
     let (simulator, groups) = world();
     simulator.set_faults(Faults::Always(Fault::Status(StatusCode::SERVICE_UNAVAILABLE)));
     for _ in 0..20 {
@@ -70,7 +70,7 @@ async fn the_same_error_again_and_again_is_retried_until_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_takes_too_long_is_awaited_not_repeated() {
+async fn slow_task_is_awaited_and_not_repeated() {
     let tasks = TaskTimes { clone: Duration::from_secs(700), ..options().tasks };
     let simulator = Simulator::new(Options { tasks, ..options() });
     let groups = Groups::new(client(simulator.transport()), 3);

@@ -206,9 +206,9 @@ impl<'s> At<'_, 's> {
     /// Type, constant, enumeration and format: a violation of one of them skips the other keywords.
     fn constants(&mut self, fields: &'s Map<String, Value>, value: &Value) -> bool {
         let before = self.failures.len();
-        if let Some(wanted) = fields.get("type") {
+        if let Some(expected) = fields.get("type") {
             const ORDER: [&str; 7] = ["null", "boolean", "number", "integer", "string", "array", "object"];
-            let mut types: Vec<&str> = match wanted {
+            let mut types: Vec<&str> = match expected {
                 Value::String(one) => vec![one],
                 Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
                 _ => Vec::new(),
@@ -221,20 +221,20 @@ impl<'s> At<'_, 's> {
                 return false;
             }
         }
-        if let Some(wanted) = fields.get("const")
-            && !equal(value, wanted)
+        if let Some(expected) = fields.get("const")
+            && !equal(value, expected)
         {
-            self.fail(match wanted {
+            self.fail(match expected {
                 Value::Array(_) | Value::Object(_) => "'const' failed".to_owned(),
                 simple => format!("value must be {}", display(simple)),
             });
             return false;
         }
-        if let Some(Value::Array(wanted)) = fields.get("enum")
-            && !wanted.iter().any(|item| equal(value, item))
+        if let Some(Value::Array(expected)) = fields.get("enum")
+            && !expected.iter().any(|item| equal(value, item))
         {
-            let is_simple = wanted.iter().all(|item| !item.is_array() && !item.is_object());
-            let shown: Vec<String> = wanted.iter().map(display).collect();
+            let is_simple = expected.iter().all(|item| !item.is_array() && !item.is_object());
+            let shown: Vec<String> = expected.iter().map(display).collect();
             self.fail(match (is_simple, shown.as_slice()) {
                 (true, [one]) => format!("value must be {one}"),
                 (true, several) => format!("value must be one of {}", several.join(", ")),
@@ -294,20 +294,20 @@ impl<'s> At<'_, 's> {
     }
 
     fn bound(&mut self, fields: &Map<String, Value>, keyword: &str, got: usize, is_good: fn(usize, usize) -> bool) {
-        let wanted = fields.get(keyword).and_then(Value::as_f64);
+        let limit = fields.get(keyword).and_then(Value::as_f64);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as casts saturate")]
-        if let Some(wanted) = wanted.map(|wanted| wanted as usize)
-            && !is_good(got, wanted)
+        if let Some(limit) = limit.map(|limit| limit as usize)
+            && !is_good(got, limit)
         {
-            self.fail(format!("{keyword}: got {}, want {}", count(got), count(wanted)));
+            self.fail(format!("{keyword}: got {}, want {}", count(got), count(limit)));
         }
     }
 
     fn object(&mut self, fields: &'s Map<String, Value>, object: &Map<String, Value>) {
         self.bound(fields, "minProperties", object.len(), |got, want| got >= want);
         self.bound(fields, "maxProperties", object.len(), |got, want| got <= want);
-        let missing = |wanted: &Value| -> Vec<String> {
-            let names = wanted.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let missing = |names: &Value| -> Vec<String> {
+            let names = names.as_array().into_iter().flatten().filter_map(Value::as_str);
             names.filter(|name| !object.contains_key(*name)).map(str::to_owned).collect()
         };
         if let Some(required) = fields.get("required") {
@@ -443,9 +443,9 @@ impl<'s> At<'_, 's> {
         }
         let bound = |keyword: &str| fields.get(keyword).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
         let places = || matched.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        let message = |word: &str, wanted: usize| {
-            let (wanted, got) = (count(wanted), count(matched.len()));
-            format!("{word} {wanted} items required to match contains schema, but matched {got} items at {}", places())
+        let message = |word: &str, limit: usize| {
+            let (limit, got) = (count(limit), count(matched.len()));
+            format!("{word} {limit} items required to match contains schema, but matched {got} items at {}", places())
         };
         match bound("minContains") {
             Some(least) if matched.len() < least => {
@@ -483,15 +483,14 @@ impl<'s> At<'_, 's> {
             ("exclusiveMaximum", |got, want| got < want),
         ];
         for (keyword, is_good) in rules {
-            if let Some(wanted) = fields.get(keyword).and_then(Value::as_f64).filter(|wanted| !is_good(value, *wanted))
-            {
-                self.fail(format!("{keyword}: got {}, want {}", number(value), number(wanted)));
+            if let Some(limit) = fields.get(keyword).and_then(Value::as_f64).filter(|limit| !is_good(value, *limit)) {
+                self.fail(format!("{keyword}: got {}, want {}", number(value), number(limit)));
             }
         }
-        if let Some(wanted) = fields.get("multipleOf").and_then(Value::as_f64)
-            && (value / wanted).fract() != 0.0
+        if let Some(limit) = fields.get("multipleOf").and_then(Value::as_f64)
+            && (value / limit).fract() != 0.0
         {
-            self.fail(format!("multipleOf: got {}, want {}", number(value), number(wanted)));
+            self.fail(format!("multipleOf: got {}, want {}", number(value), number(limit)));
         }
     }
 
@@ -566,7 +565,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_schema_that_cannot_be_used_is_not_followed_further() {
+    fn invalid_schema_ends_the_check() {
         let root = json!({"$ref": "#", "allOf": [{"$ref": "#/nowhere"}, {"$ref": "#"}, {"$ref": "#"}]});
         let mut checker = Checker::new(&root, Draft::V2020);
         checker.value(&root, &json!({}), &[]);

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_are_those_of_the_rfc() {
+    fn signatures_match_the_rfc() {
         let secret = hex("c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721");
         let r = hex("efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716");
         let s = hex("f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8");

@@ -645,7 +645,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_many_parts_are_bounded() {
+    fn depth_of_dotted_keys_is_bounded() {
         for (document, why) in [
             (format!("{}a = 1", "a.".repeat(100_000)), "keys are nested deeper than 200"),
             (format!("[{}a]", "a.".repeat(100_000)), "keys are nested deeper than 200"),

@@ -73,8 +73,8 @@ impl Files {
 
     /// Creates the folder.
     pub(super) fn prepare(&self) -> Result<()> {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.when(format!("cannot create {}", self.folder.display()))
+        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        created.when(format!("cannot create {}", self.folder.display()))
     }
 
     /// Acquires the lock of the cluster; `None` if a running cluster holds it.

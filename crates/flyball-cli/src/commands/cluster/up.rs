@@ -105,10 +105,11 @@ fn hint_at_nodes(args: &UpArgs) {
 fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
     let name = &args.named.name;
     let record = files.read()?.ok_or_else(|| Error::new(format!("cluster {name} is starting or stopping")))?;
-    let asked = if args.no_kubeconfig { None } else { args.kubeconfig.clone().or_else(|| record.kubeconfig.clone()) };
+    let requested =
+        if args.no_kubeconfig { None } else { args.kubeconfig.clone().or_else(|| record.kubeconfig.clone()) };
     let other_port = args.port != 0 && !record.url.ends_with(&format!(":{}", args.port));
     let other_data = args.data_dir.as_ref().is_some_and(|path| record.data_dir != Some(absolute(path)));
-    if args.foreground || other_port || other_data || asked.map(absolute) != record.kubeconfig {
+    if args.foreground || other_port || other_data || requested.map(absolute) != record.kubeconfig {
         let error = Error::new(format!("cluster {name} is already running at {}", record.url));
         return Err(error.hint(format!("flyball cluster down --name {name}")).hint("or name the new one with --name"));
     }
@@ -266,7 +267,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
         let served = tokio::select! {
             biased;
             served = endpoint.serve(&cluster, stop) => served.when("cannot serve"),
-            Some(ended) = running.join_next() => ended.when("the controllers exited"),
+            Some(result) = running.join_next() => result.when("the controllers exited"),
         };
         running.shutdown().await;
         cluster.close();

@@ -4,7 +4,7 @@ use super::misused;
 use crate::cluster::apply;
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::error::{Error, Result};
-use crate::project::plugins::{Asking, PluginArgs};
+use crate::project::plugins::{PluginArgs, PluginCommand};
 use crate::project::scaffold::api::{self, Names, known_resource};
 use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::types::Definition;
@@ -80,19 +80,19 @@ struct NewApi {
 pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     let mut project = Project::here()?;
     let mut changes = Changes::new(&project.folder);
-    let wanted = match &args.crd {
+    let new_api = match &args.crd {
         Some(crd) => {
-            let (definition, kept) = defined(crd, args.version.as_deref(), args.kubeconfig.as_ref())?;
+            let (definition, document) = defined(crd, args.version.as_deref(), args.kubeconfig.as_ref())?;
             let (resource, controller) = (definition.resource.clone(), args.controller != Some(false));
-            NewApi { resource, types: true, controller, definition: Some((definition, kept)) }
+            NewApi { resource, types: true, controller, definition: Some((definition, document)) }
         }
-        None => wanted(args, &project)?,
+        None => prompt_new_api(args, &project)?,
     };
-    add(&mut changes, &mut project, &wanted, args.force)?;
+    add(&mut changes, &mut project, &new_api, args.force)?;
     changes.put(FILE, project.text()?)?;
-    let Resource { group, version, kind, .. } = &wanted.resource;
-    let told = [("group", group.as_str()), ("version", version.as_str()), ("kind", kind.as_str())];
-    args.plugins.extend(Asking::CreateApi, &told, &mut changes)?;
+    let Resource { group, version, kind, .. } = &new_api.resource;
+    let arguments = [("group", group.as_str()), ("version", version.as_str()), ("kind", kind.as_str())];
+    args.plugins.extend(PluginCommand::CreateApi, &arguments, &mut changes)?;
     print_written(&changes.commit()?, args.output)?;
     if args.output.is_none() {
         say("\nNext: cargo test");
@@ -100,35 +100,35 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     Ok(())
 }
 
-fn given(
+fn flag_or_prompt(
     flag: &str,
-    said: Option<&String>,
+    given_value: Option<&String>,
     proposed: Option<&str>,
     check: fn(&str) -> Result<String, String>,
 ) -> Result<String> {
-    match said {
-        Some(said) => Ok(said.clone()),
+    match given_value {
+        Some(given_value) => Ok(given_value.clone()),
         None => ask::text(flag, proposed, check),
     }
 }
 
-fn chosen(said: Option<bool>, question: &str) -> Result<bool> {
-    match said {
-        Some(said) => Ok(said),
+fn chosen(flag: Option<bool>, question: &str) -> Result<bool> {
+    match flag {
+        Some(flag) => Ok(flag),
         None if ask::can_ask() => ask::whether(question),
         None => Ok(true),
     }
 }
 
-fn wanted(args: &ApiArgs, project: &Project) -> Result<NewApi> {
+fn prompt_new_api(args: &ApiArgs, project: &Project) -> Result<NewApi> {
     let flags = [("--group", &args.group), ("--version", &args.version), ("--kind", &args.kind)];
-    let missing: Vec<&str> = flags.iter().filter(|(_, said)| said.is_none()).map(|(flag, _)| *flag).collect();
+    let missing: Vec<&str> = flags.iter().filter(|(_, value)| value.is_none()).map(|(flag, _)| *flag).collect();
     if !missing.is_empty() && !ask::can_ask() {
         misused(&format!("required without a terminal: {}", missing.join(", ")));
     }
-    let group = given("group", args.group.as_ref(), None, names::group_or_core)?;
-    let version = given("version", args.version.as_ref(), Some("v1alpha1"), names::version)?;
-    let kind = given("kind", args.kind.as_ref(), None, names::kind)?;
+    let group = flag_or_prompt("group", args.group.as_ref(), None, names::group_or_core)?;
+    let version = flag_or_prompt("version", args.version.as_ref(), Some("v1alpha1"), names::version)?;
+    let kind = flag_or_prompt("kind", args.kind.as_ref(), None, names::kind)?;
     let known = built_in::find(&group, &version, &kind).filter(|_| args.resource != Some(true));
     if let Some(known) = known {
         return Ok(NewApi {
@@ -204,18 +204,18 @@ pub(super) fn defined(crd: &str, version: Option<&str>, kubeconfig: Option<&Path
         block_on(async { connection.connect().await?.read(&object).await })?
     };
     let definition = Definition::read(&found, version)?;
-    let mut kept = json!({"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": {"name": found["metadata"]["name"]}});
+    let mut document = json!({"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": {"name": found["metadata"]["name"]}});
     // The webhook of a conversion does not exist in tests, and is not needed.
-    kept["spec"] = found["spec"].clone();
-    kept["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
-    Ok((definition, kept))
+    document["spec"] = found["spec"].clone();
+    document["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
+    Ok((definition, document))
 }
 
-fn add(changes: &mut Changes, project: &mut Project, wanted: &NewApi, force: bool) -> Result<()> {
-    let NewApi { resource, types, controller, .. } = wanted;
-    let told = resource.api_kind();
+fn add(changes: &mut Changes, project: &mut Project, new_api: &NewApi, force: bool) -> Result<()> {
+    let NewApi { resource, types, controller, .. } = new_api;
+    let api_kind = resource.api_kind();
     if !types && !controller {
-        return Err(Error::new(format!("nothing to create for {told}: neither types nor a controller"))
+        return Err(Error::new(format!("nothing to create for {api_kind}: neither types nor a controller"))
             .hint("drop --resource=false or --controller=false"));
     }
     let at = project.resources.iter().position(|known| known.is(&resource.group, &resource.version, &resource.kind));
@@ -224,9 +224,8 @@ fn add(changes: &mut Changes, project: &mut Project, wanted: &NewApi, force: boo
         let new_types = *types && !before.resource && !before.foreign;
         let new_controller = *controller && !before.controller;
         if !new_types && !new_controller {
-            return Err(
-                Error::new(format!("{told} already exists in the project")).hint("overwrite its files with --force")
-            );
+            return Err(Error::new(format!("{api_kind} already exists in the project"))
+                .hint("overwrite its files with --force"));
         }
     }
     let names = Names::new(project, resource);
@@ -238,7 +237,7 @@ fn add(changes: &mut Changes, project: &mut Project, wanted: &NewApi, force: boo
     });
     let known = built_in::find(&resource.group, &resource.version, &resource.kind).filter(|_| resource.foreign);
     match (known, first) {
-        _ if wanted.definition.is_some() => foreign(changes, &names, wanted, &mut now, force)?,
+        _ if new_api.definition.is_some() => foreign(changes, &names, new_api, &mut now, force)?,
         (Some(known), _) => {
             api::controller_of_known(changes, &names, &known.path(), None, force)?;
             now.controller = true;
@@ -250,7 +249,7 @@ fn add(changes: &mut Changes, project: &mut Project, wanted: &NewApi, force: boo
             let first = project.resources.iter_mut().find(|other| **other == first.resource);
             first.into_iter().for_each(|first| first.webhooks.conversion = true);
         }
-        (None, _) => own(changes, &names, wanted, &mut now, force)?,
+        (None, _) => own(changes, &names, new_api, &mut now, force)?,
     }
     let at = project.resources.iter().position(|known| known.is(&now.group, &now.version, &now.kind));
     match at {
@@ -265,10 +264,10 @@ fn first_of<'a>(project: &'a Project, resource: &Resource) -> Option<&'a Resourc
     project.resources.iter().find(|other| (&other.group, &other.kind) == (&resource.group, &resource.kind))
 }
 
-fn foreign(changes: &mut Changes, names: &Names, wanted: &NewApi, now: &mut Resource, force: bool) -> Result<()> {
-    let Some((definition, kept)) = &wanted.definition else { return Ok(()) };
+fn foreign(changes: &mut Changes, names: &Names, new_api: &NewApi, now: &mut Resource, force: bool) -> Result<()> {
+    let Some((definition, kept)) = &new_api.definition else { return Ok(()) };
     api::foreign(changes, names, definition.code(names), &yaml::write(kept), force)?;
-    if wanted.controller {
+    if new_api.controller {
         let path = format!("crate::api::{}::{}", names.module(), names.kind_type);
         api::controller_of_known(changes, names, &path, Some(&api::definition_path(names)), force)?;
         now.controller = true;
@@ -276,9 +275,9 @@ fn foreign(changes: &mut Changes, names: &Names, wanted: &NewApi, now: &mut Reso
     Ok(())
 }
 
-fn own(changes: &mut Changes, names: &Names, wanted: &NewApi, now: &mut Resource, force: bool) -> Result<()> {
+fn own(changes: &mut Changes, names: &Names, new_api: &NewApi, now: &mut Resource, force: bool) -> Result<()> {
     let had_types = now.resource;
-    if wanted.types && (!had_types || force) {
+    if new_api.types && (!had_types || force) {
         api::types(changes, names, force)?;
         now.resource = true;
     }
@@ -286,7 +285,7 @@ fn own(changes: &mut Changes, names: &Names, wanted: &NewApi, now: &mut Resource
         return Err(Error::new(format!("the controller of {} needs its types, which do not exist", now.api_kind()))
             .hint("drop --resource=false"));
     }
-    if wanted.controller && (!now.controller || force) {
+    if new_api.controller && (!now.controller || force) {
         api::controller(changes, names, force)?;
         now.controller = true;
         // The sample may have fields that are not in the test.

@@ -4,7 +4,7 @@ use super::api::defined;
 use super::misused;
 use crate::error::{Error, Result};
 use crate::operator::installation::sample;
-use crate::project::plugins::{Asking, PluginArgs};
+use crate::project::plugins::{PluginArgs, PluginCommand};
 use crate::project::scaffold::api::{self, Names, definition_path, known_resource};
 use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::types::Definition;
@@ -76,7 +76,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
             let (definition, kept) = defined(crd, args.version.as_deref(), args.kubeconfig.as_ref())?;
             foreign(&mut changes, &mut project, &definition, &kept)?
         }
-        None => wanted(args, &mut project)?,
+        None => find_or_add_resource(args, &mut project)?,
     };
     if args.conversion && first.foreign {
         return Err(Error::new(format!(
@@ -130,8 +130,9 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
         resource.webhooks.conversion |= args.conversion;
     }
     changes.put(FILE, project.text()?)?;
-    let told = [("group", first.group.as_str()), ("version", first.version.as_str()), ("kind", first.kind.as_str())];
-    args.plugins.extend(Asking::CreateWebhook, &told, &mut changes)?;
+    let arguments =
+        [("group", first.group.as_str()), ("version", first.version.as_str()), ("kind", first.kind.as_str())];
+    args.plugins.extend(PluginCommand::CreateWebhook, &arguments, &mut changes)?;
     print_written(&changes.commit()?, args.output)?;
     if args.output.is_none() {
         say("\nNext: cargo test");
@@ -140,7 +141,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
 }
 
 /// Finds the kind in the project, or adds a built-in kind to it.
-fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
+fn find_or_add_resource(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
     let text = |argument: &Option<String>| argument.clone().unwrap_or_default();
     let (named, version, kind) = (text(&args.group), text(&args.version), text(&args.kind));
     let group = project.group(&named);
@@ -172,11 +173,11 @@ fn wanted(args: &WebhookArgs, project: &mut Project) -> Result<Resource> {
 
 /// Creates the error for an unknown kind, with the existing kinds and a suggestion.
 fn unknown(project: &Project, named: &str, version: &str, kind: &str) -> Error {
-    let wanted =
+    let resource =
         Resource { group: project.group(named), version: version.into(), kind: kind.into(), ..Resource::default() };
     let all: Vec<String> = project.resources.iter().map(|resource| resource.api_kind()).collect();
     let all = if all.is_empty() { "no kinds".to_owned() } else { all.join(", ") };
-    let mut error = Error::new(format!("{} not found in the project; it has {all}", wanted.api_kind()));
+    let mut error = Error::new(format!("{} not found in the project; it has {all}", resource.api_kind()));
     let flags = |group: &str, version: &str, kind: &str| {
         let group = if group.is_empty() { "\"\"" } else { group };
         format!("--group {group} --version {version} --kind {kind}")

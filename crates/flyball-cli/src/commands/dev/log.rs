@@ -21,8 +21,8 @@ impl Log {
     pub(super) fn of_operator(self: Arc<Self>) -> LineSink {
         Arc::new(move |line| {
             let level = level(line);
-            if let Some(("ERROR" | "WARN", said)) = level {
-                *self.last_error.lock() = Some(said.to_owned());
+            if let Some(("ERROR" | "WARN", message)) = level {
+                *self.last_error.lock() = Some(message.to_owned());
             }
             let style = match level {
                 Some(("ERROR", _)) => Style::Bad,
@@ -42,8 +42,8 @@ impl Log {
 /// Returns the level of a line of an operator's log, which follows the time, and the message.
 fn level(line: &str) -> Option<(&str, &str)> {
     let (_time, rest) = line.split_once(' ')?;
-    let (level, said) = rest.trim_start().split_once(' ')?;
-    ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].contains(&level).then(|| (level, said.trim()))
+    let (level, message) = rest.trim_start().split_once(' ')?;
+    ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].contains(&level).then(|| (level, message.trim()))
 }
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests {
     use super::level;
 
     #[test]
-    fn a_level_stands_behind_the_time() {
+    fn level_is_parsed_after_the_timestamp() {
         let line = "2026-11-21T21:00:00.1Z  WARN reconcile{controller=site}: failed: no such page";
         assert_eq!(level(line), Some(("WARN", "reconcile{controller=site}: failed: no such page")));
         assert_eq!(level("2026-11-21T21:00:00.1Z ERROR x"), Some(("ERROR", "x")));

@@ -55,7 +55,7 @@ mod tests {
     use super::line;
 
     #[test]
-    fn figures_of_all_controllers_are_summed_up() {
+    fn metrics_are_summed_over_controllers() {
         let metrics = "# HELP workqueue_depth Keys that are ready\n\
             workqueue_depth{name=\"a\",controller=\"a\"} 1\nworkqueue_depth{name=\"b\",controller=\"b\"} 2\n\
             flyball_cache_objects{kind=\"sites.v1.example.com\"} 4\nflyball_cache_objects_other 9\n\

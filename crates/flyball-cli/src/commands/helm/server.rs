@@ -93,7 +93,7 @@ impl Server<'_> {
     async fn check(&self, object: &Value, is_created: bool) -> Result<Vec<(Severity, String)>> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
-        let told = [kind, name].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
+        let description = [kind, name].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
         if let Some((field, _)) = [("apiVersion", api_version), ("kind", kind)].iter().find(|(_, text)| text.is_empty())
         {
             return Ok(vec![(Severity::Error, format!("{field} is missing"))]);
@@ -110,7 +110,7 @@ impl Server<'_> {
             namespace => namespace,
         };
         if !is_path_segment(namespace) {
-            return Ok(vec![(Severity::Error, format!("{told}: metadata.namespace {namespace:?} is invalid"))]);
+            return Ok(vec![(Severity::Error, format!("{description}: metadata.namespace {namespace:?} is invalid"))]);
         }
         let objects: Api<DynamicObject> = match capabilities.scope {
             Scope::Namespaced => Api::namespaced_with(self.client.clone(), namespace, &resource),
@@ -121,7 +121,7 @@ impl Server<'_> {
         for validation in ["Strict", "Ignore"] {
             let Err(error) = self.send(url, name, object, validation, is_created).await else { break };
             let kube::Error::Api(status) = error else { return Err(error).when("cannot check objects") };
-            let text = format!("{told}: {}", status.message);
+            let text = format!("{description}: {}", status.message);
             if !found.contains(&(Severity::Error, text.clone())) {
                 found.push((Severity::Error, text));
             }

@@ -82,7 +82,7 @@ struct Part {
 /// The built image.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Made {
+struct BuiltImage {
     name: String,
     folder: PathBuf,
     digest: String,
@@ -108,24 +108,24 @@ pub(crate) fn cmd_build(args: BuildArgs) -> Result<()> {
         }
         let epoch = epoch()?;
         let certificates = certificates(args.ca_certificates.as_deref())?;
-        let parts = if args.program.is_empty() { build(&args).await? } else { given(&args.program)? };
-        let made = make(&args, &parts, &certificates, epoch).await?;
+        let parts = if args.program.is_empty() { build(&args).await? } else { read_programs(&args.program)? };
+        let image = make(&args, &parts, &certificates, epoch).await?;
         match args.output {
-            Some(output) => output.say(&made)?,
-            None => print(&made),
+            Some(output) => output.say(&image)?,
+            None => print(&image),
         }
         Ok(())
     })
 }
 
-fn print(made: &Made) {
-    say(&format!("{} {}", paint(Style::Good, "image"), paint(Style::Strong, &made.name)));
-    say(&format!("  {:<11} {}", "digest", made.digest));
-    for one in &made.platforms {
+fn print(built: &BuiltImage) {
+    say(&format!("{} {}", paint(Style::Good, "image"), paint(Style::Strong, &built.name)));
+    say(&format!("  {:<11} {}", "digest", built.digest));
+    for one in &built.platforms {
         say(&format!("  {:<11} {} compressed, program {}", one.platform, size(one.compressed), size(one.program)));
     }
-    say(&format!("  {:<11} {}", "directory", made.folder.display()));
-    say(&format!("  {:<11} flyball image push {}", "next", made.name));
+    say(&format!("  {:<11} {}", "directory", built.folder.display()));
+    say(&format!("  {:<11} flyball image push {}", "next", built.name));
 }
 
 fn certificates(named: Option<&Path>) -> Result<Vec<u8>> {
@@ -140,7 +140,7 @@ fn certificates(named: Option<&Path>) -> Result<Vec<u8>> {
 }
 
 /// Reads prebuilt programs.
-fn given(programs: &[PathBuf]) -> Result<Vec<Part>> {
+fn read_programs(programs: &[PathBuf]) -> Result<Vec<Part>> {
     let mut parts: Vec<Part> = Vec::new();
     for path in programs {
         let program = fs::read(path).when(format!("cannot read {}", path.display()))?;
@@ -253,7 +253,7 @@ fn variables(target: Target, profile: &str, workspace: &Path) -> BTreeMap<String
     [(name, before + &flags.join(" ")), stripped].into()
 }
 
-async fn make(args: &BuildArgs, parts: &[Part], certificates: &[u8], epoch: Timestamp) -> Result<Made> {
+async fn make(args: &BuildArgs, parts: &[Part], certificates: &[u8], epoch: Timestamp) -> Result<BuiltImage> {
     let Some(first) = parts.first() else { return Err(Error::new("no platform given")) };
     let built_here = args.program.is_empty();
     let revision = if built_here { project::revision().await } else { None };
@@ -290,10 +290,10 @@ async fn make(args: &BuildArgs, parts: &[Part], certificates: &[u8], epoch: Time
         ];
         let mut digests = Vec::new();
         for (kind, document) in &documents {
-            let made = attachment(kind, document, subject, epoch);
-            digests.extend(made.last().map(|manifest| manifest.descriptor.digest.clone()));
-            attached.extend(made.last().map(|manifest| manifest.descriptor.clone()));
-            blobs.extend(made);
+            let attachment_blobs = attachment(kind, document, subject, epoch);
+            digests.extend(attachment_blobs.last().map(|manifest| manifest.descriptor.digest.clone()));
+            attached.extend(attachment_blobs.last().map(|manifest| manifest.descriptor.clone()));
+            blobs.extend(attachment_blobs);
         }
         platforms.push(MadePlatform {
             platform: image.platform.name,
@@ -314,5 +314,5 @@ async fn make(args: &BuildArgs, parts: &[Part], certificates: &[u8], epoch: Time
     let digest = named.digest.clone();
     let manifests: Vec<_> = [named].into_iter().chain(attached).collect();
     Layout::write(&args.out, &blobs, &manifests)?;
-    Ok(Made { name, folder: args.out.clone(), digest, platforms })
+    Ok(BuiltImage { name, folder: args.out.clone(), digest, platforms })
 }

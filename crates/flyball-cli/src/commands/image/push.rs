@@ -115,8 +115,8 @@ async fn parts(
         *(if was_sent { &mut pushed.sent } else { &mut pushed.there }) += part.size;
         if is_lively {
             let short = part.digest.get(..19).unwrap_or(&part.digest);
-            let told = if was_sent { "sent" } else { "exists" };
-            say(&paint(Style::Faint, &format!("{short} {:>9} {told}", size(part.size))));
+            let state = if was_sent { "sent" } else { "exists" };
+            say(&paint(Style::Faint, &format!("{short} {:>9} {state}", size(part.size))));
         }
     }
     Ok(())

@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn only_proofs_are_found() {
-        let said = "
+        let output = "
 running 5 tests
 test levels::level_1_install ... ok
 test level_2_upgrade - should panic ... FAILED
@@ -38,7 +38,7 @@ test my_level_1_is_no_proof ... ok
 test result: FAILED. 1 passed
 ";
         let mut report = Report::default();
-        said.lines().for_each(|line| report.hear(line));
+        output.lines().for_each(|line| report.hear(line));
         let proof = |level, test: &str, outcome| Proof { level, test: test.into(), outcome };
         let all = [
             proof(1, "levels::level_1_install", Outcome::Passed),

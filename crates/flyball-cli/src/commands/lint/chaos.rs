@@ -43,8 +43,8 @@ impl Chaos {
         // The suite never runs on a real cluster.
         cargo.args(["--tests", "--", CHAOS]).env(FILE, &file).env_remove("FLYBALL_TEST_KUBECONFIG");
         let (report, succeeded) = run(cargo, Voice::Quiet)?;
-        let told = fs::read_to_string(&file).unwrap_or_default();
-        let runs = told.lines().map(serde_json::from_str).collect::<Result<_, _>>();
+        let chaos_report = fs::read_to_string(&file).unwrap_or_default();
+        let runs = chaos_report.lines().map(serde_json::from_str).collect::<Result<_, _>>();
         Ok(Self { report, succeeded, runs: runs.when("cannot read a test's report of the operator")? })
     }
 

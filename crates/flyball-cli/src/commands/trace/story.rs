@@ -93,11 +93,11 @@ pub(super) fn tree_of(root: &Value, objects: &BTreeMap<String, Value>, events: &
             children.entry(owner.uid).or_default().push(object);
         }
     }
-    let mut told: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    let mut events_by_uid: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for event in events {
-        told.entry(text(&event["involvedObject"]["uid"])).or_default().push(event);
+        events_by_uid.entry(text(&event["involvedObject"]["uid"])).or_default().push(event);
     }
-    node(root, &mut children, &told)
+    node(root, &mut children, &events_by_uid)
 }
 
 fn node(object: &Value, children: &mut BTreeMap<&str, Vec<&Value>>, events: &BTreeMap<&str, Vec<&Value>>) -> Node {
@@ -126,10 +126,10 @@ fn state(object: &Value) -> String {
     if let Some(phase) = status["phase"].as_str() {
         return phase.to_owned();
     }
-    let wanted = object["spec"]["replicas"].as_i64().or_else(|| status["desiredNumberScheduled"].as_i64());
-    if let (Some(wanted), true) = (wanted, status.is_object()) {
+    let desired = object["spec"]["replicas"].as_i64().or_else(|| status["desiredNumberScheduled"].as_i64());
+    if let (Some(desired), true) = (desired, status.is_object()) {
         let ready = status["readyReplicas"].as_i64().or_else(|| status["numberReady"].as_i64()).unwrap_or(0);
-        return format!("{ready}/{wanted} ready");
+        return format!("{ready}/{desired} ready");
     }
     let decisive = |condition: &&Value| {
         matches!(text(&condition["type"]), "Ready" | "Available" | "Complete" | "Failed")
@@ -251,11 +251,11 @@ fn pod_steps(pod: &Value, add: &mut impl FnMut(Order, Option<Timestamp>, String,
             format!("container {name} running{restarts}"),
             node,
         );
-        let ended = &state["terminated"];
+        let terminated = &state["terminated"];
         add(
             Order::Container,
-            time(&ended["finishedAt"]),
-            format!("container {name} exited with {}{restarts}", ended["exitCode"]),
+            time(&terminated["finishedAt"]),
+            format!("container {name} exited with {}{restarts}", terminated["exitCode"]),
             node,
         );
     }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_of_below_what_caused_it() {
+    fn pod_is_listed_below_its_owner_with_its_steps() {
         let pod = json!({
             "spec": {"nodeName": "n1", "schedulerName": "default-scheduler"},
             "status": {
@@ -302,7 +302,7 @@ mod tests {
         let tree = tree_of(&objects["d"], &objects, &[event]);
         assert_eq!((tree.state.as_str(), tree.children.len()), ("1/2 ready", 1));
         let pod = &tree.children[0].children[0];
-        let told: Vec<String> = pod.steps.iter().map(|step| format!("{} [{}]", step.what, step.by)).collect();
+        let steps: Vec<String> = pod.steps.iter().map(|step| format!("{} [{}]", step.what, step.by)).collect();
         let expected = [
             "created []",
             "scheduled to n1 [default-scheduler]",
@@ -310,11 +310,11 @@ mod tests {
             "Pulled: m (×3) [kubelet]",
             "container web running [n1]",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(steps, expected);
     }
 
     #[test]
-    fn what_happened_within_a_second_is_told_in_order() {
+    fn steps_within_a_second_are_ordered_by_resource_version() {
         let second = "2026-01-01T00:00:01Z";
         let classic = |reason: &str, version: &str| {
             json!({"metadata": {"resourceVersion": version}, "involvedObject": {"uid": "p"}, "reason": reason,
@@ -324,7 +324,7 @@ mod tests {
             json!({"metadata": {"resourceVersion": version}, "involvedObject": {"uid": "p"}, "reason": reason,
                 "message": "m", "eventTime": format!("2026-01-01T00:00:01.{micros}Z"), "series": {"count": 2}})
         };
-        let told = |events: [Value; 4]| {
+        let steps_of = |events: [Value; 4]| {
             let mut pod = object(
                 "Pod",
                 "p",
@@ -342,7 +342,7 @@ mod tests {
         let expected = ["created", "Scheduled", "acknowledged", "Pulled", "Created", "Started", "container"];
         let listed =
             [classic("Started", "13"), classic("Created", "12"), classic("Pulled", "9"), classic("Scheduled", "8")];
-        assert_eq!(told(listed), expected, "resource versions are numbers");
+        assert_eq!(steps_of(listed), expected, "resource versions are numbers");
         // The version of an event that is repeated is that of its last time.
         let listed = [
             exact("Created", "000300", "12"),
@@ -350,11 +350,11 @@ mod tests {
             exact("Scheduled", "000100", "11"),
             exact("Pulled", "000200", "99"),
         ];
-        assert_eq!(told(listed), expected);
+        assert_eq!(steps_of(listed), expected);
     }
 
     #[test]
-    fn owners_in_a_circle_end() {
+    fn cycle_of_owners_terminates() {
         let objects = BTreeMap::from([object("A", "a", Some("b"), json!({})), object("A", "b", Some("a"), json!({}))]);
         let tree = tree_of(&objects["a"], &objects, &[]);
         assert_eq!((tree.children.len(), tree.children[0].children.len()), (1, 1));

@@ -59,8 +59,8 @@ fn deployment(description: &Description, place: &InstallTarget, webhooks: Option
             "readOnlyRootFilesystem": true,
         },
     });
-    let mut made = object("apps/v1", "Deployment", &place.account(), Some(&place.namespace));
-    made["spec"] = json!({
+    let mut deployment = object("apps/v1", "Deployment", &place.account(), Some(&place.namespace));
+    deployment["spec"] = json!({
         "replicas": 1,
         "selector": {"matchLabels": place.selector()},
         "template": {
@@ -82,5 +82,5 @@ fn deployment(description: &Description, place: &InstallTarget, webhooks: Option
             },
         },
     });
-    made
+    deployment
 }

@@ -86,13 +86,13 @@ pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Pi
             ("editor", json!(["create", "delete", "get", "list", "patch", "update", "watch"])),
             ("viewer", json!(["get", "list", "watch"])),
         ];
-        for (who, verbs) in roles {
-            let mut role = object(VERSION, "ClusterRole", &place.named(&format!("{kind}-{who}-role")), None);
+        for (role_name, verbs) in roles {
+            let mut role = object(VERSION, "ClusterRole", &place.named(&format!("{kind}-{role_name}-role")), None);
             role["rules"] = json!([
                 {"apiGroups": [group], "resources": [plural], "verbs": verbs},
                 {"apiGroups": [group], "resources": [format!("{plural}/status")], "verbs": ["get"]},
             ]);
-            pieces.push(Piece::new(Folder::Rbac, format!("{kind}_{who}_role"), role));
+            pieces.push(Piece::new(Folder::Rbac, format!("{kind}_{role_name}_role"), role));
         }
     }
     pieces
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_of_one_resource_become_one() {
+    fn rules_of_one_resource_are_merged() {
         let rule = |resource: &str, verbs: Value| json!({"apiGroups": ["a"], "resources": [resource], "verbs": verbs});
         let named = json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]});
         let rules =

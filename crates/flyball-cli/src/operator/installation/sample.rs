@@ -39,9 +39,9 @@ fn fields(schema: &Value) -> Map<String, Value> {
 }
 
 fn value(name: &str, schema: &Value) -> Value {
-    let told = schema.get("default").or(schema.get("example")).or(schema.pointer("/enum/0"));
-    if let Some(told) = told {
-        return told.clone();
+    let proposed = schema.get("default").or(schema.get("example")).or(schema.pointer("/enum/0"));
+    if let Some(proposed) = proposed {
+        return proposed.clone();
     }
     let least = schema["minimum"].as_f64().unwrap_or(1.0) + if schema["exclusiveMinimum"] == true { 1.0 } else { 0.0 };
     let number = schema["maximum"].as_f64().map_or(least, |most| least.min(most));
@@ -72,14 +72,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_is_the_least_that_is_right() {
+    fn sample_is_minimal_and_valid() {
         let check = |spec: Value, expected: Option<Value>| {
             let schema = json!({"type": "object", "properties": {"spec": spec}, "required": ["spec"]});
             let version = json!({"name": "v1", "storage": true, "schema": {"openAPIV3Schema": schema}});
             let names = json!({"kind": "Site", "plural": "sites"});
-            let made = of(&json!({"spec": {"group": "web.example.com", "names": names, "versions": [version]}}));
-            assert_eq!(made.as_ref().map(|(_, object)| object["spec"].clone()), expected);
-            assert!(made.is_none_or(|(file, _)| file == "web_v1_site.yaml"));
+            let sample = of(&json!({"spec": {"group": "web.example.com", "names": names, "versions": [version]}}));
+            assert_eq!(sample.as_ref().map(|(_, object)| object["spec"].clone()), expected);
+            assert!(sample.is_none_or(|(file, _)| file == "web_v1_site.yaml"));
         };
         let fields = json!({"size": {"type": "integer", "minimum": 3}, "image": {"type": "string", "minLength": 7},
             "tier": {"type": "string", "default": "gold"}, "more": {"type": "string"},

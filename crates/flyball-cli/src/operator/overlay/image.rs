@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_has_a_path_and_may_have_more() {
+    fn reference_has_a_path_and_optional_parts() {
         let digest = format!("a@sha256:{}", "0a".repeat(32));
         for right in
             ["a", "a:1.0", "library/a", "localhost:5000/a/b:x", "ghcr.io/acme/op_1:v1-a", "[::1]:5000/a", &digest]

@@ -78,20 +78,20 @@ impl Patch {
             let has_name =
                 |name: &String| metadata["name"] == name.as_str() || metadata["name"] == place.named(name).as_str();
             let has_namespace = |namespace: &String| metadata["namespace"] == namespace.as_str();
-            let has_group = |wanted: &String| group(object["apiVersion"].as_str().unwrap_or_default()) == wanted;
+            let has_group = |expected: &String| group(object["apiVersion"].as_str().unwrap_or_default()) == expected;
             object["kind"] == self.kind.as_str()
                 && self.name.as_ref().is_none_or(has_name)
                 && self.namespace.as_ref().is_none_or(has_namespace)
                 && self.group.as_ref().is_none_or(has_group)
         };
-        let told = |object: &Value| {
+        let object_name = |object: &Value| {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]))
         };
         if !objects.iter().any(fits) {
             let name = self.name.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
             let same: Vec<String> =
-                objects.iter().filter(|object| object["kind"] == self.kind.as_str()).map(told).collect();
+                objects.iter().filter(|object| object["kind"] == self.kind.as_str()).map(object_name).collect();
             let hint = match &same[..] {
                 [] => format!("no {} in the manifests; list them with `flyball render`", self.kind),
                 same => format!("available: {}", same.join(", ")),
@@ -104,7 +104,7 @@ impl Patch {
             .hint(hint));
         }
         for object in objects.iter_mut().filter(|object| fits(object)) {
-            let what = format!("cannot apply the patch in {} to {}", file.display(), told(object));
+            let what = format!("cannot apply the patch in {} to {}", file.display(), object_name(object));
             self.change(object).and_then(|()| self.check(object)).when(what)?;
         }
         // A patch may delete an object.

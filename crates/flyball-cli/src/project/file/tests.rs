@@ -28,7 +28,7 @@ color: blue
 ";
 
 #[test]
-fn what_is_read_is_written_byte_by_byte() {
+fn project_file_round_trips() {
     let project = Project::parse(REDIS).unwrap();
     assert_eq!(project.resources[0].api_kind(), "cache.acme.io/v1alpha1 Redis");
     assert!(project.resource("apps", "v1", "Deployment").unwrap().foreign);
@@ -37,14 +37,14 @@ fn what_is_read_is_written_byte_by_byte() {
 }
 
 #[test]
-fn projects_of_other_tools_are_known() {
+fn projects_of_other_tools_are_recognized() {
     assert!(is_of_others("layout:\n- helm.sdk.operatorframework.io/v1\nversion: \"3\"\n"));
     assert!(is_of_others("layout: go.kubebuilder.io/v3\n"));
     assert!(!is_of_others(REDIS) && !is_of_others("layout: flyball/2\n") && !is_of_others("{"));
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_fields_are_named() {
     for (from, to, expected) in [
         ("layout: flyball/1", "layout: go.kubebuilder.io/v4", "expected \"flyball/1\""),
         ("domain: acme.io\n", "", "missing field `domain`"),
@@ -67,7 +67,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn a_group_may_leave_out_the_domain() {
+fn group_may_omit_the_domain() {
     let project = Project::parse(REDIS).unwrap();
     for (named, whole) in [
         ("cache", "cache.acme.io"),
@@ -81,7 +81,7 @@ fn a_group_may_leave_out_the_domain() {
 }
 
 #[test]
-fn names_follow_their_rules() {
+fn names_are_validated() {
     for (version, good) in [
         ("v1", true),
         ("v1alpha1", true),

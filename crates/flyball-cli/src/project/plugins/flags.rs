@@ -29,14 +29,14 @@ impl Flag {
     /// plugins use.
     fn wrong_with(&self, value: &str) -> Option<&'static str> {
         const BOOLEANS: [&str; 12] = ["1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False"];
-        let (fits, wanted) = match self.kind.as_str() {
+        let (fits, expected) = match self.kind.as_str() {
             "bool" => (BOOLEANS.contains(&value), "true or false"),
             "int" => (value.parse::<i64>().is_ok(), "a 64-bit integer"),
             "float" => (value.parse::<f64>().is_ok(), "a number"),
             // Values of other types are validated by the plugin.
             _ => (true, ""),
         };
-        (!fits).then_some(wanted)
+        (!fits).then_some(expected)
     }
 }
 
@@ -48,8 +48,8 @@ impl Flag {
 pub(super) fn check(flags: &[Flag], args: &[String]) -> Result<(), String> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
-        let Some(given) = arg.strip_prefix("--") else { continue };
-        let (name, value) = given.split_once('=').map_or((given, None), |(name, value)| (name, Some(value)));
+        let Some(argument) = arg.strip_prefix("--") else { continue };
+        let (name, value) = argument.split_once('=').map_or((argument, None), |(name, value)| (name, Some(value)));
         // Plugins may share a flag; its value goes to each.
         let mut named = flags.iter().filter(|flag| flag.name == name).peekable();
         let Some(flag) = named.peek() else { return Err(format!("unknown plugin flag --{name}")) };
@@ -58,8 +58,8 @@ pub(super) fn check(flags: &[Flag], args: &[String]) -> Result<(), String> {
             None if flag.kind == "bool" => continue,
             None => args.next().ok_or_else(|| format!("flag --{name} needs a value of type {}", flag.kind))?,
         };
-        if let Some((flag, wanted)) = named.find_map(|flag| Some((flag, flag.wrong_with(value)?))) {
-            return Err(format!("{value:?} is not a valid {} for flag --{name}: expected {wanted}", flag.kind));
+        if let Some((flag, expected)) = named.find_map(|flag| Some((flag, flag.wrong_with(value)?))) {
+            return Err(format!("{value:?} is not a valid {} for flag --{name}: expected {expected}", flag.kind));
         }
     }
     Ok(())
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_of_the_types_that_are_declared() {
+    fn flag_values_are_checked_against_their_types() {
         let flag =
             |kind: &str| Flag { name: kind.into(), kind: kind.into(), default: String::new(), usage: String::new() };
         let flags = ["string", "bool", "int", "float", "duration"].map(flag);

@@ -50,7 +50,7 @@ impl FromStr for Name {
 #[derive(Debug)]
 pub(super) struct Plugin {
     /// Its name and version.
-    pub(super) told: String,
+    pub(super) full_name: String,
     program: PathBuf,
 }
 
@@ -94,7 +94,7 @@ impl Name {
             return Err(Error::new(format!("plugin {name}/{version} not found"))
                 .hint(format!("expected its program at {}", program.display())));
         }
-        Ok(Plugin { told: format!("{name}/{version}"), program })
+        Ok(Plugin { full_name: format!("{name}/{version}"), program })
     }
 }
 
@@ -105,8 +105,8 @@ impl Plugin {
     ///
     /// If it cannot be run, reports an error, or violates the protocol.
     pub(super) async fn ask(&self, folder: &Path, request: &Request) -> Result<Response> {
-        let Self { told, program } = self;
-        let what = || format!("cannot run plugin {told}");
+        let Self { full_name, program } = self;
+        let what = || format!("cannot run plugin {full_name}");
         let question = serde_json::to_vec(request).when(what())?;
         let mut command = Command::new(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -123,7 +123,7 @@ impl Plugin {
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let mut answer = Vec::new();
         let work = async {
-            let ((), heard) = tokio::join!(
+            let ((), read) = tokio::join!(
                 async {
                     // A plugin may respond without reading all of its input.
                     let _ = input.expect("it is piped").write_all(&question).await;
@@ -132,26 +132,26 @@ impl Plugin {
                     output.expect("it is piped").take(MAX_RESPONSE_BYTES).read_to_end(&mut answer).await.map(drop)
                 }
             );
-            heard?;
+            read?;
             child.wait().await
         };
-        let ended = timeout(plugin_timeout(), work).await.map_err(|_| {
-            Error::new(format!("plugin {told} timed out after {} s", plugin_timeout().as_secs()))
+        let status = timeout(plugin_timeout(), work).await.map_err(|_| {
+            Error::new(format!("plugin {full_name} timed out after {} s", plugin_timeout().as_secs()))
                 .hint(format!("nothing was written; raise the timeout with {TIMEOUT_VARIABLE}=SECONDS"))
         })?;
-        let ended = ended.when(what())?;
-        if !ended.success() {
-            return Err(Error::new(format!("plugin {told} failed with {ended}")));
+        let status = status.when(what())?;
+        if !status.success() {
+            return Err(Error::new(format!("plugin {full_name} failed with {status}")));
         }
         let response: Response =
-            serde_json::from_slice(&answer).when(format!("plugin {told} returned an invalid response"))?;
+            serde_json::from_slice(&answer).when(format!("plugin {full_name} returned an invalid response"))?;
         if response.error {
-            let error = Error::new(format!("plugin {told} failed"));
+            let error = Error::new(format!("plugin {full_name} failed"));
             return Err(response.error_msgs.into_iter().fold(error, Error::hint));
         }
         if (response.api_version.as_str(), response.command.as_str()) != (VERSION, request.command) {
             return Err(Error::new(format!(
-                "plugin {told} returned a response to `{}` of {}, not to `{}` of {VERSION}",
+                "plugin {full_name} returned a response to `{}` of {}, not to `{}` of {VERSION}",
                 response.command, response.api_version, request.command
             )));
         }

@@ -74,11 +74,11 @@ impl Names {
         let first = project.resources.iter().find(|other| other.kind.to_lowercase() == lower);
         let is_first = first.is_none_or(|first| first.group == resource.group);
         let is_known = built_in::find(&resource.group, &resource.version, &resource.kind).is_some();
-        let taken = TAKEN.contains(&resource.kind.as_str()) && !is_known;
+        let is_used = TAKEN.contains(&resource.kind.as_str()) && !is_known;
         Self {
             library: project.project_name.replace('-', "_"),
             stem: if is_first { lower.clone() } else { format!("{}_{lower}", short.replace('-', "_")) },
-            kind_type: if taken { format!("{}Resource", resource.kind) } else { resource.kind.clone() },
+            kind_type: if is_used { format!("{}Resource", resource.kind) } else { resource.kind.clone() },
             sample: format!("{short}_{}_{lower}.yaml", resource.version),
             resource: resource.clone(),
         }
@@ -246,12 +246,12 @@ pub(crate) fn test(changes: &mut Changes, names: &Names, controller: bool, force
         false => include_str!("../../../templates/test_sample.rs"),
     };
     text += include_str!("../../../templates/test_rules.rs");
-    let says = match namespaced {
+    let value = match namespaced {
         true => "child.data.expect(\"it has data\")[\"message\"]",
         false => "child.metadata.annotations.expect(\"it has annotations\")[\"{{group}}/message\"]",
     };
     let sample = format!("{}-sample", kind.to_lowercase());
-    let text = names.fill(&text, &[("says", says), ("sample", &sample)]);
+    let text = names.fill(&text, &[("says", value), ("sample", &sample)]);
     changes.create(&format!("tests/{}.rs", names.stem), text, force)
 }
 

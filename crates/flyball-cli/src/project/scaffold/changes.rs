@@ -195,11 +195,11 @@ impl Changes {
                 files => format!("these files were written and could not be restored: {}", files.join(", ")),
             }));
         }
-        let told = |(path, change): &(&PathBuf, &Change)| Written {
+        let describe = |(path, change): &(&PathBuf, &Change)| Written {
             file: path.display().to_string(),
             outcome: if change.before.is_some() { "changed" } else { "created" },
         };
-        Ok(changed.iter().map(told).collect())
+        Ok(changed.iter().map(describe).collect())
     }
 }
 
@@ -246,15 +246,15 @@ fn format(code: &str, root: &Path) -> Option<String> {
 }
 
 /// Creates a folder and its parents, and records the new ones.
-fn make_folders(folder: &Path, made: &mut Vec<PathBuf>) -> io::Result<()> {
+fn make_folders(folder: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }
     if let Some(above) = folder.parent() {
-        make_folders(above, made)?;
+        make_folders(above, created)?;
     }
     fs::create_dir(folder)?;
-    made.push(folder.into());
+    created.push(folder.into());
     Ok(())
 }
 
@@ -267,14 +267,14 @@ mod tests {
     fn files_that_cannot_be_restored_are_named() {
         let folder = PrivateFolder::new("flyball-changes").unwrap();
         let root = folder.path();
-        let [changed, created, gone, blocked, lost] =
+        let [changed, created, deleted, blocked, lost] =
             ["changed", "created", "gone", "blocked", "lost/changed"].map(PathBuf::from);
         fs::write(root.join(&changed), "after").unwrap();
         fs::write(root.join(&created), "after").unwrap();
         fs::create_dir(root.join(&blocked)).unwrap();
         let change = |before: Option<&str>| Change { before: before.map(str::to_owned), after: "after".to_owned() };
         let (old, new) = (change(Some("before")), change(None));
-        let files = [(&changed, &old), (&created, &new), (&gone, &new), (&blocked, &new), (&lost, &old)];
+        let files = [(&changed, &old), (&created, &new), (&deleted, &new), (&blocked, &new), (&lost, &old)];
         assert_eq!(restore(root, &files), ["blocked", "lost/changed"]);
         assert_eq!(fs::read_to_string(root.join(&changed)).unwrap(), "before");
         assert!(!root.join(&created).exists());

@@ -41,7 +41,7 @@ pub(crate) enum Library {
     /// The source of the library in Cargo.toml.
     Path {
         root: PathBuf,
-        told: PathBuf,
+        dependency: PathBuf,
     },
     Git {
         url: String,
@@ -67,8 +67,8 @@ impl Library {
                 return Err(Error::new(what).hint("pass --flyball-path PATH or --flyball-git URL"));
             }
             let root = path.canonicalize().when(format!("cannot read {}", path.display()))?;
-            let told = if path.is_absolute() { root.clone() } else { relative(&root, folder) };
-            return Ok(Self::Path { root, told });
+            let dependency = if path.is_absolute() { root.clone() } else { relative(&root, folder) };
+            return Ok(Self::Path { root, dependency });
         }
         if let Some(version) = &args.flyball_version {
             return Ok(Self::Registry { version: version.clone() });
@@ -94,8 +94,8 @@ impl Library {
     /// Returns the dependency on one of its crates for Cargo.toml.
     pub(crate) fn dependency(&self, name: &str) -> String {
         match self {
-            Self::Path { told, .. } => {
-                format!("path = {}", quoted(&told.join("crates").join(name).display().to_string()))
+            Self::Path { dependency, .. } => {
+                format!("path = {}", quoted(&dependency.join("crates").join(name).display().to_string()))
             }
             Self::Git { url, revision, version } => {
                 let field = |name: &str, value: &Option<String>| {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_checkout_of_cargo_says_the_commit() {
+    fn cargo_checkout_contains_the_commit() {
         let checkout = "/home/me/.cargo/git/checkouts/flyball-0a1b2c/51ca79d/crates/flyball-cli";
         assert_eq!(revision_of(checkout), Some("51ca79d"));
         let unknown = option_env!("FLYBALL_REVISION");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_from_a_project_to_the_library_goes_up_and_down() {
+    fn relative_path_leads_from_project_to_library() {
         for (to, folder, expected) in [
             ("/src/flyball", "/src/redis-operator", "../flyball"),
             ("/src/flyball", "/src/ops/redis", "../../flyball"),

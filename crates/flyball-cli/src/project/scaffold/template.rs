@@ -10,7 +10,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_filled() {
+    fn placeholders_are_filled() {
         for (template, expected) in
             [("a {{x}} b", "a 1 b"), ("use a::{{{x}}, {{y}}};", "use a::{1, two};"), ("{{z}} {x}", "{{z}} {x}")]
         {

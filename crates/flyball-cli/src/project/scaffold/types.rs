@@ -80,7 +80,7 @@ impl Definition {
         add(!has_spec, "no_spec".into());
         add(properties["status"].is_object(), format!("status = \"{kind}Status\""));
 
-        let mut types = Types { taken: [names.kind_type.clone()].into(), text: String::new() };
+        let mut types = Types { used: [names.kind_type.clone()].into(), text: String::new() };
         let mut whole = self.schema.clone();
         if let Some(properties) = whole["properties"].as_object_mut() {
             for known in ["apiVersion", "kind", "metadata", "status"] {
@@ -104,14 +104,14 @@ impl Definition {
 
 /// Types as they are written, one behind the other.
 struct Types {
-    taken: BTreeSet<String>,
+    used: BTreeSet<String>,
     text: String,
 }
 
 impl Types {
     /// Writes a struct, and the types of its fields behind it.
     fn structure(&mut self, name: &str, schema: &Value, otherwise: &str, is_root: bool) {
-        self.taken.insert(name.to_owned());
+        self.used.insert(name.to_owned());
         let required: Vec<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let mut fields = String::new();
@@ -171,7 +171,7 @@ impl Types {
                 return (format!("Vec<{item}>"), nested);
             }
             Some("object") if has_fields => {
-                let name = unique(name.to_owned(), &mut self.taken);
+                let name = unique(name.to_owned(), &mut self.used);
                 return (name.clone(), Some((name, schema.clone())));
             }
             Some("object") if schema["additionalProperties"].is_object() => {
@@ -188,10 +188,10 @@ impl Types {
 }
 
 /// Returns an unused name, and reserves it.
-fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
+fn unique(name: String, used: &mut BTreeSet<String>) -> String {
     let mut found = name.clone();
     let mut number = 2;
-    while !taken.insert(found.clone()) {
+    while !used.insert(found.clone()) {
         found = format!("{name}{number}");
         number += 1;
     }
@@ -271,7 +271,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn names_of_fields_are_rusts_and_lead_back() {
+    fn field_names_convert_to_snake_case_and_back() {
         for (property, field, back) in [
             ("cronSpec", "cron_spec", "cronSpec"),
             ("type", "type_", "type"),
@@ -288,8 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_of_a_schema_has_a_type() {
-        let mut types = Types { taken: BTreeSet::new(), text: String::new() };
+    fn every_schema_maps_to_a_type() {
+        let mut types = Types { used: BTreeSet::new(), text: String::new() };
         for (schema, expected) in [
             (json!({"type": "string", "enum": ["a"]}), "String"),
             (json!({"type": "integer", "format": "int32"}), "i32"),
@@ -312,13 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_definition_is_named() {
+    fn invalid_definitions_are_named() {
         let definition = json!({"kind": "CustomResourceDefinition", "metadata": {"name": "crontabs.stable.example.com"},
             "spec": {"group": "stable.example.com", "names": {"kind": "CronTab", "plural": "crontabs"}, "scope": "Namespaced",
                 "versions": [{"name": "v1", "storage": true, "schema": {"openAPISchema": {"type": "object"}}}]}});
         let error = |definition: &Value, version| Definition::read(definition, version).unwrap_err().to_string();
-        let told = error(&definition, None);
-        assert!(told.ends_with("spec.versions[0].schema has no openAPIV3Schema, but openAPISchema"), "{told}");
+        let message = error(&definition, None);
+        assert!(message.ends_with("spec.versions[0].schema has no openAPIV3Schema, but openAPISchema"), "{message}");
         assert!(error(&definition, Some("v2")).contains("no version v2; available: v1"));
         assert!(error(&json!({"kind": "Pod"}), None).contains("its kind is \"Pod\""));
     }

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_added_where_members_are_listed() {
+    fn member_is_added_to_the_list_of_members() {
         for (before, after) in [
             ("[workspace]\nmembers = [\"a\"]\n", Some("[workspace]\nmembers = [\"a\", \"ops/new\"]\n")),
             ("[workspace]\nmembers = []\n", Some("[workspace]\nmembers = [\"ops/new\"]\n")),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_workspace_shares_is_found() {
+    fn workspace_dependencies_and_tables_are_found() {
         let workspace = workspace(
             "[workspace.dependencies]\nkube = \"5\"\nserde.version = \"1\"\n[workspace.dependencies.tokio]\nversion = \"1\"\n[workspace.lints.rust]\n",
         );

@@ -76,10 +76,10 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_due_is_found() {
+    fn due_time_is_found() {
         let check = |schedule: &str, now: &str, deadline: Option<i64>, expect: Option<&str>, missed: i64| {
-            let made = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:30Z"}});
-            let cron_job: CronJob = serde_json::from_value(made).unwrap();
+            let object = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:30Z"}});
+            let cron_job: CronJob = serde_json::from_value(object).unwrap();
             let schedule = Schedule::parse(schedule).unwrap();
             let due = Due::find(&cron_job, &schedule, now.parse().unwrap(), deadline).unwrap();
             let last = due.last.map(|at| at.to_string());

@@ -19,22 +19,22 @@ pub(super) enum NodeDecision {
 }
 
 /// Decides whether pods of a daemon should run and may continue to run on a node.
-pub(super) fn wanted(spec: &PodSpec, node: &Node) -> NodeDecision {
+pub(super) fn decide(spec: &PodSpec, node: &Node) -> NodeDecision {
     let name = node.name_any();
     let is_chosen = spec.node_name.as_deref().is_none_or(|chosen| chosen.is_empty() || chosen == name);
     if !is_chosen || !may_be_on(spec, &name, node.labels()) {
         return NodeDecision::Leave;
     }
-    let (tolerations, mut wanted) = (tolerations(spec), NodeDecision::Run);
+    let (tolerations, mut decision) = (tolerations(spec), NodeDecision::Run);
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     for taint in taints.filter(|taint| !is_tolerated(Some(&tolerations), taint)) {
         match &*taint.effect {
             "NoExecute" => return NodeDecision::Leave,
-            "NoSchedule" => wanted = NodeDecision::Stay,
+            "NoSchedule" => decision = NodeDecision::Stay,
             _ => {}
         }
     }
-    wanted
+    decision
 }
 
 /// Returns the tolerations of a daemon's pods, which keep running on unhealthy nodes.

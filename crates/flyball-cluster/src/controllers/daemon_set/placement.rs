@@ -14,16 +14,16 @@ impl DaemonSets {
     pub(super) async fn placement(&self, daemon: &Daemon<'_>, cx: &Context<DaemonSet>) -> (Plan, Option<Duration>) {
         let (mut plan, mut wait) = (Plan::default(), None);
         for node in &daemon.nodes {
-            let (name, wanted) = (node.name_any(), daemon.wanted(node));
+            let (name, decision) = (node.name_any(), daemon.decision(node));
             let pods = daemon.pods.get(&name).map(Vec::as_slice).unwrap_or_default();
             let present = || pods.iter().filter(|pod| !is_deleting(*pod));
-            match wanted {
+            match decision {
                 NodeDecision::Leave => plan.delete.extend(present().cloned()),
                 NodeDecision::Run if pods.is_empty() => plan.create.push(name),
                 NodeDecision::Run | NodeDecision::Stay => {
                     let mut running = Vec::new();
                     for pod in present() {
-                        let told = match phase(pod) {
+                        let event = match phase(pod) {
                             "Failed" => match self.backoffs.delay(daemon.set, &name, daemon.now) {
                                 Some(delay) => {
                                     wait = Some(wait.map_or(delay, |wait: Duration| wait.min(delay)));
@@ -37,10 +37,10 @@ impl DaemonSets {
                                 continue;
                             }
                         };
-                        self.publish(daemon, pod, &name, told, cx).await;
+                        self.publish(daemon, pod, &name, event, cx).await;
                         plan.delete.push(pod.clone());
                     }
-                    prune(daemon, &name, wanted, &running, &mut plan);
+                    prune(daemon, &name, decision, &running, &mut plan);
                 }
             }
         }
@@ -69,10 +69,10 @@ impl DaemonSets {
 }
 
 /// Keeps one of the pods of a node; with a surge, one of each template until the new one is available.
-fn prune(daemon: &Daemon<'_>, node: &str, wanted: NodeDecision, running: &[&Pod], plan: &mut Plan) {
+fn prune(daemon: &Daemon<'_>, node: &str, decision: NodeDecision, running: &[&Pod], plan: &mut Plan) {
     let surges = daemon.bounds(1).0 > 0;
     match running {
-        [] if surges && wanted == NodeDecision::Run => plan.create.push(node.to_owned()),
+        [] if surges && decision == NodeDecision::Run => plan.create.push(node.to_owned()),
         [] | [_] => {}
         [_, excess @ ..] if !surges => plan.delete.extend(excess.iter().map(|pod| (*pod).clone())),
         _ => {

@@ -17,7 +17,7 @@ struct Pair<'a> {
 
 /// Finds the pods that may be replaced within the limits of the strategy.
 pub(super) fn plan(daemon: &Daemon<'_>) -> Plan {
-    let run: Vec<&Node> = daemon.nodes.iter().filter(|node| daemon.wanted(node) == NodeDecision::Run).collect();
+    let run: Vec<&Node> = daemon.nodes.iter().filter(|node| daemon.decision(node) == NodeDecision::Run).collect();
     let desired = i32::try_from(run.len()).unwrap_or(i32::MAX);
     let mut nodes: BTreeMap<String, &[Pod]> = run.iter().map(|node| (node.name_any(), &[][..])).collect();
     nodes.extend(daemon.pods.iter().map(|(name, pods)| (name.clone(), &**pods)));

@@ -158,8 +158,8 @@ impl Rollout<'_> {
     }
 
     pub(super) fn annotate_sizes(&self, annotations: &mut BTreeMap<String, String>) {
-        annotations.insert(DESIRED.into(), self.wanted().to_string());
-        annotations.insert(MAX.into(), self.wanted().saturating_add(self.bounds().surge).to_string());
+        annotations.insert(DESIRED.into(), self.desired().to_string());
+        annotations.insert(MAX.into(), self.desired().saturating_add(self.bounds().surge).to_string());
     }
 
     /// Deletes the oldest unused replica sets beyond the history limit.

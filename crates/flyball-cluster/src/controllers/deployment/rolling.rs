@@ -14,9 +14,9 @@ pub(super) struct Bounds {
 impl Bounds {
     /// Resolves percentages: the surge is rounded up, the unavailable pods are rounded down. If both are zero, one pod
     /// may be unavailable, since the update could not progress otherwise.
-    pub(super) fn resolve(surge: Option<&IntOrString>, unavailable: Option<&IntOrString>, wanted: i32) -> Self {
-        let surge = surge.map_or(0, |value| scaled(value, wanted, true));
-        let unavailable = unavailable.map_or(0, |value| scaled(value, wanted, false));
+    pub(super) fn resolve(surge: Option<&IntOrString>, unavailable: Option<&IntOrString>, desired: i32) -> Self {
+        let surge = surge.map_or(0, |value| scaled(value, desired, true));
+        let unavailable = unavailable.map_or(0, |value| scaled(value, desired, false));
         if surge == 0 && unavailable == 0 { Self { surge, unavailable: 1 } } else { Self { surge, unavailable } }
     }
 }
@@ -40,9 +40,9 @@ pub(super) fn total(counts: impl Iterator<Item = i32>) -> i32 {
 }
 
 /// Returns the maximum size of the new replica set, given the number of all pods.
-pub(super) fn grown(new: i32, all: i32, wanted: i32, surge: i32) -> i32 {
-    let most = wanted.saturating_add(surge);
-    if all >= most { new } else { new.saturating_add(most.saturating_sub(all).min(wanted.saturating_sub(new))) }
+pub(super) fn grown(new: i32, all: i32, desired: i32, surge: i32) -> i32 {
+    let most = desired.saturating_add(surge);
+    if all >= most { new } else { new.saturating_add(most.saturating_sub(all).min(desired.saturating_sub(new))) }
 }
 
 /// The sizes of a replica set.
@@ -55,40 +55,40 @@ pub(super) struct Size {
 }
 
 /// Shrinks the old replica sets, oldest first: unavailable pods first, then others up to `maxUnavailable`.
-pub(super) fn shrunk(old: &[Size], new: Size, wanted: i32, unavailable: i32) -> Vec<i32> {
+pub(super) fn shrunk(old: &[Size], new: Size, desired: i32, unavailable: i32) -> Vec<i32> {
     let mut sizes: Vec<i32> = old.iter().map(|set| set.replicas).collect();
     let all = total(sizes.iter().copied()).saturating_add(new.replicas);
-    let least = wanted.saturating_sub(unavailable);
+    let least = desired.saturating_sub(unavailable);
     let unready = new.replicas.saturating_sub(new.available);
     let mut may_go = all.saturating_sub(least).saturating_sub(unready);
     if may_go <= 0 {
         return sizes;
     }
     for (size, set) in sizes.iter_mut().zip(old) {
-        let gone = size.saturating_sub(set.available).clamp(0, may_go);
-        *size -= gone;
-        may_go -= gone;
+        let removed = size.saturating_sub(set.available).clamp(0, may_go);
+        *size -= removed;
+        may_go -= removed;
     }
     let mut dispensable =
         total(old.iter().map(|set| set.available)).saturating_add(new.available).saturating_sub(least);
     for size in &mut sizes {
-        let gone = (*size).min(dispensable.max(0));
-        *size -= gone;
-        dispensable -= gone;
+        let removed = (*size).min(dispensable.max(0));
+        *size -= removed;
+        dispensable -= removed;
     }
     sizes
 }
 
 /// Distributes a change of the desired number over several replica sets, in proportion to their sizes; the first one
 /// gets the remainder.
-pub(super) fn spread(sets: &[Size], wanted: i32, surge: i32, before: i32) -> Vec<i32> {
-    let most = if wanted > 0 { wanted.saturating_add(surge) } else { 0 };
+pub(super) fn spread(sets: &[Size], desired: i32, surge: i32, before: i32) -> Vec<i32> {
+    let most = if desired > 0 { desired.saturating_add(surge) } else { 0 };
     let to_add = most.saturating_sub(total(sets.iter().map(|set| set.replicas)));
     let mut added = 0;
     let mut sizes: Vec<i32> = Vec::new();
     for set in sets {
         let rest = to_add.saturating_sub(added);
-        let share = fraction(*set, wanted, surge, before);
+        let share = fraction(*set, desired, surge, before);
         let share = match (set.replicas, rest) {
             (0, _) | (_, 0) => 0,
             _ if to_add > 0 => share.min(rest),
@@ -104,15 +104,15 @@ pub(super) fn spread(sets: &[Size], wanted: i32, surge: i32, before: i32) -> Vec
 }
 
 /// Returns the proportional change of a set.
-fn fraction(set: Size, wanted: i32, surge: i32, before: i32) -> i32 {
-    if wanted == 0 {
+fn fraction(set: Size, desired: i32, surge: i32, before: i32) -> i32 {
+    if desired == 0 {
         return 0_i32.saturating_sub(set.replicas);
     }
     let before = set.max.unwrap_or(before);
     if before == 0 {
         return 0;
     }
-    let size = f64::from(set.replicas) * (f64::from(wanted) + f64::from(surge)) / f64::from(before);
+    let size = f64::from(set.replicas) * (f64::from(desired) + f64::from(surge)) / f64::from(before);
     (size.round() as i32).saturating_sub(set.replicas)
 }
 
@@ -122,10 +122,10 @@ mod tests {
 
     #[test]
     fn percentages_are_resolved_in_favor_of_progress() {
-        let check = |surge: &str, unavailable: &str, wanted, expect: (i32, i32)| {
+        let check = |surge: &str, unavailable: &str, desired, expect: (i32, i32)| {
             let value = |text: &str| text.parse().map_or_else(|_| IntOrString::String(text.into()), IntOrString::Int);
-            let bounds = Bounds::resolve(Some(&value(surge)), Some(&value(unavailable)), wanted);
-            assert_eq!((bounds.surge, bounds.unavailable), expect, "{surge} {unavailable} of {wanted}");
+            let bounds = Bounds::resolve(Some(&value(surge)), Some(&value(unavailable)), desired);
+            assert_eq!((bounds.surge, bounds.unavailable), expect, "{surge} {unavailable} of {desired}");
         };
         check("25%", "25%", 1, (1, 0));
         check("25%", "25%", 10, (3, 2));
@@ -135,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn the_new_set_grows_into_the_room_that_there_is() {
-        let check = |new, all, wanted, surge, expect| assert_eq!(grown(new, all, wanted, surge), expect);
+    fn new_set_grows_within_the_surge() {
+        let check = |new, all, desired, surge, expect| assert_eq!(grown(new, all, desired, surge), expect);
         check(0, 10, 10, 3, 3);
         check(3, 13, 10, 3, 3);
         check(3, 8, 10, 3, 8);
@@ -144,10 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn old_sets_shrink_as_far_as_is_safe() {
+    fn old_sets_shrink_within_the_unavailable_limit() {
         let size = |replicas, available| Size { replicas, available, max: None };
-        let check = |old: &[Size], new, wanted, unavailable, expect: &[i32]| {
-            assert_eq!(shrunk(old, new, wanted, unavailable), expect, "{old:?} {new:?}");
+        let check = |old: &[Size], new, desired, unavailable, expect: &[i32]| {
+            assert_eq!(shrunk(old, new, desired, unavailable), expect, "{old:?} {new:?}");
         };
         check(&[size(10, 10)], size(0, 0), 10, 2, &[8]);
         check(&[size(10, 10)], size(3, 0), 10, 0, &[10]);
@@ -157,10 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_wanted_number_is_spread() {
+    fn scaling_is_distributed_over_sets() {
         let size = |replicas, max| Size { replicas, available: 0, max: Some(max) };
-        let check = |sets: &[Size], wanted, surge, expect: &[i32]| {
-            assert_eq!(spread(sets, wanted, surge, 0), expect, "{sets:?} to {wanted}");
+        let check = |sets: &[Size], desired, surge, expect: &[i32]| {
+            assert_eq!(spread(sets, desired, surge, 0), expect, "{sets:?} to {desired}");
         };
         check(&[size(8, 13), size(5, 13)], 15, 3, &[11, 7]);
         check(&[size(5, 10), size(5, 10)], 0, 0, &[0, 0]);

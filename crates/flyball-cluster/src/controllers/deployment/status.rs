@@ -91,7 +91,7 @@ impl Rollout<'_> {
             collision_count: old.collision_count,
             conditions: old.conditions,
         };
-        let available = if available >= self.wanted().saturating_sub(self.most_unavailable()) {
+        let available = if available >= self.desired().saturating_sub(self.most_unavailable()) {
             ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
         } else {
             ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
@@ -150,10 +150,10 @@ impl Rollout<'_> {
     /// Returns true if all pods are updated and available, and no others exist.
     pub(super) fn is_complete(&self) -> bool {
         let Some(status) = &self.deployment.status else { return false };
-        let is_wanted = |count: Option<i32>| count.unwrap_or(0) == self.wanted();
-        is_wanted(status.updated_replicas)
-            && is_wanted(status.replicas)
-            && is_wanted(status.available_replicas)
+        let is_desired = |count: Option<i32>| count.unwrap_or(0) == self.desired();
+        is_desired(status.updated_replicas)
+            && is_desired(status.replicas)
+            && is_desired(status.available_replicas)
             && status.observed_generation >= self.deployment.metadata.generation
     }
 

@@ -43,25 +43,25 @@ impl Reconcile for Mirror {
     async fn reconcile(&self, endpoints: &Endpoints, cx: &Context<Endpoints>) -> Result<Action> {
         let service = cx.get::<Service>(cx.key()).await?;
         let has_selector = |service: &Service| service.spec.as_ref().is_some_and(|spec| spec.selector.is_some());
-        let is_wanted = endpoints.labels().get(SKIP).is_none_or(|skip| skip != "true")
+        let is_mirrored = endpoints.labels().get(SKIP).is_none_or(|skip| skip != "true")
             && !endpoints.annotations().contains_key(LEADER)
             && service.is_some_and(|service| !has_selector(&service));
         let is_ours = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY).is_some_and(|by| by == CONTROLLER);
         let mut known: Vec<EndpointSlice> = cx.children().await?.into_iter().filter(is_ours).collect();
-        for content in if is_wanted { contents(endpoints) } else { Vec::new() } {
+        for content in if is_mirrored { contents(endpoints) } else { Vec::new() } {
             let same = |slice: &EndpointSlice| {
                 slice.address_type == content.family && slice.ports.clone().unwrap_or_default() == content.ports
             };
-            let wanted = slice(endpoints, content.clone());
+            let desired = slice(endpoints, content.clone());
             let Some(at) = known.iter().position(same) else {
-                cx.create(&wanted).await?;
+                cx.create(&desired).await?;
                 continue;
             };
             let mut changed = known.remove(at);
             let before = changed.clone();
-            changed.endpoints = wanted.endpoints;
-            changed.metadata.labels = wanted.metadata.labels;
-            changed.metadata.annotations = wanted.metadata.annotations;
+            changed.endpoints = desired.endpoints;
+            changed.metadata.labels = desired.metadata.labels;
+            changed.metadata.annotations = desired.metadata.annotations;
             if changed != before {
                 cx.replace(&changed).await?;
             }

@@ -89,15 +89,15 @@ async fn update(
     cx: &Context<Service>,
 ) -> Result<()> {
     let is_same = slice.endpoints.clone().unwrap_or_default() == content.endpoints && ports(&slice) == content.ports;
-    let wanted = self::slice(service, content, triggered);
-    if is_same && slice.metadata.labels == wanted.metadata.labels {
+    let desired = self::slice(service, content, triggered);
+    if is_same && slice.metadata.labels == desired.metadata.labels {
         return Ok(());
     }
     let mut changed = slice.clone();
-    (changed.endpoints, changed.ports) = (wanted.endpoints, wanted.ports);
-    changed.metadata.labels = wanted.metadata.labels;
+    (changed.endpoints, changed.ports) = (desired.endpoints, desired.ports);
+    changed.metadata.labels = desired.metadata.labels;
     changed.annotations_mut().remove(TRIGGERED);
-    changed.annotations_mut().extend(wanted.metadata.annotations.unwrap_or_default());
+    changed.annotations_mut().extend(desired.metadata.annotations.unwrap_or_default());
     cx.replace(&changed).await?;
     Ok(())
 }

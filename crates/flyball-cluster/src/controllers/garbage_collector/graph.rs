@@ -227,8 +227,8 @@ impl Graph {
     /// Records the served resources. Objects that could not be processed without them are queued again.
     pub(super) fn serves(&mut self, served: BTreeSet<Served>) {
         self.awaited.retain(|resource| served.iter().any(|kind| kind.resource == *resource));
-        let gone = self.nodes.iter().filter(|(_, node)| !served.contains(&*node.kind)).map(|(uid, _)| uid.clone());
-        for uid in gone.collect::<Vec<_>>() {
+        let removed = self.nodes.iter().filter(|(_, node)| !served.contains(&*node.kind)).map(|(uid, _)| uid.clone());
+        for uid in removed.collect::<Vec<_>>() {
             self.forget(&uid);
         }
         self.served = served;

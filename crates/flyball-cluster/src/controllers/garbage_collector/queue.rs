@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_take_turns_and_leave_places_to_others() {
+    fn namespaces_take_turns_and_share_slots() {
         let mut queue = Queue::default();
         for n in 0..100 {
             queue.add("a", format!("a{n}"));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_in_progress_once() {
+    fn object_is_in_progress_once() {
         let mut queue = Queue::default();
         for _ in 0..2 {
             queue.add("a", "x".to_owned());

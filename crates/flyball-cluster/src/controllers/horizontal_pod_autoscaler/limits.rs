@@ -203,12 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_limited_and_shrinking_waits() {
+    fn scale_up_is_limited_and_scale_down_is_stabilized() {
         check(Value::Null, 1, &[(0, 50, 4), (15, 50, 8), (30, 50, 16), (45, 2, 32), (400, 2, 2), (701, 0, 1)]);
     }
 
     #[test]
-    fn policies_pace() {
+    fn policies_limit_the_rate() {
         let pods = |value: i32| json!([{"type": "Pods", "value": value, "periodSeconds": 60}]);
         let up = json!({"scaleUp": {"policies": pods(3), "selectPolicy": "Max", "stabilizationWindowSeconds": 0}});
         check(up, 1, &[(0, 50, 4), (15, 50, 4), (59, 50, 4), (61, 50, 7)]);

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_makes_replicas() {
+    fn replicas_follow_usage() {
         check(&[("r0", 300), ("r1", 500), ("r2", 700)], 30, Ok((5, 50)));
         check(&[("r0", 310), ("r1", 300), ("r2", 290)], 30, Ok((3, 30)));
         check(&[("r0", 100), ("r1", 100), ("r2", 100)], 50, Ok((1, 10)));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_make_replicas() {
+    fn replicas_follow_averages_and_ratios() {
         assert_eq!(by_share(70_000, 10_000, 3, TOLERANCE), (7, 23_334));
         assert_eq!(by_share(31_000, 10_000, 3, TOLERANCE), (3, 10_334));
         let ready = [pod("r0"), pod("r1"), pod("u2")];

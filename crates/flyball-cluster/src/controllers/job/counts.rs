@@ -130,12 +130,12 @@ impl Counts {
 
 /// Returns the back-off before the next pod, which grows with the failures since the last success.
 pub(super) fn backoff(pods: &[Pod], now: Timestamp) -> Option<Duration> {
-    let ended = |wanted: &'static str| {
-        pods.iter().filter(move |pod| phase(pod) == wanted).map(move |pod| pod_facts::end(pod, now))
+    let finished = |expected: &'static str| {
+        pods.iter().filter(move |pod| phase(pod) == expected).map(move |pod| pod_facts::end(pod, now))
     };
-    let success = ended("Succeeded").max();
+    let success = finished("Succeeded").max();
     let failures: Vec<Timestamp> =
-        ended("Failed").filter(|time| success.is_none_or(|success| *time > success)).collect();
+        finished("Failed").filter(|time| success.is_none_or(|success| *time > success)).collect();
     let last = failures.iter().max()?;
     pod_facts::backoff(u32::try_from(failures.len()).unwrap_or(u32::MAX), *last, now)
 }
@@ -148,7 +148,7 @@ pub(super) fn running(pods: &[Pod]) -> (i32, i32, i32) {
 }
 
 /// Returns the desired number of active pods.
-pub(super) fn wanted(spec: &JobSpec, counts: &Counts, active: i32) -> i32 {
+pub(super) fn desired(spec: &JobSpec, counts: &Counts, active: i32) -> i32 {
     let parallelism = spec.parallelism.unwrap_or(1).max(0);
     match spec.completions {
         _ if spec.suspend == Some(true) => 0,
@@ -159,6 +159,6 @@ pub(super) fn wanted(spec: &JobSpec, counts: &Counts, active: i32) -> i32 {
 }
 
 /// Returns the number of terminating pods that still count as active.
-pub(super) fn held(spec: &JobSpec, terminating: i32) -> i32 {
+pub(super) fn reserved(spec: &JobSpec, terminating: i32) -> i32 {
     if replaces_failed_only(spec) { terminating } else { 0 }
 }

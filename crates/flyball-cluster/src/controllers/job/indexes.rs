@@ -111,7 +111,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn lists_are_read_and_written() {
+    fn lists_round_trip() {
         let check = |text, expect| assert_eq!(Indexes::parse(text, 10).print(), expect, "{text}");
         check("", "");
         check("0,2-4", "0,2-4");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn all_indexes_of_the_largest_job_are_one_run() {
+    fn all_indexes_of_the_largest_job_form_one_range() {
         let all = Indexes::parse("0-2147483646", i32::MAX);
         assert_eq!((all.runs.len(), all.len(), all.print()), (1, i32::MAX, "0-2147483646".to_owned()));
         assert_eq!((all.free(i32::MAX).next(), all.common(&all)), (None, i32::MAX));
@@ -134,7 +134,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn they_are_a_set(
+        fn indexes_match_a_set(
             some in proptest::collection::vec(0..20_i32, 0..15),
             others in proptest::collection::vec(0..20_i32, 0..15),
         ) {

@@ -91,10 +91,10 @@ pub(super) fn has_succeeded(spec: &JobSpec, succeeded: &Indexes) -> Option<Strin
     let rules = &spec.success_policy.as_ref().filter(|_| !succeeded.is_empty())?.rules;
     let enough = |count: Option<i32>, of: i32| count.is_some_and(|count| of >= count);
     let holds = rules.iter().position(|rule| match &rule.succeeded_indexes {
-        Some(wanted) => {
-            let wanted = Indexes::parse(wanted, spec.completions.unwrap_or(i32::MAX));
-            let there = wanted.common(succeeded);
-            there == wanted.len() || enough(rule.succeeded_count, there)
+        Some(indexes) => {
+            let indexes = Indexes::parse(indexes, spec.completions.unwrap_or(i32::MAX));
+            let matching = indexes.common(succeeded);
+            matching == indexes.len() || enough(rule.succeeded_count, matching)
         }
         None => enough(rule.succeeded_count, succeeded.len()),
     });
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_is_met_decides() {
+    fn first_matching_rule_decides() {
         let codes = |values: &[i32]| json!({"operator": "In", "values": values});
         let rules = json!([
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn some_indexes_may_be_enough() {
+    fn success_policy_needs_some_indexes() {
         let check = |rules: Value, succeeded: &[i32], expect: Option<&str>| {
             let found = has_succeeded(&spec(json!([]), rules), &succeeded.iter().copied().collect());
             assert_eq!(found.as_deref(), expect, "{succeeded:?}");

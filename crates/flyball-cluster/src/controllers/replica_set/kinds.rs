@@ -20,7 +20,7 @@ pub(super) trait Replicates: Resource + Serialize {
     /// Status has `terminatingReplicas`.
     const TELLS_TERMINATING: bool;
 
-    fn wanted(&self) -> Option<DesiredPods>;
+    fn desired(&self) -> Option<DesiredPods>;
     fn selector(&self) -> Option<Selector>;
     fn status(&self) -> Option<ReplicaSetStatus>;
     fn with_status(&self, status: ReplicaSetStatus) -> Self;
@@ -33,7 +33,7 @@ fn count(replicas: Option<i32>) -> usize {
 impl Replicates for ReplicaSet {
     const TELLS_TERMINATING: bool = true;
 
-    fn wanted(&self) -> Option<DesiredPods> {
+    fn desired(&self) -> Option<DesiredPods> {
         let spec = self.spec.as_ref()?;
         let template = spec.template.clone().unwrap_or_default();
         Some(DesiredPods { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })
@@ -55,7 +55,7 @@ impl Replicates for ReplicaSet {
 impl Replicates for ReplicationController {
     const TELLS_TERMINATING: bool = false;
 
-    fn wanted(&self) -> Option<DesiredPods> {
+    fn desired(&self) -> Option<DesiredPods> {
         let spec = self.spec.as_ref()?;
         let template = spec.template.clone().unwrap_or_default();
         Some(DesiredPods { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })

@@ -27,14 +27,15 @@ impl Addresses {
     /// Returns the addresses of a service, one for each of its families: its current ones, unless another service has
     /// them, or the first free ones.
     pub(super) fn assign(&self, service: &Service, all: &[Service]) -> Result<Vec<IpAddr>, String> {
-        let mut given = self.0.lock();
-        given.retain(|uid, _| all.iter().any(|known| known.metadata.uid.as_ref() == Some(uid)));
+        let mut assigned = self.0.lock();
+        assigned.retain(|uid, _| all.iter().any(|known| known.metadata.uid.as_ref() == Some(uid)));
         let uid = service.metadata.uid.clone().unwrap_or_default();
         let others = all.iter().filter(|other| other.metadata.uid.as_ref() != Some(&uid));
         let shown = others.flat_map(ingress).filter_map(|ingress| ingress.ip.as_ref()?.parse().ok());
-        let reserved = given.iter().filter(|(of, _)| **of != uid).flat_map(|(_, addresses)| addresses.iter().copied());
-        let taken: BTreeSet<IpAddr> = shown.chain(reserved).collect();
-        let own: Vec<IpAddr> = match given.get(&uid) {
+        let reserved =
+            assigned.iter().filter(|(of, _)| **of != uid).flat_map(|(_, addresses)| addresses.iter().copied());
+        let used: BTreeSet<IpAddr> = shown.chain(reserved).collect();
+        let own: Vec<IpAddr> = match assigned.get(&uid) {
             Some(addresses) => addresses.clone(),
             None => ingress(service).iter().filter_map(|ingress| ingress.ip.as_ref()?.parse().ok()).collect(),
         };
@@ -44,14 +45,14 @@ impl Addresses {
         let mut addresses = Vec::new();
         for is_v6 in families.iter().map(|family| family == "IPv6") {
             let wish: Option<IpAddr> = wish.and_then(|ip| ip.parse().ok()).filter(|ip: &IpAddr| ip.is_ipv6() == is_v6);
-            if let Some(wish) = wish.filter(|wish| taken.contains(wish)) {
+            if let Some(wish) = wish.filter(|wish| used.contains(wish)) {
                 return Err(format!("address {wish} is taken"));
             }
-            let kept = own.iter().copied().find(|ip| ip.is_ipv6() == is_v6 && !taken.contains(ip));
-            let free = || (0..ADDRESSES).map(|number| address(number, is_v6)).find(|ip| !taken.contains(ip));
-            addresses.push(wish.or(kept).or_else(free).ok_or("no free address")?);
+            let current = own.iter().copied().find(|ip| ip.is_ipv6() == is_v6 && !used.contains(ip));
+            let free = || (0..ADDRESSES).map(|number| address(number, is_v6)).find(|ip| !used.contains(ip));
+            addresses.push(wish.or(current).or_else(free).ok_or("no free address")?);
         }
-        given.insert(uid, addresses.clone());
+        assigned.insert(uid, addresses.clone());
         Ok(addresses)
     }
 
@@ -68,17 +69,17 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn addresses_are_given_once_and_given_back() {
+    fn addresses_are_unique_and_released() {
         let addresses = Addresses::default();
         let service = |uid: &str, spec: serde_json::Value| -> Service {
             serde_json::from_value(json!({"metadata": {"uid": uid}, "spec": spec})).unwrap()
         };
         let all: Vec<Service> = ["a", "b", "c", "d"].map(|uid| service(uid, json!({}))).into();
         let check = |service: &Service, expect: Result<&[&str], &str>| {
-            let given = addresses.assign(service, &all);
-            let given = given.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+            let assigned = addresses.assign(service, &all);
+            let assigned = assigned.map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
             let expect = expect.map(|all| all.iter().map(|ip| (*ip).to_owned()).collect::<Vec<_>>());
-            assert_eq!(given, expect.map_err(str::to_owned));
+            assert_eq!(assigned, expect.map_err(str::to_owned));
         };
         check(&all[0], Ok(&["172.18.255.1"]));
         check(&all[1], Ok(&["172.18.255.2"]));

@@ -98,7 +98,7 @@ impl Step<'_> {
     pub(super) async fn keep_claims(&self, ordinal: i32) -> Result<()> {
         let Some(pod) = self.pods.get(&ordinal) else { return Ok(()) };
         let (with_set, when_scaled) = self.goes();
-        let is_excess = !self.wanted().contains(&ordinal);
+        let is_excess = !self.desired_ordinals().contains(&ordinal);
         let owner = match (with_set, when_scaled && is_excess) {
             (_, true) => Some(reference_to(pod)),
             (true, false) => Some(reference_to(self.set)),

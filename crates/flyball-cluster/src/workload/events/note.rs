@@ -87,11 +87,11 @@ impl Allowance {
     /// Acquires a token; returns false if there is none.
     pub(crate) fn try_acquire(&self) -> bool {
         let now = Instant::now();
-        let mut kept = self.0.lock();
-        let (left, since) = kept.unwrap_or((BURST, now));
+        let mut tokens = self.0.lock();
+        let (remaining, since) = tokens.unwrap_or((BURST, now));
         let more = u32::try_from(now.duration_since(since).as_nanos() / INTERVAL.as_nanos()).unwrap_or(u32::MAX);
-        let left = left.saturating_add(more).min(BURST);
-        *kept = Some((left.saturating_sub(1), since + INTERVAL.saturating_mul(more)));
-        left > 0
+        let remaining = remaining.saturating_add(more).min(BURST);
+        *tokens = Some((remaining.saturating_sub(1), since + INTERVAL.saturating_mul(more)));
+        remaining > 0
     }
 }

@@ -38,8 +38,8 @@ pub(crate) fn judge(steps: &[Step], results: Vec<Value>) -> Vec<Verdict> {
 }
 
 fn judge_step(step: &Step, want: &Value, got: &Value) -> Verdict {
-    if let Compare::Subset(wanted) = &step.compare {
-        let semantic = (!holds(got, wanted)).then(|| format!("does not hold {wanted}: {}", short(got)));
+    if let Compare::Subset(expected) = &step.compare {
+        let semantic = (!holds(got, expected)).then(|| format!("does not hold {expected}: {}", short(got)));
         return Verdict { semantic, ..Verdict::default() };
     }
     let (want, got) = (View::of(step, want), View::of(step, got));
@@ -113,9 +113,9 @@ impl View {
         match value {
             Value::Object(fields) => {
                 let has = |field| fields.contains_key(field);
-                let says = fields.get("kind").is_some_and(|kind| kind == "Status")
+                let is_status = fields.get("kind").is_some_and(|kind| kind == "Status")
                     || has("reason") && has("message") && has("field");
-                if says {
+                if is_status {
                     self.messages.extend(fields.remove("message"));
                 }
                 if fields.get("managedFields").is_some_and(Value::is_array)
@@ -138,22 +138,22 @@ impl View {
 
 /// Returns true if a value holds another: objects field by field, lists item by item, `{"$contains": […]}` any of a
 /// list.
-pub(crate) fn holds(got: &Value, wanted: &Value) -> bool {
-    match (wanted, got) {
-        (Value::Object(wanted), _) if wanted.len() == 1 && wanted.contains_key("$contains") => {
+pub(crate) fn holds(got: &Value, expected: &Value) -> bool {
+    match (expected, got) {
+        (Value::Object(expected), _) if expected.len() == 1 && expected.contains_key("$contains") => {
             let items = got.as_array();
-            let all = wanted["$contains"].as_array();
+            let all = expected["$contains"].as_array();
             items.is_some_and(|items| {
-                all.into_iter().flatten().all(|wanted| items.iter().any(|item| holds(item, wanted)))
+                all.into_iter().flatten().all(|expected| items.iter().any(|item| holds(item, expected)))
             })
         }
-        (Value::Object(wanted), Value::Object(got)) => {
-            wanted.iter().all(|(field, wanted)| got.get(field).is_some_and(|got| holds(got, wanted)))
+        (Value::Object(expected), Value::Object(got)) => {
+            expected.iter().all(|(field, expected)| got.get(field).is_some_and(|got| holds(got, expected)))
         }
-        (Value::Array(wanted), Value::Array(got)) => {
-            wanted.len() == got.len() && wanted.iter().zip(got).all(|(wanted, got)| holds(got, wanted))
+        (Value::Array(expected), Value::Array(got)) => {
+            expected.len() == got.len() && expected.iter().zip(got).all(|(expected, got)| holds(got, expected))
         }
-        _ => wanted == got,
+        _ => expected == got,
     }
 }
 

@@ -95,7 +95,7 @@ impl<S: Api> Player<S> {
     async fn step(&mut self, step: &Step) -> Played {
         if let Some(call) = &step.request {
             let got = match &step.eventually {
-                Some(wanted) => self.until(call, &self.variables.fill(wanted), step.within).await?,
+                Some(condition) => self.until(call, &self.variables.fill(condition), step.within).await?,
                 None => self.send(call).await?,
             };
             for (variable, pointer) in &step.capture {
@@ -129,15 +129,15 @@ impl<S: Api> Player<S> {
         Ok(json!({}))
     }
 
-    async fn until(&mut self, call: &Call, wanted: &Value, within: Option<f64>) -> Played {
+    async fn until(&mut self, call: &Call, expected: &Value, within: Option<f64>) -> Played {
         let end = Instant::now() + self.bounded(within.unwrap_or(WITHIN));
         loop {
             let got = self.send(call).await?;
-            if holds(&got, wanted) {
+            if holds(&got, expected) {
                 return Ok(got);
             }
             if Instant::now() > end {
-                return Ok(json!({"never": wanted, "last": got}));
+                return Ok(json!({"never": expected, "last": got}));
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -290,11 +290,11 @@ impl Watch {
     }
 
     /// Waits for a number of events, or for a matching one.
-    async fn collect(&mut self, wanted: &Value, within: Duration) -> Vec<Value> {
+    async fn collect(&mut self, expected: &Value, within: Duration) -> Vec<Value> {
         let end = Instant::now() + within;
-        while !self.has(wanted) {
+        while !self.has(expected) {
             match tokio::time::timeout_at(end, self.arriving.recv()).await {
-                Ok(Some(event)) if wanted.get("skip").is_some_and(|skipped| event["type"] == *skipped) => {}
+                Ok(Some(event)) if expected.get("skip").is_some_and(|skipped| event["type"] == *skipped) => {}
                 Ok(Some(event)) => self.events.push(event),
                 Ok(None) => {
                     self.closed = true;
@@ -306,11 +306,11 @@ impl Watch {
         std::mem::take(&mut self.events)
     }
 
-    fn has(&self, wanted: &Value) -> bool {
+    fn has(&self, expected: &Value) -> bool {
         self.closed
-            || match wanted.get("until") {
+            || match expected.get("until") {
                 Some(last) => self.events.iter().any(|event| holds(event, last)),
-                None => self.events.len() as u64 >= wanted["count"].as_u64().unwrap_or(0),
+                None => self.events.len() as u64 >= expected["count"].as_u64().unwrap_or(0),
             }
     }
 }

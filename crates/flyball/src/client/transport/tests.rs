@@ -23,7 +23,7 @@ use tokio::time::{self, Instant, timeout};
 struct Server {
     config: kube::Config,
     /// The heads of requests, each with the number of its connection.
-    asked: Arc<Mutex<Vec<(usize, String)>>>,
+    requests: Arc<Mutex<Vec<(usize, String)>>>,
     /// The numbers of connections that were closed.
     closed: UnboundedReceiver<usize>,
 }
@@ -32,24 +32,24 @@ impl Server {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let asked: Arc<Mutex<Vec<_>>> = Arc::default();
-        let (tell, closed) = unbounded_channel();
-        let log = asked.clone();
+        let requests: Arc<Mutex<Vec<_>>> = Arc::default();
+        let (sender, closed) = unbounded_channel();
+        let log = requests.clone();
         tokio::spawn(async move {
             for number in 0.. {
                 let (stream, _) = listener.accept().await.unwrap();
-                tokio::spawn(converse(number, stream, log.clone(), tell.clone()));
+                tokio::spawn(converse(number, stream, log.clone(), sender.clone()));
             }
         });
-        Self { config: kube::Config::new(url.parse().unwrap()), asked, closed }
+        Self { config: kube::Config::new(url.parse().unwrap()), requests, closed }
     }
 
     fn connections(&self) -> Vec<usize> {
-        self.asked.lock().iter().map(|(number, _)| *number).collect()
+        self.requests.lock().iter().map(|(number, _)| *number).collect()
     }
 
     fn last(&self) -> String {
-        self.asked.lock().last().unwrap().1.to_lowercase()
+        self.requests.lock().last().unwrap().1.to_lowercase()
     }
 }
 
@@ -94,7 +94,7 @@ async fn get(link: &Endpoint, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn one_connection_carries_request_after_request() {
+async fn connection_is_reused() {
     let server = Server::start().await;
     let link = Endpoint::new(server.config.clone()).unwrap();
     for (path, body) in [("/a", "hello"), ("/empty", ""), ("/chunks", "hello"), ("/a?limit=1", "hello")] {
@@ -111,7 +111,7 @@ async fn one_connection_carries_request_after_request() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_it_waited_is_replaced() {
+async fn closed_idle_connection_is_replaced() {
     let mut server = Server::start().await;
     let link = Endpoint::new(server.config.clone()).unwrap();
     assert_eq!(get(&link, "/last").await, "hello");
@@ -121,7 +121,7 @@ async fn a_connection_that_was_closed_while_it_waited_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_connection_that_waits_too_long_is_not_used_again() {
+async fn connection_past_idle_timeout_is_not_reused() {
     let mut server = Server::start().await;
     let link = Endpoint::new(server.config.clone()).unwrap();
     assert_eq!(get(&link, "/a").await, "hello");
@@ -134,7 +134,7 @@ async fn a_connection_that_waits_too_long_is_not_used_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_dropped_closes_its_connection() {
+async fn dropped_response_closes_its_connection() {
     let mut server = Server::start().await;
     let link = Endpoint::new(server.config.clone()).unwrap();
     let mut body = begin(&link, "/endless").await.unwrap().into_body();
@@ -145,7 +145,7 @@ async fn an_answer_that_is_dropped_closes_its_connection() {
 }
 
 #[tokio::test]
-async fn paths_begin_with_the_path_of_the_cluster() {
+async fn cluster_url_path_prefixes_requests() {
     let server = Server::start().await;
     let mut config = server.config.clone();
     config.cluster_url = format!("{}k8s/clusters/c-1/", config.cluster_url).parse().unwrap();
@@ -155,7 +155,7 @@ async fn paths_begin_with_the_path_of_the_cluster() {
 }
 
 #[tokio::test]
-async fn each_request_says_who_asks() {
+async fn requests_carry_credentials() {
     let server = Server::start().await;
     let mut config = server.config.clone();
     config.auth_info.token = Some("t0ken".to_owned().into());
@@ -199,7 +199,7 @@ async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Ve
     let address = listener.local_addr().unwrap().to_string();
     let to = to.cluster_url.authority().unwrap().to_string();
     let heads: Arc<Mutex<Vec<String>>> = Arc::default();
-    let asked = heads.clone();
+    let log = heads.clone();
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -207,7 +207,7 @@ async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Ve
             while !head.ends_with(b"\r\n\r\n") {
                 head.push(stream.read_u8().await.unwrap());
             }
-            asked.lock().push(String::from_utf8(head).unwrap());
+            log.lock().push(String::from_utf8(head).unwrap());
             stream.write_all(answer.as_bytes()).await.unwrap();
             let mut server = TcpStream::connect(&to).await.unwrap();
             tokio::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut server).await });
@@ -217,7 +217,7 @@ async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Ve
 }
 
 #[tokio::test]
-async fn a_configured_proxy_carries_requests_in_one_tunnel() {
+async fn configured_proxy_carries_requests_in_one_tunnel() {
     let server = Server::start().await;
     let (address, heads) = proxy(&server.config, "HTTP/1.1 200 OK\r\n\r\n").await;
     let mut config = kube::Config::new("http://cluster.test:6443".parse().unwrap());
@@ -240,7 +240,7 @@ async fn a_configured_proxy_carries_requests_in_one_tunnel() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_is_named_without_its_password() {
+async fn proxy_error_hides_the_password() {
     let server = Server::start().await;
     let (address, _) = proxy(&server.config, "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n").await;
     let mut config = kube::Config::new("https://cluster.test".parse().unwrap());
@@ -260,7 +260,7 @@ async fn a_proxy_that_refuses_is_named_without_its_password() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named() {
+async fn unreachable_server_is_named_in_the_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
@@ -272,7 +272,7 @@ async fn a_server_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_connection_that_speaks_another_protocol_is_its_users() {
+async fn upgraded_connection_is_not_reused() {
     let server = Server::start().await;
     let link = Endpoint::new(server.config.clone()).unwrap();
     let answer = begin(&link, "/upgrade").await.unwrap();
@@ -287,14 +287,14 @@ async fn a_connection_that_speaks_another_protocol_is_its_users() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_connection_that_was_made_lets_one_more_be_made_at_once() {
-    let (begun, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+async fn each_established_connection_allows_another_concurrent_one() {
+    let (started, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
     let mut transport = Transport::new(&kube::Config::new("http://localhost".parse().unwrap())).unwrap();
-    let connects = (begun.clone(), gate.clone());
+    let connects = (started.clone(), gate.clone());
     transport.connect = Box::new(move || {
-        let (begun, gate) = connects.clone();
+        let (started, gate) = connects.clone();
         Box::pin(async move {
-            begun.fetch_add(1, Relaxed);
+            started.fetch_add(1, Relaxed);
             gate.acquire().await?.forget();
             // The connection gets no response.
             let (stream, other) = duplex(1024);
@@ -306,14 +306,14 @@ async fn each_connection_that_was_made_lets_one_more_be_made_at_once() {
     let requests = join_all((0..40).map(|_| transport.exchange(Request::new(Body::empty()))));
     let check = async {
         let mut all = 0;
-        for made in [0, 1, 1, 2, 4, 8, 8] {
-            gate.add_permits(made);
+        for connected in [0, 1, 1, 2, 4, 8, 8] {
+            gate.add_permits(connected);
             // Paused time does not advance while a task is busy, so no timeout expires.
             for _ in 0..1000 {
                 yield_now().await;
             }
-            all += made;
-            assert_eq!(begun.load(Relaxed), all + (all + 1).min(8), "after {all}");
+            all += connected;
+            assert_eq!(started.load(Relaxed), all + (all + 1).min(8), "after {all}");
         }
     };
     tokio::select! {
@@ -323,7 +323,7 @@ async fn each_connection_that_was_made_lets_one_more_be_made_at_once() {
 }
 
 #[tokio::test]
-async fn a_connection_that_never_comes_holds_up_others_for_a_moment() {
+async fn stalled_handshake_delays_others_by_a_bounded_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let mut config = kube::Config::new(url.parse().unwrap());
@@ -366,7 +366,7 @@ async fn answer_once(listener: &TcpListener, certified: &rcgen::CertifiedKey<rcg
 }
 
 #[tokio::test]
-async fn a_certificate_authority_that_is_replaced_is_read_again() {
+async fn replaced_certificate_authority_is_reloaded() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = kube::Config::new(format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap());
     let [old, new] = [(); 2].map(|()| rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap());
@@ -375,8 +375,8 @@ async fn a_certificate_authority_that_is_replaced_is_read_again() {
     config.root_cert_file = Some(file.clone());
     let link = Endpoint::new(config).unwrap();
     let ask = async |certified| {
-        let (asked, _) = join(begin(&link, "/a"), answer_once(&listener, certified)).await;
-        match asked {
+        let (response, _) = join(begin(&link, "/a"), answer_once(&listener, certified)).await;
+        match response {
             Ok(answer) => answer.into_body().collect().await.map(|_| ()).map_err(|error| error.to_string()),
             Err(error) => Err(chain(&error)),
         }
@@ -394,7 +394,7 @@ async fn a_certificate_authority_that_is_replaced_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_that_is_replaced_is_read_again() {
+async fn replaced_client_certificate_is_reloaded() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = kube::Config::new(format!("https://{}/", listener.local_addr().unwrap()).parse().unwrap());
     let [server, old, new] = [(); 3].map(|()| rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap());

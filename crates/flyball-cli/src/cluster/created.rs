@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 const MAX_FILE: u64 = 1 << 20;
 
 /// Objects created by a command.
-pub(crate) struct Made {
+pub(crate) struct CreatedObjects {
     parts: Vec<Value>,
     samples: Vec<Value>,
     file: File,
     path: PathBuf,
 }
 
-impl Made {
+impl CreatedObjects {
     /// Creates the record of objects created in the cluster at this URL.
     pub(crate) fn begin(url: &str) -> Result<Self> {
         Self::within(&state_folder()?, std::process::id(), url)
@@ -39,9 +39,9 @@ impl Made {
         let what = || format!("cannot write {}", path.display());
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).when(what())?;
         file.try_lock().when(what())?;
-        let mut made = Self { parts: Vec::new(), samples: Vec::new(), file, path: path.clone() };
-        made.write(&json!({"url": url})).when(what())?;
-        Ok(made)
+        let mut created = Self { parts: Vec::new(), samples: Vec::new(), file, path: path.clone() };
+        created.write(&json!({"url": url})).when(what())?;
+        Ok(created)
     }
 
     fn write(&mut self, line: &Value) -> std::io::Result<()> {
@@ -75,7 +75,7 @@ impl Made {
 
     /// Takes over the records of killed commands for the cluster at this URL, and returns their objects.
     pub(crate) fn take_over(&mut self, url: &str) -> Result<Vec<Value>> {
-        let mut taken = Vec::new();
+        let mut adopted = Vec::new();
         let folder = self.path.parent().unwrap_or(Path::new(".")).to_owned();
         let entries = fs::read_dir(&folder).when(format!("cannot read {}", folder.display()))?;
         let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| is_record(path)).collect();
@@ -86,15 +86,15 @@ impl Made {
                 continue;
             };
             for line in &lines[1..] {
-                let known = |object: &Value| taken.contains(object);
+                let known = |object: &Value| adopted.contains(object);
                 match (&line["part"], &line["sample"]) {
                     (Value::Null, sample) if sample.is_object() && !known(sample) => {
                         self.add_sample(sample)?;
-                        taken.push(sample.clone());
+                        adopted.push(sample.clone());
                     }
                     (part, _) if part.is_object() && !known(part) => {
                         self.add_part(part)?;
-                        taken.push(part.clone());
+                        adopted.push(part.clone());
                     }
                     _ => {}
                 }
@@ -102,7 +102,7 @@ impl Made {
             // Its content has been copied to this record.
             let _ = fs::remove_file(&path);
         }
-        Ok(taken)
+        Ok(adopted)
     }
 
     /// Deletes the file after all objects were removed.
@@ -146,10 +146,10 @@ mod tests {
     use crate::files::private::PrivateFolder;
 
     #[test]
-    fn what_a_killed_command_made_is_taken_over_once() {
+    fn objects_of_a_killed_command_are_adopted_once() {
         let folder = PrivateFolder::new("flyball-made").unwrap();
         let object = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": null}, "spec": {"a": 1}});
-        let begin = |pid| Made::within(folder.path(), pid, "https://a").unwrap();
+        let begin = |pid| CreatedObjects::within(folder.path(), pid, "https://a").unwrap();
         let mut killed = begin(1);
         killed.add_part(&object("ClusterRole", "r")).unwrap();
         killed.add_sample(&object("Site", "s")).unwrap();

@@ -1,10 +1,10 @@
 //! Every field that can grow, of every kind that is served: lists, maps and strings, found in the OpenAPI documents.
 //!
 //! A type that several kinds share is measured in the first of them. Fields that grow together are in
-//! [`super::SHAPES`].
+//! [`crate::SHAPES`].
 
-use super::{RATIO, cpu};
-use crate::growth::send;
+use crate::send::send;
+use crate::{ALONE, RATIO, cpu};
 use flyball_core::Clock;
 use flyball_server::{Options, Server};
 use http::Method;
@@ -219,6 +219,7 @@ async fn judge(server: &Server, document: &Document, field: &Growing, is_same: b
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn every_field_takes_about_twice_as_long_for_twice_as_much() {
+    let _alone = ALONE.lock().await;
     let server = server().await;
     let mut seen = BTreeSet::new();
     let (mut wrong, mut measured) = (Vec::new(), 0);
