@@ -96,7 +96,7 @@ impl Catalog {
     pub(crate) fn action(kind: &str) -> Arc<Resource> {
         static ALL: LazyLock<Vec<Arc<Resource>>> =
             LazyLock::new(|| ACTIONS.iter().map(|kind| Arc::new(Resource::built_in(kind))).collect());
-        ALL.iter().find(|known| &*known.kind.kind == kind).expect("the list names all that are asked for").clone()
+        ALL.iter().find(|known| &*known.kind.kind == kind).expect("the list contains every requested kind").clone()
     }
 
     /// Adds a resource; its version comes last in its group if it is new. Those of built-in kinds are never replaced.

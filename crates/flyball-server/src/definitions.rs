@@ -125,7 +125,7 @@ impl Definitions {
         match Box::pin(self.registry.change(&target, &Change::With(Box::new(with)), &writer)).await {
             Ok(_) => true,
             Err(status) => {
-                tracing::error!(%status, crd = name, "the status of a CRD could not be written");
+                tracing::error!(%status, crd = name, "failed to write the status of a CRD");
                 false
             }
         }
@@ -173,7 +173,7 @@ impl Definitions {
         if let Err(status) =
             Box::pin(self.registry.delete_all(&target, &entries, &DeleteOptions::default(), &writer)).await
         {
-            tracing::error!(%status, resource = %resource.group_resource(), "the objects of a deleted CRD could not be deleted");
+            tracing::error!(%status, resource = %resource.group_resource(), "failed to delete the objects of a CRD");
         }
     }
 

@@ -24,10 +24,10 @@ const NAME: &str = "flyball-ca";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key or a certificate could not be created.
-    #[error("certificates could not be made")]
+    #[error("failed to create certificates")]
     Make(#[from] IssueError),
     /// A certificate or key cannot be used.
-    #[error("certificates could not be used")]
+    #[error("failed to load certificates")]
     Use(#[from] ConfigError),
     /// The files cannot be written or read.
     #[error(transparent)]

@@ -47,10 +47,10 @@ const FIRST_REVISION: Revision = 100;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// Another write came first; the caller must read the object again.
-    #[error("the object was changed meanwhile")]
+    #[error("the object was changed concurrently")]
     Changed,
     /// The revision is older than the window reaches back.
-    #[error("revision {requested} is older than {oldest}, the oldest one kept")]
+    #[error("revision {requested} is older than the oldest retained revision {oldest}")]
     Compacted {
         /// The requested revision.
         requested: Revision,
@@ -58,7 +58,7 @@ pub(crate) enum Error {
         oldest: Revision,
     },
     /// The revision has not been reached.
-    #[error("revision {requested} is beyond the current one, {current}")]
+    #[error("revision {requested} is newer than the current revision {current}")]
     Future {
         /// The requested revision.
         requested: Revision,
@@ -167,7 +167,7 @@ impl Store {
         });
         let tables = tables.collect();
         if count > MAX_LOGGED {
-            tracing::warn!(more = count - MAX_LOGGED, "further stored objects cannot be read and are set aside");
+            tracing::warn!(more = count - MAX_LOGGED, "further stored objects cannot be decoded and are quarantined");
         }
         Ok((Self::of(Image::new(revision, tables), limits), RecoveredJournal { recovered, revision }))
     }
@@ -279,7 +279,7 @@ impl Store {
             match self.shared.begin(table, key, expected, &mut make)? {
                 Begun::Done(entry) => return Ok(entry),
                 Begun::Staged(entry, committed) => {
-                    let closed = || Error::NotKept { why: "the data directory is no longer written to".into() };
+                    let closed = || Error::NotKept { why: "the data directory is closed for writes".into() };
                     committed.await.map_err(|_| closed())??;
                     return Ok(entry);
                 }
@@ -293,7 +293,7 @@ impl Store {
         let current = self.get(table, key);
         let mut make = Some(|revision| Ok(Change::Put(Arc::new(make(revision)))));
         let written = self.shared.begin(table, key, current.as_ref(), &mut make);
-        debug_assert!(matches!(written, Ok(Begun::Done(_))), "the server is not made yet");
+        debug_assert!(matches!(written, Ok(Begun::Done(_))), "the server is not created yet");
     }
 
     /// Returns all objects of a namespace, or of all, as they are now.

@@ -181,7 +181,7 @@ fn rules_review(authorizer: &Authorizer, user: &User, review: &mut Object) -> Va
     });
     let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": incomplete});
     if incomplete {
-        status["evaluationError"] = "the rules are too many to be listed".into();
+        status["evaluationError"] = "the list of rules is truncated".into();
     }
     status
 }

@@ -254,7 +254,7 @@ impl Registry {
                 target.check_name(&object)?;
                 object
             }
-            (Change::Patch(_) | Change::With(_), None) => unreachable!("only what is there is patched"),
+            (Change::Patch(_) | Change::With(_), None) => unreachable!("only existing objects are patched"),
         };
         let mut candidate = Candidate::new(target, live, object);
         candidate.place()?;

@@ -163,7 +163,7 @@ pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, 
     let manager = Manager::updater(name, &api_version, part);
     match objects.update(resource.empty.as_value(), object.as_value(), ManagedFields::default(), manager, Some(now)) {
         Ok(managed) => put(object, managed),
-        Err(error) => tracing::error!(%error, "managedFields of an answer could not be made"),
+        Err(error) => tracing::error!(%error, "failed to compute managedFields of a response"),
     }
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
             put(new, managed);
         }
         // A write does not fail if its managed fields cannot be computed: then no field has an owner.
-        Err(error) => tracing::warn!(%error, object = %new.key(), "managedFields could not be updated"),
+        Err(error) => tracing::warn!(%error, object = %new.key(), "failed to update managedFields"),
     }
 }
 

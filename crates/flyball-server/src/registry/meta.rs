@@ -186,7 +186,7 @@ const MAX_SHOWN_BYTES: usize = 1 << 20;
 
 /// Writes a part of metadata as Go does.
 fn go(path: &[&str], value: &Value) -> String {
-    let meta = crate::kinds::library().get("meta/v1", "ObjectMeta").expect("the library has what all kinds share");
+    let meta = crate::kinds::library().get("meta/v1", "ObjectMeta").expect("the library contains the shared types");
     let node = path.iter().fold(meta.node(), |node, step| node.field(step).or_else(|| node.items()).unwrap_or(node));
     flyball_schema::decode::print(node, value)
 }

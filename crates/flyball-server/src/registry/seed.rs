@@ -96,7 +96,7 @@ fn epoch() -> Clock {
 fn built_in_object(catalog: &Catalog, resource: &Resource, mut object: Object) -> Object {
     let (clock, rng, status) = (epoch(), Rng::from_seed(0), object.remove("status"));
     object.set_kind(&resource.kind);
-    let (mut object, _) = decode::read(resource, object).expect("what comes with the server can be read");
+    let (mut object, _) = decode::read(resource, object).expect("built-in objects can be decoded");
     resource.default(&mut object);
     let now = clock.now_rfc3339();
     let name = match &*resource.kind.group {

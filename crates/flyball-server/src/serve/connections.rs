@@ -30,7 +30,7 @@ impl Connections {
         if peers.len() >= self.limit {
             let all: Vec<Arc<Peer>> = peers.iter().filter_map(Weak::upgrade).collect();
             if let Some(victim) = victim(&all) {
-                tracing::warn!(limit = self.limit, "a connection is closed: there are too many");
+                tracing::warn!(limit = self.limit, "connection limit reached: closed the idlest connection");
                 victim.closed.send();
             }
         }

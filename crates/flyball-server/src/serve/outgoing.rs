@@ -38,7 +38,7 @@ pub(super) struct Outgoing {
 
 /// The client did not read, and the rest of the response is dropped.
 #[derive(Debug, thiserror::Error)]
-#[error("the client does not read")]
+#[error("the client reads too slowly")]
 pub(super) struct CutOff;
 
 impl Outgoing {

@@ -33,7 +33,7 @@ impl<S> WriteTimeout<S> {
         let remaining = self.remaining.get_or_insert_with(|| Box::pin(sleep(self.timeout)));
         std::task::ready!(remaining.as_mut().poll(cx));
         self.peer.break_off();
-        Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client does not read")))
+        Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client reads too slowly")))
     }
 }
 

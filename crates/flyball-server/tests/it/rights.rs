@@ -85,6 +85,6 @@ async fn rules_review_is_bounded() {
     }
     let (bytes, status) = review().await;
     assert_eq!(status["incomplete"], true);
-    assert_eq!(status["evaluationError"], "the rules are too many to be listed");
+    assert_eq!(status["evaluationError"], "the list of rules is truncated");
     assert!((500_000..3_000_000).contains(&bytes), "{bytes}");
 }

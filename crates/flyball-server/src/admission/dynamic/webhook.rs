@@ -151,7 +151,7 @@ impl Webhook {
                 Err(Status::new(504, Reason::Timeout, why))
             }
             Refusal::Failed(why) if self.ignored => {
-                tracing::warn!(webhook = self.name, why, "a webhook failed, and is not insisted on");
+                tracing::warn!(webhook = self.name, why, "webhook call failed and was ignored");
                 Ok(())
             }
             Refusal::Failed(why) => Err(Status::internal(format!("failed calling webhook {:?}: {why}", self.name))),

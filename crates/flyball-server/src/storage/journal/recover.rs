@@ -142,7 +142,7 @@ impl Recovered {
                 Next::End => break,
                 Next::Torn if is_last => {
                     let bytes = bytes.len() - at;
-                    tracing::warn!(path = %path.display(), at, bytes, "a write that a crash cut short is dropped: it was never answered");
+                    tracing::warn!(path = %path.display(), at, bytes, "dropped an incomplete write at the end of the log; it was never acknowledged");
                     break;
                 }
                 Next::Torn | Next::Damaged => return Err(damaged(path, at)),

@@ -308,7 +308,7 @@ async fn a_directory_has_one_process_and_one_format() {
     drop(store);
     folder.open().unwrap();
     fs::write(folder.0.join("format"), "2\n").unwrap();
-    assert!(folder.open().unwrap_err().to_string().contains("has format 2, and this release knows formats up to 1"));
+    assert!(folder.open().unwrap_err().to_string().contains("has format 2; this release supports formats up to 1"));
     fs::write(folder.0.join("format"), "?").unwrap();
     assert!(matches!(folder.open(), Err(DataDirError::Damaged { .. })));
     fs::remove_file(folder.0.join("format")).unwrap();
