@@ -170,7 +170,7 @@ impl Writer {
                     self.snapshot = size;
                     (self.is_owed, self.failures, self.next) = (false, 0, 0);
                 }
-                Err(error) => self.put_off("failed to start a snapshot", &error),
+                Err(error) => self.put_off("failed to write a snapshot", &error),
             }
         }
         if self.compaction.is_some() || self.log.length < self.next {
