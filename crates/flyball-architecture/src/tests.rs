@@ -17,7 +17,7 @@ fn arrows(lib: &str, a: &str) -> Vec<String> {
 }
 
 #[test]
-fn paths_are_arrows_wherever_they_stand() {
+fn paths_are_arrows_in_any_position() {
     for code in [
         "use crate::b::B;",
         "use super::b::{self};",
@@ -40,7 +40,7 @@ fn paths_are_arrows_wherever_they_stand() {
 }
 
 #[test]
-fn other_paths_are_no_arrows() {
+fn foreign_and_local_paths_are_not_arrows() {
     for code in [
         "use serde::b::B;",
         "use ::b::B;",
@@ -71,7 +71,7 @@ fn code_under_cfg_test_has_no_arrows() {
 }
 
 #[test]
-fn reexports_lead_to_their_origin() {
+fn reexports_resolve_to_their_origin() {
     assert_eq!(arrows("pub use b::B;", "use crate::B;"), ["a b"]);
     assert_eq!(arrows("pub use b::B as Other;", "fn f(x: crate::Other) {}"), ["a b"]);
     assert_eq!(arrows("pub use b::*;", "use crate::B;"), ["a b"]);
@@ -105,13 +105,13 @@ fn layers_follow_the_table() {
 
 #[test]
 #[should_panic(expected = "src/a.rs:1: a → b (`crate::b::B`): not in the table of layers")]
-fn a_check_fails_with_its_findings() {
+fn check_panics_with_its_findings() {
     sources(&[("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "")])
         .check(&[("a", &[]), ("b", &[])]);
 }
 
 #[test]
-fn cycles_are_found_at_each_depth() {
+fn cycles_are_found_in_nested_modules() {
     let nested = |c: &str| {
         let files = [
             ("lib.rs", "mod a;"),
@@ -132,7 +132,7 @@ fn cycles_are_found_at_each_depth() {
 }
 
 #[test]
-fn cycles_may_take_several_steps() {
+fn cycles_of_several_modules_are_found() {
     let cycles = |c: &str| {
         let files =
             [("lib.rs", "mod a; mod b; mod c;"), ("a.rs", "use crate::b;"), ("b.rs", "use crate::c;"), ("c.rs", c)];
@@ -145,7 +145,7 @@ fn cycles_may_take_several_steps() {
 }
 
 #[test]
-fn files_are_reached_by_mod_lines() {
+fn files_without_mod_line_are_unreachable() {
     let crate_ = sources(&[
         (
             "lib.rs",
@@ -168,7 +168,7 @@ fn files_are_reached_by_mod_lines() {
 
 #[test]
 #[should_panic(expected = "src/b.rs: a `mod` line leads to it, and it is missing")]
-fn a_missing_file_is_reported() {
+fn missing_file_is_reported() {
     sources(&[("lib.rs", "mod a; mod b;"), ("a.rs", "")]);
 }
 
@@ -178,7 +178,7 @@ fn banned_words(lib: &str) -> Vec<String> {
 }
 
 #[test]
-fn words_are_banned_as_names_and_at_the_beginning_of_doc_comments() {
+fn banned_words_are_reported_in_names_and_doc_comments() {
     let text = "//! Where the queue is.\n/// Holds keys.\n/// What else.\nstruct Known;\n\n/// How keys wait.\nfn whole() { const LONGEST: u8 = 0; }\n\
                 /// Whatever.\nenum Cached { Known, Seen }\n/// Tells the time.\n#[cfg(test)]\nmod tests { fn told() {} }";
     assert_eq!(
@@ -196,7 +196,7 @@ fn words_are_banned_as_names_and_at_the_beginning_of_doc_comments() {
 }
 
 #[test]
-fn words_are_found_within_names() {
+fn banned_words_are_found_inside_names() {
     let text = "struct ChangeBell; enum Belly {}\ntype V1PatienceOf = u8;\nstruct Pass; struct Passage; struct FirstPass;\n\
                 const LONGEST_WAIT: u8 = 0; static SLOT_PATIENCE: u8 = 0; const ALMOST_ALL: u8 = 0;\nfn at_most() {}";
     assert_eq!(
@@ -212,7 +212,7 @@ fn words_are_found_within_names() {
 }
 
 #[test]
-fn absent_identifiers_are_searched_below_modules() {
+fn forbidden_identifiers_are_found_in_submodules() {
     let crate_ = sources(&[
         ("lib.rs", "mod a; mod b; pub use core::Status;"),
         ("a.rs", "mod c; /// Status\nmod d { #[cfg(test)] use core::Status; }"),
@@ -226,7 +226,7 @@ fn absent_identifiers_are_searched_below_modules() {
 }
 
 #[test]
-fn documents_show_the_table_of_layers() {
+fn document_matches_the_table_of_layers() {
     let table: &[(&str, &[&str])] = &[("a", &[]), ("b", &["a"]), ("c", &["a", "b"])];
     let errors = |rows: &str| {
         let text = format!(
@@ -247,7 +247,7 @@ fn documents_show_the_table_of_layers() {
 }
 
 #[test]
-fn wide_lines_are_reported_unless_they_cannot_be_broken() {
+fn breakable_wide_lines_are_reported() {
     let wide = |before: &str, filler: &str, after: &str| {
         let text = format!("fn f() {{}}\n{before}{}{after}\nfn g() {{}}\n", filler.repeat(60));
         sources(&[("lib.rs", &text)]).wide_lines

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_are_told_from_what_is_none() {
+    fn invalid_schedules_are_rejected() {
         for good in
             ["* * * * *", "*/5 0-6 1,15 jan-mar MON", "@hourly", "@every 1h30m", "0 0 1 1 ?", "TZ=UTC 0 0 * * *"]
         {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_time_is_found() {
+    fn next_time_follows_the_schedule() {
         let check = |schedule: &str, after: &str, expect: Option<&str>| {
             let next = Schedule::parse(schedule).expect(schedule).next(after.parse().expect(after));
             assert_eq!(next.map(|at| at.to_string()).as_deref(), expect, "{schedule} after {after}");

@@ -261,8 +261,8 @@ impl fmt::Display for FieldError {
 
 /// Joins errors as Go's aggregate prints them: one alone, several in brackets, each text once.
 pub fn aggregate<E: fmt::Display>(errors: impl IntoIterator<Item = E>) -> String {
-    let mut told = BTreeSet::new();
-    let texts = errors.into_iter().map(|error| error.to_string()).filter(|text| told.insert(text.clone()));
+    let mut seen = BTreeSet::new();
+    let texts = errors.into_iter().map(|error| error.to_string()).filter(|text| seen.insert(text.clone()));
     let mut texts: Vec<String> = texts.collect();
     if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) }
 }
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_those_of_kubernetes() {
+    fn messages_match_kubernetes() {
         let check = |error: FieldError, text: &str| assert_eq!(error.to_string(), text);
         check(FieldError::required("spec.cpu", ""), "spec.cpu: Required value");
         check(FieldError::invalid("spec.cpu", 5, "too much"), "spec.cpu: Invalid value: 5: too much");
@@ -376,14 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut_off() {
+    fn long_values_are_truncated() {
         let text = FieldError::invalid("a", "é".repeat(MAX_SHOWN_BYTES), "too long").to_string();
         assert!(text.len() < MAX_SHOWN_BYTES + 100, "{}", text.len());
         assert!(text.starts_with("a: Invalid value: \"éé") && text.ends_with("é... (32771 more bytes): too long"));
     }
 
     #[test]
-    fn an_aggregate_says_each_thing_once() {
+    fn aggregate_omits_duplicates() {
         assert_eq!(aggregate(["a"]), "a");
         assert_eq!(aggregate(["a", "b", "a"]), "[a, b]");
     }

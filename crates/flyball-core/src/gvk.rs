@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn group_versions_read_and_print_alike() {
+    fn group_versions_round_trip() {
         for text in ["v1", "apps/v1", "vm.example.com/v1alpha1"] {
             assert_eq!(GroupVersion::parse(text).unwrap().to_string(), text);
         }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_order_by_their_text() {
+    fn keys_are_ordered_by_their_text() {
         let mut keys =
             [ObjectKey::new(Some("a"), "z"), ObjectKey::new(Some("a-b"), "a"), ObjectKey::new(Some("a"), "a.x")];
         keys.sort();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_keep_namespace_and_name_apart() {
+    fn keys_separate_namespace_and_name() {
         let key = ObjectKey::new(Some("ns"), "web");
         assert_eq!((key.namespace(), key.name()), (Some("ns"), "web"));
         let key = ObjectKey::new(None, "web");

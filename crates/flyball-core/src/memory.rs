@@ -69,7 +69,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn texts_weigh_what_they_become() {
+    fn json_text_is_estimated_by_its_decoded_size() {
         let many = |item: &str| format!("[{}0]", format!("{item},").repeat(1000));
         let per_item = |item: &str| of_text(many(item).as_bytes()) / 1000;
         assert!((30..50).contains(&per_item("0")) && (30..50).contains(&per_item("{ }")));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn small_maps_take_most() {
+    fn maps_are_charged_by_node() {
         assert_eq!((of(&json!(1)), of(&json!({})), of(&json!("abc"))), (0, 0, 3));
         assert_eq!(of(&json!([{"a": 1}, {"a": "b"}])), 2 * (ITEM + NODE + 1) + 1);
         let filled: Value = (0..12).map(|n| (format!("{n:02}"), json!(n))).collect::<serde_json::Map<_, _>>().into();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_subdomains() {
+    fn labels_and_subdomains_are_validated() {
         check(dns_label, &["a", "a-1", "1"], &["", "-a", "a-", "A", "a.b", "a_b", &"x".repeat(64)]);
         check(dns_subdomain, &["a", "a.b-c.1"], &["", "a..b", ".a", "a.", "A.b", &"x".repeat(254)]);
         check(dns_1035_label, &["a", "a1"], &["1a", "", "a.b"]);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_of_paths() {
+    fn path_segments_are_validated() {
         assert!(["a.b-c", "system:node", "..a", "A_b"].into_iter().all(is_path_segment));
         for name in ["", ".", "..", "../../other/secrets/crown", "a/b", "a%2fb", "a?b", "a#b", "a b", "a\nb", "a\\b"] {
             assert!(!is_path_segment(name), "{name:?}");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_values() {
+    fn keys_and_values_are_validated() {
         check(
             qualified_name,
             &["a", "A.b_c", "example.com/a"],
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_shows_what_is_accepted() {
+    fn errors_describe_the_accepted_form() {
         assert_eq!(
             dns_subdomain("A"),
             [

@@ -216,7 +216,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn metadata_is_within_reach() {
+    fn accessors_return_metadata() {
         let object = Object::try_from(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "web", "namespace": "a", "generation": 2, "labels": {"app": "web"}, "finalizers": ["x/y"],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_reads_as_absent() {
+    fn malformed_metadata_reads_as_absent() {
         let mut object = Object::try_from(json!({"metadata": ["x"], "kind": 5})).unwrap();
         assert_eq!((object.name(), object.kind(), object.namespace()), ("", "", None));
         object.metadata_mut().insert("name".into(), "a".into());

@@ -268,14 +268,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn invalid_quantities_are_rejected() {
         for text in ["", "a", "1x", "1KiB", "Gi", ".", "1..2", "1e", "- 1", "1 Gi", "0x1"] {
             assert!(text.parse::<Quantity>().is_err(), "{text}");
         }
     }
 
     #[test]
-    fn amounts_compare_by_worth() {
+    fn quantities_compare_by_value() {
         let q = |t: &str| t.parse::<Quantity>().unwrap();
         assert_eq!(q("1"), q("1000m"));
         assert!(q("1Gi") > q("1G"));
@@ -285,7 +285,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn printing_and_reading_again_changes_nothing(n in -1_000_000_000_000i64..1_000_000_000_000, suffix in "(|n|u|m|k|M|Ki|Mi|Gi|e3)") {
+        fn quantities_round_trip(n in -1_000_000_000_000i64..1_000_000_000_000, suffix in "(|n|u|m|k|M|Ki|Mi|Gi|e3)") {
             let q: Quantity = format!("{n}{suffix}").parse().unwrap();
             proptest::prop_assert_eq!(q.to_string().parse::<Quantity>().unwrap(), q);
             proptest::prop_assert_eq!(canonical(&q.to_string()), q.to_string());

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_takes_passes() {
+    fn patterns_valid_in_go_are_accepted() {
         for pattern in [
             "",
             "a|",
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_does_not_take_is_refused_in_its_words() {
+    fn invalid_patterns_are_rejected_with_gos_messages() {
         for (pattern, why) in [
             ("[a", "missing closing ]: `[a`"),
             ("x[a", "missing closing ]: `[a`"),
@@ -492,13 +492,13 @@ mod tests {
             (r"[a-\pN]", r"invalid escape sequence: `\p`"),
             ("a{2}{3}", "invalid nested repetition operator: `{2}{3}`"),
         ] {
-            let told = check(pattern).err().map(|error| error.to_string());
-            assert_eq!(told, Some(format!("error parsing regexp: {why}")), "{pattern}");
+            let message = check(pattern).err().map(|error| error.to_string());
+            assert_eq!(message, Some(format!("error parsing regexp: {why}")), "{pattern}");
         }
     }
 
     #[test]
-    fn patterns_mean_what_they_mean_to_go() {
+    fn patterns_match_as_in_go() {
         for (pattern, text, found) in [
             (r"[\w-\.]+", "a-b.c!", "a-b.c"),
             (r"[]a]+", "x]a]", "]a]"),
@@ -520,7 +520,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_a_panic(pattern in r"([\[\]()?*+{}|\\^$:<>P,0-9a-z-]|\PC){0,24}") {
+        fn arbitrary_patterns_do_not_panic(pattern in r"([\[\]()?*+{}|\\^$:<>P,0-9a-z-]|\PC){0,24}") {
             let _ = check(&pattern);
         }
     }

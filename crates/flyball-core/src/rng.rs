@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats() {
+    fn equal_seeds_repeat_the_sequence() {
         let draw = |seed| {
             let rng = Rng::from_seed(seed);
             (rng.uuid(), rng.suffix(5), rng.below(100), rng.fork("a").next())

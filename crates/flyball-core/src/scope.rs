@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_in_the_order_of_their_groups() {
+    fn cluster_scoped_kinds_are_sorted_and_unique() {
         let is_namespaced = |group: &str, kind: &str| !CLUSTER_SCOPED.contains(&(group, kind));
         assert!(!is_namespaced("", "Node") && is_namespaced("", "Secret") && is_namespaced("example.com", "Node"));
         assert!(CLUSTER_SCOPED.is_sorted() && CLUSTER_SCOPED.windows(2).all(|pair| pair[0] != pair[1]));

@@ -190,16 +190,16 @@ impl Status {
     pub fn invalid(kind: &GroupVersionKind, name: &str, errors: &[FieldError]) -> Self {
         let qualified =
             if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) };
-        let (told, left_out) = first_causes(errors, |error| error.field.len() + error.body().len());
-        let mut message = format!("{qualified} \"{name}\" is invalid: {}", aggregate(told));
-        if !left_out.is_empty() {
-            message += &format!(", and {} more errors", left_out.len());
+        let (listed, omitted) = first_causes(errors, |error| error.field.len() + error.body().len());
+        let mut message = format!("{qualified} \"{name}\" is invalid: {}", aggregate(listed));
+        if !omitted.is_empty() {
+            message += &format!(", and {} more errors", omitted.len());
         }
         Self::new(422, Reason::Invalid, message).with_details(Details {
             name: name.into(),
             group: kind.group.to_string(),
             kind: kind.kind.to_string(),
-            causes: told.iter().map(Cause::from).collect(),
+            causes: listed.iter().map(Cause::from).collect(),
             ..Details::default()
         })
     }
@@ -277,22 +277,22 @@ mod tests {
     #[test]
     fn causes_are_bounded_in_number_and_bytes() {
         let kind = GroupVersionKind::new("", "v1", "Pod");
-        let told = |value: &str, count: usize| {
+        let listed = |value: &str, count: usize| {
             let errors: Vec<FieldError> = (0..count).map(|n| FieldError::invalid(format!("f{n}"), value, "")).collect();
             let status = Status::invalid(&kind, "p", &errors);
             (status.details.unwrap().causes.len(), status.message)
         };
-        assert_eq!(told("x", MAX_CAUSES).0, MAX_CAUSES);
-        let (causes, message) = told("x", 30_000);
+        assert_eq!(listed("x", MAX_CAUSES).0, MAX_CAUSES);
+        let (causes, message) = listed("x", 30_000);
         assert_eq!(causes, MAX_CAUSES);
         assert!(message.ends_with("], and 29900 more errors"), "{message}");
         // A value is shown up to 32 KiB, so that eight fit into the limit of 256 KiB.
-        assert_eq!(told(&"x".repeat(100 << 10), 50).0, 8);
-        assert_eq!(told(&"x".repeat(3 << 20), 50).0, 8);
+        assert_eq!(listed(&"x".repeat(100 << 10), 50).0, 8);
+        assert_eq!(listed(&"x".repeat(3 << 20), 50).0, 8);
     }
 
     #[test]
-    fn an_invalid_object_tells_every_cause() {
+    fn invalid_status_lists_every_cause() {
         let kind = GroupVersionKind::new("vm.example.com", "v1", "VmGroup");
         let status = Status::invalid(
             &kind,

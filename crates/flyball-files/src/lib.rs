@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_file_keeps_its_permissions_unless_it_is_private() {
+    fn replaced_file_keeps_its_permissions_unless_private() {
         let folder = Folder::new("permissions");
         let file = folder.0.join("f");
         let private = Replace { is_private: true, durability: Durability::Name, is_locked: true };
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_committed_leaves_the_old_content() {
+    fn uncommitted_replacement_keeps_the_old_content() {
         let folder = Folder::new("uncommitted");
         let file = folder.0.join("f");
         fs::write(&file, "old").unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_the_temporary_name_is_removed_and_not_followed() {
+    fn link_at_the_temporary_name_is_removed_and_not_followed() {
         let folder = Folder::new("link");
         let (file, victim) = (folder.0.join("f"), folder.0.join("victim"));
         fs::write(&victim, "theirs").unwrap();

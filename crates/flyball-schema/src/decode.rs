@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_zero_is_left_out_unless_it_is_always_written() {
+    fn zero_values_are_omitted_unless_always_written() {
         let (thing, unknown) = read(
             json!({"metadata": {"name": "a", "labels": {}}, "spec": {"paused": false, "replicas": 0, "items": [{}, null]}}),
         );
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_printed_in_gos_order() {
+    fn fields_are_printed_in_struct_order() {
         let library = Library::read(&[TYPES]);
         let thing = json!({"spec": {"at": null, "items": [{"size": 1, "name": "a"}], "paused": true}, "metadata": {"name": "a"}, "rules": [], "kind": "Thing"});
         let printed = print(library.get("core/v1", "Thing").unwrap().node(), &thing);
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn values_take_their_canonical_form() {
+    fn values_are_canonicalized() {
         let (thing, _) = read(
             json!({"spec": {"limits": {"cpu": "1000m", "memory": 1024}, "at": "2026-01-01T02:00:00+02:00", "wait": "90s"}}),
         );
@@ -436,14 +436,14 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_dropped_and_told() {
+    fn unknown_fields_are_dropped_and_reported() {
         let (thing, unknown) = read(json!({"foo": 1, "spec": {"items": [{"name": "a", "x": 1}], "Paused": true}}));
         assert_eq!(thing.unwrap()["spec"]["items"], json!([{"name": "a"}]));
         assert_eq!(unknown, ["foo", "spec.Paused", "spec.items[0].x"]);
     }
 
     #[test]
-    fn wrong_types_are_refused_in_gos_words() {
+    fn wrong_types_are_rejected_with_gos_messages() {
         let refused = |value| read(value).0.unwrap_err();
         assert_eq!(
             refused(json!({"spec": {"items": {}}})),

@@ -45,7 +45,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_measured_is_what_would_be_written() {
+    fn extent_matches_the_serialized_value() {
         for value in [json!(null), json!(-12.5), json!("text"), json!([]), json!({"a": [1, {"b": []}], "c": "d"})] {
             let extent = Extent::of(&value);
             assert!(extent.bytes.abs_diff(value.to_string().len()) <= 1 + extent.depth, "{value}: {}", extent.bytes);

@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub fn is_recognized(format: &str) -> bool {
     const DASHED: [&str; 3] = ["date-time", "k8s-short-name", "k8s-long-name"];
     let bare = |format: &str| format.replace('-', "");
-    let given = bare(format);
-    check(&given, "").is_some() || DASHED.iter().any(|known| bare(known) == given)
+    let undashed = bare(format);
+    check(&undashed, "").is_some() || DASHED.iter().any(|known| bare(known) == undashed)
 }
 
 /// Returns true if a text matches a format; `None` if the format is unknown, and so not validated.
@@ -200,7 +200,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn formats_take_what_the_real_server_takes() {
+    fn formats_accept_the_same_values_as_kube_apiserver() {
         let cases: &[(&str, &[&str], &[&str])] = &[
             ("date-time", &["2026-01-01T00:00:00Z"], &["2026-01-01", "2026-01-01T00:00:00"]),
             ("date", &["2026-02-28"], &["2026-02-30", "26-01-01"]),

@@ -59,7 +59,7 @@ pub(crate) struct Matcher {
     product: u64,
     visits: u64,
     /// Cache, so that patterns in several places are analyzed once.
-    known: BTreeMap<Box<str>, CachedPattern>,
+    cached: BTreeMap<Box<str>, CachedPattern>,
 }
 
 #[derive(Debug, Default)]
@@ -70,14 +70,14 @@ struct CachedPattern {
 
 impl Default for Matcher {
     fn default() -> Self {
-        Self { product: MAX_PRODUCT, visits: MAX_VISITS, known: BTreeMap::new() }
+        Self { product: MAX_PRODUCT, visits: MAX_VISITS, cached: BTreeMap::new() }
     }
 }
 
 impl Matcher {
     /// Creates a matcher for the runs of expressions.
     pub(crate) fn of_expressions() -> Self {
-        Self { product: MAX_PRODUCT_OF_EXPRESSIONS, visits: MAX_VISITS_OF_RUN, known: BTreeMap::new() }
+        Self { product: MAX_PRODUCT_OF_EXPRESSIONS, visits: MAX_VISITS_OF_RUN, cached: BTreeMap::new() }
     }
 
     /// Begins another run of an expression.
@@ -87,7 +87,7 @@ impl Matcher {
 
     /// Drops the analyzed patterns.
     pub(crate) fn forget(&mut self) {
-        self.known.clear();
+        self.cached.clear();
     }
 
     /// Returns the number of state visits that are left.
@@ -98,28 +98,28 @@ impl Matcher {
     /// Returns whether a text matches a pattern.
     pub(crate) fn is_match(&mut self, pattern: &Pattern, text: &str) -> Result<bool, TooLong> {
         let spelled = pattern.regex.as_str();
-        let states = *pattern.states.get_or_init(|| self.known(spelled).states);
+        let states = *pattern.states.get_or_init(|| self.cached(spelled).states);
         let product = states.saturating_mul(text.len() as u64 + 1);
-        if let Some(left) = self.product.checked_sub(product) {
-            self.product = left;
+        if let Some(remaining) = self.product.checked_sub(product) {
+            self.product = remaining;
             return Ok(pattern.regex.is_match(text));
         }
-        if self.known(spelled).automaton.is_none() {
+        if self.cached(spelled).automaton.is_none() {
             self.visits = self.visits.checked_sub(states.saturating_mul(COMPILE_VISITS)).ok_or(TooLong)?;
             let config = NFA::config().which_captures(WhichCaptures::None);
             let automaton = NFA::compiler().configure(config).build(spelled).map_err(|_| TooLong)?;
-            self.known(spelled).automaton = Some(automaton);
+            self.cached(spelled).automaton = Some(automaton);
         }
-        let automaton = self.known.get(spelled).and_then(|known| known.automaton.as_ref()).ok_or(TooLong)?;
+        let automaton = self.cached.get(spelled).and_then(|cached| cached.automaton.as_ref()).ok_or(TooLong)?;
         simulate(automaton, text.as_bytes(), &mut self.visits).ok_or(TooLong)
     }
 
-    fn known(&mut self, spelled: &str) -> &mut CachedPattern {
-        if !self.known.contains_key(spelled) {
+    fn cached(&mut self, spelled: &str) -> &mut CachedPattern {
+        if !self.cached.contains_key(spelled) {
             let states = regex_syntax::parse(spelled).map_or(u64::MAX, |parsed| states_of(&parsed));
-            self.known.insert(spelled.into(), CachedPattern { states, automaton: None });
+            self.cached.insert(spelled.into(), CachedPattern { states, automaton: None });
         }
-        self.known.entry(spelled.into()).or_default()
+        self.cached.entry(spelled.into()).or_default()
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_simulation_finds_what_the_regex_crate_finds() {
+    fn simulation_agrees_with_the_regex_crate() {
         let patterns = [
             "",
             "a",
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_whose_match_takes_too_much_work_is_too_long() {
+    fn match_beyond_its_budget_is_too_long() {
         for spelled in ["(a{1,100}){1,100}b", "^(a{1,100}){1,100}b", "(a?){9000}b", r"(\w{1,20}){1,5}\PL"] {
             let (mut matcher, text) = (Matcher { visits: MAX_VISITS / 8, ..Matcher::default() }, "a".repeat(70_000));
             assert_eq!(matcher.is_match(&pattern(spelled), &text), Err(TooLong), "{spelled}");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn many_short_texts_share_the_limits_of_a_long_one() {
+    fn short_texts_share_the_budget() {
         let (mut matcher, pattern) = (Matcher::default(), pattern("(a{1,100}){1,100}b"));
         let text = "a".repeat(20);
         let matched = (0..100_000).take_while(|_| matcher.is_match(&pattern, &text).is_ok()).count();

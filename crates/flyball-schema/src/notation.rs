@@ -350,7 +350,7 @@ mod tests {
                           port! int32\n  protocol Protocol =\"TCP\"\nalias Protocol string\n";
 
     #[test]
-    fn fields_know_how_they_merge_and_when_they_are_written() {
+    fn fields_have_merge_keys_and_presence() {
         let library = Library::read(&[SAMPLE]);
         let root = library.get("apps/v1", "Deployment").unwrap();
         let spec = root.node().field("spec").unwrap();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_known_to_all() {
+    fn object_meta_has_keyed_lists() {
         let mut schemas = Schemas::default();
         let meta = object_meta(&mut schemas);
         let owners = schemas.node(meta).field("ownerReferences").unwrap();

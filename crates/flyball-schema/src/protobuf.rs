@@ -44,7 +44,7 @@ pub enum Error {
 #[derive(Clone, Copy)]
 struct At<'b> {
     depth: usize,
-    left: &'b Cell<usize>,
+    remaining: &'b Cell<usize>,
 }
 
 impl At<'_> {
@@ -54,7 +54,7 @@ impl At<'_> {
 
     /// Counts memory before it is allocated.
     fn weigh(self, bytes: usize) -> Result<(), Error> {
-        self.left.set(self.left.get().checked_sub(bytes).ok_or(Error::TooLarge)?);
+        self.remaining.set(self.remaining.get().checked_sub(bytes).ok_or(Error::TooLarge)?);
         Ok(())
     }
 }
@@ -63,7 +63,7 @@ impl At<'_> {
 ///
 /// Messages without fields count as maps that defaulting will fill: they take only two bytes on the wire.
 pub fn read(node: Node<'_>, bytes: &[u8], max_memory: usize) -> Result<Value, Error> {
-    message(node, bytes, At { depth: 0, left: &Cell::new(max_memory) })
+    message(node, bytes, At { depth: 0, remaining: &Cell::new(max_memory) })
 }
 
 /// Splits a message into its fields.
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_is_read_as_json_has_it() {
+    fn types_decode_to_their_json_form() {
         let cases = [
             ("0a 03 0a 01 61", json!({"metadata": {"name": "a"}})),
             ("12 0b 08 ff ff ff ff ff ff ff ff ff 01", json!({"spec": {"replicas": -1}})),
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn malformed_messages_are_rejected() {
         let cases = [
             ("0a", "unexpected EOF"),
             ("0a 05 61", "unexpected EOF"),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_without_content_take_memory() {
+    fn empty_items_count_towards_memory() {
         let thing = Library::read(&[TYPES]);
         let read = |bytes: &[u8]| read(thing.get("core/v1", "Thing").unwrap().node(), bytes, 1 << 20).map(drop);
         // Values of a map, packed numbers, and JSON in a text: few bytes each.

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_go_and_are_told() {
+    fn unknown_fields_are_pruned_and_reported() {
         let (object, unknown) = pruned(
             json!({"metadata": {"name": "a", "color": 1}, "top": 1, "spec": {"a": "x", "z": 1, "l": [{"y": "a", "w": 2}], "any": {"p": {"q": 1}, "k": {"r": 1}}}}),
         );
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn embedded_objects_have_metadata() {
+    fn embedded_objects_retain_metadata() {
         let (object, unknown) = pruned(
             json!({"spec": {"obj": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "b": 1}, "other": 1}}}),
         );
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_preserved_is_so_inside_lists_too() {
+    fn unknown_fields_are_preserved_inside_lists() {
         let schema = json!({"type": "object", "properties": {
             "free": {"x-kubernetes-preserve-unknown-fields": true},
             "list": {"type": "array", "x-kubernetes-preserve-unknown-fields": true,
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_go_unless_they_are_allowed_or_have_a_default() {
+    fn nulls_are_pruned_unless_nullable_or_defaulted() {
         let (mut object, _) = pruned(json!({"spec": {"a": null, "n": null, "d": null}}));
         assert_eq!(object, json!({"spec": {"n": null, "d": null}}));
         assert_eq!(default(schema().node(), &mut object), Ok(()));
@@ -335,19 +335,19 @@ mod tests {
     }
 
     #[test]
-    fn defaults_that_take_much_memory_for_few_bytes_end() {
+    fn defaults_are_bounded_by_memory() {
         let deep = (0..16).fold(json!({}), |inner, _| json!({"a": inner}));
         let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {"type": "object",
             "properties": {"d": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": deep}}}}}});
         let root = openapi::read(Some(&schema));
         let filled = |count: usize| {
             let mut object = json!({"list": vec![json!({}); count]});
-            let told = default(root.node(), &mut object);
-            (told, memory::of(&object))
+            let result = default(root.node(), &mut object);
+            (result, memory::of(&object))
         };
         assert_eq!(filled(2_000).0, Ok(()));
-        let (told, bytes) = filled(70_000);
-        assert_eq!(told, Err(TooLarge));
+        let (result, bytes) = filled(70_000);
+        assert_eq!(result, Err(TooLarge));
         assert!(bytes < MAX_DEFAULT_MEMORY * 5 / 4, "{bytes}");
     }
 }

@@ -164,12 +164,12 @@ fn run(
 }
 
 fn failure(rule: &Rule, value: &Value, path: &Path<'_>, context: &Context<'_>, budget: &Budget) -> FieldError {
-    let said = rule.message_expression.as_ref().and_then(|program| match program.run(context, budget) {
+    let message = rule.message_expression.as_ref().and_then(|program| match program.run(context, budget) {
         Ok(Cel::String(text)) => Some(text.trim().to_owned()),
         _ => None,
     });
     let usable = |text: &String| !text.is_empty() && text.len() <= 5 * 1024 && !text.contains('\n');
-    let detail = said.filter(usable).unwrap_or_else(|| rule.static_message());
+    let detail = message.filter(usable).unwrap_or_else(|| rule.static_message());
     let field = rule.field(path);
     match rule.reason.as_str() {
         "FieldValueForbidden" => FieldError::forbidden(field, detail),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_fails_says_so() {
+    fn failed_rules_are_reported() {
         let rule = |rule: Value| rules(json!([rule]));
         let value = json!({"min": 3, "max": 2, "a-b": 1});
         assert_eq!(
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_on_changes_see_what_was() {
+    fn transition_rules_see_the_old_value() {
         let schema = json!({"type": "object", "properties": {
             "n": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf", "message": "n never shrinks"}]},
             "opt": {"type": "string", "x-kubernetes-validations": [{"rule": "oldSelf.hasValue() || self != 'never'", "optionalOldSelf": true}]},
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compiled_does_not_bring_the_server_down() {
+    fn malformed_rules_do_not_compile() {
         for text in ["", "self.", "((((", "'", "self.a >", "\u{0}", "1 +", "[[["] {
             assert!(compile(text).is_err(), "{text}");
         }

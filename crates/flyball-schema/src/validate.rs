@@ -15,12 +15,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 ///
 /// `old` is the value before an update.
 pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<FieldError> {
-    let mut told = BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let validator = Validator { prefix, matcher: RefCell::default(), unmatched: OnceCell::new() };
     let mut errors = validator.run(node, value, old, "").errors;
     errors.extend(validator.unmatched.into_inner());
     // Several alternatives of a schema may have the same constraint.
-    errors.retain(|error| told.insert((error.mistake, error.to_string())));
+    errors.retain(|error| seen.insert((error.mistake, error.to_string())));
     errors
 }
 
@@ -464,12 +464,12 @@ fn repeated(kind: &ListKind, items: &[Value], path: &Path<'_>) -> Vec<FieldError
         return vec![FieldError::invalid(path.index(i), item.clone(), detail)];
     }
     let mut seen = BTreeSet::new();
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     let mut errors = Vec::new();
     for (i, item) in items.iter().enumerate() {
         let identity = identity(item);
         let text = identity.to_string();
-        if !seen.insert(text.clone()) && told.insert(text) {
+        if !seen.insert(text.clone()) && reported.insert(text) {
             errors.push(FieldError::duplicate(path.index(i), identity));
         }
     }
@@ -490,15 +490,15 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_too_long_for_its_pattern_is_refused_whatever_the_alternatives_say() {
+    fn texts_too_long_for_a_pattern_are_rejected_despite_alternatives() {
         let schema = json!({"type": "string", "pattern": "((?:aaaaaaaaaa){1,100}){1,10}b"});
         let text = json!("a".repeat(70_000));
-        let told = [
+        let expected = [
             "spec.x: Too long: too long to be matched with its pattern '((?:aaaaaaaaaa){1,100}){1,10}b' (70000 bytes)",
         ];
-        assert_eq!(errors(schema.clone(), text.clone()), told);
-        assert_eq!(errors(json!({"type": "string", "not": schema}), text.clone()).last().unwrap(), told[0]);
-        assert_eq!(errors(json!({"type": "string", "anyOf": [schema, {"type": "string"}]}), text), told);
+        assert_eq!(errors(schema.clone(), text.clone()), expected);
+        assert_eq!(errors(json!({"type": "string", "not": schema}), text.clone()).last().unwrap(), expected[0]);
+        assert_eq!(errors(json!({"type": "string", "anyOf": [schema, {"type": "string"}]}), text), expected);
         let list = json!({"type": "array", "items": schema});
         let found = errors(list, json!(vec!["a".repeat(100); 10_000]));
         let refused: Vec<&String> = found.iter().filter(|error| error.contains("too long to be matched")).collect();
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn each_demand_has_its_words() {
+    fn violations_have_kubernetes_messages() {
         assert_eq!(
             errors(json!({"type": "integer"}), json!("a")),
             [r#"spec.x: Invalid value: "string": spec.x in body must be of type integer: "string""#]
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_tell_the_best_of_those_that_failed() {
+    fn one_of_reports_the_best_failed_alternative() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
                             "oneOf": [{"required": ["a"]}, {"required": ["b"]}]});
         assert_eq!(errors(schema.clone(), json!({"a": "x"})), Vec::<String>::new());
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_update_leaves_alone_is_not_looked_at() {
+    fn updates_skip_unchanged_fields() {
         let root = openapi::read(Some(
             &json!({"type": "object", "properties": {"a": {"type": "string", "maxLength": 1}, "b": {"type": "string"}}}),
         ));
@@ -598,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn items_may_stand_once_in_sets_and_maps() {
+    fn duplicate_items_of_sets_and_maps_are_rejected() {
         let root = openapi::read(Some(&json!({"type": "object", "properties": {
             "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
             "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": {"type": "object", "properties": {"k": {"type": "string"}}}}}})));

@@ -39,7 +39,7 @@ fn map(name: &str) -> Value {
 
 /// Creates objects from 16 concurrent tasks; returns the rate per second.
 async fn fill(server: &Server, count: usize) -> f64 {
-    let began = Instant::now();
+    let start = Instant::now();
     let writers: Vec<_> = (0..16)
         .map(|writer| {
             let server = server.clone();
@@ -53,7 +53,7 @@ async fn fill(server: &Server, count: usize) -> f64 {
     for writer in writers {
         writer.await.unwrap();
     }
-    count as f64 / began.elapsed().as_secs_f64()
+    count as f64 / start.elapsed().as_secs_f64()
 }
 
 fn folder() -> PathBuf {
@@ -85,17 +85,17 @@ async fn rates() {
 
 async fn start() {
     let new = || {
-        let began = Instant::now();
+        let start = Instant::now();
         in_memory();
-        began.elapsed()
+        start.elapsed()
     };
     let (first, further) = (new().as_secs_f64() * 1e3, median((0..101).map(|_| new()).collect()) / 1e3);
     println!("a new server in memory: {first:.1} ms for the first, {further:.1} ms for further ones (median of 101)");
     fill(&open(), 10_000).await;
     for _ in 0..3 {
-        let began = Instant::now();
+        let start = Instant::now();
         let server = open();
-        let opened = began.elapsed();
+        let opened = start.elapsed();
         assert_eq!(server.count("", "configmaps"), 10_000);
         println!("start with 10,000 objects of 1 KiB: {:.0} ms", opened.as_secs_f64() * 1e3);
     }
@@ -109,11 +109,11 @@ async fn fork() {
         let mut took = Vec::new();
         for seed in 0..101 {
             let options = Options::simulated(Clock::system(), seed);
-            let began = Instant::now();
+            let start = Instant::now();
             let fork = server.snapshot().fork(options);
-            let forked = began.elapsed();
+            let forked = start.elapsed();
             assert_eq!(ask(&fork, Method::POST, MAPS, &map("one-more")).await, 201);
-            took.push((forked, began.elapsed() - forked));
+            took.push((forked, start.elapsed() - forked));
         }
         let forked = median(took.iter().map(|(forked, _)| *forked).collect());
         let written = median(took.iter().map(|(_, written)| *written).collect());
@@ -152,7 +152,7 @@ async fn watch() {
     config.alpn_protocols = vec![b"h2".to_vec()];
     let tls = tokio_rustls::TlsConnector::from(Arc::new(config));
 
-    let told = Arc::new(AtomicU64::new(0));
+    let received = Arc::new(AtomicU64::new(0));
     let mut watchers = Vec::new();
     for _ in 0..CONNECTIONS {
         let stream = TcpStream::connect(address).await.unwrap();
@@ -160,7 +160,7 @@ async fn watch() {
         let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
         for _ in 0..EACH {
-            let (mut sender, told) = (sender.clone(), told.clone());
+            let (mut sender, received) = (sender.clone(), received.clone());
             let request = Request::get(format!("https://localhost{MAPS}?watch=1")).body(Full::<Bytes>::default());
             let mut body = sender.send_request(request.unwrap()).await.unwrap().into_body();
             watchers.push(tokio::spawn(async move {
@@ -169,25 +169,25 @@ async fn watch() {
                     let frame = body.frame().await.unwrap().unwrap();
                     let events = frame.data_ref().map_or(0, |data| data.iter().filter(|byte| **byte == b'\n').count());
                     seen += events;
-                    told.fetch_add(events as u64, Ordering::Relaxed);
+                    received.fetch_add(events as u64, Ordering::Relaxed);
                 }
             }));
         }
     }
-    let (began, computed) = (Instant::now(), cpu());
+    let (start, computed) = (Instant::now(), cpu());
     for n in 0..WRITES {
-        tokio::time::sleep_until(began + Duration::from_millis(10) * n as u32).await;
+        tokio::time::sleep_until(start + Duration::from_millis(10) * n as u32).await;
         assert_eq!(ask(&server, Method::POST, MAPS, &map(&format!("c-{n}"))).await, 201);
     }
-    let wrote = began.elapsed();
+    let wrote = start.elapsed();
     for watcher in watchers {
         watcher.await.unwrap();
     }
-    let (took, computed) = (began.elapsed(), cpu() - computed);
-    let told = told.load(Ordering::Relaxed);
+    let (took, computed) = (start.elapsed(), cpu() - computed);
+    let received = received.load(Ordering::Relaxed);
     let all = CONNECTIONS * EACH * WRITES;
     println!(
-        "{} watchers over TLS, {WRITES} writes in {:.1} s: {told} of {all} events in {:.1} s, {:.1} s of CPU for server and clients, {} cut off",
+        "{} watchers over TLS, {WRITES} writes in {:.1} s: {received} of {all} events in {:.1} s, {:.1} s of CPU for server and clients, {} cut off",
         CONNECTIONS * EACH,
         wrote.as_secs_f64(),
         took.as_secs_f64(),
@@ -198,8 +198,8 @@ async fn watch() {
 
 #[tokio::main]
 async fn main() {
-    let asked: Vec<String> = std::env::args().skip(1).collect();
-    let wants = |what: &str| asked.is_empty() || asked.iter().any(|known| known == what);
+    let selected: Vec<String> = std::env::args().skip(1).collect();
+    let wants = |what: &str| selected.is_empty() || selected.iter().any(|known| known == what);
     if wants("rates") {
         rates().await;
     }

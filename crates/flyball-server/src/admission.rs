@@ -149,7 +149,7 @@ impl Admission {
     ) -> Result<(), Status> {
         let mut reinvocation = Reinvocation::default();
         self.admit_once(attributes, object.as_deref_mut(), &mut reinvocation).await?;
-        if reinvocation.wanted {
+        if reinvocation.is_due {
             reinvocation.again = true;
             self.admit_once(attributes, object, &mut reinvocation).await?;
         }

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn administrators_do_not_wait_for_the_threads_of_others() {
+    async fn administrators_have_threads_of_their_own() {
         let shared = Shared::new(&Bounds::default());
         let take = |flow: &Flow| shared.threads.of(flow).try_take(flow, 1);
         let user = |n: usize| Flow::of(&format!("user-{n}"), false, true);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_no_slot_waits_and_then_goes() {
+    async fn requests_without_slot_wait_up_to_a_timeout() {
         let bounds = Bounds { reads: 1, waiting: 1, ..Bounds::default() };
         let (shared, flow) = (Shared::new(&bounds), Flow::of("ann", false, false));
         let first = shared.slot(RequestClass::Read, &flow).await.unwrap();
@@ -226,16 +226,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn administrators_wait_for_no_other_user_to_read() {
+    async fn administrators_have_memory_of_their_own() {
         let shared = Shared::new(&Bounds { unsent_bytes: 1000, received_bytes: 1000, ..Bounds::default() });
         let (ann, bob, admin) =
             (Flow::of("ann", false, true), Flow::of("bob", false, true), Flow::of("admin", true, true));
         let long = shared.room(&ann, 100_000).await.expect("a long answer has its time, too");
         let _body = shared.receive(&ann, 500).await.unwrap();
         assert!(shared.room(&bob, 1).await.is_none() && shared.receive(&ann, 1).await.is_none());
-        let begun = tokio::time::Instant::now();
+        let start = tokio::time::Instant::now();
         assert!(shared.room(&admin, 400).await.is_some() && shared.receive(&admin, 400).await.is_some());
-        assert!(begun.elapsed().is_zero());
+        assert!(start.elapsed().is_zero());
         assert_eq!(shared.unsent.used(), 100_000);
         drop(long);
         assert!(shared.room(&bob, 1).await.is_some());

@@ -96,7 +96,7 @@ impl Catalog {
     pub(crate) fn action(kind: &str) -> Arc<Resource> {
         static ALL: LazyLock<Vec<Arc<Resource>>> =
             LazyLock::new(|| ACTIONS.iter().map(|kind| Arc::new(Resource::built_in(kind))).collect());
-        ALL.iter().find(|known| &*known.kind.kind == kind).expect("the list names all that are asked for").clone()
+        ALL.iter().find(|known| &*known.kind.kind == kind).expect("the list contains every requested kind").clone()
     }
 
     /// Adds a resource; its version comes last in its group if it is new. Those of built-in kinds are never replaced.
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_built_in_kind_has_a_type() {
+    fn catalog_lists_every_built_in_kind() {
         let catalog = Catalog::built_in();
         assert_eq!(catalog.resources().count(), kinds::built_in().count());
         assert!(catalog.get("apps", "v1", "deployments").is_some());

@@ -200,8 +200,8 @@ impl Codec {
         object.metadata_mut().remove("resourceVersion");
         let object = self.as_version(&stored, resource, object).await?;
         let facts = resource.facts(&object);
-        let made = Arc::new(Entry::new(entry.key.clone(), object, entry.revision, facts, resource.schema_number));
-        resource.custom().into_iter().for_each(|custom| custom.converted.put(&made));
-        Ok(made)
+        let converted = Arc::new(Entry::new(entry.key.clone(), object, entry.revision, facts, resource.schema_number));
+        resource.custom().into_iter().for_each(|custom| custom.converted.put(&converted));
+        Ok(converted)
     }
 }

@@ -39,7 +39,7 @@ pub enum DataDirError {
         pid: Option<u32>,
     },
     /// A later release has written it.
-    #[error("data directory {path} has format {found}, and this release knows formats up to {FORMAT}")]
+    #[error("data directory {path} has format {found}; this release supports formats up to {FORMAT}")]
     Newer {
         /// The directory.
         path: PathBuf,
@@ -63,7 +63,7 @@ pub enum DataDirError {
         user: u32,
     },
     /// Others than its owner may use it, or a file in it.
-    #[error("{path} can be used by others than its owner: its mode is {mode:04o}")]
+    #[error("{path} is accessible to users other than its owner: its mode is {mode:04o}")]
     Exposed {
         /// The directory or file.
         path: PathBuf,
@@ -175,8 +175,8 @@ impl DataDir {
     pub fn open_with(path: impl Into<PathBuf>, compact_after: u64) -> Result<Self, DataDirError> {
         let path = path.into();
         if !path.is_dir() {
-            let made = private(DirBuilder::new().recursive(true)).create(&path);
-            made.and_then(|()| sync_parent(&path)).during("make", &path)?;
+            let created = private(DirBuilder::new().recursive(true)).create(&path);
+            created.and_then(|()| sync_parent(&path)).during("make", &path)?;
         }
         let format = path.join("format");
         let is_new = !format.exists();

@@ -125,7 +125,7 @@ impl Definitions {
         match Box::pin(self.registry.change(&target, &Change::With(Box::new(with)), &writer)).await {
             Ok(_) => true,
             Err(status) => {
-                tracing::error!(%status, crd = name, "the status of a CRD could not be written");
+                tracing::error!(%status, crd = name, "failed to write the status of a CRD");
                 false
             }
         }
@@ -173,7 +173,7 @@ impl Definitions {
         if let Err(status) =
             Box::pin(self.registry.delete_all(&target, &entries, &DeleteOptions::default(), &writer)).await
         {
-            tracing::error!(%status, resource = %resource.group_resource(), "the objects of a deleted CRD could not be deleted");
+            tracing::error!(%status, resource = %resource.group_resource(), "failed to delete the objects of a CRD");
         }
     }
 
@@ -183,12 +183,12 @@ impl Definitions {
         let (user, warnings) = (User::admin(), Warnings::default());
         let writer = Writer::server(&user, &warnings);
         let without = Change::With(Box::new(|crd: &mut Object| {
-            let left: Vec<String> =
+            let remaining: Vec<String> =
                 crd.finalizers().filter(|finalizer| *finalizer != CLEANUP).map(str::to_owned).collect();
-            if left.is_empty() {
+            if remaining.is_empty() {
                 crd.metadata_mut().remove("finalizers");
             } else {
-                crd.metadata_mut().insert("finalizers".into(), json!(left));
+                crd.metadata_mut().insert("finalizers".into(), json!(remaining));
             }
             Ok(())
         }));

@@ -226,8 +226,9 @@ fn hash(resource: &Resource) -> String {
 }
 
 /// Returns the aggregated document of all groups.
-fn aggregated(catalog: &Catalog, wanted: impl Fn(&str) -> bool) -> Value {
-    let groups = catalog.groups().into_iter().filter(|(name, group)| wanted(name) && served(group).next().is_some());
+fn aggregated(catalog: &Catalog, is_selected: impl Fn(&str) -> bool) -> Value {
+    let groups =
+        catalog.groups().into_iter().filter(|(name, group)| is_selected(name) && served(group).next().is_some());
     let items: Vec<Value> = groups
         .map(|(name, group)| {
             let versions: Vec<Value> = served(group)

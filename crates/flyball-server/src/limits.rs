@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ordinary_objects_of_any_length_are_within() {
+    fn limits_reject_dense_structures_and_accept_ordinary_objects() {
         let container = r#"{"name":"container-12345","value":"some value","ports":[1,2,3]}"#;
         let text = format!("{{\"a\":[{}0]}}", format!("{container},").repeat((3 << 19) / (container.len() + 1)));
         assert_eq!(excess(text.as_bytes()), None);

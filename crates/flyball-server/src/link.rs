@@ -15,27 +15,27 @@ use tokio::time::Instant;
 /// A one-time signal to end.
 #[derive(Default)]
 pub(crate) struct End {
-    is_given: AtomicBool,
-    given: Notify,
+    is_sent: AtomicBool,
+    notify: Notify,
 }
 
 impl End {
     /// Sends the signal; returns true if it was not sent before.
-    pub(crate) fn give(&self) -> bool {
-        let first = !self.is_given.swap(true, Ordering::AcqRel);
-        self.given.notify_waiters();
+    pub(crate) fn send(&self) -> bool {
+        let first = !self.is_sent.swap(true, Ordering::AcqRel);
+        self.notify.notify_waiters();
         first
     }
 
-    pub(crate) fn is_given(&self) -> bool {
-        self.is_given.load(Ordering::Acquire)
+    pub(crate) fn is_sent(&self) -> bool {
+        self.is_sent.load(Ordering::Acquire)
     }
 
     pub(crate) async fn wait(&self) {
-        let mut given = std::pin::pin!(self.given.notified());
-        given.as_mut().enable();
-        if !self.is_given() {
-            given.await;
+        let mut notified = std::pin::pin!(self.notify.notified());
+        notified.as_mut().enable();
+        if !self.is_sent() {
+            notified.await;
         }
     }
 }
@@ -51,7 +51,7 @@ pub(crate) struct Peer {
 }
 
 struct PeerState {
-    has_asked: bool,
+    has_requested: bool,
     /// The sender of the last request, as far as that is known.
     flow: Option<Flow>,
     /// When the last request ended.
@@ -61,7 +61,7 @@ struct PeerState {
 impl Default for Peer {
     fn default() -> Self {
         let now = Instant::now();
-        let state = Mutex::new(PeerState { has_asked: false, flow: None, last: now });
+        let state = Mutex::new(PeerState { has_requested: false, flow: None, last: now });
         Self { closed: Arc::default(), is_slow: AtomicBool::new(false), state, active: AtomicUsize::new(0) }
     }
 }
@@ -72,8 +72,8 @@ impl Peer {
     }
 
     /// Returns true if the connection has received a request.
-    pub(crate) fn has_asked(&self) -> bool {
-        self.lock().has_asked
+    pub(crate) fn has_requested(&self) -> bool {
+        self.lock().has_requested
     }
 
     /// Returns the user of the last request.
@@ -86,7 +86,7 @@ impl Peer {
     pub(crate) fn rank(&self) -> (u8, Instant) {
         let state = self.lock();
         let class = match self.active.load(Ordering::Relaxed) {
-            0 if !state.has_asked => 0,
+            0 if !state.has_requested => 0,
             0 => 1,
             _ => 2,
         };
@@ -96,7 +96,7 @@ impl Peer {
     /// Closes the connection because its client does not read.
     pub(crate) fn break_off(&self) {
         self.is_slow.store(true, Ordering::Relaxed);
-        self.closed.give();
+        self.closed.send();
     }
 }
 
@@ -129,7 +129,7 @@ impl Drop for State {
 impl Link {
     pub(crate) fn new(peer: Arc<Peer>, end: Arc<End>) -> Self {
         peer.active.fetch_add(1, Ordering::Relaxed);
-        peer.lock().has_asked = true;
+        peer.lock().has_requested = true;
         let (flow, kept, unsent, is_slow) =
             (OnceLock::new(), OnceLock::new(), Mutex::default(), AtomicBool::new(false));
         let room = Mutex::default();
@@ -197,7 +197,7 @@ impl Link {
             return;
         }
         self.0.is_slow.store(true, Ordering::Relaxed);
-        if !self.0.end.give() {
+        if !self.0.end.send() {
             self.0.peer.break_off();
         }
     }

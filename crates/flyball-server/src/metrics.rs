@@ -182,7 +182,7 @@ pub(crate) struct Metrics<'f> {
 pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     let mut page = Page(String::new());
     let name = "apiserver_current_inflight_requests";
-    page.family(name, "gauge", "Requests under way, by kind; watches are not among them.");
+    page.family(name, "gauge", "Requests in progress by kind, without watches.");
     for (kind, classes) in [
         ("mutating", &[RequestClass::Write][..]),
         ("readOnly", &[RequestClass::Read]),
@@ -192,31 +192,27 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
         page.value(name, format_args!("request_kind=\"{kind}\""), count);
     }
     let name = "apiserver_flowcontrol_rejected_requests_total";
-    page.family(name, "counter", "Requests that were sent away with 429.");
+    page.family(name, "counter", "Requests rejected with 429.");
     for (reason, count) in REFUSALS.iter().zip(metrics.shared.refused()) {
         let labels = "flow_schema=\"global-default\",priority_level=\"global-default\"";
         page.value(name, format_args!("{labels},reason=\"{reason}\""), count);
     }
     let name = "flyball_unsent_bytes";
-    page.family(name, "gauge", "Bytes of answers over connections that their clients have not read yet.");
+    page.family(name, "gauge", "Bytes of responses over connections that their clients have not read yet.");
     let _ = writeln!(page.0, "{name} {}", metrics.shared.unsent.used());
     let name = "apiserver_request_total";
     page.family(name, "counter", "Requests, by verb, dry run, group, version, resource, scope and code of the answer.");
     page.requests(name, metrics.requests);
     let name = "flyball_forbidden_requests_total";
-    page.family(
-        name,
-        "counter",
-        "Requests answered with 403, but for those of administrators, whom only admission refuses.",
-    );
+    page.family(name, "counter", "Requests rejected with 403, except those of administrators.");
     page.requests(name, metrics.forbidden);
     let name = "apiserver_registered_watchers";
-    page.family(name, "gauge", "Watches under way.");
+    page.family(name, "gauge", "Open watches.");
     for (table, count) in metrics.readers.counts() {
         page.value(name, format_args!("group=\"{}\",resource=\"{}\"", table.group, table.resource), count);
     }
     let name = "apiserver_terminated_watchers_total";
-    page.family(name, "counter", "Watches that were cut off because their clients read too slowly.");
+    page.family(name, "counter", "Watches closed because their clients read too slowly.");
     for (table, count) in metrics.readers.cut_off() {
         page.value(name, format_args!("group=\"{}\",resource=\"{}\"", table.group, table.resource), count);
     }

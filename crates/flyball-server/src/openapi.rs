@@ -121,7 +121,7 @@ fn group_version(version: &Version) -> Value {
 pub(crate) fn v2(documents: &Documents, catalog: &Arc<Catalog>, accept: Option<&str>) -> Response<Body> {
     let media = |clause: &str| match clause.split(';').next().unwrap_or_default().trim() {
         "application/json" | "application/*" | "*/*" | "" => Some("application/json"),
-        protobuf::ASKED | protobuf::GIVEN => Some(protobuf::GIVEN),
+        protobuf::REQUESTED_TYPE | protobuf::RETURNED_TYPE => Some(protobuf::RETURNED_TYPE),
         _ => None,
     };
     let Some(media) = accept.unwrap_or_default().split(',').find_map(media) else {
@@ -129,7 +129,7 @@ pub(crate) fn v2(documents: &Documents, catalog: &Arc<Catalog>, accept: Option<&
     };
     let body = documents.get(catalog, format!("v2 {media}"), || {
         let document = all_versions(catalog);
-        if media == protobuf::GIVEN { protobuf::document(&document) } else { json_text(&document) }
+        if media == protobuf::RETURNED_TYPE { protobuf::document(&document) } else { json_text(&document) }
     });
     response::answer(200, media, body)
 }

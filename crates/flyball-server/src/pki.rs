@@ -24,10 +24,10 @@ const NAME: &str = "flyball-ca";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A key or a certificate could not be created.
-    #[error("certificates could not be made")]
+    #[error("failed to create certificates")]
     Make(#[from] IssueError),
     /// A certificate or key cannot be used.
-    #[error("certificates could not be used")]
+    #[error("failed to load certificates")]
     Use(#[from] ConfigError),
     /// The files cannot be written or read.
     #[error(transparent)]
@@ -135,7 +135,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
 
     #[test]
-    fn a_client_is_known_for_a_year() {
+    fn client_certificates_are_valid_for_a_year() {
         // The 29th of February 2028.
         let clock = Clock::new(|| Timestamp::from_second(1_835_395_200).unwrap());
         let authority = Authority::new(&clock).unwrap();

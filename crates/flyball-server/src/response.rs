@@ -51,20 +51,20 @@ impl Body {
 
     /// Returns true if the next piece is a long computation.
     pub(crate) fn computes(&self) -> bool {
-        matches!(&self.0, Kind::Lazy(made, _, true) if made.is_empty())
+        matches!(&self.0, Kind::Lazy(generated, _, true) if generated.is_empty())
     }
 
     /// Returns the next piece, which is generated if necessary.
-    pub(crate) fn next_made(&mut self) -> Option<Bytes> {
+    pub(crate) fn next_piece(&mut self) -> Option<Bytes> {
         match &mut self.0 {
             Kind::Pieces(pieces) => pieces.pop_front(),
-            Kind::Lazy(made, pieces, _) => made.pop_front().or_else(|| pieces.next()),
+            Kind::Lazy(generated, pieces, _) => generated.pop_front().or_else(|| pieces.next()),
             Kind::Stream(_) => None,
         }
     }
 
     /// Returns the number of bytes in memory.
-    pub(crate) fn made(&self) -> usize {
+    pub(crate) fn available_bytes(&self) -> usize {
         usize::try_from(http_body::Body::size_hint(self).lower()).unwrap_or(usize::MAX)
     }
 
@@ -86,7 +86,7 @@ impl http_body::Body for Body {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let piece = match &mut self.0 {
             Kind::Stream(stream) => ready!(stream.as_mut().poll_next(cx)),
-            Kind::Pieces(_) | Kind::Lazy(..) => self.next_made(),
+            Kind::Pieces(_) | Kind::Lazy(..) => self.next_piece(),
         };
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
@@ -98,9 +98,9 @@ impl http_body::Body for Body {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Pieces(pieces) => SizeHint::with_exact(length(pieces)),
-            Kind::Lazy(made, ..) => {
+            Kind::Lazy(generated, ..) => {
                 let mut hint = SizeHint::default();
-                hint.set_lower(length(made));
+                hint.set_lower(length(generated));
                 hint
             }
             Kind::Stream(_) => SizeHint::default(),
@@ -305,12 +305,12 @@ mod tests {
         let (noted, mut response) = (Warnings::default(), Response::new(Body::empty()));
         noted.add(warnings.iter().map(ToString::to_string));
         noted.append_to(&mut response);
-        let told = response.headers().get_all("warning").iter();
-        told.map(|value| value.as_bytes().len() - "299 - \"\"".len()).collect()
+        let values = response.headers().get_all("warning").iter();
+        values.map(|value| value.as_bytes().len() - "299 - \"\"".len()).collect()
     }
 
     #[test]
-    fn a_list_in_pieces_is_as_one_that_is_written_whole() {
+    fn list_in_pieces_equals_list_in_one_piece() {
         let items = [
             json!({"a": "x\ny\n", "b": [], "c": {}, "d": ["- e", {"f": [[1, null], ["  g\n\n h"]]}]}),
             json!("k: v"),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_does_not_grow_without_bounds() {
+    fn yaml_size_is_bounded() {
         let deep = (0..50).fold(json!(vec![1; 130_000]), |inner, _| json!({ "a": inner }));
         assert!(yaml(&deep).len() < 300_000, "it would be more than 13 MB");
         let mut out = BytesMut::new();
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_told_once_and_cut_as_the_real_server_cuts_them() {
+    fn warnings_are_deduplicated_and_truncated_as_in_kube_apiserver() {
         let long: Vec<String> = (0..5).map(|n| format!("{n}{}", "x".repeat(999))).collect();
         let long: Vec<&str> = long.iter().map(String::as_str).collect();
         assert_eq!(lengths(&["a", "bb", "a", ""]), [1, 2]);
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(lengths(&long), [256; 5]);
         let many: Vec<String> = (0..33_000).map(|n| format!("unknown field {n:06}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let told = lengths(&many);
-        assert_eq!((told.len(), told[0]), (205, 20));
+        let lengths = lengths(&many);
+        assert_eq!((lengths.len(), lengths[0]), (205, 20));
     }
 }

@@ -97,7 +97,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
             }
             Err(error) => {
                 // The process is out of file descriptors, most likely: others must close theirs first.
-                tracing::warn!(%error, "a connection could not be accepted");
+                tracing::warn!(%error, "failed to accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -142,8 +142,8 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     let _ = stream.set_nodelay(true);
     let stream = match timeout_at(deadline, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "a client did not shake hands"),
-        Err(_) => return tracing::debug!("a client did not shake hands in time"),
+        Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!("TLS handshake timed out"),
     };
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of).map(Arc::new);
     let peer = session.peer.clone();
@@ -183,7 +183,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let asked_nothing = async {
         sleep_until(deadline).await;
-        if peer.has_asked() {
+        if peer.has_requested() {
             std::future::pending::<()>().await;
         }
     };
@@ -194,7 +194,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
                 tracing::debug!(error = &*error, "a connection ended early");
             }
         }
-        () = asked_nothing => tracing::debug!("a client sent no request"),
+        () = asked_nothing => tracing::debug!("connection closed: no request received"),
     }
 }
 

@@ -47,21 +47,21 @@ const FIRST_REVISION: Revision = 100;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// Another write came first; the caller must read the object again.
-    #[error("the object was changed meanwhile")]
+    #[error("the object was changed concurrently")]
     Changed,
     /// The revision is older than the window reaches back.
-    #[error("revision {asked} is older than {oldest}, the oldest one kept")]
+    #[error("revision {requested} is older than the oldest retained revision {oldest}")]
     Compacted {
         /// The requested revision.
-        asked: Revision,
+        requested: Revision,
         /// Oldest revision that could have been.
         oldest: Revision,
     },
     /// The revision has not been reached.
-    #[error("revision {asked} is beyond the current one, {current}")]
+    #[error("revision {requested} is newer than the current revision {current}")]
     Future {
         /// The requested revision.
-        asked: Revision,
+        requested: Revision,
         /// Latest revision.
         current: Revision,
     },
@@ -167,7 +167,7 @@ impl Store {
         });
         let tables = tables.collect();
         if count > MAX_LOGGED {
-            tracing::warn!(more = count - MAX_LOGGED, "further stored objects cannot be read and are set aside");
+            tracing::warn!(more = count - MAX_LOGGED, "further stored objects cannot be decoded and are quarantined");
         }
         Ok((Self::of(Image::new(revision, tables), limits), RecoveredJournal { recovered, revision }))
     }
@@ -184,9 +184,9 @@ impl Store {
     }
 
     /// Writes all changes since recovery, and all later ones, to the journal.
-    pub(crate) fn keep(&self, directory: DataDir, kept: &RecoveredJournal) -> Result<(), DataDirError> {
-        let first = self.shared.stage_from_now_on(kept.revision);
-        let journal = Journal::begin(directory, &kept.recovered, &first, self.shared.clone())?;
+    pub(crate) fn keep(&self, directory: DataDir, recovered: &RecoveredJournal) -> Result<(), DataDirError> {
+        let first = self.shared.stage_from_now_on(recovered.revision);
+        let journal = Journal::begin(directory, &recovered.recovered, &first, self.shared.clone())?;
         *self.journal() = Some(journal);
         Ok(())
     }
@@ -278,9 +278,9 @@ impl Store {
         loop {
             match self.shared.begin(table, key, expected, &mut make)? {
                 Begun::Done(entry) => return Ok(entry),
-                Begun::Staged(entry, kept) => {
-                    let ended = || Error::NotKept { why: "the data directory is no longer written to".into() };
-                    kept.await.map_err(|_| ended())??;
+                Begun::Staged(entry, committed) => {
+                    let closed = || Error::NotKept { why: "the data directory is closed for writes".into() };
+                    committed.await.map_err(|_| closed())??;
                     return Ok(entry);
                 }
                 Begun::Busy(mut flushed) => drop(flushed.changed().await),
@@ -292,8 +292,8 @@ impl Store {
     pub(crate) fn seed(&self, table: &GroupResource, key: &ObjectKey, make: impl FnOnce(Revision) -> Entry) {
         let current = self.get(table, key);
         let mut make = Some(|revision| Ok(Change::Put(Arc::new(make(revision)))));
-        let begun = self.shared.begin(table, key, current.as_ref(), &mut make);
-        debug_assert!(matches!(begun, Ok(Begun::Done(_))), "the server is not made yet");
+        let written = self.shared.begin(table, key, current.as_ref(), &mut make);
+        debug_assert!(matches!(written, Ok(Begun::Done(_))), "the server is not created yet");
     }
 
     /// Returns all objects of a namespace, or of all, as they are now.
@@ -312,7 +312,7 @@ impl Store {
     ) -> Result<Snapshot, Error> {
         let state = &self.shared.lock().image;
         if revision > state.revision {
-            return Err(Error::Future { asked: revision, current: state.revision });
+            return Err(Error::Future { requested: revision, current: state.revision });
         }
         let entries = match state.tables.get(table) {
             Some(table) => table.list_at(namespace, revision)?,

@@ -257,11 +257,11 @@ impl Watch {
                         None => {}
                     }
                 }
-                Err(storage::Error::Compacted { asked, oldest }) => {
+                Err(storage::Error::Compacted { requested, oldest }) => {
                     if self.has_read {
                         self.readers.count_cut_off(&self.encoder.resource.table);
                     }
-                    let status = Status::expired(format!("too old resource version: {asked} ({oldest})"));
+                    let status = Status::expired(format!("too old resource version: {requested} ({oldest})"));
                     write(out, "ERROR", &status_value(&status));
                     return false;
                 }
@@ -384,13 +384,13 @@ mod tests {
             let object = json!({"metadata": {"name": name}});
             ask(server, None, Method::POST, "/api/v1/namespaces/default/configmaps", &object).await;
         }
-        let begun = Instant::now();
+        let start = Instant::now();
         let frame = watch.frame().await.unwrap().unwrap().into_data().unwrap();
-        (frame.iter().filter(|byte| **byte == b'\n').count(), begun.elapsed())
+        (frame.iter().filter(|byte| **byte == b'\n').count(), start.elapsed())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_told_together_of_what_comes_close_together() {
+    async fn close_events_are_sent_together_over_a_connection() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let path = "/api/v1/configmaps?watch=1";
         let mut watch = ask(&server, Some(Link::default()), Method::GET, path, &Value::Null).await;

@@ -198,7 +198,7 @@ impl Webhooks {
     }
 
     /// Sends a review; returns the review of the response, or the error.
-    pub(crate) async fn ask(&self, client: &Client, review: &Value, timeout: Timeout) -> Result<Value, String> {
+    pub(crate) async fn send(&self, client: &Client, review: &Value, timeout: Timeout) -> Result<Value, String> {
         let url = client.url(timeout.duration());
         let failed = |why: &dyn fmt::Display| format!("Post {url:?}: {why}");
         let (address, server_name) = client.resolve(&self.store).map_err(|why| failed(&why))?;
@@ -242,13 +242,13 @@ fn read(answer: &WebhookAnswer) -> Result<Value, String> {
     let WebhookAnswer { code, content_type, body } = answer;
     let parsed: Option<Value> = serde_json::from_slice(body).ok();
     if !(200..=206).contains(code) {
-        let told = parsed.as_ref().filter(|value| value["kind"] == "Status" && value["status"] != "Success");
-        if let Some(message) = told.and_then(|status| status["message"].as_str()) {
+        let status = parsed.as_ref().filter(|value| value["kind"] == "Status" && value["status"] != "Success");
+        if let Some(message) = status.and_then(|status| status["message"].as_str()) {
             return Err(message.to_owned());
         }
         let text = content_type.starts_with("text/");
-        let said = if text { String::from_utf8_lossy(body).trim().to_owned() } else { "unknown".to_owned() };
-        return Err(refusal(*code, &said));
+        let text = if text { String::from_utf8_lossy(body).trim().to_owned() } else { "unknown".to_owned() };
+        return Err(refusal(*code, &text));
     }
     if body.is_empty() {
         return Err(format!("0-length response with status code: {code} and content type: {content_type}"));
@@ -266,17 +266,17 @@ fn read(answer: &WebhookAnswer) -> Result<Value, String> {
 }
 
 /// Returns client-go's message for a response that is no `Status`.
-fn refusal(code: u16, said: &str) -> String {
+fn refusal(code: u16, text: &str) -> String {
     match code {
         400 => "the server rejected our request for an unknown reason".into(),
         401 => "the server has asked for the client to provide credentials".into(),
-        403 | 415 => said.into(),
+        403 | 415 => text.into(),
         404 => "the server could not find the requested resource".into(),
         405 => "the server does not allow this method on the requested resource".into(),
-        406 if matches!(said, "" | "unknown") => {
+        406 if matches!(text, "" | "unknown") => {
             "the server was unable to respond with a content type that the client supports".into()
         }
-        406 => said.into(),
+        406 => text.into(),
         409 => "the server reported a conflict".into(),
         422 => "the server rejected our request due to an error in our request".into(),
         429 => "the server has received too many requests and has asked us to try again later".into(),
@@ -286,8 +286,8 @@ fn refusal(code: u16, said: &str) -> String {
                 .into()
         }
         500.. => {
-            let said = flyball_core::field::go_quote(said);
-            format!("an error on the server ({said}) has prevented the request from succeeding")
+            let text = flyball_core::field::go_quote(text);
+            format!("an error on the server ({text}) has prevented the request from succeeding")
         }
         _ => format!("the server responded with the status code {code} but did not return more information"),
     }

@@ -93,7 +93,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject;
 
     #[test]
-    fn a_certificate_has_the_validity_that_it_was_issued_with() {
+    fn validity_is_read_back_from_an_issued_certificate() {
         let days = SignedDuration::from_hours(30 * 24);
         let dates = ["1970-01-01T00:00:00Z", "2026-11-21T08:00:00Z", "2049-12-20T00:00:00Z", "2050-01-02T00:00:00Z"];
         let limited = dates.map(|now| Validity::new(now.parse().unwrap(), days));

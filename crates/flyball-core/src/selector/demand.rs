@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn demands_are_those_of_the_requirements_one_by_one() {
+    fn demand_holds_where_all_requirements_hold() {
         let requirements = [
             "a",
             "!a",
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_fields_are_demanded_together() {
+    fn equality_demands_are_combined() {
         let mut demand = Demand::default();
         assert!(demand.holds(None) && demand.holds(Some("a")));
         demand.equal("b", true);

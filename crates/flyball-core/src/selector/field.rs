@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_are_read_in_any_form() {
+    fn terms_are_parsed_in_each_form() {
         let selector = FieldSelector::parse("metadata.name=web,status.phase!=Failed,a==b,").unwrap();
         let terms: Vec<_> = selector.terms.iter().map(|t| (t.field.as_str(), t.value.as_str(), t.negated)).collect();
         assert_eq!(terms, [("a", "b", false), ("metadata.name", "web", false), ("status.phase", "Failed", true)]);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_undone() {
+    fn escapes_are_decoded() {
         let selector = FieldSelector::parse(r"a=b\,c\=d").unwrap();
         assert_eq!(selector.terms[0].value, "b,c=d");
         assert!(FieldSelector::parse("a=b=c").is_err());
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_comparison_is_refused() {
+    fn set_based_terms_are_rejected() {
         let error = FieldSelector::parse("metadata.name in (a)").unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_field_is_the_empty_text() {
+    fn absent_field_equals_empty_string() {
         let get = |field: &str| if field == "a" { "x" } else { "" };
         assert!(FieldSelector::parse("a=x,b=").unwrap().matches(get));
         assert!(!FieldSelector::parse("b!=").unwrap().matches(get));

@@ -334,12 +334,12 @@ mod tests {
     }
 
     #[test]
-    fn operators_may_be_keys() {
+    fn operator_names_are_valid_keys() {
         assert!(selects("in in (in)", &[("in", "in")]));
     }
 
     #[test]
-    fn errors_say_what_was_expected() {
+    fn errors_name_the_expected_token() {
         let error = |text: &str| LabelSelector::parse(text).unwrap_err().to_string();
         assert_eq!(error("a,"), "found '', expected: identifier after ','");
         assert_eq!(error("a b"), "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt");
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_spell_selectors_too() {
+    fn selectors_are_parsed_from_objects() {
         let selector = LabelSelector::from_value(
             &serde_json::json!({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "c", "operator": "Exists"}]}),
         );

@@ -1,6 +1,6 @@
 use flyball_architecture::Sources;
 
 #[test]
-fn the_crate_is_one_module() {
+fn crate_is_one_module() {
     Sources::of(env!("CARGO_MANIFEST_DIR")).check(&[]);
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) struct Comparison {
     pub(super) removed: FieldSet,
     /// Fields that are new or have another value.
-    pub(super) given: FieldSet,
+    pub(super) written: FieldSet,
 }
 
 impl Comparison {
@@ -20,7 +20,7 @@ impl Comparison {
     pub(super) fn of(ty: Type<'_>, old: &Value, new: &Value) -> Self {
         let mut delta = Delta::default();
         delta.compare(ty, Some(old), Some(new));
-        Self { removed: delta.removed.below, given: delta.given.below }
+        Self { removed: delta.removed.below, written: delta.written.below }
     }
 
     /// Excludes paths, with all paths below them.
@@ -28,7 +28,10 @@ impl Comparison {
         if ignored.is_empty() {
             return self;
         }
-        Self { removed: self.removed.recursive_difference(ignored), given: self.given.recursive_difference(ignored) }
+        Self {
+            removed: self.removed.recursive_difference(ignored),
+            written: self.written.recursive_difference(ignored),
+        }
     }
 }
 
@@ -36,7 +39,7 @@ impl Comparison {
 #[derive(Default)]
 struct Delta {
     removed: Branch,
-    given: Branch,
+    written: Branch,
 }
 
 impl Delta {
@@ -53,7 +56,7 @@ impl Delta {
             }
         };
         if !leaf {
-            self.given.member |= old.is_none();
+            self.written.member |= old.is_none();
             self.removed.member |= new.is_none();
         }
     }
@@ -82,9 +85,9 @@ impl Delta {
             }
         }
         match (old, new) {
-            (None, _) => self.given.member = true,
+            (None, _) => self.written.member = true,
             (_, None) => self.removed.member = true,
-            (Some(old), Some(new)) => self.given.member |= old != new,
+            (Some(old), Some(new)) => self.written.member |= old != new,
         }
         true
     }
@@ -95,8 +98,8 @@ impl Delta {
         if !inner.removed.is_empty() {
             self.removed.below.put(element.clone(), inner.removed);
         }
-        if !inner.given.is_empty() {
-            self.given.below.put(element, inner.given);
+        if !inner.written.is_empty() {
+            self.written.below.put(element, inner.written);
         }
     }
 
@@ -118,7 +121,7 @@ impl Delta {
                 }
                 ([_, _, ..], [_, _, ..]) => {
                     if before != after {
-                        self.given.below.put(element, Branch::MEMBER);
+                        self.written.below.put(element, Branch::MEMBER);
                     }
                 }
                 ([_, _, ..], after) => {
@@ -131,7 +134,7 @@ impl Delta {
                     if let Some(before) = before.first() {
                         self.descend(element.clone(), list.items, Some(before), None);
                     }
-                    self.given.below.insert(&[element]);
+                    self.written.below.insert(&[element]);
                 }
             }
         }

@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn entries_read_and_write_alike_appliers_first() {
+    fn entries_round_trip_with_appliers_first() {
         let entries = json!([entry("b", "Update"), entry("a", "Apply")]);
         let written = ManagedFields::decode(Some(&entries)).unwrap().encode().unwrap();
         assert_eq!(written, json!([entry("a", "Apply"), entry("b", "Update")]));
     }
 
     #[test]
-    fn a_client_may_strip_or_replace_managers() {
+    fn client_can_remove_or_replace_managers() {
         let live = json!([entry("live", "Apply")]);
         let write = |sent: Value, subresource| ManagedFields::for_write(Some(&live), Some(&sent), subresource).encode();
         assert_eq!(write(json!([]), false), None);

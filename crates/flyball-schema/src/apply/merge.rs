@@ -9,27 +9,27 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Merges two values; `None` if nothing is left.
-pub(super) fn merge(ty: Type<'_>, live: Option<&Value>, wanted: Option<&Value>) -> Option<Value> {
-    let either = || wanted.or(live).cloned();
-    match ty.atom(wanted.or(live)) {
+pub(super) fn merge(ty: Type<'_>, live: Option<&Value>, applied: Option<&Value>) -> Option<Value> {
+    let either = || applied.or(live).cloned();
+    match ty.atom(applied.or(live)) {
         Atom::Scalar(_) => either(),
         Atom::List(list) => {
-            let (live, wanted) = (live.and_then(Value::as_array), wanted.and_then(Value::as_array));
+            let (live, applied) = (live.and_then(Value::as_array), applied.and_then(Value::as_array));
             let empty = |items: Option<&Vec<Value>>| items.is_none_or(Vec::is_empty);
-            if *list.kind == ListKind::Atomic || empty(live) && empty(wanted) {
+            if *list.kind == ListKind::Atomic || empty(live) && empty(applied) {
                 return either();
             }
-            let items = merge_lists(&list, live.map_or(&[], Vec::as_slice), wanted.map_or(&[], Vec::as_slice));
+            let items = merge_lists(&list, live.map_or(&[], Vec::as_slice), applied.map_or(&[], Vec::as_slice));
             (!items.is_empty()).then_some(Value::Array(items))
         }
         Atom::Map(map) => {
-            let (live, wanted) = (live.and_then(Value::as_object), wanted.and_then(Value::as_object));
+            let (live, applied) = (live.and_then(Value::as_object), applied.and_then(Value::as_object));
             let empty = |entries: Option<&Map<String, Value>>| entries.is_none_or(Map::is_empty);
-            if map.atomic || empty(live) && empty(wanted) {
+            if map.atomic || empty(live) && empty(applied) {
                 return either();
             }
-            let merged = zip(live, wanted).filter_map(|(key, live, wanted)| {
-                let value = merge(map.get(key).unwrap_or(Type::Deduced), live, wanted)?;
+            let merged = zip(live, applied).filter_map(|(key, live, applied)| {
+                let value = merge(map.get(key).unwrap_or(Type::Deduced), live, applied)?;
                 Some((key.to_owned(), value))
             });
             let merged: Map<String, Value> = merged.collect();
@@ -39,42 +39,42 @@ pub(super) fn merge(ty: Type<'_>, live: Option<&Value>, wanted: Option<&Value>) 
 }
 
 /// Merges two lists whose items have names, in the applier's order, with the other items woven in where they stood.
-fn merge_lists(list: &ListAtom<'_>, live: &[Value], wanted: &[Value]) -> Vec<Value> {
+fn merge_lists(list: &ListAtom<'_>, live: &[Value], applied: &[Value]) -> Vec<Value> {
     let live = named(list, live);
-    let wanted = named(list, wanted);
+    let applied = named(list, applied);
     // A live item that occurs twice is not merged, since the match is ambiguous.
     let mut in_live: BTreeMap<&PathElement, Option<&Value>> = BTreeMap::new();
     for (name, item) in &live {
         in_live.entry(name).and_modify(|seen| *seen = None).or_insert(Some(item));
     }
-    let in_wanted: BTreeMap<&PathElement, &Value> = wanted.iter().map(|(name, item)| (name, *item)).collect();
-    let mut shared = wanted.iter().map(|(name, _)| name).filter(|name| in_live.contains_key(name)).peekable();
+    let in_applied: BTreeMap<&PathElement, &Value> = applied.iter().map(|(name, item)| (name, *item)).collect();
+    let mut shared = applied.iter().map(|(name, _)| name).filter(|name| in_live.contains_key(name)).peekable();
 
-    let mut out = Vec::with_capacity(live.len().max(wanted.len()));
+    let mut out = Vec::with_capacity(live.len().max(applied.len()));
     let mut placed: BTreeSet<&PathElement> = BTreeSet::new();
-    let mut take = |live: Option<&Value>, wanted: Option<&Value>| {
-        if live.is_some() || wanted.is_some() {
-            out.extend(merge(list.items, live, wanted));
+    let mut take = |live: Option<&Value>, applied: Option<&Value>| {
+        if live.is_some() || applied.is_some() {
+            out.extend(merge(list.items, live, applied));
         }
     };
     let (mut l, mut w) = (0, 0);
-    while l < live.len() || w < wanted.len() {
-        let (ours, theirs) = (live.get(l), wanted.get(w));
+    while l < live.len() || w < applied.len() {
+        let (ours, theirs) = (live.get(l), applied.get(w));
         if let (Some((ours, _)), Some((theirs, _))) = (ours, theirs) {
             if ours == theirs {
                 placed.insert(ours);
-                take(in_live[ours], Some(in_wanted[ours]));
+                take(in_live[ours], Some(in_applied[ours]));
                 (l, w) = (l + 1, w + 1);
                 shared.next();
                 continue;
             }
-            if in_wanted.contains_key(ours) && shared.peek().is_some_and(|next| *next != ours) {
+            if in_applied.contains_key(ours) && shared.peek().is_some_and(|next| *next != ours) {
                 l += 1; // the applier places it elsewhere
                 continue;
             }
         }
         if let Some((ours, item)) = ours {
-            if !in_wanted.contains_key(ours) {
+            if !in_applied.contains_key(ours) {
                 take(Some(item), None);
                 l += 1;
                 continue;
@@ -105,7 +105,7 @@ pub(super) fn remove(ty: Type<'_>, value: &Value, set: &FieldSet) -> Value {
     match (ty.atom(Some(value)), value) {
         (Atom::Scalar(_), value) => value.clone(),
         (Atom::List(list), Value::Array(items)) if *list.kind != ListKind::Atomic => {
-            let left: Vec<Value> = items
+            let remaining: Vec<Value> = items
                 .iter()
                 .filter_map(|item| match list.element(item).ok().and_then(|element| set.branch(&element)) {
                     None => Some(item.clone()),
@@ -113,19 +113,19 @@ pub(super) fn remove(ty: Type<'_>, value: &Value, set: &FieldSet) -> Value {
                     Some(branch) => Some(remove(list.items, item, &branch.below)),
                 })
                 .collect();
-            if left.is_empty() { Value::Null } else { Value::Array(left) }
+            if remaining.is_empty() { Value::Null } else { Value::Array(remaining) }
         }
         (Atom::Map(map), Value::Object(entries)) if !map.atomic => {
-            let left = entries.iter().filter_map(|(key, value)| {
-                let left = match set.branch(&PathElement::field(key)) {
+            let remaining = entries.iter().filter_map(|(key, value)| {
+                let remaining = match set.branch(&PathElement::field(key)) {
                     None => value.clone(),
                     Some(branch) if branch.member => return None,
                     Some(branch) => remove(map.get(key).unwrap_or(Type::Deduced), value, &branch.below),
                 };
-                Some((key.clone(), left))
+                Some((key.clone(), remaining))
             });
-            let left: Map<String, Value> = left.collect();
-            if left.is_empty() { Value::Null } else { Value::Object(left) }
+            let remaining: Map<String, Value> = remaining.collect();
+            if remaining.is_empty() { Value::Null } else { Value::Object(remaining) }
         }
         (Atom::List(_) | Atom::Map(_), _) => Value::Null,
     }

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn elements_read_and_write_alike() {
+    fn elements_round_trip() {
         for text in ["f:spec", "f:a/b", "i:3", "v:\"x\"", "v:5", r#"k:{"containerPort":80,"protocol":"TCP"}"#] {
             assert_eq!(PathElement::parse(text).unwrap().encode(), text);
         }

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn members_and_what_is_below_them_are_independent() {
+    fn members_are_independent_of_their_children() {
         let fields = json!({"f:a": {".": {}, "f:b": {}}, "f:c": {"k:{\"name\":\"x\"}": {"f:y": {}}}});
         let s = set(fields.clone());
         assert_eq!(s.encode(), fields);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_fields_are_refused() {
+    fn malformed_fields_are_rejected() {
         assert_eq!(FieldSet::decode(&json!({"f:a": 5})), None);
         assert_eq!(FieldSet::decode(&json!([])), None);
         assert_eq!(FieldSet::decode(&json!({"nonsense": {}})), None);

@@ -65,10 +65,10 @@ impl World {
         let now = self.now();
         let objects =
             Objects { versions: &self.kind, api_version: "g/v1", ignored: &FieldSet::new(), empty: &json!({}) };
-        let wanted = json!({"apiVersion": "g/v1", "kind": "W", "spec": spec});
+        let configuration = json!({"apiVersion": "g/v1", "kind": "W", "spec": spec});
         let applied = objects.apply(
             &self.live,
-            &wanted,
+            &configuration,
             self.managed.clone(),
             Manager::applier(manager, ""),
             force,
@@ -112,7 +112,7 @@ fn conflicts(result: Result<bool, Error>) -> String {
 }
 
 #[test]
-fn an_applier_owns_what_it_sends_and_gives_up_what_it_no_longer_does() {
+fn omitted_field_is_removed_and_released() {
     let mut w = World::new();
     w.apply("a", json!({"replicas": 1, "name": "x"}), false).unwrap();
     assert_eq!(w.owns("a"), json!({"f:replicas": {}, "f:name": {}}));
@@ -121,7 +121,7 @@ fn an_applier_owns_what_it_sends_and_gives_up_what_it_no_longer_does() {
 }
 
 #[test]
-fn another_manager_conflicts_unless_it_agrees_or_forces() {
+fn other_manager_conflicts_unless_values_agree_or_it_forces() {
     let mut w = World::new();
     w.apply("a", json!({"replicas": 1}), false).unwrap();
     assert_eq!(conflicts(w.apply("b", json!({"replicas": 2}), false)), "\"a\": .spec.replicas");
@@ -132,7 +132,7 @@ fn another_manager_conflicts_unless_it_agrees_or_forces() {
 }
 
 #[test]
-fn a_field_with_two_owners_stays_until_both_gave_it_up() {
+fn shared_field_is_removed_after_both_owners_release_it() {
     let mut w = World::new();
     w.apply("a", json!({"replicas": 1, "name": "x"}), false).unwrap();
     w.apply("b", json!({"name": "x"}), false).unwrap();
@@ -152,7 +152,7 @@ fn conflicts_name_updaters_with_their_version() {
 }
 
 #[test]
-fn items_merge_by_their_keys_with_defaults() {
+fn items_merge_by_keys_with_defaults() {
     let mut w = World::new();
     w.apply("a", json!({"ports": [{"port": 80, "name": "http"}]}), false).unwrap();
     w.apply("b", json!({"ports": [{"port": 443, "proto": "TCP", "name": "https"}]}), false).unwrap();
@@ -164,11 +164,11 @@ fn items_merge_by_their_keys_with_defaults() {
 }
 
 #[test]
-fn lists_take_the_appliers_order_and_weave_in_what_others_have() {
-    let merged = |live: Value, wanted: Value| {
+fn lists_follow_the_applied_order_and_keep_items_of_others() {
+    let merged = |live: Value, applied: Value| {
         let mut w = World::new();
         w.update("u", json!({"tags": live}));
-        w.apply("a", json!({"tags": wanted}), false).unwrap();
+        w.apply("a", json!({"tags": applied}), false).unwrap();
         w.live["spec"]["tags"].clone()
     };
     assert_eq!(merged(json!(["a", "b"]), json!(["c", "b"])), json!(["a", "c", "b"]));
@@ -187,7 +187,7 @@ fn atomic_lists_have_one_owner() {
 }
 
 #[test]
-fn what_the_schema_does_not_know_is_refused() {
+fn patches_that_violate_the_schema_are_rejected() {
     let mut w = World::new();
     let mut misfit = |spec: Value| match w.apply("a", spec, false) {
         Err(Error::Patch(misfit)) => misfit.to_string(),
@@ -200,7 +200,7 @@ fn what_the_schema_does_not_know_is_refused() {
 }
 
 #[test]
-fn what_was_there_before_the_first_apply_has_an_owner() {
+fn unmanaged_fields_belong_to_before_first_apply() {
     let mut w = World::new();
     w.live = json!({"metadata": {"uid": "1"}, "spec": {"replicas": 1, "name": "x"}});
     let message = conflicts(w.apply("a", json!({"replicas": 2}), false));
@@ -210,7 +210,7 @@ fn what_was_there_before_the_first_apply_has_an_owner() {
 }
 
 #[test]
-fn the_oldest_updaters_are_counted_as_one() {
+fn oldest_updaters_are_merged_into_one_entry() {
     let mut w = World::new();
     for n in 0..14 {
         let labels: serde_json::Map<String, Value> = (0..=n).map(|i| (format!("l{i:02}"), json!("x"))).collect();
@@ -223,7 +223,7 @@ fn the_oldest_updaters_are_counted_as_one() {
 }
 
 #[test]
-fn the_same_value_again_changes_nothing() {
+fn repeated_apply_changes_nothing() {
     let mut w = World::new();
     assert!(w.apply("a", json!({"replicas": 1, "any": {"x": [1]}}), false).unwrap());
     let managed = w.managed.clone();
@@ -251,14 +251,14 @@ fn arbitrary_spec() -> impl Strategy<Value = Value> {
 }
 
 /// Returns true if the live value contains the wanted one; empty values match absent ones.
-fn holds(live: &Value, wanted: &Value) -> bool {
-    match (live, wanted) {
-        (Value::Null, wanted) => *wanted == json!({}) || *wanted == json!([]),
-        (Value::Object(live), Value::Object(wanted)) => {
-            wanted.iter().all(|(k, w)| live.get(k).is_some_and(|l| holds(l, w)))
+fn holds(live: &Value, expected: &Value) -> bool {
+    match (live, expected) {
+        (Value::Null, expected) => *expected == json!({}) || *expected == json!([]),
+        (Value::Object(live), Value::Object(expected)) => {
+            expected.iter().all(|(k, w)| live.get(k).is_some_and(|l| holds(l, w)))
         }
-        (Value::Array(live), Value::Array(wanted)) => wanted.iter().all(|w| live.iter().any(|l| holds(l, w))),
-        _ => live == wanted,
+        (Value::Array(live), Value::Array(expected)) => expected.iter().all(|w| live.iter().any(|l| holds(l, w))),
+        _ => live == expected,
     }
 }
 

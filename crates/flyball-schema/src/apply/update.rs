@@ -177,7 +177,7 @@ impl Objects<'_> {
         let managed = self.reconcile(live, managed)?;
         let changed = Comparison::of(self.ty()?, live, new).without(self.ignored);
         let (mut managed, _) = self.take_from_others(live, new, &changed, managed, None)?;
-        let own = changed.given.difference(&UNOWNED);
+        let own = changed.written.difference(&UNOWNED);
         if !own.is_empty() {
             let fields = managed.get(&manager).map_or_else(FieldSet::new, |entry| entry.fields.clone()).union(&own);
             managed.put(Entry { manager, api_version: self.api_version.into(), time: now.map(str::to_owned), fields });
@@ -190,14 +190,14 @@ impl Objects<'_> {
     pub fn apply(
         &self,
         live: &Value,
-        wanted: &Value,
+        configuration: &Value,
         managed: ManagedFields,
         manager: Manager,
         force: bool,
         now: Option<&str>,
     ) -> Result<Applied, Error> {
         let ty = self.ty()?;
-        ty.check(wanted, false).map_err(Error::Patch)?;
+        ty.check(configuration, false).map_err(Error::Patch)?;
         ty.check(live, true).map_err(Error::Live)?;
         let managed = if managed.is_empty() && !is_new(live) {
             // Fields from before the first apply must not count as fields without owners.
@@ -206,14 +206,14 @@ impl Objects<'_> {
         } else {
             managed
         };
-        match self.apply_once(ty, live, wanted, managed.clone(), &manager, force, now) {
+        match self.apply_once(ty, live, configuration, managed.clone(), &manager, force, now) {
             Err(Error::Conflicts(conflicts)) if manager.name == "kubectl" => {
                 // Client-side `kubectl apply` recorded its configuration; kubectl may change those fields.
                 let Some(noted) = self.last_applied(ty, live) else { return Err(Error::Conflicts(conflicts)) };
                 let foreign: Vec<Conflict> =
                     conflicts.into_iter().filter(|conflict| !noted.contains(&conflict.path)).collect();
                 if foreign.is_empty() {
-                    self.apply_once(ty, live, wanted, managed, &manager, true, now)
+                    self.apply_once(ty, live, configuration, managed, &manager, true, now)
                 } else {
                     Err(Error::Conflicts(foreign))
                 }
@@ -227,16 +227,17 @@ impl Objects<'_> {
         &self,
         ty: Type<'_>,
         live: &Value,
-        wanted: &Value,
+        configuration: &Value,
         managed: ManagedFields,
         manager: &Manager,
         force: bool,
         now: Option<&str>,
     ) -> Result<Applied, Error> {
         let mut managed = self.reconcile(live, managed)?;
-        let merged = merge(ty, Some(live), Some(wanted)).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+        let merged =
+            merge(ty, Some(live), Some(configuration)).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
         let last = managed.get(manager).cloned();
-        let fields = ty.fields(wanted).below.recursive_difference(self.ignored);
+        let fields = ty.fields(configuration).below.recursive_difference(self.ignored);
         let time = last.as_ref().and_then(|entry| entry.time.clone());
         managed.put(Entry { manager: manager.clone(), api_version: self.api_version.into(), time, fields });
         let object = match last {
@@ -291,10 +292,10 @@ impl Objects<'_> {
     ) -> Result<(ManagedFields, Vec<Conflict>), Error> {
         let mut in_other_versions: BTreeMap<String, Comparison> = BTreeMap::new();
         let mut conflicts: Vec<Conflict> = Vec::new();
-        let mut left = Vec::new();
+        let mut remaining = Vec::new();
         for mut entry in managed.0.into_values() {
             if writer == Some(&entry.manager) {
-                left.push(entry);
+                remaining.push(entry);
                 continue;
             }
             let is_other = entry.api_version != self.api_version;
@@ -307,17 +308,17 @@ impl Objects<'_> {
                 in_other_versions.insert(entry.api_version.clone(), compared);
             }
             let changed = if is_other { &in_other_versions[&entry.api_version] } else { changed };
-            let lost = entry.fields.intersection(&changed.given);
-            lost.each(&mut |path| conflicts.push(Conflict { manager: entry.manager.clone(), path: path.to_vec() }));
-            for gone in [&lost, &changed.removed].into_iter().filter(|gone| !gone.is_empty()) {
-                entry.fields = entry.fields.difference(gone);
+            let taken = entry.fields.intersection(&changed.written);
+            taken.each(&mut |path| conflicts.push(Conflict { manager: entry.manager.clone(), path: path.to_vec() }));
+            for released in [&taken, &changed.removed].into_iter().filter(|released| !released.is_empty()) {
+                entry.fields = entry.fields.difference(released);
             }
             if !entry.fields.is_empty() {
-                left.push(entry);
+                remaining.push(entry);
             }
         }
         conflicts.sort_by(|a, b| a.manager.cmp_in_conflicts(&b.manager));
-        Ok((left.into_iter().collect(), conflicts))
+        Ok((remaining.into_iter().collect(), conflicts))
     }
 
     /// Removes from a merged object the fields that its applier owned, no longer applies, and that no other manager
@@ -343,12 +344,12 @@ impl Objects<'_> {
         }
 
         // Fields that neither set names are restored as well: an applier can only remove fields that it owned.
-        let gone = ty
+        let pruned_fields = ty
             .with_named_fields(&ty.fields(&before).below)
             .difference(&ty.with_named_fields(&ty.fields(&pruned).below));
-        let pruned = remove(ty, &before, &gone.intersection(&ty.with_named_fields(&last.fields)));
-        let made = self.convert(&pruned, version, self.api_version)?.map(|(made, _)| made.into_owned());
-        Ok(made.unwrap_or(pruned))
+        let pruned = remove(ty, &before, &pruned_fields.intersection(&ty.with_named_fields(&last.fields)));
+        let converted = self.convert(&pruned, version, self.api_version)?.map(|(converted, _)| converted.into_owned());
+        Ok(converted.unwrap_or(pruned))
     }
 
     /// Restores removed fields that are owned in a version that is still served.
@@ -364,14 +365,14 @@ impl Objects<'_> {
             self.convert(object, version, at)
                 .map_err(Error::during(format_args!("failed to convert {what} object at version {at}")))
         };
-        let Some(((whole, ty), (left, _))) = see("merged", before)?.zip(see("pruned", &pruned)?) else {
+        let Some(((whole, ty), (remaining, _))) = see("merged", before)?.zip(see("pruned", &pruned)?) else {
             return Ok(pruned);
         };
         let all = ty.with_named_fields(&ty.fields(&whole).below);
-        let keep = ty.with_named_fields(&ty.fields(&left).below).union(&ty.with_named_fields(owned));
+        let keep = ty.with_named_fields(&ty.fields(&remaining).below).union(&ty.with_named_fields(owned));
         let restored = remove(ty, &whole, &all.difference(&keep));
-        let made = self.convert(&restored, at, version)?.map(|(made, _)| made.into_owned());
-        Ok(made.unwrap_or(pruned))
+        let converted = self.convert(&restored, at, version)?.map(|(converted, _)| converted.into_owned());
+        Ok(converted.unwrap_or(pruned))
     }
 
     /// Returns the fields of the annotation of `kubectl apply` that have not changed since.
@@ -382,7 +383,7 @@ impl Objects<'_> {
             return None;
         }
         let changed = Comparison::of(ty, &noted, live);
-        Some(ty.fields(&noted).below.difference(&changed.given).difference(&changed.removed))
+        Some(ty.fields(&noted).below.difference(&changed.written).difference(&changed.removed))
     }
 }
 

@@ -77,10 +77,9 @@ pub fn namespace() -> Type<'static> {
 /// them. A recursive schema ends in an object without fields.
 pub fn published(document: &Value, group: &str, version: &str, kind: &str) -> Option<Map<String, Value>> {
     let schemas = document.pointer("/components/schemas")?.as_object()?;
-    let wanted = json!({"group": group, "version": version, "kind": kind});
-    let names_it = |schema: &Value| {
-        schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|gvks| gvks.contains(&wanted))
-    };
+    let gvk = json!({"group": group, "version": version, "kind": kind});
+    let names_it =
+        |schema: &Value| schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|gvks| gvks.contains(&gvk));
     let (name, schema) = schemas.iter().find(|(_, schema)| names_it(schema))?;
     Published { schemas, within: vec![name] }.visible(schema)
 }
@@ -155,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expressions_see_what_has_a_type() {
+    fn expressions_are_checked_against_published_schemas() {
         let document = json!({"components": {"schemas": {
             "own.Widget": {
                 "type": "object",

@@ -81,7 +81,7 @@ pub(super) fn field<'s>(of: &Type<'_>, name: &str) -> Option<Type<'s>> {
 /// Returns the type of a method of a check or a decision; `None` if there is no such method.
 pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) -> Option<Type<'s>> {
     let Type::Plain(target) = target else { return None };
-    let (count, made) = match (*target, name) {
+    let (count, result) = match (*target, name) {
         (AUTHORIZER, "path") => (1, Type::Plain(PATH)),
         (AUTHORIZER, "group") => (1, Type::Plain(GROUP)),
         (AUTHORIZER, "serviceAccount") => (2, TYPE),
@@ -94,7 +94,7 @@ pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) 
         _ => return None,
     };
     let texts = arguments.iter().all(|argument| argument.is_dyn() || argument.is("string"));
-    (texts && arguments.len() == count).then_some(made)
+    (texts && arguments.len() == count).then_some(result)
 }
 
 /// A check under construction.
@@ -246,7 +246,7 @@ mod tests {
     use super::Question;
     use std::sync::Arc;
 
-    fn ask(expression: &str) -> Result<Cel, String> {
+    fn evaluate(expression: &str) -> Result<Cel, String> {
         let mut scope = Scope::new();
         let request =
             Question { resource: "pods".into(), namespace: "a".into(), name: "x".into(), ..Question::default() };
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_built_step_by_step() {
+    fn checks_are_built_by_chained_calls() {
         let cases = [
             ("authorizer.requestResource.check('get').reason()", "get pods/ a/x"),
             ("authorizer.requestResource.subresource('exec').name('y').check('get').reason()", "get pods/exec a/y"),
@@ -277,12 +277,12 @@ mod tests {
             ("authorizer.requestResource.check('list').error()", ""),
         ];
         for (expression, answer) in cases {
-            assert_eq!(ask(expression), Ok(Cel::from(answer)), "{expression}");
+            assert_eq!(evaluate(expression), Ok(Cel::from(answer)), "{expression}");
         }
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_checks_are_rejected() {
         let cases = [
             ("authorizer.path('').check('get').allowed()", "path must not be empty"),
             ("string(authorizer.path('').check('get').allowed())", "path must not be empty"),
@@ -295,14 +295,14 @@ mod tests {
             ("[1, 2, 3].all(i, authorizer.path('/healthz').check('get').allowed())", super::super::meter::EXCEEDED),
         ];
         for (expression, why) in cases {
-            let said = ask(expression).expect_err(expression);
-            assert!(said.ends_with(&format!("resulted in error: {why}")), "{expression}: {said}");
+            let error = evaluate(expression).expect_err(expression);
+            assert!(error.ends_with(&format!("resulted in error: {why}")), "{expression}: {error}");
         }
     }
 
     #[test]
-    fn each_step_has_its_own_type() {
-        let check = |text: &str| check_among(text, &[("authorizer", AUTHORIZER)]).map(|made| made.to_string());
+    fn chained_calls_have_distinct_types() {
+        let check = |text: &str| check_among(text, &[("authorizer", AUTHORIZER)]).map(|result| result.to_string());
         assert_eq!(check("authorizer.requestResource.check('get').allowed()").as_deref(), Ok("bool"));
         let cases = [
             (

@@ -26,15 +26,15 @@ impl TotalBudget {
 
     /// Charges a cost; returns false if the budget is exceeded.
     fn spend(&self, cost: u64) -> bool {
-        let left = |left: u64| Some(left.saturating_sub(cost));
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok_and(|left| left > cost)
+        let remaining = |remaining: u64| Some(remaining.saturating_sub(cost));
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, remaining).is_ok_and(|remaining| remaining > cost)
     }
 }
 
 /// The cost budget of several runs; once it is exceeded, no further expression runs.
 #[derive(Debug)]
 pub struct Budget {
-    left: Cell<Option<u64>>,
+    remaining: Cell<Option<u64>>,
     /// The regular expressions that the runs have compiled.
     pub(super) patterns: RefCell<Patterns>,
     total: Option<Arc<TotalBudget>>,
@@ -52,7 +52,7 @@ impl Budget {
     }
 
     fn of(cost: u64) -> Self {
-        Self { left: Cell::new(Some(cost)), patterns: RefCell::default(), total: None }
+        Self { remaining: Cell::new(Some(cost)), patterns: RefCell::default(), total: None }
     }
 
     /// Limits this budget by the total budget of a write.
@@ -66,23 +66,23 @@ impl Budget {
 
     /// Returns true if the budget is used up.
     pub(crate) fn is_spent(&self) -> bool {
-        self.left.get() == Some(0)
+        self.remaining.get() == Some(0)
     }
 
     /// Returns true if no further expression may run.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.left.get().is_none()
+        self.remaining.get().is_none()
     }
 
     /// Prevents further runs.
     pub(crate) fn stop(&self) {
-        self.left.set(None);
+        self.remaining.set(None);
     }
 
     /// Charges a cost; returns false if the budget is exceeded.
     pub(super) fn spend(&self, cost: u64) -> bool {
         let is_left = self.total.as_ref().is_none_or(|total| total.spend(cost));
-        self.left.set(self.left.get().filter(|_| is_left).and_then(|left| left.checked_sub(cost)));
+        self.remaining.set(self.remaining.get().filter(|_| is_left).and_then(|remaining| remaining.checked_sub(cost)));
         !self.is_stopped()
     }
 }

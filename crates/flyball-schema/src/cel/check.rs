@@ -67,7 +67,7 @@ impl<'s> Checker<'s> {
         Type::Dyn
     }
 
-    fn known(&self, name: &str) -> Option<Estimate<'s>> {
+    fn variable(&self, name: &str) -> Option<Estimate<'s>> {
         self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, seen)| seen.clone())
     }
 
@@ -92,7 +92,7 @@ impl<'s> Checker<'s> {
             }
             Expr::Ident(name) => {
                 let place = self.places.next(name);
-                match self.known(name) {
+                match self.variable(name) {
                     Some(seen) => Estimate { cost: 1, ..seen },
                     None if super::types::NAMES.contains(&name.as_str()) || name.contains(['@', '#', '.']) => {
                         Estimate::at(TYPE, 1, self.root)
@@ -157,15 +157,15 @@ impl<'s> Checker<'s> {
             let place = self.places.next(&format!("{}:", entry.field));
             let value = self.visit_part(&entry.value, entry.optional);
             cost = cost.saturating_add(value.cost);
-            let wanted = match entry.field.as_str() {
+            let expected = match entry.field.as_str() {
                 "op" | "path" | "from" if is_patch => "string",
                 "value" if is_patch => continue,
                 _ if is_patch => "",
                 _ => continue,
             };
-            if wanted.is_empty() || !value.ty.is_dyn() && !value.ty.is(wanted) {
-                let (field, given) = (&entry.field, &value.ty);
-                let why = format!("expected type of field '{field}' is '{wanted}' but provided type is '{given}'");
+            if expected.is_empty() || !value.ty.is_dyn() && !value.ty.is(expected) {
+                let (field, provided) = (&entry.field, &value.ty);
+                let why = format!("expected type of field '{field}' is '{expected}' but provided type is '{provided}'");
                 self.wrong(place, why);
             }
         }
@@ -183,7 +183,7 @@ impl<'s> Checker<'s> {
 
     fn select(&mut self, select: &SelectExpr) -> Estimate<'s> {
         if let Expr::Ident(name) = &select.operand.expr
-            && self.known(name).is_none()
+            && self.variable(name).is_none()
             && (NAMESPACES.contains(&name.as_str()) || name == "google")
         {
             return Estimate::of(Type::Dyn, 1);
@@ -278,14 +278,14 @@ impl<'s> Checker<'s> {
         let inner: Vec<Estimate<'s>> = call.args[2..].iter().map(|part| self.visit(part)).collect();
         self.scope.truncate(depth);
         let body = inner.iter().fold(0, |sum: u64, part| sum.saturating_add(part.cost));
-        let made = inner.last().map_or(Type::Dyn, |made| made.ty.clone());
+        let element = inner.last().map_or(Type::Dyn, |element| element.ty.clone());
         let (ty, round) = match call.func_name.as_str() {
             "all" => (BOOL, 3),
             "exists" => (BOOL, 4),
             "existsOne" | "exists_one" => (BOOL, 2),
-            "transformList" => (Type::List(made.into()), 12),
-            "transformMap" => (Type::Map(key.ty.into(), made.into()), 3),
-            _ => (made, 3),
+            "transformList" => (Type::List(element.into()), 12),
+            "transformMap" => (Type::Map(key.ty.into(), element.into()), 3),
+            _ => (element, 3),
         };
         let rounds = body.saturating_add(round).saturating_mul(range.size().max);
         let size = Some(range.size()).filter(|_| !ty.is("bool"));
@@ -337,7 +337,7 @@ impl<'s> Checker<'s> {
         }
         let is_operator = call.target.is_none() && name.starts_with(|c: char| !c.is_ascii_alphabetic());
         let namespace = call.target.as_ref().and_then(|target| match &target.expr {
-            Expr::Ident(name) if self.known(name).is_none() && NAMESPACES.contains(&name.as_str()) => {
+            Expr::Ident(name) if self.variable(name).is_none() && NAMESPACES.contains(&name.as_str()) => {
                 Some(name.as_str())
             }
             _ => None,
@@ -347,9 +347,10 @@ impl<'s> Checker<'s> {
         let target = call.target.as_ref().filter(|_| namespace.is_none()).map(|target| self.visit(target));
         let mut arguments: Vec<Estimate<'s>> = before.iter().map(|argument| self.visit(argument)).collect();
         // Expressions that a macro created have no position.
-        let made = call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
+        let is_expanded =
+            call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
         let place = match is_operator {
-            _ if made => 0,
+            _ if is_expanded => 0,
             true => self.places.next(name),
             false => self.places.next(&format!("{name}(")),
         };
@@ -419,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_passes() {
+    fn well_typed_expressions_pass() {
         let cases = [
             ("self.a > 1 && self.s.startsWith('x')", "bool"),
             ("self.l.all(x, x.n != '' && self.l.exists_one(y, y.n == x.n))", "bool"),
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_pointed_at() {
+    fn type_errors_have_positions() {
         let cases = [
             ("self.b > 1", "1:5: undefined field 'b'"),
             ("self.a == 'x'", "1:8: found no matching overload for '_==_' applied to '(int, string)'"),
@@ -499,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cost_is_that_of_the_largest_object() {
+    fn cost_is_estimated_for_the_largest_object() {
         let schema = json!({"type": "object", "properties": {
             "l": {"type": "array", "items": {"type": "string", "maxLength": 10}, "maxItems": 20},
             "open": {"type": "array", "items": {"type": "string"}},

@@ -361,7 +361,7 @@ fn may_be_text(ty: &Type<'_>) -> bool {
 
 /// The size of a text in which parts were replaced.
 fn replaced(size: Size, old: Size, new: Size) -> Size {
-    let (longest, kept) = if old.min == 0 {
+    let (longest, unreplaced) = if old.min == 0 {
         (size.max.saturating_add(1), size.max)
     } else if new.max <= old.min {
         (0, size.max)
@@ -375,5 +375,5 @@ fn replaced(size: Size, old: Size, new: Size) -> Size {
     } else {
         (size.min.div_ceil(old.max), 0)
     };
-    Size { min: fewest, max: longest }.times(new).plus(Size { min: least, max: kept })
+    Size { min: fewest, max: longest }.times(new).plus(Size { min: least, max: unreplaced })
 }

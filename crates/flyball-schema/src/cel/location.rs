@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_shows_its_line_and_a_mark_below() {
+    fn errors_show_the_line_and_a_marker() {
         assert_eq!(located("a\nb\t&& c", 2, 3, "no"), "ERROR: <input>:2:3: no\n | b && c\n | ..^");
         assert_eq!(located("'é' ü", 1, 5, "no"), "ERROR: <input>:1:5: no\n | 'é' ü\n | .．..＾");
         assert_eq!(located("a", 1, 9, "no"), "ERROR: <input>:1:9: no\n | a\n | .^");
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_not_shown() {
+    fn long_lines_are_not_shown() {
         let long = "a".repeat(MAX_SNIPPET_LENGTH + 1);
         assert_eq!(located(&long, 1, 70_000, "no"), "ERROR: <input>:1:70000: no");
     }

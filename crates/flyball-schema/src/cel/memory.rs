@@ -310,11 +310,11 @@ mod tests {
     fn run(expression: &str, object: &Value) -> Result<bool, String> {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, object));
-        compile(expression)?.run(&context, &Budget::of_rules()).map(|made| made == true.into())
+        compile(expression)?.run(&context, &Budget::of_rules()).map(|result| result == true.into())
     }
 
     #[test]
-    fn values_that_grow_beyond_the_bound_end_the_run() {
+    fn values_beyond_the_memory_limit_stop_evaluation() {
         let object =
             json!({"s": "x".repeat(1 << 20), "l": (0..2000).collect::<Vec<_>>(), "m": {"a": "y".repeat(1 << 20)}});
         let sum = |n: usize| vec!["string(self.s)"; n].join(" + ");
@@ -359,25 +359,25 @@ mod tests {
     }
 
     #[test]
-    fn patterns_of_many_states_are_paid_for() {
+    fn patterns_are_charged_by_their_states() {
         let patterns: Vec<String> = (0..200).map(|n| format!("(\\pL{{0,8}}){{0,9}}{n}")).collect();
         let object = json!({"p": patterns, "s": "x".repeat(100)});
-        for dear in ["self.p.exists(p, self.s.matches(p))", "self.p.exists(p, self.s.find(p) == 'y')"] {
-            assert_eq!(run(dear, &object), Err(EXCEEDED.to_owned()), "{dear}");
+        for expensive in ["self.p.exists(p, self.s.matches(p))", "self.p.exists(p, self.s.find(p) == 'y')"] {
+            assert_eq!(run(expensive, &object), Err(EXCEEDED.to_owned()), "{expensive}");
         }
         let refused = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
         assert!(refused.as_ref().is_err_and(|why| why.contains("more than 60000: repeat less")), "{refused:?}");
         // Many patterns with few states, of unknown size.
         let texts: Vec<String> = (0..300).map(|n| format!("{n}{}", "x".repeat(297))).collect();
         let object = json!({"p": texts, "s": "x".repeat(100), "t": "x".repeat(100_000)});
-        for dear in [
+        for expensive in [
             "self.p.all(a, self.p.all(b, a.matches('(x*)*y|' + b) || true))",
             "self.p.all(a, self.p.all(b, 'x'.matches('(x*)*y|' + a + b) || true))",
             "self.p.all(a, self.p.all(b, 'x'.find('(x*)*y|' + a + b) == ''))",
             // One pattern with many active states at each character.
             "self.t.matches('(x?){900}(x?){900}y')",
         ] {
-            assert_eq!(run(dear, &object), Err(EXCEEDED.to_owned()), "{dear}");
+            assert_eq!(run(expensive, &object), Err(EXCEEDED.to_owned()), "{expensive}");
         }
         for fine in [
             "self.s.matches('^x{100}$')",
@@ -395,9 +395,9 @@ mod tests {
         let time = |n: u64| {
             let object = json!({"l": (0..n).collect::<Vec<_>>()});
             let run = || {
-                let began = Instant::now();
+                let start = Instant::now();
                 assert_eq!(run("self.l.map(x, x).filter(x, x >= 0).size() > 0", &object), Ok(true));
-                began.elapsed()
+                start.elapsed()
             };
             (0..3).map(|_| run()).min().unwrap()
         };

@@ -41,8 +41,8 @@ thread_local! {
 pub(super) fn measure(ready: &IdedExpr, context: &Context<'_>) -> (Result<Cel, ExecutionError>, u64) {
     SPENT.set(0);
     BUILT.set(0);
-    let made = Cel::resolve(ready, context);
-    (made, SPENT.replace(0))
+    let result = Cel::resolve(ready, context);
+    (result, SPENT.replace(0))
 }
 
 /// Charges bytes that a run allocates; a run that exceeds the limit fails.
@@ -349,20 +349,20 @@ mod tests {
     fn run(expression: &str, object: &Value, budget: &Budget) -> Result<bool, String> {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, object));
-        compile(expression)?.run(&context, budget).map(|made| made == true.into())
+        compile(expression)?.run(&context, budget).map(|result| result == true.into())
     }
 
     fn cost(expression: &str) -> u64 {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, &json!({"a": 1, "s": "x".repeat(100), "l": [1, 2, 3]})));
         let ready = super::meter(super::super::rewrite::rewrite(compile(expression).unwrap().expression().clone()));
-        let (made, cost) = measure(&ready, &context);
-        made.unwrap();
+        let (result, cost) = measure(&ready, &context);
+        result.unwrap();
         cost
     }
 
     #[test]
-    fn what_is_worked_out_is_paid_for() {
+    fn evaluated_operations_are_charged() {
         let cases = [
             ("self.a < 10", 3),
             ("self.a > 10 && self.s.contains('x')", 3),
@@ -379,9 +379,9 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_too_much_ends_soon() {
+    fn expensive_expressions_are_stopped() {
         let object = json!({"l": (0..20_000).collect::<Vec<_>>()});
-        for dear in [
+        for expensive in [
             "self.l.all(x, self.l.all(y, y >= 0))",
             "self.l.all(x, self.l.exists(y, y < 0) || self.l.all(y, self.l.all(z, z >= 0)))",
             "self.l.exists(x, self.l.exists(y, self.l.exists(z, z < 0)))",
@@ -389,7 +389,7 @@ mod tests {
             "self.l.all(i, x, self.l.all(j, y, x >= 0))",
             "self.l.filter(x, self.l.exists_one(y, y == x)).size() == 0",
         ] {
-            assert_eq!(run(dear, &object, &Budget::of_rules()), Err(EXCEEDED.to_owned()), "{dear}");
+            assert_eq!(run(expensive, &object, &Budget::of_rules()), Err(EXCEEDED.to_owned()), "{expensive}");
         }
         assert_eq!(run("self.l.all(x, x >= 0)", &object, &Budget::of_rules()), Ok(true));
     }

@@ -95,21 +95,21 @@ mod tests {
     use super::{Cel, MAX_DEPTH, to_json};
     use serde_json::{Value, json};
 
-    fn made(expression: &str) -> Result<Value, String> {
+    fn evaluate(expression: &str) -> Result<Value, String> {
         to_json(&compile(expression)?.run(&BASE, &Budget::of_rules())?)
     }
 
     #[test]
-    fn objects_become_json() {
+    fn objects_convert_to_json() {
         assert_eq!(
-            made("Object{spec: Object.spec{a__dash__b: 1, l: [Object.spec.l{n: 'x'}], ?no: {'a': 1}.?b}}"),
+            evaluate("Object{spec: Object.spec{a__dash__b: 1, l: [Object.spec.l{n: 'x'}], ?no: {'a': 1}.?b}}"),
             Ok(json!({"spec": {"a-b": 1, "l": [{"n": "x"}]}}))
         );
-        assert_eq!(made("{'a': [1.5, null, true, b'x']}"), Ok(json!({"a": [1.5, null, true, "eA=="]})));
+        assert_eq!(evaluate("{'a': [1.5, null, true, b'x']}"), Ok(json!({"a": [1.5, null, true, "eA=="]})));
     }
 
     #[test]
-    fn what_is_named_many_times_over_is_bounded() {
+    fn converted_objects_are_bounded() {
         let pile = |levels: usize| (0..levels).fold(Cel::Null, |inner, _| Cel::List(vec![inner].into()));
         assert!(super::to_json(&pile(MAX_DEPTH)).is_ok());
         assert!(super::to_json(&pile(MAX_DEPTH + 1)).unwrap_err().contains("levels deep"));
@@ -118,8 +118,8 @@ mod tests {
     }
 
     #[test]
-    fn an_object_stands_where_its_name_says() {
+    fn object_types_must_match_their_field_path() {
         let why = "type mismatch: unexpected type name \"Object.spec\", expected \"Object.metadata\", which matches field name path from root Object type";
-        assert_eq!(made("Object{metadata: Object.spec{a: 1}}"), Err(why.to_owned()));
+        assert_eq!(evaluate("Object{metadata: Object.spec{a: 1}}"), Err(why.to_owned()));
     }
 }

@@ -138,7 +138,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn unreadable_addresses_are_refused_in_the_words_of_go() {
+    fn invalid_addresses_are_rejected_with_gos_messages() {
         for (text, why) in [
             ("x", r#"ParseAddr("x"): unable to parse IP"#),
             ("%e", r#"ParseAddr("%e"): missing IPv6 address"#),
@@ -170,12 +170,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn addresses_are_read_as_by_the_standard_library(text in "[0-9a-f:.]{0,18}|([0-9a-f]{1,4}:){1,7}:?[0-9a-f]{0,4}|([0-9]{1,3}\\.){3}[0-9]{1,3}") {
+        fn addresses_parse_as_in_the_standard_library(text in "[0-9a-f:.]{0,18}|([0-9a-f]{1,4}:){1,7}:?[0-9a-f]{0,4}|([0-9]{1,3}\\.){3}[0-9]{1,3}") {
             prop_assert_eq!(address(&text).ok(), text.parse::<IpAddr>().ok(), "{}", text);
         }
 
         #[test]
-        fn any_text_is_read_without_a_panic(text in ".{0,24}") {
+        fn arbitrary_texts_do_not_panic(text in ".{0,24}") {
             let _ = (address(&text), prefix(&text));
         }
     }

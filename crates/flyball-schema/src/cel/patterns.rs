@@ -18,8 +18,8 @@ const STATE_COST: u64 = 4;
 /// States that are charged for each pattern besides its own.
 const PATTERN_STATES: u64 = 20;
 /// Maximum number of cached states and patterns.
-const MAX_KEPT_STATES: u64 = 200_000;
-const MAX_KEPT: usize = 1000;
+const MAX_CACHED_STATES: u64 = 200_000;
+const MAX_CACHED_PATTERNS: usize = 1000;
 /// Visits of states that are free in a budget, and how many cost as much as one unit.
 const FREE_VISITS: u64 = 20_000;
 const VISITS_PER_COST: u64 = 20;
@@ -37,7 +37,7 @@ pub(super) struct Patterns {
     /// Compiled patterns with their numbers of states.
     compiled: BTreeMap<Box<str>, (Arc<Pattern>, u64)>,
     matcher: Matcher,
-    kept_states: u64,
+    cached_states: u64,
     free_states: u64,
     free_visits: u64,
 }
@@ -47,7 +47,7 @@ impl Default for Patterns {
         Self {
             compiled: BTreeMap::new(),
             matcher: Matcher::of_expressions(),
-            kept_states: 0,
+            cached_states: 0,
             free_states: FREE_STATES,
             free_visits: FREE_VISITS,
         }
@@ -75,12 +75,12 @@ impl Patterns {
         let states = pattern::states(pattern).map_err(|error| refused(error.to_string()))? + PATTERN_STATES;
         meter::pay(beyond(&mut self.free_states, states) * STATE_COST)?;
         let compiled = pattern::compile(pattern).map_err(|error| refused(error.to_string()))?;
-        if self.kept_states + states > MAX_KEPT_STATES || self.compiled.len() >= MAX_KEPT {
+        if self.cached_states + states > MAX_CACHED_STATES || self.compiled.len() >= MAX_CACHED_PATTERNS {
             self.compiled.clear();
             self.matcher.forget();
-            self.kept_states = 0;
+            self.cached_states = 0;
         }
-        self.kept_states += states;
+        self.cached_states += states;
         let compiled = (Arc::new(Pattern::new(pattern, compiled)), states);
         self.compiled.insert(pattern.into(), compiled.clone());
         Ok(compiled)

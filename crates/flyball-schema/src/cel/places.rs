@@ -111,7 +111,7 @@ mod tests {
     use super::Places;
 
     #[test]
-    fn parts_are_found_in_the_order_of_the_text() {
+    fn operators_are_located_in_source_order() {
         let mut places = Places::of("self.a[0] - 1 == -2 && 'a.b == c' in self.a.f(self.a)");
         assert_eq!(["_[_]", "_-_", "_==_", "_&&_", "@in", "f("].map(|part| places.next(part)), [6, 10, 14, 20, 34, 45]);
         assert_eq!([".a", ".a", ".a", ".a"].map(|part| places.next(part)), [4, 41, 50, 0]);

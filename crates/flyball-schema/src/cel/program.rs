@@ -150,9 +150,9 @@ impl Program {
         }
         let resolve = || meter::measure(&self.ready, context);
         let before = budget.patterns.take().make_current();
-        let made = self.go_through(|| catch_unwind(AssertUnwindSafe(resolve)));
+        let outcome = self.go_through(|| catch_unwind(AssertUnwindSafe(resolve)));
         *budget.patterns.borrow_mut() = before.make_current();
-        match made {
+        match outcome {
             Ok((_, cost)) if !budget.spend(cost) => Err(meter::OUT_OF_BUDGET.into()),
             Ok((_, cost)) if meter::is_exceeded(cost) => Err(meter::EXCEEDED.into()),
             Ok((Ok(value), _)) => Ok(value),
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nests_as_deep_as_may_be_takes_no_stack_of_the_thread() {
+    fn deepest_allowed_nesting_fits_a_small_stack() {
         for (opening, closing) in
             [("ip(nsIP(", "))"), ("[f(", ")]"), ("(!(", "))"), ("{1: f(", ")}"), ("a.map(x, ", ")")]
         {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_long_as_may_be_takes_no_stack_of_the_thread() {
+    fn longest_allowed_chain_fits_a_small_stack() {
         let cases = [
             ("{}", ".a"),
             ("1", " + 1"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nests_too_deep_is_not_parsed() {
+    fn too_deep_nesting_is_rejected_before_parsing() {
         for opening in ["(", "[", "!", "- ", "1+", "a?b:", "f(-"] {
             assert!(
                 compile(&(opening.repeat(MAX_DEPTH + 1) + "true")).is_err_and(|why| why.contains("recursion limit")),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_far_to_the_right_is_an_error_like_any_other() {
+    fn errors_report_large_columns() {
         for column in [65_535, 65_536, 99_000] {
             let error = compile(&format!("{}$", " ".repeat(column))).unwrap_err();
             assert!(error.starts_with(&format!("ERROR: <input>:1:{}: ", column + 1)), "{error}");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_an_expression_is_no_longer_than_need_be() {
+    fn error_messages_are_bounded() {
         let errors = compile(&"$".repeat(3 * MAX_ERRORS)).unwrap_err();
         assert_eq!(errors.matches("ERROR").count(), MAX_ERRORS);
         assert!(errors.ends_with("\n1 more errors were truncated"), "{errors}");

@@ -154,8 +154,8 @@ fn two_variables(id: u64, of: CallExpr) -> Expr {
             (number(0), truth(true), step, node(call(EQUALS, [so_far(), number(1)])))
         }
         name => {
-            let made = if name == "transformMap" { list([part(0), seen(body)]) } else { seen(body) };
-            let more = node(call(ADD, [so_far(), list([made])]));
+            let element = if name == "transformMap" { list([part(0), seen(body)]) } else { seen(body) };
+            let more = node(call(ADD, [so_far(), list([element])]));
             let step = match filter {
                 Some(filter) => node(call(CONDITIONAL, [seen(filter), more, so_far()])),
                 None => more,
@@ -186,10 +186,10 @@ fn optional(of: CallExpr) -> Expr {
     let (Some(target), Some(body)) = (target, args.pop()) else { return Expr::Unspecified };
     let Some(Expr::Ident(name)) = args.pop().map(|argument| argument.expr) else { return Expr::Unspecified };
     let value = node(method("value", (*target).clone(), []));
-    let made = node(bind(&name, value, body));
-    let made = if func_name == "optMap" { node(method("of", ident("optional"), [made])) } else { made };
+    let mapped = node(bind(&name, value, body));
+    let mapped = if func_name == "optMap" { node(method("of", ident("optional"), [mapped])) } else { mapped };
     let none = node(method("none", ident("optional"), []));
-    call(CONDITIONAL, [node(method("hasValue", *target, [])), made, none])
+    call(CONDITIONAL, [node(method("hasValue", *target, [])), mapped, none])
 }
 
 /// Binds a name within an expression: a loop over an empty list with the value as its accumulator.
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_interpreter_does_not_know_works() {
+    fn rewritten_macros_and_operators_evaluate() {
         for expression in [
             "{'a': {'b': 1}}.?a.?b.orValue(0) == 1",
             "{'a': {'b': 1}}.?a.b.orValue(0) == 1",
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_comes_twice_is_an_error() {
+    fn duplicate_map_keys_are_an_error() {
         let twice = "['a', 'a'].transformMapEntry(i, v, {v: i}) == {}";
         assert_eq!(holds(twice), Err("insert failed: key a already exists".to_owned()));
     }

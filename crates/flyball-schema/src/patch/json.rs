@@ -115,8 +115,8 @@ impl Budget {
     }
 
     fn copy(&mut self, bytes: usize) -> Result<(), Error> {
-        let left = self.bytes.checked_sub(bytes);
-        self.bytes = left.ok_or_else(|| {
+        let remaining = self.bytes.checked_sub(bytes);
+        self.bytes = remaining.ok_or_else(|| {
             let accumulated = MAX_COPIED_BYTES - self.bytes + bytes;
             TooLarge(format!(
                 "Unable to complete the copy, the accumulated size increase of copy is {accumulated}, exceeding the limit {MAX_COPIED_BYTES}"
@@ -126,8 +126,8 @@ impl Budget {
     }
 
     fn work(&mut self, values: usize) -> Result<(), Error> {
-        let left = self.work.checked_sub(values);
-        self.work = left.ok_or_else(|| TooLarge("the patch moves too much of the document about".into()))?;
+        let remaining = self.work.checked_sub(values);
+        self.work = remaining.ok_or_else(|| TooLarge("the patch moves too much of the document about".into()))?;
         Ok(())
     }
 }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_do_what_the_rfc_says() {
+    fn operations_follow_the_rfc() {
         let cases = [
             (json!({"a": 1}), json!([{"op": "add", "path": "/b", "value": 2}]), json!({"a": 1, "b": 2})),
             (json!({"l": [1, 3]}), json!([{"op": "add", "path": "/l/1", "value": 2}]), json!({"l": [1, 2, 3]})),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_liberties_of_the_real_server_are_taken() {
+    fn deviations_of_kube_apiserver_are_followed() {
         assert_eq!(patched(json!({}), json!([{"op": "replace", "path": "/a", "value": 1}])), Ok(json!({"a": 1})));
         assert_eq!(patched(json!({"l": [1, 2]}), json!([{"op": "remove", "path": "/l/-1"}])), Ok(json!({"l": [1]})));
         assert_eq!(
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_any_length_are_answered() {
+    fn paths_beyond_the_token_limit_are_rejected() {
         for tokens in [1, 2, 127, 128, 129, 1_000, 20_000, 100_000] {
             let long = "/a".repeat(tokens);
             for operation in ["test", "add", "copy", "move", "remove", "replace"] {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_double_are_cut_off_at_the_limit_of_the_real_server() {
+    fn doubling_copies_stop_at_kube_apiservers_limit() {
         for steps in 10..=40 {
             let copy = |n| json!({"op": "copy", "from": "/a", "path": format!("/a/c{n}")});
             match patched(json!({"a": {"text": "x".repeat(64)}}), (0..steps).map(copy).collect()) {
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_cannot_pile_a_document_up_beyond_its_depth() {
+    fn moves_cannot_exceed_the_depth_limit() {
         // Each iteration moves the whole document below a new chain.
         let chain = |deep: usize| (0..deep).fold(json!({}), |inner, _| json!({"x": inner}));
         let round = [
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn moving_a_long_list_about_is_cut_off() {
+    fn repeated_moves_in_a_long_list_are_rejected() {
         let list: Vec<Value> = (0..1_000_000).map(Value::from).collect();
         let shift = json!({"op": "move", "from": "/l/0", "path": "/l/-"});
         let operations = vec![shift; MAX_OPERATIONS];
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told() {
+    fn invalid_operations_are_rejected() {
         for operation in [
             json!({"op": "remove", "path": "/none"}),
             json!({"op": "add", "path": "/none/x", "value": 1}),

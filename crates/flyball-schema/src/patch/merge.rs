@@ -27,7 +27,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_examples_of_the_rfc_hold() {
+    fn rfc_examples_hold() {
         let cases = [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),

@@ -78,9 +78,9 @@ fn merge_maps(
     merge_ordered(node, &mut original, &mut patch)?;
     for (key, value) in patch {
         if let Some(name) = key.strip_prefix(DELETE_PREFIX) {
-            if let (Some(Value::Array(items)), Value::Array(gone)) = (original.get_mut(name), &value) {
-                let gone: HashSet<&Value> = gone.iter().collect();
-                items.retain(|item| !gone.contains(item));
+            if let (Some(Value::Array(items)), Value::Array(removed)) = (original.get_mut(name), &value) {
+                let removed: HashSet<&Value> = removed.iter().collect();
+                items.retain(|item| !removed.contains(item));
             }
             continue;
         }
@@ -139,18 +139,18 @@ fn merge_ordered(
             Some(other) => Err(no_list(&other)),
         };
         let live = list(original.get(name).cloned())?;
-        let wanted = list(patch.get(name).cloned())?;
-        check_order(wanted.as_deref().unwrap_or_default(), &order, &how)?;
+        let patched = list(patch.get(name).cloned())?;
+        check_order(patched.as_deref().unwrap_or_default(), &order, &how)?;
         let before = live.clone().unwrap_or_default();
-        let merged = match (live, wanted) {
+        let merged = match (live, patched) {
             (None, None) => continue,
             (Some(live), None) => live,
-            (None, Some(wanted)) => match without_directives(Value::Array(wanted)) {
+            (None, Some(patched)) => match without_directives(Value::Array(patched)) {
                 Some(Value::Array(items)) => items,
                 _ => continue,
             },
-            (Some(live), Some(wanted)) if how.merge => merge_lists(inner, &how, live, wanted)?,
-            (Some(_), Some(wanted)) => wanted,
+            (Some(live), Some(patched)) if how.merge => merge_lists(inner, &how, live, patched)?,
+            (Some(_), Some(patched)) => patched,
         };
         let (named, others) = partition(merged, &order, &how)?;
         original.insert(name.to_owned(), Value::Array(arrange(named, others, &order, &before, &how)));
@@ -160,15 +160,15 @@ fn merge_ordered(
 }
 
 /// Rejects a value that should be a list.
-fn no_list(given: &Value) -> Error {
+fn no_list(value: &Value) -> Error {
     // Go has no name for the type of null.
-    let given = if given.is_null() { "%!s(<nil>)" } else { go_type(given) };
-    Error::Misfit(format!("expected a []interface {{}}, but received a {given}"))
+    let type_name = if value.is_null() { "%!s(<nil>)" } else { go_type(value) };
+    Error::Misfit(format!("expected a []interface {{}}, but received a {type_name}"))
 }
 
 /// Rejects a list whose items are not in the order that the patch specifies.
-fn check_order(wanted: &[Value], order: &[Value], how: &Patch) -> Result<(), Error> {
-    let mut items = wanted.iter().filter(|item| item.get(DIRECTIVE).is_none()).peekable();
+fn check_order(patch_items: &[Value], order: &[Value], how: &Patch) -> Result<(), Error> {
+    let mut items = patch_items.iter().filter(|item| item.get(DIRECTIVE).is_none()).peekable();
     if order.is_empty() {
         return Ok(());
     }
@@ -184,7 +184,7 @@ fn check_order(wanted: &[Value], order: &[Value], how: &Patch) -> Result<(), Err
     let print = |items: &[Value]| go_print(&Value::Array(items.to_vec()));
     Err(Error::Misfit(format!(
         "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
-        print(wanted),
+        print(patch_items),
         print(order)
     )))
 }
@@ -222,27 +222,31 @@ fn merge_lists(
     node: Option<Node<'_>>,
     how: &Patch,
     mut live: Vec<Value>,
-    wanted: Vec<Value>,
+    patch_items: Vec<Value>,
 ) -> Result<Vec<Value>, Error> {
-    if live.is_empty() && wanted.is_empty() {
+    if live.is_empty() && patch_items.is_empty() {
         return Ok(live);
     }
     let sort = |item: &Value| std::mem::discriminant(item);
-    if live.iter().chain(&wanted).any(|item| sort(item) != sort(live.first().or(wanted.first()).unwrap_or(item))) {
-        let both = Value::Array(vec![Value::Array(live), Value::Array(wanted)]);
+    if live
+        .iter()
+        .chain(&patch_items)
+        .any(|item| sort(item) != sort(live.first().or(patch_items.first()).unwrap_or(item)))
+    {
+        let both = Value::Array(vec![Value::Array(live), Value::Array(patch_items)]);
         return Err(Error::Misfit(format!("list element types are not identical: {}", go_print(&both))));
     }
     let before = live.clone();
-    let objects = live.iter().chain(&wanted).any(Value::is_object);
+    let objects = live.iter().chain(&patch_items).any(Value::is_object);
     let mut fresh: Vec<Value> = Vec::new();
     if objects {
         let mut replace = false;
-        let mut gone: HashSet<Value> = HashSet::new();
-        for item in wanted {
+        let mut deleted: HashSet<Value> = HashSet::new();
+        for item in patch_items {
             match item.get(DIRECTIVE).cloned() {
                 None => fresh.push(item),
                 Some(Value::String(directive)) if directive == "delete" => {
-                    gone.insert(identity(&item, how)?.clone());
+                    deleted.insert(identity(&item, how)?.clone());
                 }
                 Some(Value::String(directive)) if directive == "replace" => replace = true,
                 Some(Value::String(directive)) if directive == "merge" => {
@@ -254,7 +258,7 @@ fn merge_lists(
         if replace {
             return Ok(fresh);
         }
-        live.retain(|item| identity(item, how).map_or(true, |found| !gone.contains(found)));
+        live.retain(|item| identity(item, how).map_or(true, |found| !deleted.contains(found)));
         let items = node.and_then(Node::items);
         fresh.iter().try_for_each(|item| identity(item, how).map(drop))?;
         // Added items are recorded, so that a duplicate in the patch finds them.
@@ -281,8 +285,8 @@ fn merge_lists(
         }
     } else {
         let mut known: HashSet<&Value> = before.iter().collect();
-        live.extend(wanted.iter().filter(|item| known.insert(item)).cloned());
-        fresh = wanted;
+        live.extend(patch_items.iter().filter(|item| known.insert(item)).cloned());
+        fresh = patch_items;
     }
     let (named, others) = partition(live, &fresh, how)?;
     Ok(arrange(named, others, &fresh, &before, how))
@@ -403,21 +407,21 @@ mod tests {
     }
 
     #[test]
-    fn only_the_keys_named_are_retained() {
+    fn retain_keys_removes_other_keys() {
         let target = json!({"strategy": {"type": "RollingUpdate", "rolling": {"surge": "1"}}});
         let patch = json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}});
         assert_eq!(patched(target, patch), Ok(json!({"strategy": {"type": "Recreate"}})));
     }
 
     #[test]
-    fn other_lists_are_replaced_and_null_removes() {
+    fn lists_without_merge_key_are_replaced_and_null_removes() {
         let target = json!({"args": ["a"], "finalizers": ["x"], "labels": {"k": "v"}});
         let patch = json!({"args": ["b"], "finalizers": ["y"], "labels": {"k": null, "n": "1", "m": null}});
         assert_eq!(patched(target, patch), Ok(json!({"args": ["b"], "finalizers": ["y", "x"], "labels": {"n": "1"}})));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_patches_are_rejected() {
         let target = || json!({"containers": [{"name": "a"}], "labels": {}});
         assert_eq!(
             patched(target(), json!({"containers": [{"image": "i:6"}]})),

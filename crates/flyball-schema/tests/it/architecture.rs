@@ -27,7 +27,7 @@ fn modules_form_layers() {
 }
 
 #[test]
-fn layers_are_those_of_the_document() {
+fn layers_match_the_document() {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
     Sources::check_document(document, "flyball-schema", LAYERS);
 }

@@ -186,7 +186,7 @@ impl<'w> Writer<'w> {
 pub(crate) struct Reinvocation {
     /// True if all are run for the second time, since something changed the request after others had seen it.
     pub(super) again: bool,
-    pub(super) wanted: bool,
+    pub(super) is_due: bool,
     /// Webhooks and policies with reinvocation that ran after the last change.
     settled: BTreeSet<String>,
     /// Those after which the object was changed.
@@ -195,15 +195,15 @@ pub(crate) struct Reinvocation {
 
 impl Reinvocation {
     /// Returns true if a webhook or policy must run in this round.
-    pub(super) fn asks(&self, id: &str) -> bool {
+    pub(super) fn must_run(&self, id: &str) -> bool {
         !self.again || self.outdated.contains(id)
     }
 
     /// Records that one ran.
-    pub(super) fn asked(&mut self, id: &str, reinvoked: bool, changed: bool) {
+    pub(super) fn record_run(&mut self, id: &str, reinvoked: bool, changed: bool) {
         if changed {
             self.outdated.append(&mut self.settled);
-            self.wanted = true;
+            self.is_due = true;
         }
         if reinvoked {
             self.settled.insert(id.to_owned());

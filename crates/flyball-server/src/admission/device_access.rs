@@ -33,7 +33,7 @@ impl Plugin for DeviceAdminAccess {
 
 fn check(store: &Store, attributes: &Attributes<'_>, object: &Object, old: Option<&Object>) -> Result<(), Status> {
     let claims = attributes.writes(&RESOURCE_CLAIM);
-    let asked = if attributes.creates(&RESOURCE_CLAIM) {
+    let requested = if attributes.creates(&RESOURCE_CLAIM) {
         request(object, &["spec", "devices", "requests"])
     } else if attributes.creates(&RESOURCE_CLAIM_TEMPLATE) {
         request(object, &["spec", "spec", "devices", "requests"])
@@ -42,7 +42,7 @@ fn check(store: &Store, attributes: &Attributes<'_>, object: &Object, old: Optio
     } else {
         None
     };
-    let Some(path) = asked else { return Ok(()) };
+    let Some(path) = requested else { return Ok(()) };
     let key = ObjectKey::new(None, attributes.namespace.unwrap_or_default());
     let namespace = store.get(&NAMESPACE.table(), &key).and_then(|entry| entry.object().ok());
     if namespace.is_some_and(|namespace| namespace.at(&["metadata", "labels", LABEL]) == Some(&"true".into())) {

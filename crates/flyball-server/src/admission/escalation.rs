@@ -78,8 +78,8 @@ fn check(
         return Ok(());
     }
     let roles = authorizer.roles_of(attributes.user, attributes.namespace.unwrap_or_default());
-    let held: Vec<&Rule> = roles.iter().flat_map(|role| role.iter()).collect();
-    let missing = match auth::missing(&rules, &held) {
+    let held_rules: Vec<&Rule> = roles.iter().flat_map(|role| role.iter()).collect();
+    let missing = match auth::missing(&rules, &held_rules) {
         Missing::Nothing => return Ok(()),
         Missing::Rules(lines) => format!(" not currently held:\n{}", lines.join("\n")),
         Missing::TooMany => ": there are too many to compare with those currently held".to_owned(),

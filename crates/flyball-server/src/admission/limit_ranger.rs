@@ -87,7 +87,7 @@ fn admit(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result
 fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], what: &str) -> Vec<String> {
     let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut changes = Vec::new();
-    for (amounts, (field, said)) in
+    for (amounts, (field, singular)) in
         defaults.iter().zip([("requests", "request"), ("limits", "limit")]).filter(|(amounts, _)| !amounts.is_empty())
     {
         let resources = container.entry("resources").or_insert_with(|| json!({}));
@@ -101,7 +101,7 @@ fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], 
         set.sort_unstable();
         set.iter().for_each(|name| drop(own.insert((*name).to_owned(), amounts[*name].clone())));
         if !set.is_empty() {
-            changes.push(format!("{} {said} for {what} {name}", set.join(", ")));
+            changes.push(format!("{} {singular} for {what} {name}", set.join(", ")));
         }
     }
     changes
@@ -149,36 +149,36 @@ fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Resu
 fn beyond(limit: &Value, ty: &str, [requests, limits]: &[Amounts; 2]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, least) in amounts(&limit["min"]) {
-        let said = format!("minimum {name} usage per {ty} is {least}");
+        let constraint = format!("minimum {name} usage per {ty} is {least}");
         match (requests.get(&name), limits.get(&name)) {
-            (None, _) => wrong.push(format!("{said}.  No request is specified")),
-            (Some(asked), _) if *asked < least => wrong.push(format!("{said}, but request is {asked}")),
-            (_, Some(most)) if *most < least => wrong.push(format!("{said}, but limit is {most}")),
+            (None, _) => wrong.push(format!("{constraint}.  No request is specified")),
+            (Some(request), _) if *request < least => wrong.push(format!("{constraint}, but request is {request}")),
+            (_, Some(most)) if *most < least => wrong.push(format!("{constraint}, but limit is {most}")),
             _ => {}
         }
     }
     for (name, most) in amounts(&limit["max"]) {
-        let said = format!("maximum {name} usage per {ty} is {most}");
+        let constraint = format!("maximum {name} usage per {ty} is {most}");
         match (limits.get(&name), requests.get(&name)) {
-            (None, _) => wrong.push(format!("{said}.  No limit is specified")),
-            (Some(limit), _) if *limit > most => wrong.push(format!("{said}, but limit is {limit}")),
-            (_, Some(asked)) if *asked > most => wrong.push(format!("{said}, but request is {asked}")),
+            (None, _) => wrong.push(format!("{constraint}.  No limit is specified")),
+            (Some(limit), _) if *limit > most => wrong.push(format!("{constraint}, but limit is {limit}")),
+            (_, Some(request)) if *request > most => wrong.push(format!("{constraint}, but request is {request}")),
             _ => {}
         }
     }
     for (name, ratio) in amounts(&limit["maxLimitRequestRatio"]) {
-        let said = format!("{name} max limit to request ratio per {ty} is {ratio}");
+        let constraint = format!("{name} max limit to request ratio per {ty} is {ratio}");
         let some = |amounts: &Amounts| {
             amounts.get(&name).filter(|amount| **amount != Quantity::ZERO).map(Quantity::milli_value)
         };
         match (some(requests), some(limits)) {
-            (None, _) => wrong.push(format!("{said}, but no request is specified or request is 0")),
-            (_, None) => wrong.push(format!("{said}, but no limit is specified or limit is 0")),
-            (Some(asked), Some(limit)) => {
+            (None, _) => wrong.push(format!("{constraint}, but no request is specified or request is 0")),
+            (_, None) => wrong.push(format!("{constraint}, but no limit is specified or limit is 0")),
+            (Some(request), Some(limit)) => {
                 #[expect(clippy::cast_precision_loss, reason = "the real server works it out so")]
-                let (given, most) = (limit as f64 / asked as f64, ratio.milli_value() as f64);
-                if given * 1000.0 > most {
-                    wrong.push(format!("{said}, but provided ratio is {given:.6}"));
+                let (provided, most) = (limit as f64 / request as f64, ratio.milli_value() as f64);
+                if provided * 1000.0 > most {
+                    wrong.push(format!("{constraint}, but provided ratio is {provided:.6}"));
                 }
             }
         }
@@ -187,16 +187,18 @@ fn beyond(limit: &Value, ty: &str, [requests, limits]: &[Amounts; 2]) -> Vec<Str
 }
 
 fn claim(limit: &Value, claim: &Object) -> Vec<String> {
-    let asked = claim.at(&["spec", "resources", "requests"]).map(amounts).unwrap_or_default();
+    let requests = claim.at(&["spec", "resources", "requests"]).map(amounts).unwrap_or_default();
     let mut wrong = Vec::new();
-    for (bound, said, out) in
+    for (bound, adjective, out) in
         [("min", "minimum", std::cmp::Ordering::Less), ("max", "maximum", std::cmp::Ordering::Greater)]
     {
         for (name, bound) in amounts(&limit[bound]) {
-            let said = format!("{said} {name} usage per PersistentVolumeClaim is {bound}");
-            match asked.get(&name) {
-                None => wrong.push(format!("{said}.  No request is specified")),
-                Some(asked) if asked.cmp(&bound) == out => wrong.push(format!("{said}, but request is {asked}")),
+            let constraint = format!("{adjective} {name} usage per PersistentVolumeClaim is {bound}");
+            match requests.get(&name) {
+                None => wrong.push(format!("{constraint}.  No request is specified")),
+                Some(request) if request.cmp(&bound) == out => {
+                    wrong.push(format!("{constraint}, but request is {request}"))
+                }
                 Some(_) => {}
             }
         }
@@ -209,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_told_in_full() {
+    fn messages_list_every_exceeded_bound() {
         let limit = json!({"min": {"cpu": "100m"}, "max": {"cpu": "1"}, "maxLimitRequestRatio": {"cpu": "2"}});
         let used = |request: &str, limit: &str| [amounts(&json!({"cpu": request})), amounts(&json!({"cpu": limit}))];
         let none: [&str; 0] = [];

@@ -65,16 +65,16 @@ impl ResourceQuota {
         let resource = attributes.resource.group_resource();
         let quotas = self.codec.catalog().of(&RESOURCE_QUOTA);
         let now = self.clock.now();
-        let mut asked = quota::usage(&resource, object, now);
+        let mut requested = quota::usage(&resource, object, now);
         if let Some(old) = attributes.old {
             for (name, amount) in quota::usage(&resource, old, now) {
-                let rest = asked.get(&name).copied().unwrap_or(Quantity::ZERO).minus(&amount);
-                asked.insert(name, rest);
+                let rest = requested.get(&name).copied().unwrap_or(Quantity::ZERO).minus(&amount);
+                requested.insert(name, rest);
             }
         }
-        asked.retain(|_, amount| *amount != Quantity::ZERO);
+        requested.retain(|_, amount| *amount != Quantity::ZERO);
         let refuse = |why: String| Status::forbidden(&resource, attributes.known_name(), why);
-        let mut taken = Vec::new();
+        let mut changes = Vec::new();
         // All quotas are checked before one is changed.
         for entry in &all {
             let Ok(known) = entry.object() else { continue };
@@ -86,17 +86,17 @@ impl ResourceQuota {
             if attributes.writes(&POD) {
                 check_requirements(&known, &hard, object).map_err(&refuse)?;
             }
-            let asked: Amounts =
-                asked.iter().filter(|(name, _)| hard.contains_key(*name)).map(|(n, a)| (n.clone(), *a)).collect();
-            if !asked.is_empty() {
-                fits(&known, &asked).map_err(&refuse)?;
-                taken.push((known.name().to_owned(), asked));
+            let requested: Amounts =
+                requested.iter().filter(|(name, _)| hard.contains_key(*name)).map(|(n, a)| (n.clone(), *a)).collect();
+            if !requested.is_empty() {
+                fits(&known, &requested).map_err(&refuse)?;
+                changes.push((known.name().to_owned(), requested));
             }
         }
         if attributes.dry_run {
             return Ok(());
         }
-        for (name, asked) in taken {
+        for (name, requested) in changes {
             let target = Target {
                 resource: quotas.clone(),
                 namespace: Some(namespace.to_owned()),
@@ -105,7 +105,7 @@ impl ResourceQuota {
             };
             let (resource, of) = (resource.clone(), attributes.name.to_owned());
             let add = move |known: &mut Object| {
-                let used = fits(known, &asked).map_err(|why| Status::forbidden(&resource, &of, why))?;
+                let used = fits(known, &requested).map_err(|why| Status::forbidden(&resource, &of, why))?;
                 known.change(|value| {
                     for (name, amount) in used {
                         value["status"]["used"][name] = amount.to_string().into();
@@ -127,16 +127,17 @@ fn amounts(quota: &Object, field: &str) -> Amounts {
 }
 
 /// Returns the usage with the requested amounts, or why they exceed the quota.
-fn fits(quota: &Object, asked: &Amounts) -> Result<Amounts, String> {
+fn fits(quota: &Object, requested: &Amounts) -> Result<Amounts, String> {
     let (hard, used) = (amounts(quota, "hard"), amounts(quota, "used"));
     let name = quota.name();
-    let unknown: Vec<&str> = asked.keys().filter(|name| !used.contains_key(*name)).map(String::as_str).collect();
+    let unknown: Vec<&str> = requested.keys().filter(|name| !used.contains_key(*name)).map(String::as_str).collect();
     if !unknown.is_empty() {
         return Err(format!("status unknown for quota: {name}, resources: {}", unknown.join(",")));
     }
-    let sums: Amounts = asked.iter().map(|(name, amount)| (name.clone(), used[name].plus(amount))).collect();
-    let is_over = |name: &String| hard.get(name).is_some_and(|most| sums[name] > *most) && !asked[name].is_negative();
-    let over: Vec<&String> = asked.keys().filter(|name| is_over(name)).collect();
+    let sums: Amounts = requested.iter().map(|(name, amount)| (name.clone(), used[name].plus(amount))).collect();
+    let is_over =
+        |name: &String| hard.get(name).is_some_and(|most| sums[name] > *most) && !requested[name].is_negative();
+    let over: Vec<&String> = requested.keys().filter(|name| is_over(name)).collect();
     if over.is_empty() {
         return Ok(sums);
     }
@@ -144,7 +145,7 @@ fn fits(quota: &Object, asked: &Amounts) -> Result<Amounts, String> {
         |amounts: &Amounts| over.iter().map(|name| format!("{name}={}", amounts[*name])).collect::<Vec<_>>().join(",");
     Err(format!(
         "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
-        print(asked),
+        print(requested),
         print(&used),
         print(&hard)
     ))

@@ -62,8 +62,8 @@ fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -
         (None, given) if costs(given) => return refuse(UNFOUNDED.into()),
         _ => {}
     }
-    let wanted = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);
-    for (key, value) in wanted.into_iter().flatten() {
+    let class_selector = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);
+    for (key, value) in class_selector.into_iter().flatten() {
         let selector = spec.entry("nodeSelector").or_insert_with(|| json!({}));
         let Some(selector) = selector.as_object_mut() else { continue };
         let own = selector.entry(key.clone()).or_insert_with(|| value.clone());

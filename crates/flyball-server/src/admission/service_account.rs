@@ -66,7 +66,7 @@ fn service_account(store: &Store, rng: &Rng, attributes: &Attributes<'_>, pod: &
         return Err(attributes.forbidden(why));
     };
     let spec = spec(pod);
-    let wanted = spec
+    let automounts = spec
         .get("automountServiceAccountToken")
         .or_else(|| account.get("automountServiceAccountToken"))
         .and_then(Value::as_bool);
@@ -75,7 +75,7 @@ fn service_account(store: &Store, rng: &Rng, attributes: &Attributes<'_>, pod: &
     {
         spec.insert("imagePullSecrets".into(), secrets.clone());
     }
-    if wanted == Some(false) {
+    if automounts == Some(false) {
         return Ok(());
     }
     check_room(pod, MOUNT_WEIGHT)?;

@@ -98,8 +98,8 @@ impl Authenticator {
             self.store.get(&kind.table(), &key).is_some_and(|entry| {
                 let Ok(object) = entry.object() else { return false };
                 let same = if kind.kind == SECRET.kind && claims.in_secret {
-                    let held = object.at(&["data", "token"]).and_then(Value::as_str).unwrap_or_default();
-                    held == BASE64.encode(token)
+                    let secret_token = object.at(&["data", "token"]).and_then(Value::as_str).unwrap_or_default();
+                    secret_token == BASE64.encode(token)
                 } else {
                     object.uid() == uid
                 };

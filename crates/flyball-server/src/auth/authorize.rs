@@ -42,7 +42,7 @@ impl Authorizer {
 
     /// Returns the current policy.
     pub(crate) fn image(&self) -> PolicyImage {
-        PolicyImage(self.known().clone())
+        PolicyImage(self.cached_policy().clone())
     }
 
     /// Decides whether a rule allows an action.
@@ -52,7 +52,7 @@ impl Authorizer {
         }
         let policy = self.policy();
         let allowing = policy
-            .held(action.user, action.on.namespace())
+            .bindings_of(action.user, action.on.namespace())
             .find(|(binding, _)| policy.rules(binding).iter().any(|rule| rule.allows(action.verb, &action.on)));
         allowing.map_or(Decision::NoOpinion, |(binding, subject)| Decision::Allowed(binding.reason(subject)))
     }
@@ -67,20 +67,20 @@ impl Authorizer {
 
     /// Returns true if a decision in a namespace may take a millisecond or more, by the policy that was read last.
     pub(crate) fn is_slow(&self, namespace: &str) -> bool {
-        self.known().as_ref().is_some_and(|(_, policy)| policy.checks(namespace) > MAX_QUICK_CHECKS)
+        self.cached_policy().as_ref().is_some_and(|(_, policy)| policy.checks(namespace) > MAX_QUICK_CHECKS)
     }
 
     /// Returns true if that applies to a decision in any namespace.
     pub(crate) fn is_slow_somewhere(&self) -> bool {
-        self.known().as_ref().is_some_and(|(_, policy)| policy.max_checks() > MAX_QUICK_CHECKS)
+        self.cached_policy().as_ref().is_some_and(|(_, policy)| policy.max_checks() > MAX_QUICK_CHECKS)
     }
 
     /// Returns the rules of each role of a user in a namespace (empty: the cluster), without duplicates.
     pub(crate) fn roles_of(&self, user: &User, namespace: &str) -> Vec<Arc<[Rule]>> {
         let policy = self.policy();
         let mut known = BTreeSet::new();
-        let held = policy.held(user, namespace).filter_map(|(binding, _)| policy.role(binding));
-        let mut roles: Vec<_> = held.filter(|role| known.insert(role.as_ptr())).cloned().collect();
+        let bindings = policy.bindings_of(user, namespace).filter_map(|(binding, _)| policy.role(binding));
+        let mut roles: Vec<_> = bindings.filter(|role| known.insert(role.as_ptr())).cloned().collect();
         if user.is_in(MASTERS) {
             let all = || vec!["*".to_owned()];
             let resources = Rule { groups: all(), resources: all(), verbs: all(), ..Rule::default() };
@@ -100,7 +100,7 @@ impl Authorizer {
         self.read(&self.reading());
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<(Versions, Arc<Policy>)>> {
+    fn cached_policy(&self) -> MutexGuard<'_, Option<(Versions, Arc<Policy>)>> {
         self.policy.lock()
     }
 
@@ -110,7 +110,7 @@ impl Authorizer {
 
     /// Returns the current policy, or the one before a write that is not acknowledged yet.
     fn policy(&self) -> Arc<Policy> {
-        let known = self.known().clone();
+        let known = self.cached_policy().clone();
         match known {
             Some((read, policy)) if read == versions(&self.store) => policy,
             // Another thread reads them, and its write is acknowledged after that: see `refresh`.
@@ -126,7 +126,7 @@ impl Authorizer {
     fn read(&self, _reading: &MutexGuard<'_, ()>) -> Arc<Policy> {
         let versions = versions(&self.store);
         // No other thread updates the policy meanwhile.
-        let known = self.known().clone();
+        let known = self.cached_policy().clone();
         let policy = known.and_then(|(read, before)| {
             let moved = KINDS.into_iter().zip(read).zip(versions).filter(|((_, read), now)| read != now);
             let changes: Option<Vec<_>> = moved.map(|((kind, read), _)| changes(&self.store, kind, read)).collect();
@@ -135,7 +135,7 @@ impl Authorizer {
         });
         // If the changes are compacted, everything is read again.
         let policy = policy.unwrap_or_else(|| Arc::new(Policy::default().with(all(&self.store))));
-        *self.known() = Some((versions, policy.clone()));
+        *self.cached_policy() = Some((versions, policy.clone()));
         policy
     }
 }
@@ -180,7 +180,7 @@ mod tests {
     const PODS: On<'static> = On::Resource { group: "", resource: "pods", subresource: "", namespace: "a", name: "x" };
 
     #[test]
-    fn decisions_do_not_wait_while_a_binding_is_read() {
+    fn decisions_do_not_block_on_binding_reads() {
         let store = Arc::new(Store::new(crate::storage::Limits::of(&crate::Bounds::default())));
         let put = |table: &str, object: Value| {
             let object = Object::try_from(object).expect("an object");

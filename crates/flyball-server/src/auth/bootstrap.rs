@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aggregated_roles_hold_what_others_lend() {
+    fn aggregated_roles_include_the_rules_of_other_roles() {
         let roles = roles();
         let rules = |name: &str| rules_of(&roles, roles.iter().find(|role| role.name == name).expect("a default role"));
         let read = Rule {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_WORK: usize = 4 << 20;
 
 /// Maximum number of missing permissions that are listed.
-const MAX_TOLD: usize = 10_000;
+const MAX_LISTED: usize = 10_000;
 
 /// Maximum size of the message, in bytes.
 const MAX_TEXT: usize = 64 << 10;
@@ -43,17 +43,17 @@ struct RuleIndex<'r> {
 impl<'r> RuleIndex<'r> {
     /// Indexes one field of the held rules for the requested texts; `None` if that exceeds the work limit.
     fn read<'h>(
-        asked: impl Iterator<Item = &'r str>,
-        held: &[&'h Rule],
+        requested: impl Iterator<Item = &'r str>,
+        held_rules: &[&'h Rule],
         place: impl Fn(&'h Rule) -> &'h [String],
         work: &mut usize,
     ) -> Option<Self> {
-        let words = held.len().div_ceil(64);
-        let asked: BTreeSet<&str> = asked.collect();
-        *work = work.checked_sub(asked.len().checked_mul(words)?)?;
-        let saying = asked.into_iter().map(|text| (text, vec![0; words])).collect();
+        let words = held_rules.len().div_ceil(64);
+        let requested: BTreeSet<&str> = requested.collect();
+        *work = work.checked_sub(requested.len().checked_mul(words)?)?;
+        let saying = requested.into_iter().map(|text| (text, vec![0; words])).collect();
         let mut read = Self { words, saying, any: vec![0; words] };
-        for (at, rule) in held.iter().enumerate() {
+        for (at, rule) in held_rules.iter().enumerate() {
             for text in place(rule) {
                 if text == "*" {
                     read.any[at / 64] |= 1 << (at % 64);
@@ -91,7 +91,7 @@ struct Subject<'r> {
 /// The search for missing permissions.
 struct Search<'r> {
     work: usize,
-    told: usize,
+    listed: usize,
     missing: BTreeMap<Subject<'r>, Vec<&'r str>>,
 }
 
@@ -100,7 +100,7 @@ enum End {
     /// The work limit is exceeded.
     Work,
     /// Enough missing permissions are listed.
-    Told,
+    Listed,
 }
 
 impl<'r> Search<'r> {
@@ -132,10 +132,10 @@ impl<'r> Search<'r> {
                 if common.iter().zip(set).any(|(common, verb)| common & verb != 0) {
                     continue;
                 }
-                if self.told == MAX_TOLD {
-                    return Err(End::Told);
+                if self.listed == MAX_LISTED {
+                    return Err(End::Listed);
                 }
-                self.told += 1;
+                self.listed += 1;
                 let texts: Vec<Option<&str>> = chosen.iter().map(|(text, _)| *text).collect();
                 self.missing.entry(subject(&texts)).or_default().push(verb);
             }
@@ -150,12 +150,12 @@ impl<'r> Search<'r> {
 }
 
 /// Returns the permissions of some rules that no held rule grants.
-pub(crate) fn missing(rules: &[Rule], held: &[&Rule]) -> Missing {
-    let mut search = Search { work: MAX_WORK, told: 0, missing: BTreeMap::new() };
-    match find_missing(&mut search, rules, held) {
+pub(crate) fn missing(rules: &[Rule], held_rules: &[&Rule]) -> Missing {
+    let mut search = Search { work: MAX_WORK, listed: 0, missing: BTreeMap::new() };
+    match find_missing(&mut search, rules, held_rules) {
         Err(End::Work) => return Missing::TooMany,
         Ok(()) if search.missing.is_empty() => return Missing::Nothing,
-        Ok(()) | Err(End::Told) => {}
+        Ok(()) | Err(End::Listed) => {}
     }
     let one = |text: Option<&str>| text.map(str::to_owned).into_iter().collect();
     let lines = search.missing.into_iter().map(|(subject, verbs)| Rule {
@@ -165,7 +165,7 @@ pub(crate) fn missing(rules: &[Rule], held: &[&Rule]) -> Missing {
         verbs: verbs.into_iter().map(str::to_owned).collect(),
         paths: one(subject.path),
     });
-    let (mut lines_told, mut left_out, mut bytes) = (Vec::new(), 0, 0);
+    let (mut printed, mut left_out, mut bytes) = (Vec::new(), 0, 0);
     for rule in lines {
         // Omitted permissions are not printed.
         let size: usize = [&rule.groups, &rule.resources, &rule.names, &rule.verbs, &rule.paths]
@@ -178,32 +178,35 @@ pub(crate) fn missing(rules: &[Rule], held: &[&Rule]) -> Missing {
             continue;
         }
         bytes += size;
-        lines_told.push(rule.to_string());
+        printed.push(rule.to_string());
     }
-    lines_told.sort();
-    if search.told == MAX_TOLD {
-        lines_told.push("and more".into());
+    printed.sort();
+    if search.listed == MAX_LISTED {
+        printed.push("and more".into());
     } else if left_out > 0 {
-        lines_told.push(format!("and {left_out} more"));
+        printed.push(format!("and {left_out} more"));
     }
-    Missing::Rules(lines_told)
+    Missing::Rules(printed)
 }
 
-fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[&Rule]) -> Result<(), End> {
-    let asked = |place: fn(&Rule) -> &[String]| rules.iter().flat_map(place).map(String::as_str);
+fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held_rules: &[&Rule]) -> Result<(), End> {
+    let requested = |place: fn(&Rule) -> &[String]| rules.iter().flat_map(place).map(String::as_str);
     let work = &mut search.work;
-    let verbs = RuleIndex::read(asked(|rule| &rule.verbs), held, |rule| &rule.verbs, work).ok_or(End::Work)?;
-    let groups = RuleIndex::read(asked(|rule| &rule.groups), held, |rule| &rule.groups, work).ok_or(End::Work)?;
-    let names = RuleIndex::read(asked(|rule| &rule.names), held, |rule| &rule.names, work).ok_or(End::Work)?;
+    let verbs =
+        RuleIndex::read(requested(|rule| &rule.verbs), held_rules, |rule| &rule.verbs, work).ok_or(End::Work)?;
+    let groups =
+        RuleIndex::read(requested(|rule| &rule.groups), held_rules, |rule| &rule.groups, work).ok_or(End::Work)?;
+    let names =
+        RuleIndex::read(requested(|rule| &rule.names), held_rules, |rule| &rule.names, work).ok_or(End::Work)?;
     // `*/scale` covers `pods/scale`.
     let any_of = |resource: &str| resource.split_once('/').map(|(_, part)| format!("*/{part}"));
-    let wide: Vec<String> = asked(|rule| &rule.resources).filter_map(any_of).collect();
-    let all = asked(|rule| &rule.resources).chain(wide.iter().map(String::as_str));
-    let resources = RuleIndex::read(all, held, |rule| &rule.resources, work).ok_or(End::Work)?;
-    let path_sets = path_sets(rules, held, work).ok_or(End::Work)?;
-    let words = held.len().div_ceil(64);
+    let wide: Vec<String> = requested(|rule| &rule.resources).filter_map(any_of).collect();
+    let all = requested(|rule| &rule.resources).chain(wide.iter().map(String::as_str));
+    let resources = RuleIndex::read(all, held_rules, |rule| &rule.resources, work).ok_or(End::Work)?;
+    let path_sets = path_sets(rules, held_rules, work).ok_or(End::Work)?;
+    let words = held_rules.len().div_ceil(64);
     let mut unnamed: Set = vec![0; words];
-    for (at, _) in held.iter().enumerate().filter(|(_, rule)| rule.names.is_empty()) {
+    for (at, _) in held_rules.iter().enumerate().filter(|(_, rule)| rule.names.is_empty()) {
         unnamed[at / 64] |= 1 << (at % 64);
     }
     let or = |mut one: Set, other: &Set| {
@@ -244,13 +247,13 @@ fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held: &[&Rule]) 
 }
 
 /// Returns the rules that grant each requested path, exactly or by a prefix.
-fn path_sets<'r>(rules: &'r [Rule], held: &[&Rule], work: &mut usize) -> Option<BTreeMap<&'r str, Set>> {
-    let asked: BTreeSet<&str> = rules.iter().flat_map(|rule| &rule.paths).map(String::as_str).collect();
-    let known: usize = held.iter().map(|rule| rule.paths.len()).sum();
-    *work = work.checked_sub(asked.len().checked_mul(held.len().div_ceil(64) + known)?)?;
-    let sets = asked.into_iter().map(|path| {
-        let mut set = vec![0; held.len().div_ceil(64)];
-        for (at, rule) in held.iter().enumerate() {
+fn path_sets<'r>(rules: &'r [Rule], held_rules: &[&Rule], work: &mut usize) -> Option<BTreeMap<&'r str, Set>> {
+    let requested: BTreeSet<&str> = rules.iter().flat_map(|rule| &rule.paths).map(String::as_str).collect();
+    let known: usize = held_rules.iter().map(|rule| rule.paths.len()).sum();
+    *work = work.checked_sub(requested.len().checked_mul(held_rules.len().div_ceil(64) + known)?)?;
+    let sets = requested.into_iter().map(|path| {
+        let mut set = vec![0; held_rules.len().div_ceil(64)];
+        for (at, rule) in held_rules.iter().enumerate() {
             let gives = |known: &String| {
                 known == path || known.strip_suffix('*').is_some_and(|beginning| path.starts_with(beginning))
             };
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_in_parts_is_held() {
+    fn rules_are_covered_by_several_rules_together() {
         let held = [
             rule(&[""], &["pods", "*/scale"], &[], &["get"]),
             rule(&["apps"], &["*"], &[], &["*"]),
@@ -312,17 +315,17 @@ mod tests {
             (paths(&["/apis/*", "/"], &["get"]), r#"{NonResourceURLs:["/"], Verbs:["get"]}"#),
             (rule(&[], &["pods"], &[], &["delete"]), ""),
         ];
-        for (asked, expected) in cases {
-            assert_eq!(report(std::slice::from_ref(&asked), &held), expected, "{asked}");
+        for (rule, expected) in cases {
+            assert_eq!(report(std::slice::from_ref(&rule), &held), expected, "{rule}");
         }
     }
 
     #[test]
-    fn it_is_the_same_as_looking_at_each_permission() {
+    fn coverage_equals_a_check_of_each_permission() {
         let texts = |all: &[&'static str], bits: usize| -> Vec<&'static str> {
             all.iter().enumerate().filter(|(at, _)| bits >> at & 1 == 1).map(|(_, text)| *text).collect()
         };
-        let made = |bits: usize| {
+        let generated = |bits: usize| {
             rule(
                 &texts(&["", "*"], bits | 1),
                 &texts(&["a", "b/c", "*/c"], bits >> 2),
@@ -339,43 +342,44 @@ mod tests {
                 && has(&held.verbs, verb)
         };
         for seed in 0..3000_usize {
-            let (asked, held) = (made(seed * 7 % 512), [made(seed * 13 % 512), made(seed * 101 % 509)]);
+            let (requested, held) =
+                (generated(seed * 7 % 512), [generated(seed * 13 % 512), generated(seed * 101 % 509)]);
             let mut is_missing = false;
             let names: Vec<Option<&String>> =
-                if asked.names.is_empty() { vec![None] } else { asked.names.iter().map(Some).collect() };
+                if requested.names.is_empty() { vec![None] } else { requested.names.iter().map(Some).collect() };
             for (group, resource) in
-                asked.groups.iter().flat_map(|group| asked.resources.iter().map(move |r| (group, r)))
+                requested.groups.iter().flat_map(|group| requested.resources.iter().map(move |r| (group, r)))
             {
-                for (name, verb) in names.iter().flat_map(|name| asked.verbs.iter().map(move |verb| (name, verb))) {
+                for (name, verb) in names.iter().flat_map(|name| requested.verbs.iter().map(move |verb| (name, verb))) {
                     is_missing |= !held.iter().any(|held| covers(held, group, resource, *name, verb));
                 }
             }
             assert_eq!(
-                missing(std::slice::from_ref(&asked), &held.each_ref()) != Missing::Nothing,
+                missing(std::slice::from_ref(&requested), &held.each_ref()) != Missing::Nothing,
                 is_missing,
-                "{asked} {held:?}"
+                "{requested} {held:?}"
             );
         }
     }
 
     #[test]
-    fn few_bytes_that_say_much_are_refused_with_few() {
+    fn missing_rules_are_reported_within_a_bound() {
         let many = |letter: char, count: usize| -> Value { (0..count).map(|n| format!("{letter}{n}")).collect() };
         for count in [20, 100, 1000, 30_000] {
-            let asked = Rule::read(&json!({
+            let requested = Rule::read(&json!({
                 "apiGroups": many('g', count), "resources": many('r', count), "verbs": many('v', count),
                 "resourceNames": many('n', count),
             }));
-            let Missing::Rules(lines) = missing(std::slice::from_ref(&asked), &[]) else { panic!("{count}") };
+            let Missing::Rules(lines) = missing(std::slice::from_ref(&requested), &[]) else { panic!("{count}") };
             assert!(
                 lines.concat().len() < 2 * MAX_TEXT && lines.last().is_some_and(|line| line == "and more"),
                 "{count}"
             );
             // All are held except one, which must be found.
-            let mut held = asked.clone();
+            let mut held = requested.clone();
             held.names.pop();
-            assert_ne!(missing(std::slice::from_ref(&asked), &[&held]), Missing::Nothing);
-            assert_eq!(missing(std::slice::from_ref(&asked), &[&asked]), Missing::Nothing);
+            assert_ne!(missing(std::slice::from_ref(&requested), &[&held]), Missing::Nothing);
+            assert_eq!(missing(std::slice::from_ref(&requested), &[&requested]), Missing::Nothing);
         }
         let long = Rule::read(&json!({
             "apiGroups": ["g".repeat(400_000)], "resources": many('r', 100), "verbs": many('v', 100),

@@ -51,7 +51,7 @@ pub(super) fn authorize(
     authorizer: &Authorizer,
     modes: &LastModes,
     client: &User,
-    wanted: &User,
+    target: &User,
     request: &RequestInfo,
 ) -> Result<User, Status> {
     use Mode::{ArbitraryNode, AssociatedNode, Legacy, ServiceAccount, UserInfo};
@@ -59,13 +59,13 @@ pub(super) fn authorize(
     let others = [AssociatedNode, ArbitraryNode, ServiceAccount, UserInfo, Legacy];
     let others = others.into_iter().filter(|mode| Some(*mode) != last);
     let mut refusal = None;
-    for mode in last.into_iter().chain(others).filter(|mode| mode.applies(client, wanted)) {
+    for mode in last.into_iter().chain(others).filter(|mode| mode.applies(client, target)) {
         let checked =
-            mode.check_request(authorizer, client, request).and_then(|()| mode.check_user(authorizer, client, wanted));
+            mode.check_request(authorizer, client, request).and_then(|()| mode.check_user(authorizer, client, target));
         match checked {
             Ok(()) => {
                 modes.set(&client.name, mode);
-                return Ok(mode.become_user(wanted));
+                return Ok(mode.become_user(target));
             }
             Err(status) => drop(refusal.get_or_insert(status)),
         }
@@ -95,18 +95,18 @@ impl Mode {
         }
     }
 
-    fn applies(self, client: &User, wanted: &User) -> bool {
-        let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
+    fn applies(self, client: &User, target: &User) -> bool {
+        let only_name = target.uid.is_empty() && target.groups.is_empty() && target.extra.is_empty();
         match self {
             Self::AssociatedNode => {
                 let own = client.extra.get("authentication.kubernetes.io/node-name").map(Vec::as_slice);
                 only_name
                     && service_account(&client.name).is_some()
-                    && node(&wanted.name).is_some_and(|name| matches!(own, Some([own]) if own == name))
+                    && node(&target.name).is_some_and(|name| matches!(own, Some([own]) if own == name))
             }
-            Self::ArbitraryNode => only_name && node(&wanted.name).is_some(),
-            Self::ServiceAccount => only_name && service_account(&wanted.name).is_some(),
-            Self::UserInfo => node(&wanted.name).is_none() && service_account(&wanted.name).is_none(),
+            Self::ArbitraryNode => only_name && node(&target.name).is_some(),
+            Self::ServiceAccount => only_name && service_account(&target.name).is_some(),
+            Self::UserInfo => node(&target.name).is_none() && service_account(&target.name).is_none(),
             Self::Legacy => true,
         }
     }
@@ -121,7 +121,7 @@ impl Mode {
     }
 
     /// Checks that the client may impersonate the user with its UID, groups and extras.
-    fn check_user(self, authorizer: &Authorizer, client: &User, wanted: &User) -> Result<(), Status> {
+    fn check_user(self, authorizer: &Authorizer, client: &User, target: &User) -> Result<(), Status> {
         const AUTHENTICATION: &str = "authentication.k8s.io";
         let legacy = self == Self::Legacy;
         let verb = if legacy { "impersonate".to_owned() } else { format!("impersonate:{}", self.name()) };
@@ -130,14 +130,14 @@ impl Mode {
             let on = On::Resource { group, resource, subresource, namespace, name };
             authorizer.authorize(&Action { user: client, verb: &verb, on })
         };
-        match (service_account(&wanted.name), node(&wanted.name)) {
+        match (service_account(&target.name), node(&target.name)) {
             (Some((namespace, name)), _) => action(group, SERVICE_ACCOUNT.plural, "", namespace, name)?,
             (None, Some(_)) if self == Self::AssociatedNode => action(group, NODE.plural, "", "", "*")?,
             (None, Some(name)) if !legacy => action(group, NODE.plural, "", "", name)?,
-            (None, _) => action(group, "users", "", "", &wanted.name)?,
+            (None, _) => action(group, "users", "", "", &target.name)?,
         }
-        if !wanted.uid.is_empty() {
-            action(AUTHENTICATION, "uids", "", "", &wanted.uid)?;
+        if !target.uid.is_empty() {
+            action(AUTHENTICATION, "uids", "", "", &target.uid)?;
         }
         let refuse = |resource, name: &str, why: &str| {
             let on = On::Resource { group: AUTHENTICATION, resource, subresource: "", namespace: "", name };
@@ -145,32 +145,32 @@ impl Mode {
             status.message += &format!(": {why}");
             Err(status)
         };
-        if !legacy && wanted.groups.iter().any(String::is_empty) {
+        if !legacy && target.groups.iter().any(String::is_empty) {
             return refuse("groups", "", "impersonating the empty string group is not allowed");
         }
-        if !legacy && wanted.groups.iter().any(|group| group == MASTERS) {
+        if !legacy && target.groups.iter().any(|group| group == MASTERS) {
             return refuse("groups", MASTERS, "impersonating the system:masters group is not allowed");
         }
         let all_groups =
-            !legacy && wanted.groups.len() >= WILDCARD_THRESHOLD && action(group, "groups", "", "", "*").is_ok();
+            !legacy && target.groups.len() >= WILDCARD_THRESHOLD && action(group, "groups", "", "", "*").is_ok();
         if !all_groups {
-            wanted.groups.iter().try_for_each(|name| action(group, "groups", "", "", name))?;
+            target.groups.iter().try_for_each(|name| action(group, "groups", "", "", name))?;
         }
-        if !legacy && let Some(why) = wanted.extra.iter().find_map(wrong_extra) {
+        if !legacy && let Some(why) = target.extra.iter().find_map(wrong_extra) {
             return refuse("userextras", "", &why);
         }
-        let values: usize = wanted.extra.values().map(Vec::len).sum();
-        let many = wanted.extra.len() >= WILDCARD_THRESHOLD || values >= WILDCARD_THRESHOLD;
+        let values: usize = target.extra.values().map(Vec::len).sum();
+        let many = target.extra.len() >= WILDCARD_THRESHOLD || values >= WILDCARD_THRESHOLD;
         if !legacy && many && action(AUTHENTICATION, "userextras", "*", "", "*").is_ok() {
             return Ok(());
         }
-        let mut extra = wanted.extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
+        let mut extra = target.extra.iter().flat_map(|(key, values)| values.iter().map(move |value| (key, value)));
         extra.try_for_each(|(key, value)| action(AUTHENTICATION, "userextras", key, "", value))
     }
 
     /// Returns a user with the groups that its name implies.
-    fn become_user(self, wanted: &User) -> User {
-        let mut user = wanted.clone();
+    fn become_user(self, target: &User) -> User {
+        let mut user = target.clone();
         match service_account(&user.name) {
             Some((namespace, _)) if user.groups.is_empty() => {
                 user.groups = vec!["system:serviceaccounts".into(), format!("system:serviceaccounts:{namespace}")];

@@ -70,8 +70,8 @@ pub(crate) struct Rule {
     pub(crate) paths: Vec<String>,
 }
 
-fn has(list: &[String], wanted: &str) -> bool {
-    list.iter().any(|known| known == "*" || known == wanted)
+fn has(list: &[String], expected: &str) -> bool {
+    list.iter().any(|known| known == "*" || known == expected)
 }
 
 impl Rule {
@@ -194,12 +194,12 @@ impl Binding {
             Some(namespace) => (ROLE_BINDING.kind, format!("{}/{namespace}", self.name)),
             None => (CLUSTER_ROLE_BINDING.kind, self.name.clone()),
         };
-        let whom = match &*subject.kind {
+        let subject_name = match &*subject.kind {
             SERVICE_ACCOUNT => format!("{}/{}", subject.name, subject.namespace),
             _ => subject.name.clone(),
         };
         format!(
-            "RBAC: allowed by {kind} {name:?} of {} {:?} to {} {whom:?}",
+            "RBAC: allowed by {kind} {name:?} of {} {:?} to {} {subject_name:?}",
             self.role_kind, self.role_name, subject.kind
         )
     }
@@ -296,7 +296,7 @@ impl Policy {
     }
 
     /// Returns the bindings of a user in a namespace (empty: the cluster), with the matching subject.
-    pub(super) fn held<'p>(
+    pub(super) fn bindings_of<'p>(
         &'p self,
         user: &'p User,
         namespace: &str,
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subresource_is_a_resource_of_its_own() {
+    fn subresources_are_separate_resources() {
         let pods = rule(r#"{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}"#);
         assert!(pods.allows("get", &on("pods", "", "x")));
         assert!(!pods.allows("get", &on("pods", "log", "x")));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn names_narrow_a_rule() {
+    fn resource_names_restrict_a_rule() {
         let one =
             rule(r#"{"apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"], "verbs": ["get", "list"]}"#);
         assert!(one.allows("get", &on("pods", "", "x")));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_subject_that_is_a_user_is_found_among_very_many() {
+    fn first_matching_subject_is_found_among_many() {
         let many = |n: usize| json!({"kind": "ServiceAccount", "name": format!("x{n}")});
         let mut subjects: Vec<Value> = (0..20_000).map(many).collect();
         subjects.push(json!({"kind": "Group", "name": "g"}));
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_are_those_of_looking_at_each() {
+    fn subject_lookup_equals_a_linear_search() {
         let kinds = ["User", "Group", "ServiceAccount", "Robot"];
         let (namespaces, names) = (["", "a", "b"], ["p", "q", "r"]);
         let all: Vec<Value> = (0..36)

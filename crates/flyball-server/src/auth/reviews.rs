@@ -80,8 +80,8 @@ fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldErro
     let mut errors = Vec::new();
     let part = |field: &str| review.at(&["spec", field]).filter(|value| value.is_object());
     let (resource, path) = (part("resourceAttributes"), part("nonResourceAttributes"));
-    let asked = target.resource.review();
-    let is_local = asked == Some(Review::LocalAccess);
+    let kind = target.resource.review();
+    let is_local = kind == Some(Review::LocalAccess);
     let shown = path.map(|path| {
         let quoted = |field: &str| json!(text(path.get(field)));
         BadValue::Raw(format!("{{\"Path\":{},\"Verb\":{}}}", quoted("path"), quoted("verb")))
@@ -94,7 +94,7 @@ fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldErro
         let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         errors.push(FieldError::invalid(RESOURCE, Value::Null, detail));
     }
-    if asked != Some(Review::SelfAccess) && user.name.is_empty() && user.groups.is_empty() {
+    if kind != Some(Review::SelfAccess) && user.name.is_empty() && user.groups.is_empty() {
         errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
     }
     for name in ["fieldSelector", "labelSelector"] {
@@ -123,9 +123,13 @@ fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldErro
     }
     if is_local {
         let namespace = target.namespace.as_deref().unwrap_or_default();
-        let asked = text(resource.and_then(|resource| resource.get("namespace")));
-        if resource.is_some() && asked != namespace {
-            errors.push(FieldError::invalid(format!("{RESOURCE}.namespace"), asked, "must match metadata.namespace"));
+        let requested = text(resource.and_then(|resource| resource.get("namespace")));
+        if resource.is_some() && requested != namespace {
+            errors.push(FieldError::invalid(
+                format!("{RESOURCE}.namespace"),
+                requested,
+                "must match metadata.namespace",
+            ));
         }
         if let Some(shown) = shown {
             errors.push(FieldError::invalid(PATH, shown, "disallowed on this kind of request"));
@@ -136,8 +140,8 @@ fn access_errors(target: &Target, user: &User, review: &Object) -> Vec<FieldErro
 
 fn access_review(authorizer: &Authorizer, user: &User, review: &Object) -> Value {
     let part = |field: &str| review.at(&["spec", field]).filter(|value| value.is_object());
-    let decision = if let Some(asked) = part("resourceAttributes") {
-        let part = |field: &str| text(asked.get(field));
+    let decision = if let Some(attributes) = part("resourceAttributes") {
+        let part = |field: &str| text(attributes.get(field));
         let on = On::Resource {
             group: part("group"),
             resource: part("resource"),
@@ -147,9 +151,9 @@ fn access_review(authorizer: &Authorizer, user: &User, review: &Object) -> Value
         };
         authorizer.decide(&Action { user, verb: part("verb"), on })
     } else {
-        let asked = part("nonResourceAttributes").unwrap_or(&Value::Null);
-        let on = On::Path(text(asked.get("path")));
-        authorizer.decide(&Action { user, verb: text(asked.get("verb")), on })
+        let attributes = part("nonResourceAttributes").unwrap_or(&Value::Null);
+        let on = On::Path(text(attributes.get("path")));
+        authorizer.decide(&Action { user, verb: text(attributes.get("verb")), on })
     };
     match decision {
         Decision::Allowed(reason) if reason.is_empty() => json!({"allowed": true}),
@@ -170,14 +174,14 @@ fn rules_review(authorizer: &Authorizer, user: &User, review: &mut Object) -> Va
     let mut room = MAX_REVIEWED_BYTES;
     let mut rules = roles.iter().flat_map(|role| role.iter());
     let incomplete = rules.any(|rule| {
-        let Some(left) = room.checked_sub(rule.bytes()) else { return true };
-        room = left;
+        let Some(remaining) = room.checked_sub(rule.bytes()) else { return true };
+        room = remaining;
         if rule.paths.is_empty() { &mut resources } else { &mut paths }.push(rule.write());
         false
     });
     let mut status = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": incomplete});
     if incomplete {
-        status["evaluationError"] = "the rules are too many to be listed".into();
+        status["evaluationError"] = "the list of rules is truncated".into();
     }
     status
 }

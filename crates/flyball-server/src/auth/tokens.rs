@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_who_its_bearer_is_until_it_ends() {
+    fn token_identifies_its_bearer_until_it_expires() {
         let issuer = Issuer::new(&[7; 32]);
         let (token, end) =
             issuer.issue(("ns", "robot", "u-1"), None, &["a".into()], 600, &clock(1000), &Rng::from_seed(1));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_signed_or_somebody_changed_is_refused() {
+    fn forged_tokens_are_rejected() {
         let issuer = Issuer::new(&[7; 32]);
         let (token, _) = issuer.issue(("ns", "robot", "u-1"), None, &[], 600, &clock(1000), &Rng::from_seed(1));
         assert!(Issuer::new(&[8; 32]).read(&token, &clock(1000)).is_none());

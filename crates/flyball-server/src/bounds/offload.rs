@@ -70,10 +70,10 @@ impl Offload {
         step: impl FnOnce(&mut Context<'_>) -> T + Send,
     ) -> Poll<T> {
         let wait = self.wait.get_or_insert_with(|| Box::pin(self.threads.clone().wait(self.flow.clone(), 1)));
-        let held = ready!(wait.as_mut().poll(cx));
+        let hold = ready!(wait.as_mut().poll(cx));
         self.wait = None;
         let done = step_apart(cx, step);
-        drop(held);
+        drop(hold);
         Poll::Ready(done)
     }
 }

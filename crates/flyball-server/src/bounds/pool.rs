@@ -128,7 +128,7 @@ impl Pool {
             self.0.refused[0].fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        shares.give(flow, amount);
+        shares.grant(flow, amount);
         Some(self.hold(flow, amount))
     }
 
@@ -141,7 +141,7 @@ impl Pool {
         match tokio::time::timeout(max_wait, granted).await {
             Ok(granted) => granted.ok(),
             Err(_) => {
-                self.lock().remove_gone(flow);
+                self.lock().remove_abandoned(flow);
                 self.0.refused[1].fetch_add(1, Ordering::Relaxed);
                 None
             }
@@ -159,7 +159,7 @@ impl Pool {
     fn begin(&self, flow: &Flow, amount: usize, unbounded: bool) -> Option<Begun> {
         let mut shares = self.lock();
         if shares.fits(flow, amount) {
-            shares.give(flow, amount);
+            shares.grant(flow, amount);
             return Some(Begun::Given(self.hold(flow, amount)));
         }
         let is_full = |shares: &Shares| {
@@ -167,7 +167,7 @@ impl Pool {
             !unbounded && shares.waiting_of(flow) >= room
         };
         if is_full(&shares) {
-            shares.remove_gone(flow);
+            shares.remove_abandoned(flow);
         }
         if is_full(&shares) {
             drop(shares);
@@ -185,11 +185,11 @@ impl Pool {
 
     /// Acquires an amount even if it exceeds the bound.
     pub(crate) fn charge(&self, flow: &Flow, amount: usize) -> Hold {
-        self.lock().give(flow, amount);
+        self.lock().grant(flow, amount);
         self.hold(flow, amount)
     }
 
-    fn give_back(&self, flow: &Flow, amount: usize) {
+    fn release(&self, flow: &Flow, amount: usize) {
         let mut shares = self.lock();
         shares.used -= amount;
         if let Some(share) = shares.flows.get_mut(flow) {
@@ -199,7 +199,7 @@ impl Pool {
             }
         }
         while let Some((flow, waiter)) = shares.next() {
-            shares.give(&flow, waiter.amount);
+            shares.grant(&flow, waiter.amount);
             // An abandoned waiter drops its hold, which locks the pool.
             drop(shares);
             drop(waiter.granted.send(self.hold(&flow, waiter.amount)));
@@ -229,7 +229,7 @@ impl Shares {
         held.saturating_add(amount.max(1)) <= self.limit.saturating_sub(self.used)
     }
 
-    fn give(&mut self, flow: &Flow, amount: usize) {
+    fn grant(&mut self, flow: &Flow, amount: usize) {
         self.used += amount;
         match self.flows.get_mut(flow) {
             Some(share) => share.held += amount,
@@ -271,7 +271,7 @@ impl Shares {
     }
 
     /// Removes the abandoned waiters of a flow.
-    fn remove_gone(&mut self, flow: &Flow) {
+    fn remove_abandoned(&mut self, flow: &Flow) {
         let Some(share) = self.flows.get_mut(flow) else { return };
         let before = share.queue.len();
         share.queue.retain(|waiter| !waiter.granted.is_closed());
@@ -296,8 +296,8 @@ impl Hold {
         let before = std::mem::replace(&mut self.amount, amount);
         match amount.checked_sub(before) {
             Some(0) => {}
-            Some(more) => self.pool.lock().give(&self.flow, more),
-            None => self.pool.give_back(&self.flow, before - amount),
+            Some(more) => self.pool.lock().grant(&self.flow, more),
+            None => self.pool.release(&self.flow, before - amount),
         }
     }
 
@@ -328,7 +328,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.amount > 0 {
-            self.pool.give_back(&self.flow, self.amount);
+            self.pool.release(&self.flow, self.amount);
         }
     }
 }
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_holds_no_more_than_is_free() {
+    fn flow_holds_at_most_the_free_amount() {
         let pool = Pool::new(8, 0);
         let take = |user: &str| std::iter::from_fn(|| pool.try_take(&flow(user), 1)).collect::<Vec<_>>();
         let holds = ["ann", "bob", "cid", "dan", "eve"].map(take);
@@ -354,22 +354,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_granted_to_one_who_is_gone_is_given_back() {
+    async fn grants_of_cancelled_requests_are_released() {
         let pool = Pool::new(2, 100);
         let first = pool.try_take(&flow("ann"), 1).unwrap();
         let wait = |user: &str| Box::pin(pool.clone().wait(flow(user), 1));
         let mut waits: Vec<_> = ["ann", "ann", "ann", "bob", "bob"].map(wait).into();
         // Bob holds nothing, so the rest is available to him.
-        let mut given: Vec<Option<Hold>> = waits.iter_mut().map(|wait| wait.now_or_never().flatten()).collect();
-        assert_eq!(given.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, false, true, false]);
-        given.clear();
+        let mut granted: Vec<Option<Hold>> = waits.iter_mut().map(|wait| wait.now_or_never().flatten()).collect();
+        assert_eq!(granted.iter().map(Option::is_some).collect::<Vec<_>>(), [false, false, false, true, false]);
+        granted.clear();
         drop(first);
         drop(waits);
         assert_eq!((pool.used(), pool.lock().waiting), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_thousand_requests_of_one_do_not_delay_the_next_one() {
+    async fn requests_of_flows_alternate() {
         let pool = Pool::new(1, 2000);
         let busy = pool.try_take(&flow("ann"), 1).unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -390,21 +390,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_flow_may_have_all_of_what_is_undivided_until_another_wants_it() {
+    async fn undivided_pool_is_shared_when_another_flow_waits() {
         let pool = Pool::undivided(2);
         let wait = |user: &str| Box::pin(pool.clone().wait(flow(user), 1));
         let (first, _second) = (wait("ann").await.unwrap(), wait("ann").await.unwrap());
-        let (mut hers, mut his) = (wait("ann"), wait("bob"));
-        assert!((&mut hers).now_or_never().is_none() && (&mut his).now_or_never().is_none());
+        let (mut ann_waits, mut bob_waits) = (wait("ann"), wait("bob"));
+        assert!((&mut ann_waits).now_or_never().is_none() && (&mut bob_waits).now_or_never().is_none());
         let _third = wait("ann");
         drop(first);
-        let given = hers.now_or_never().flatten().unwrap();
-        drop(given);
-        assert!(his.now_or_never().flatten().is_some(), "it is his turn");
+        let granted = ann_waits.now_or_never().flatten().unwrap();
+        drop(granted);
+        assert!(bob_waits.now_or_never().flatten().is_some(), "it is his turn");
     }
 
     #[test]
-    fn the_accounts_of_a_namespace_are_one_flow() {
+    fn service_accounts_of_a_namespace_are_one_flow() {
         let account = |name: &str| flow(&format!("system:serviceaccount:{name}"));
         assert_eq!(account("a:x"), account("a:y"));
         assert_ne!(account("a:x"), account("b:x"));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_little_is_not_overdrawn_whatever_others_hold() {
+    fn only_flows_beyond_their_share_are_overdrawn() {
         let pool = Pool::new(100, 0);
         let overdrawn = |users: [&str; 3]| users.map(|user| pool.is_overdrawn(&flow(user)));
         let _little = pool.try_take(&flow("bob"), 5).unwrap();
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_queue_of_one_leaves_room_for_another() {
+    async fn full_queue_of_a_flow_leaves_room_for_others() {
         let pool = Pool::new(1, 8);
         let _busy = pool.try_take(&flow("ann"), 1).unwrap();
         let second = Duration::from_secs(1);

@@ -142,9 +142,9 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
             return Err(Status::bad_request(other_version(&api_version, expected)));
         }
         if *kind != *expected.kind {
-            let given = GroupVersionKind { kind: kind.as_str().into(), ..expected.clone() };
+            let found = GroupVersionKind { kind: kind.as_str().into(), ..expected.clone() };
             let error = FieldError::invalid("kind", kind, format!("must be {}", expected.kind));
-            return Err(Status::invalid(&given, object.name(), &[error]));
+            return Err(Status::invalid(&found, object.name(), &[error]));
         }
         return Ok(());
     }
@@ -153,29 +153,29 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
     let Some(group_version) = group_version else {
         return Err(unrecognized(resource, &format!("unexpected GroupVersion string: {api_version}"), raw));
     };
-    let given = group_version.kind(if kind.is_empty() { &expected.kind } else { &kind });
-    let is_same_kind = given.group == expected.group && given.kind == expected.kind;
-    if given == *expected || is_same_kind && resource.also_reads(&given.version) {
+    let found = group_version.kind(if kind.is_empty() { &expected.kind } else { &kind });
+    let is_same_kind = found.group == expected.group && found.kind == expected.kind;
+    if found == *expected || is_same_kind && resource.also_reads(&found.version) {
         object.set_kind(expected);
         return Ok(());
     }
-    if scheme::has_other_version(&given, expected) {
-        return Err(Status::bad_request(other_version(&given.api_version(), expected)));
+    if scheme::has_other_version(&found, expected) {
+        return Err(Status::bad_request(other_version(&found.api_version(), expected)));
     }
-    Err(unhandled(&given, resource, &scheme::misfit(resource, &given)))
+    Err(unhandled(&found, resource, &scheme::misfit(resource, &found)))
 }
 
-fn other_version(given: &str, expected: &GroupVersionKind) -> String {
+fn other_version(found: &str, expected: &GroupVersionKind) -> String {
     let expected = expected.api_version();
-    format!("the API version in the data ({given}) does not match the expected API version ({expected})")
+    format!("the API version in the data ({found}) does not match the expected API version ({expected})")
 }
 
 /// Rejects a body of another kind, or one that does not match its kind.
-pub(super) fn unhandled(given: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
+pub(super) fn unhandled(found: &GroupVersionKind, resource: &Resource, why: &str) -> Status {
     let message = format!(
         "{} in version {} cannot be handled as a {}: {why}",
-        given.kind,
-        go_quote(&given.version),
+        found.kind,
+        go_quote(&found.version),
         resource.kind.kind
     );
     Status::bad_request(message)

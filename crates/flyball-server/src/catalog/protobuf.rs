@@ -85,7 +85,8 @@ pub(crate) fn document(resource: &Resource, sent: &[u8]) -> Result<Document, Sta
 /// Decodes a body as the options of a deletion, in any version.
 pub(crate) fn delete_options(body: &[u8]) -> Result<Value, String> {
     let envelope = Envelope::open(body)?;
-    let schema = crate::kinds::library().get("meta/v1", "DeleteOptions").expect("the library has what all kinds share");
+    let schema =
+        crate::kinds::library().get("meta/v1", "DeleteOptions").expect("the library contains the shared types");
     let mut value = protobuf::read(schema.node(), envelope.message, MAX_WEIGHT).map_err(|error| error.to_string())?;
     let known = GroupVersion::parse(&envelope.api_version).is_some();
     value["apiVersion"] = if known { envelope.api_version } else { String::new() }.into();

@@ -27,20 +27,20 @@ pub(crate) fn of(resource: &Resource, object: &Object) -> Result<Object, Status>
 /// Returns the scale of an object; `None` if it does not set replicas.
 pub(crate) fn of_any(resource: &Resource, object: &Object) -> Result<Object, Status> {
     let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
-    let wanted = at(object, paths.spec).and_then(Value::as_i64);
+    let replicas = at(object, paths.spec).and_then(Value::as_i64);
     let mut metadata = Map::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object.metadata().and_then(|metadata| metadata.get(field)) {
             metadata.insert(field.to_owned(), value.clone());
         }
     }
-    let wanted = wanted.unwrap_or(0);
+    let replicas = replicas.unwrap_or(0);
     let mut status = Map::new();
     status.insert("replicas".into(), at(object, paths.status).and_then(Value::as_i64).unwrap_or(0).into());
     if let Some(selector) = paths.selector.and_then(|path| selector(object, path)) {
         status.insert("selector".into(), selector.into());
     }
-    let spec = if wanted == 0 { json!({}) } else { json!({"replicas": wanted}) };
+    let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
     let mut scale =
         Object::try_from(json!({"metadata": metadata, "spec": spec, "status": status})).expect("made as an object");
     scale.set_kind(&kind());

@@ -55,35 +55,35 @@ const ROLES: &[&str] = &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBindi
 const DEVICES: &[&str] = &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"];
 
 /// Returns true if an object is of the expected kind, in another version that can be decoded.
-pub(super) fn has_other_version(given: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
-    given.group == expected.group && given.kind == expected.kind && given != expected && is_known(given)
+pub(super) fn has_other_version(found: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
+    found.group == expected.group && found.kind == expected.kind && found != expected && is_known(found)
 }
 
-fn is_known(given: &GroupVersionKind) -> bool {
-    let (group, version, kind) = (&*given.group, &*given.version, &*given.kind);
+fn is_known(gvk: &GroupVersionKind) -> bool {
+    let (group, version, kind) = (&*gvk.group, &*gvk.version, &*gvk.kind);
     let other = |(g, v, kinds): &(&str, &str, &[&str])| *g == group && *v == version && kinds.contains(&kind);
     let served = || {
         Catalog::built_in().resources().any(|known| {
             let list = GroupVersionKind { kind: known.list_kind.as_str().into(), ..known.kind.clone() };
-            known.kind == *given || list == *given
+            known.kind == *gvk || list == *gvk
         })
     };
     OTHER_VERSIONS.iter().any(other) || served()
 }
 
 /// Returns the error for an object that is not of the kind of a built-in resource.
-pub(crate) fn misfit(resource: &Resource, given: &GroupVersionKind) -> String {
+pub(crate) fn misfit(resource: &Resource, found: &GroupVersionKind) -> String {
     let expected = &resource.kind;
     let of_extensions = &*expected.group == EXTENSIONS;
-    if of_extensions != (&*given.group == EXTENSIONS) || !is_known(given) {
+    if of_extensions != (&*found.group == EXTENSIONS) || !is_known(found) {
         let scheme = match of_extensions {
             true => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
             false => "pkg/api/legacyscheme/scheme.go:30",
         };
-        let (kind, version) = (&given.kind, given.api_version());
+        let (kind, version) = (&found.kind, found.api_version());
         return format!("no kind \"{kind}\" is registered for version \"{version}\" in scheme \"{scheme}\"");
     }
     let internal =
         if expected.group.is_empty() { "core" } else { expected.group.split('.').next().unwrap_or_default() };
-    format!("converting ({}.{}) to ({internal}.{}): unknown conversion", given.version, given.kind, expected.kind)
+    format!("converting ({}.{}) to ({internal}.{}): unknown conversion", found.version, found.kind, expected.kind)
 }

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_end_before_a_path_that_cannot_be_read() {
+    fn columns_from_an_invalid_path_on_are_omitted() {
         let column = |name: &str, path: &str| json!({"name": name, "type": "string", "jsonPath": path});
         let version =
             json!({"additionalPrinterColumns": [column("a", ".spec.a"), column("b", ".spec.l["), column("c", ".x")]});
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_take_the_type_of_their_column() {
+    fn cells_convert_to_the_type_of_their_column() {
         let cases = [
             ("integer", ".spec.n", json!(3)),
             ("integer", ".spec.f", json!(2)),

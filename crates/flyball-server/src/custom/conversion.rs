@@ -54,7 +54,7 @@ impl Conversion {
             "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}},
         });
         let failed = |why: String| format!("{what} failed: {why}");
-        let answer = webhooks.ask(&self.client, &review, Timeout::Client(CONVERSION_TIMEOUT)).await.map_err(failed)?;
+        let answer = webhooks.send(&self.client, &review, Timeout::Client(CONVERSION_TIMEOUT)).await.map_err(failed)?;
         let mut converted = read(version, &uid, answer).map_err(failed)?;
         let count = converted.len();
         let (Some(value), 1) = (converted.pop(), count) else {
@@ -96,9 +96,9 @@ fn read(version: &str, uid: &str, mut answer: Value) -> Result<Vec<Value>, Strin
 /// Checks that an object is of the requested version.
 fn check_kind(from: &GroupVersionKind, to: &GroupVersionKind, value: Value) -> Result<Object, String> {
     let object = Object::try_from(value).map_err(|_| "not an object".to_owned())?;
-    let (wanted, given) = (to.api_version(), object.api_version());
-    if given != wanted {
-        return Err(format!("invalid groupVersion (expected {wanted}, received {given})"));
+    let (expected, received) = (to.api_version(), object.api_version());
+    if received != expected {
+        return Err(format!("invalid groupVersion (expected {expected}, received {received})"));
     }
     if object.kind() != &*from.kind {
         return Err(format!("invalid kind (expected {}, received {})", from.kind, object.kind()));
@@ -124,13 +124,13 @@ fn check_identity(before: &Object, after: &Object) -> Result<(), String> {
 /// Restores the metadata of a converted object: a conversion may change labels and annotations only.
 fn keep_metadata(before: &Object, mut after: Object) -> Result<Object, String> {
     let mut metadata = before.metadata().cloned().unwrap_or_default();
-    let given: Map<String, Value> = match after.get("metadata") {
+    let converted: Map<String, Value> = match after.get("metadata") {
         None => return Err("missing metadata in converted object".into()),
-        Some(Value::Object(given)) => given.clone(),
+        Some(Value::Object(converted)) => converted.clone(),
         Some(_) => return Err("invalid metadata in converted object".into()),
     };
     for field in ["labels", "annotations"] {
-        match given.get(field) {
+        match converted.get(field) {
             Some(value) if !value.is_null() => {
                 if !value.as_object().is_some_and(|map| map.values().all(Value::is_string)) {
                     return Err(format!("metadata.{field} is no map of texts"));

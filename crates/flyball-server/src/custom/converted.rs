@@ -27,14 +27,14 @@ impl Converted {
     /// Returns the converted form of this revision of an object.
     pub(crate) fn get(&self, of: &Entry) -> Option<Arc<Entry>> {
         let state = self.0.lock();
-        state.entries.get(&of.key).filter(|made| made.revision == of.revision).cloned()
+        state.entries.get(&of.key).filter(|entry| entry.revision == of.revision).cloned()
     }
 
     /// Caches a converted object.
-    pub(crate) fn put(&self, made: &Arc<Entry>) {
+    pub(crate) fn put(&self, entry: &Arc<Entry>) {
         let mut state = self.0.lock();
-        let before = state.entries.insert(made.key.clone(), made.clone());
-        state.bytes = state.bytes + made.size() - before.map_or(0, |before| before.size());
+        let before = state.entries.insert(entry.key.clone(), entry.clone());
+        state.bytes = state.bytes + entry.size() - before.map_or(0, |before| before.size());
         if state.bytes > MAX_BYTES {
             *state = State::default();
         }

@@ -20,9 +20,9 @@ impl Budget {
 
     /// Charges values before they are collected.
     pub(super) fn spend(&mut self, visits: usize) -> Result<(), Broken> {
-        let left = self.0.checked_sub(visits);
-        self.0 = left.unwrap_or(0);
-        left.map(drop).ok_or(Broken)
+        let remaining = self.0.checked_sub(visits);
+        self.0 = remaining.unwrap_or(0);
+        remaining.map(drop).ok_or(Broken)
     }
 }
 
@@ -266,8 +266,8 @@ fn at<'v>(value: &'v Value, field: &[String]) -> Option<&'v Value> {
 }
 
 /// Compares two values of one type.
-fn compare(found: &Value, operator: &str, wanted: &Value) -> Result<bool, Broken> {
-    let order = match (found, wanted) {
+fn compare(found: &Value, operator: &str, expected: &Value) -> Result<bool, Broken> {
+    let order = match (found, expected) {
         (Value::Number(a), Value::Number(b)) if a.is_f64() == b.is_f64() => a.as_f64().partial_cmp(&b.as_f64()),
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         (Value::Bool(a), Value::Bool(b)) if matches!(operator, "==" | "!=") => Some(a.cmp(b)),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_multiply_values_end_with_the_budget() {
+    fn multiplying_steps_stop_at_the_budget() {
         let deep = (0..105).fold(json!({"z": 1}), |inner, _| json!({ "a": inner }));
         let mut budget = Budget::of_row();
         let path = JsonPath::parse("..*..*..*..*..*..*..*").unwrap();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_charged_for_what_it_visits() {
+    fn paths_are_charged_by_visited_values() {
         let object = json!({"spec": {"a": [{"b": 1}, {"b": 2}]}});
         let visits = |path: &str| {
             let mut budget = Budget::of_row();

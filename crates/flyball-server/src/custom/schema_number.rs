@@ -62,7 +62,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn numbers_tell_version_and_schema_apart() {
+    fn numbers_identify_version_and_schema() {
         let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
         let [a, b, other] = [of(Some(&text), "v1"), of(Some(&number), "v1"), of(Some(&text), "v2")];
         assert!(same_version(a, b) && !same_schema(a, b));

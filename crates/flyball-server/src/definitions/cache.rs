@@ -26,23 +26,23 @@ struct State {
 
 /// Groups to process; the remaining ones are returned to the queue on drop.
 pub(super) struct ChangedGroups<'d> {
-    left: BTreeSet<String>,
+    remaining: BTreeSet<String>,
     cache: &'d Cache,
 }
 
 impl ChangedGroups<'_> {
     pub(super) fn first(&self) -> Option<String> {
-        self.left.first().cloned()
+        self.remaining.first().cloned()
     }
 
     pub(super) fn done(&mut self) {
-        self.left.pop_first();
+        self.remaining.pop_first();
     }
 }
 
 impl Drop for ChangedGroups<'_> {
     fn drop(&mut self) {
-        self.cache.lock().changed_groups.append(&mut self.left);
+        self.cache.lock().changed_groups.append(&mut self.remaining);
     }
 }
 
@@ -135,7 +135,7 @@ impl Cache {
                 }
             }
         }
-        changed_groups.extend(before.values().map(|gone| gone.group().to_owned()));
+        changed_groups.extend(before.values().map(|removed| removed.group().to_owned()));
         let mut all: Vec<_> = by_name.values().cloned().collect();
         let created = |known: &Definition| {
             known.crd.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).map(str::to_owned)
@@ -146,7 +146,7 @@ impl Cache {
 
     /// Removes and returns the groups with CRDs that [`Self::get`] found changed since the last call.
     pub(super) fn take_changed_groups(&self) -> ChangedGroups<'_> {
-        ChangedGroups { left: std::mem::take(&mut self.lock().changed_groups), cache: self }
+        ChangedGroups { remaining: std::mem::take(&mut self.lock().changed_groups), cache: self }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

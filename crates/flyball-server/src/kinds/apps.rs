@@ -38,9 +38,9 @@ fn demanding(field: &Field<'_>, kind: &str) -> Errors {
 fn selected(spec: &Field<'_>, even_nothing: bool) -> Option<FieldError> {
     let template = spec.at("template");
     let labels = template.at("metadata.labels");
-    let wanted = spec.at("selector");
-    let nothing = wanted.is_set() && label::is_empty(wanted.value());
-    let good = label::selects(wanted.value(), labels.value()) != Some(false) || nothing && !even_nothing;
+    let selector = spec.at("selector");
+    let nothing = selector.is_set() && label::is_empty(selector.value());
+    let good = label::selects(selector.value(), labels.value()) != Some(false) || nothing && !even_nothing;
     (!good).then(|| labels.invalid(UNMATCHED))
 }
 
@@ -52,9 +52,9 @@ fn same_selector(object: &Field<'_>, old: Option<&Object>) -> Option<FieldError>
 
 /// The template of a set of replicas.
 fn replicated(spec: &Field<'_>) -> Errors {
-    let wanted = spec.at("selector");
-    if label::selects(wanted.value(), &Value::Null).is_none() {
-        return vec![wanted.invalid_as(selector(wanted.value()), "invalid label selector")];
+    let label_selector = spec.at("selector");
+    if label::selects(label_selector.value(), &Value::Null).is_none() {
+        return vec![label_selector.invalid_as(selector(label_selector.value()), "invalid label selector")];
     }
     let template = spec.at("template");
     let mut errors: Errors = selected(spec, false).into_iter().collect();

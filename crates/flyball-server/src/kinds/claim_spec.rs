@@ -30,10 +30,10 @@ pub(super) fn claim_spec(spec: &Field<'_>) -> Errors {
     errors.extend(label::selector(&spec.at("selector")));
     let requests = spec.at("resources.requests");
     let resources = spec.at("resources");
-    let asked = requests.key("storage");
+    let storage = requests.key("storage");
     let shown = resources.key("storage");
-    let shown = Field::new(*shown.path(), asked.value());
-    if asked.is_set() {
+    let shown = Field::new(*shown.path(), storage.value());
+    if storage.is_set() {
         match resource::positive_amount(&shown) {
             Some(wrong) => errors.push(wrong),
             None => errors.extend(resource::amount_for(&shown, "storage")),

@@ -217,9 +217,9 @@ fn unified(before: &[String], after: &[String]) -> String {
         let (old, new) = (range(first.before.0, last.before.1), range(first.after.0, last.after.1));
         let _ = writeln!(diff, "@@ -{old} +{new} @@");
         for part in hunk {
-            let (gone, come) = (&before[part.before.0..part.before.1], &after[part.after.0..part.after.1]);
-            let (sign, come) = if part.same { (' ', &[][..]) } else { ('-', come) };
-            let lines = gone.iter().map(|line| (sign, line)).chain(come.iter().map(|line| ('+', line)));
+            let (removed, added) = (&before[part.before.0..part.before.1], &after[part.after.0..part.after.1]);
+            let (sign, added) = if part.same { (' ', &[][..]) } else { ('-', added) };
+            let lines = removed.iter().map(|line| (sign, line)).chain(added.iter().map(|line| ('+', line)));
             for (sign, line) in lines {
                 let _ = writeln!(diff, "{sign}{line}");
             }
@@ -234,7 +234,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn json_is_indented_as_go_does() {
+    fn json_is_indented_as_in_go() {
         let json = r#"{"A":{},"B":[],"C":["x\",{","\\"],"D":{"e":1}}"#;
         let lines =
             ["{", " \"A\": {},", " \"B\": [],", " \"C\": [", "  \"x\\\",{\",", "  \"\\\\\"", " ],", " \"D\": {"];
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_wants_more_differs_in_one_line() {
+    fn resized_claim_differs_in_one_line() {
         let claim = |size: &str| {
             json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}},
                 "storageClassName": "x", "volumeMode": "Filesystem"})
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_shown_with_what_stands_around_them() {
+    fn changes_are_shown_with_their_context() {
         let diff = |before: &str, after: &str| unified(&lines(before), &lines(after)).replace('\n', "|");
         assert_eq!(diff("a b c", "a b c"), "");
         assert_eq!(diff("a b c d e f g h", "a b c d X f g h"), "@@ -2,7 +2,7 @@| b| c| d|-e|+X| f| g| h|");
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_stand_often_in_a_long_text_are_no_landmarks() {
+    fn frequent_lines_of_long_texts_are_not_matched() {
         let common = "z ".repeat(100);
         let unique: String = (0..100).map(|n| format!("u{n} ")).collect();
         let before = lines(&format!("{unique} p z q {common}"));

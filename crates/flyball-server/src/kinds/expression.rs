@@ -34,12 +34,12 @@ impl Made {
     }
 
     /// Returns whether a result has this type; `dyn` does not.
-    fn takes(self, made: &Type<'_>) -> bool {
-        match (self, made) {
-            (Self::Bool, _) => made.is("bool"),
-            (Self::Text, _) => made.is("string"),
-            (Self::TextOrNull, _) => made.is("string") || made.is("null"),
-            (Self::Object, _) => made.is("Object"),
+    fn takes(self, ty: &Type<'_>) -> bool {
+        match (self, ty) {
+            (Self::Bool, _) => ty.is("bool"),
+            (Self::Text, _) => ty.is("string"),
+            (Self::TextOrNull, _) => ty.is("string") || ty.is("null"),
+            (Self::Object, _) => ty.is("Object"),
             (Self::Patches, Type::List(items)) => items.is("JSONPatch"),
             (Self::Patches, _) => false,
         }
@@ -47,19 +47,19 @@ impl Made {
 }
 
 /// Validates an expression about some variables.
-pub(super) fn check(expression: &Field<'_>, variables: &Variables<'_>, wanted: Made) -> Option<FieldError> {
-    check_text(expression, expression.text(), variables, wanted)
+pub(super) fn check(expression: &Field<'_>, variables: &Variables<'_>, expected: Made) -> Option<FieldError> {
+    check_text(expression, expression.text(), variables, expected)
 }
 
 /// Like [`check`], without surrounding blanks.
-pub(super) fn check_trimmed(expression: &Field<'_>, variables: &Variables<'_>, wanted: Made) -> Option<FieldError> {
-    check_text(expression, expression.text().trim(), variables, wanted)
+pub(super) fn check_trimmed(expression: &Field<'_>, variables: &Variables<'_>, expected: Made) -> Option<FieldError> {
+    check_text(expression, expression.text().trim(), variables, expected)
 }
 
-fn check_text(expression: &Field<'_>, text: &str, variables: &Variables<'_>, wanted: Made) -> Option<FieldError> {
+fn check_text(expression: &Field<'_>, text: &str, variables: &Variables<'_>, expected: Made) -> Option<FieldError> {
     let why = match check_among(text, variables) {
-        Ok(made) if wanted.takes(&made) => return None,
-        Ok(made) => format!("must evaluate to {} but got {}", wanted.name(), made.declared_name()),
+        Ok(ty) if expected.takes(&ty) => return None,
+        Ok(ty) => format!("must evaluate to {} but got {}", expected.name(), ty.declared_name()),
         Err(why) => format!("compilation failed: {why}"),
     };
     Some(expression.invalid_as(text, why))

@@ -75,7 +75,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns the text, if there is one: it may be empty.
-    pub(crate) fn given_text(&self) -> Option<&'a str> {
+    pub(crate) fn text_if_set(&self) -> Option<&'a str> {
         self.value.as_str()
     }
 
@@ -84,7 +84,7 @@ impl<'a> Field<'a> {
     }
 
     /// Returns the number, if there is one: it may be 0.
-    pub(crate) fn given_int(&self) -> Option<i64> {
+    pub(crate) fn int_if_set(&self) -> Option<i64> {
         self.value.as_i64()
     }
 
@@ -240,7 +240,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn errors_know_where_they_are() {
+    fn errors_have_field_paths() {
         let object = Object::try_from(json!({"spec": {"a": {"b": -1}, "l": [{"n": "X"}], "m": {"k.x": 70}}})).unwrap();
         let root = Field::root(&object);
         let spec = root.at("spec");

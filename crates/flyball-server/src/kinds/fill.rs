@@ -79,7 +79,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_given_stays() {
+    fn present_fields_are_not_overwritten() {
         let Value::Object(mut fields) = json!({"a": 1, "n": null, "in": {"x": 1}, "l": [{"y": 1}, 5]}) else {
             unreachable!()
         };

@@ -46,7 +46,7 @@ fn check_status(root: &Field<'_>) -> Errors {
 }
 
 /// Rejects a change of a mandatory object.
-fn fixed(spec: &Field<'_>, name: &str, wanted: Option<Value>) -> Option<FieldError> {
-    let differs = wanted.is_some_and(|wanted| wanted != *spec.value());
+fn fixed(spec: &Field<'_>, name: &str, expected: Option<Value>) -> Option<FieldError> {
+    let differs = expected.is_some_and(|expected| expected != *spec.value());
     differs.then(|| spec.invalid(format!("spec of '{name}' must equal the fixed value")))
 }

@@ -242,7 +242,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn selectors_are_written_by_key() {
+    fn selectors_are_printed_in_order_of_keys() {
         let check = |value: Value, text: &str| assert_eq!(selector(&value), text);
         let expressions =
             json!([{"key": "a", "operator": "In", "values": ["y", "x"]}, {"key": "c", "operator": "DoesNotExist"}]);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_are_listed() {
+    fn long_lists_are_abbreviated() {
         let texts: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
         assert_eq!((first(&texts, 2).as_str(), first(&texts, 3).as_str()), ("a,b + 1 more...", "a,b,c"));
     }

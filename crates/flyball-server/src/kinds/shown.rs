@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_is_shown_too() {
+    fn unset_fields_are_shown() {
         check(
             "RoleRef",
             json!({"kind": "Role", "name": "a", "apiGroup": "g"}),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_take_the_network_of_the_host_from_outside() {
+    fn host_network_is_shown_in_the_security_context() {
         let BadValue::Raw(text) = internal("PodSpec", &json!({"hostNetwork": true, "securityContext": {}})) else {
             unreachable!()
         };
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_that_is_named_is_listed() {
+    fn every_referenced_type_is_listed() {
         for field in TYPES.values().flatten() {
             if let Shape::Struct(ty) | Shape::Optional(ty) | Shape::List(ty) | Shape::Embedded(ty) = field.shape {
                 assert!(TYPES.contains_key(ty) || matches!(ty, "LabelSelector" | "ObjectMeta"), "{ty}");

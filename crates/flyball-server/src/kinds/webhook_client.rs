@@ -46,12 +46,12 @@ fn check_url(url: &Field<'_>) -> Errors {
     if parts.host.is_empty() {
         errors.push(url.invalid_as(parts.host, format!("host must be specified{FORM}")));
     }
-    for (given, what) in [
+    for (part, what) in [
         (parts.user, "user information is"),
-        (Some(parts.fragment).filter(|given| !given.is_empty()), "fragments are"),
-        (Some(parts.query).filter(|given| !given.is_empty()), "query parameters are"),
+        (Some(parts.fragment).filter(|part| !part.is_empty()), "fragments are"),
+        (Some(parts.query).filter(|part| !part.is_empty()), "query parameters are"),
     ] {
-        errors.extend(given.map(|given| url.invalid_as(given, format!("{what} not permitted in the URL"))));
+        errors.extend(part.map(|part| url.invalid_as(part, format!("{what} not permitted in the URL"))));
     }
     errors
 }
@@ -59,9 +59,9 @@ fn check_url(url: &Field<'_>) -> Errors {
 fn check_service(service: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     // kube-apiserver treats these as equivalent.
-    for (given, told) in [("namespace", "name"), ("name", "namespace")] {
-        if service.at(given).is_empty() {
-            errors.push(service.at(told).required(""));
+    for (field, other) in [("namespace", "name"), ("name", "namespace")] {
+        if service.at(field).is_empty() {
+            errors.push(service.at(other).required(""));
         }
     }
     let port = service.at("port");

@@ -86,7 +86,7 @@ pub(super) const CONTAINERS: &str = "spec.template.spec.containers";
 
 pub(super) fn replicas(view: &View<'_>, selector: Value) -> Row {
     let [names, images] = view.containers(CONTAINERS);
-    let [wanted, there, ready] =
+    let [desired, current, ready] =
         ["spec.replicas", "status.replicas", "status.readyReplicas"].map(|path| view.int(path).into());
-    Row::from([view.name(), wanted, there, ready, view.age(), names, images, selector])
+    Row::from([view.name(), desired, current, ready, view.age(), names, images, selector])
 }

@@ -6,9 +6,9 @@
 use serde_json::Value;
 
 /// The media type that clients request.
-pub(super) const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+pub(super) const REQUESTED_TYPE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 /// The media type of the response, as in kube-apiserver.
-pub(super) const GIVEN: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+pub(super) const RETURNED_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// A message: its fields, and the number of the field for extensions (keys that begin with `x-`).
 struct Message {
@@ -242,7 +242,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_stands_in_a_schema_stands_in_its_message() {
+    fn schema_fields_are_encoded() {
         let mut out = Vec::new();
         message(
             &SCHEMA,

@@ -69,14 +69,14 @@ impl Addresses {
         let stored = others.iter().filter_map(|other| other.at(&["spec", "clusterIP"])?.as_str());
         let drawn = || draws.iter().map(|(_, draw)| draw).filter(|draw| draw.service != name);
         let addresses_taken = stored.chain(drawn().filter_map(|draw| draw.address.as_deref())).collect();
-        let ports_taken = others.iter().flat_map(held).chain(drawn().flat_map(|draw| draw.ports.clone())).collect();
+        let ports_taken = others.iter().flat_map(node_ports).chain(drawn().flat_map(|draw| draw.ports.clone())).collect();
         if !old.is_some_and(Kind::has_address) {
             addresses(&self.rng, service, &addresses_taken).map_err(|error| invalid(&[error]))?;
         }
         ports(&self.rng, service, ports_taken, attributes.dry_run).map_err(|error| invalid(&[error]))?;
         if !attributes.dry_run {
             let address = service.at(&["spec", "clusterIP"]).and_then(Value::as_str).map(str::to_owned);
-            let draw = Draw { service: name, address, ports: held(service) };
+            let draw = Draw { service: name, address, ports: node_ports(service) };
             draws.retain(|(_, known)| *known != draw);
             draws.push((now, draw));
         }
@@ -90,13 +90,13 @@ fn spec(service: &mut Object) -> Option<&mut Map<String, Value>> {
 
 fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<(), FieldError> {
     let Some(spec) = spec(service) else { return Ok(()) };
-    let given =
+    let cluster_ip =
         spec.get("clusterIPs").and_then(|ips| ips.get(0)).and_then(Value::as_str).unwrap_or_default().to_owned();
-    if given == "None" || spec.get("ipFamilies").is_none() {
+    if cluster_ip == "None" || spec.get("ipFamilies").is_none() {
         return Ok(());
     }
     let first = u32::from(RANGE.0);
-    if given.is_empty() {
+    if cluster_ip.is_empty() {
         // The lower part of the range is reserved for requested addresses.
         let (low, all) = (256, RANGE.1 - 257);
         let start = u32::try_from(rng.below(u64::from(all))).unwrap_or(0);
@@ -112,20 +112,21 @@ fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<
     }
     let shown = spec.get("clusterIPs").cloned().unwrap_or_default();
     let refuse = |why: String| {
-        Err(FieldError::invalid("spec.clusterIPs", shown, format!("failed to allocate IP {given}: {why}")))
+        Err(FieldError::invalid("spec.clusterIPs", shown, format!("failed to allocate IP {cluster_ip}: {why}")))
     };
-    let inside = given.parse::<Ipv4Addr>().is_ok_and(|ip| u32::from(ip) > first && u32::from(ip) - first < RANGE.1 - 1);
+    let inside =
+        cluster_ip.parse::<Ipv4Addr>().is_ok_and(|ip| u32::from(ip) > first && u32::from(ip) - first < RANGE.1 - 1);
     if !inside {
         return refuse(format!(
-            "the provided IP ({given}) is not in the valid range. The range of valid IPs is {}/12",
+            "the provided IP ({cluster_ip}) is not in the valid range. The range of valid IPs is {}/12",
             RANGE.0
         ));
     }
-    if taken.contains(given.as_str()) { refuse("provided IP is already allocated".into()) } else { Ok(()) }
+    if taken.contains(cluster_ip.as_str()) { refuse("provided IP is already allocated".into()) } else { Ok(()) }
 }
 
 /// Allocated node ports.
-fn held(service: &Object) -> Vec<i64> {
+fn node_ports(service: &Object) -> Vec<i64> {
     let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
     let health = service.at(&["spec", "healthCheckNodePort"]).and_then(Value::as_i64);
     ports.filter_map(|port| port["nodePort"].as_i64()).chain(health).filter(|port| *port != 0).collect()
@@ -148,20 +149,20 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
         taken.contains(&port).then(|| "provided port is already allocated".to_owned())
     };
     let list = spec.get("ports").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut given: Vec<(i64, i64)> = Vec::new();
+    let mut assigned: Vec<(i64, i64)> = Vec::new();
     let mut chosen: Vec<i64> = Vec::new();
     for (i, port) in list.iter().enumerate() {
-        let (number, asked) = (port["port"].as_i64().unwrap_or(0), port["nodePort"].as_i64().unwrap_or(0));
+        let (number, requested) = (port["port"].as_i64().unwrap_or(0), port["nodePort"].as_i64().unwrap_or(0));
         // Two protocols on the same port share a node port.
-        let same = given.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
+        let same = assigned.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
         let later = || {
             list.iter()
                 .filter(|other| other["port"].as_i64() == Some(number))
                 .filter_map(|other| other["nodePort"].as_i64())
                 .find(|port| *port != 0)
         };
-        let wanted = if asked == 0 { same.or_else(later).unwrap_or(0) } else { asked };
-        let wanted = if wanted == 0 {
+        let node_port = if requested == 0 { same.or_else(later).unwrap_or(0) } else { requested };
+        let node_port = if node_port == 0 {
             if !allocates {
                 chosen.push(0);
                 continue;
@@ -169,16 +170,16 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
             free(rng, &taken)
                 .ok_or_else(|| FieldError::internal("spec.ports", "failed to allocate a nodePort: range is full"))?
         } else {
-            if same != Some(wanted)
-                && let Some(why) = check(wanted, &taken)
+            if same != Some(node_port)
+                && let Some(why) = check(node_port, &taken)
             {
-                return Err(FieldError::invalid(format!("spec.ports[{i}].nodePort"), wanted, why));
+                return Err(FieldError::invalid(format!("spec.ports[{i}].nodePort"), node_port, why));
             }
-            wanted
+            node_port
         };
-        taken.insert(wanted);
-        given.push((number, wanted));
-        chosen.push(wanted);
+        taken.insert(node_port);
+        assigned.push((number, node_port));
+        chosen.push(node_port);
     }
     for (port, chosen) in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().zip(chosen) {
         if chosen != 0

@@ -156,7 +156,7 @@ impl<'w> Candidate<'w> {
         let (Some(live), resource) = (self.live, self.resource()) else { return };
         if resource.counts_generations()
             && !matches!(self.target.part, Part::Binding | Part::Status)
-            && wants_other(resource, &self.object, live)
+            && desired_state_differs(resource, &self.object, live)
         {
             self.object.metadata_mut().insert("generation".into(), (live.generation() + 1).into());
         }
@@ -191,17 +191,17 @@ fn restore(resource: &Resource, object: &mut Object, live: &Object, part: Part) 
         // Writes of these parts begin with the stored object.
         Part::Approval | Part::Binding | Part::Scale => {}
         Part::Status => {
-            let mut kept = live.clone();
+            let mut merged = live.clone();
             match object.remove("status") {
-                Some(status) => kept.insert("status".into(), status),
-                None => kept.remove("status"),
+                Some(status) => merged.insert("status".into(), status),
+                None => merged.remove("status"),
             };
             let mut metadata = std::mem::take(object.metadata_mut());
             if resource.custom().is_some() {
                 const OWN: [&str; 2] = ["managedFields", "resourceVersion"];
                 metadata.retain(|field, _| OWN.contains(&field.as_str()));
-                kept.metadata_mut().retain(|field, _| !OWN.contains(&field.as_str()));
-                kept.metadata_mut().extend(metadata);
+                merged.metadata_mut().retain(|field, _| !OWN.contains(&field.as_str()));
+                merged.metadata_mut().extend(metadata);
             } else {
                 if resource.status_keeps_labels() {
                     match live.metadata().and_then(|metadata| metadata.get("labels")) {
@@ -209,9 +209,9 @@ fn restore(resource: &Resource, object: &mut Object, live: &Object, part: Part) 
                         None => metadata.remove("labels"),
                     };
                 }
-                *kept.metadata_mut() = metadata;
+                *merged.metadata_mut() = metadata;
             }
-            *object = kept;
+            *object = merged;
         }
         _ if resource.has_part(Part::Status) => restore_field(object, "status"),
         _ => {}
@@ -235,7 +235,7 @@ pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
 }
 
 /// Returns whether the desired state differs: more than metadata and status.
-fn wants_other(resource: &Resource, object: &Object, live: &Object) -> bool {
+fn desired_state_differs(resource: &Resource, object: &Object, live: &Object) -> bool {
     let status_apart = resource.has_part(Part::Status);
     let skipped = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata") || name == "status" && status_apart;
     let differs = |a: &Object, b: &Object| a.iter().any(|(name, value)| !skipped(name) && b.get(name) != Some(value));

@@ -204,9 +204,9 @@ impl Registry {
     ) -> Result<Candidate<'w>, Status> {
         let mut conversions = Conversions::default();
         for _ in 1..MAX_OWNERSHIP_PASSES {
-            let made = self.candidate_with(&conversions, target, change, live, writer);
+            let outcome = self.candidate_with(&conversions, target, change, live, writer);
             if !conversions.complete(&self.codec, &target.resource).await {
-                return made;
+                return outcome;
             }
         }
         self.candidate_with(&conversions, target, change, live, writer)
@@ -254,7 +254,7 @@ impl Registry {
                 target.check_name(&object)?;
                 object
             }
-            (Change::Patch(_) | Change::With(_), None) => unreachable!("only what is there is patched"),
+            (Change::Patch(_) | Change::With(_), None) => unreachable!("only existing objects are patched"),
         };
         let mut candidate = Candidate::new(target, live, object);
         candidate.place()?;

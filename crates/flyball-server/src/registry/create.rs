@@ -50,8 +50,8 @@ impl Registry {
         }
         self.admission.validate(&attributes, Some(&candidate.object)).await?;
         candidate.drop_empty_lists();
-        let given = candidate.object.metadata_mut().remove("resourceVersion");
-        if !writer.options.dry_run && given.as_ref().and_then(Value::as_str).is_some_and(is_version) {
+        let version = candidate.object.metadata_mut().remove("resourceVersion");
+        if !writer.options.dry_run && version.as_ref().and_then(Value::as_str).is_some_and(is_version) {
             return Err(Status::new(500, None, "resourceVersion should not be set on objects to be created"));
         }
         let key = candidate.object.key();

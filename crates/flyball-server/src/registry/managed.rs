@@ -32,13 +32,13 @@ pub(crate) const MAX_OWNERSHIP_PASSES: usize = 16;
 
 impl Conversions {
     fn get(&self, object: &Value, api_version: &str) -> Result<Option<Value>, String> {
-        let asked = |(known, version, _): &&(Value, String, _)| version == api_version && known == object;
-        if let Some((.., made)) = self.known.iter().find(asked) {
-            return made.clone().map(Some);
+        let is_same = |(known, version, _): &&(Value, String, _)| version == api_version && known == object;
+        if let Some((.., converted)) = self.known.iter().find(is_same) {
+            return converted.clone().map(Some);
         }
-        let (mut missing, asked) = (self.missing.lock(), (object.clone(), api_version.to_owned()));
-        if !missing.contains(&asked) {
-            missing.push(asked);
+        let (mut missing, conversion) = (self.missing.lock(), (object.clone(), api_version.to_owned()));
+        if !missing.contains(&conversion) {
+            missing.push(conversion);
         }
         Ok(None)
     }
@@ -48,8 +48,8 @@ impl Conversions {
         let missing = std::mem::take(self.missing.get_mut());
         let any = !missing.is_empty();
         for (object, api_version) in missing {
-            if let Some(made) = ask(codec, resource, &object, &api_version).await {
-                self.known.push((object, api_version, made));
+            if let Some(converted) = convert(codec, resource, &object, &api_version).await {
+                self.known.push((object, api_version, converted));
             }
         }
         any
@@ -57,7 +57,12 @@ impl Conversions {
 }
 
 /// Calls the webhook; `None` if the version is no longer served.
-async fn ask(codec: &Codec, resource: &Resource, object: &Value, api_version: &str) -> Option<Result<Value, String>> {
+async fn convert(
+    codec: &Codec,
+    resource: &Resource,
+    object: &Value,
+    api_version: &str,
+) -> Option<Result<Value, String>> {
     let catalog = codec.catalog();
     let (from, to) = (version_of(&catalog, resource, object), version(&catalog, resource, api_version)?);
     let object = Object::try_from(object.clone()).ok()?;
@@ -158,7 +163,7 @@ pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, 
     let manager = Manager::updater(name, &api_version, part);
     match objects.update(resource.empty.as_value(), object.as_value(), ManagedFields::default(), manager, Some(now)) {
         Ok(managed) => put(object, managed),
-        Err(error) => tracing::error!(%error, "managedFields of an answer could not be made"),
+        Err(error) => tracing::error!(%error, "failed to compute managedFields of a response"),
     }
 }
 
@@ -191,7 +196,7 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
             put(new, managed);
         }
         // A write does not fail if its managed fields cannot be computed: then no field has an owner.
-        Err(error) => tracing::warn!(%error, object = %new.key(), "managedFields could not be updated"),
+        Err(error) => tracing::warn!(%error, object = %new.key(), "failed to update managedFields"),
     }
 }
 
@@ -200,7 +205,7 @@ pub(crate) fn apply(
     catalog: &Catalog,
     resource: &Resource,
     live: Option<&Object>,
-    wanted: &Object,
+    configuration: &Object,
     force: bool,
     by: &By<'_>,
 ) -> Result<Object, Status> {
@@ -227,8 +232,9 @@ pub(crate) fn apply(
     };
     let manager = Manager::applier(by.name, by.part.name());
     // A new object has no UID yet, and so its fields have no owners.
-    let applied =
-        objects.apply(live.as_value(), wanted.as_value(), managed, manager, force, by.time()).map_err(|error| {
+    let applied = objects
+        .apply(live.as_value(), configuration.as_value(), managed, manager, force, by.time())
+        .map_err(|error| {
             match error {
                 apply::Error::Conflicts(mut conflicts) => {
                     if by.part == Part::Scale {
@@ -242,7 +248,7 @@ pub(crate) fn apply(
                     conflict::status(&conflicts)
                 }
                 apply::Error::Patch(misfit) => {
-                    broken(resource, wanted, "failed to create typed patch object", &misfit.to_string())
+                    broken(resource, configuration, "failed to create typed patch object", &misfit.to_string())
                 }
                 apply::Error::Live(misfit) => {
                     broken(resource, &live, "failed to create typed live object", &misfit.to_string())
@@ -252,7 +258,7 @@ pub(crate) fn apply(
             }
         })?;
     if of_custom_scale {
-        let (namespace, name) = (wanted.namespace().unwrap_or_default(), wanted.name());
+        let (namespace, name) = (configuration.namespace().unwrap_or_default(), configuration.name());
         let what = format!("failed to convert new object ({namespace}/{name}; {})", scale::kind());
         return Err(no_custom_scale(&what));
     }
@@ -262,7 +268,7 @@ pub(crate) fn apply(
     };
     put(&mut object, applied.managed);
     if by.name == KUBECTL_MANAGER {
-        note_applied(&mut object, wanted);
+        note_applied(&mut object, configuration);
     }
     Ok(object)
 }
@@ -295,14 +301,14 @@ const KUBECTL_MANAGER: &str = "kubectl";
 /// Updates the last-applied annotation of `kubectl apply`, if there is one, so that a client can return to client-side
 /// apply. See
 /// <https://kubernetes.io/docs/reference/using-api/server-side-apply/#downgrading-from-server-side-apply-to-client-side-apply>.
-fn note_applied(object: &mut Object, wanted: &Object) {
+fn note_applied(object: &mut Object, configuration: &Object) {
     let annotations = object.metadata_mut().get_mut("annotations").and_then(Value::as_object_mut);
     let Some(annotations) =
         annotations.filter(|annotations| annotations.get(LAST_APPLIED).is_some_and(|noted| noted != ""))
     else {
         return;
     };
-    let mut noted = wanted.clone();
+    let mut noted = configuration.clone();
     let metadata = noted.metadata_mut();
     if let Some(own) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
         own.remove(LAST_APPLIED);

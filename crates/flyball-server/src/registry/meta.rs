@@ -17,13 +17,13 @@ const METADATA: Path<'static> = Path::new("metadata");
 pub(super) fn dedup_owners(object: &mut Object, patched: bool) -> Option<String> {
     let owners = object.metadata_mut().get_mut("ownerReferences")?.as_array_mut()?;
     let mut known: HashSet<Value> = HashSet::with_capacity(owners.len());
-    let (mut told, mut twice): (HashSet<String>, Vec<String>) = Default::default();
+    let (mut reported, mut twice): (HashSet<String>, Vec<String>) = Default::default();
     owners.retain(|owner| {
         if known.insert(owner.clone()) {
             return true;
         }
         let uid = owner["uid"].as_str().unwrap_or_default();
-        if told.insert(uid.to_owned()) {
+        if reported.insert(uid.to_owned()) {
             twice.push(uid.to_owned());
         }
         false
@@ -186,7 +186,7 @@ const MAX_SHOWN_BYTES: usize = 1 << 20;
 
 /// Writes a part of metadata as Go does.
 fn go(path: &[&str], value: &Value) -> String {
-    let meta = crate::kinds::library().get("meta/v1", "ObjectMeta").expect("the library has what all kinds share");
+    let meta = crate::kinds::library().get("meta/v1", "ObjectMeta").expect("the library contains the shared types");
     let node = path.iter().fold(meta.node(), |node, step| node.field(step).or_else(|| node.items()).unwrap_or(node));
     flyball_schema::decode::print(node, value)
 }

@@ -98,17 +98,17 @@ impl Patch {
         let mut tree = Value::Object(Map::new());
         for operation in operations {
             for pointer in ["path", "from"].iter().filter_map(|field| operation.get(*field)?.as_str()) {
-                let (mut at, mut made) = (&mut tree, patched);
+                let (mut at, mut value) = (&mut tree, patched);
                 let parent = pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
                 for step in parent.split('/').skip(1) {
                     let step = step.replace("~1", "/").replace("~0", "~");
-                    let next = match made {
+                    let next = match value {
                         Value::Object(fields) => fields.get(&step),
                         Value::Array(items) => step.parse::<usize>().ok().and_then(|at| items.get(at)),
                         _ => None,
                     };
                     let Some(next) = next else { break };
-                    (at, made) = (&mut at[step], next);
+                    (at, value) = (&mut at[step], next);
                     if at.is_null() {
                         *at = Value::Object(Map::new());
                     }
@@ -119,8 +119,8 @@ impl Patch {
     }
 
     /// Returns the error for a value that is no patch of its type.
-    fn malformed(value: &Value, wanted: &str) -> Status {
-        Status::bad_request(format!("error decoding patch: {}", misread(value, wanted)))
+    fn malformed(value: &Value, expected: &str) -> Status {
+        Status::bad_request(format!("error decoding patch: {}", misread(value, expected)))
     }
 
     fn read(
@@ -209,8 +209,8 @@ impl Patch {
 }
 
 /// Returns Go's error for a JSON value of another type.
-fn misread(value: &Value, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {wanted}", decode::sort(value))
+fn misread(value: &Value, expected: &str) -> String {
+    format!("json: cannot unmarshal {} into Go value of type {expected}", decode::sort(value))
 }
 
 /// Prints a patched object as Go does: fields that the patch changed in sorted order, others in the order of the type.
@@ -259,19 +259,19 @@ fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
     let expected = &resource.kind;
     let group_version = match object.api_version() {
         "" => expected.group_version(),
-        given => match GroupVersion::parse(given) {
+        found => match GroupVersion::parse(found) {
             Some(group_version) => group_version,
-            None => return Some(format!("unexpected GroupVersion string: {given}")),
+            None => return Some(format!("unexpected GroupVersion string: {found}")),
         },
     };
-    let given = group_version.kind(if object.kind().is_empty() { &expected.kind } else { object.kind() });
-    (given != *expected).then(|| scheme::misfit(resource, &given))
+    let found = group_version.kind(if object.kind().is_empty() { &expected.kind } else { object.kind() });
+    (found != *expected).then(|| scheme::misfit(resource, &found))
 }
 
 /// Returns the error for a patch that changes the version or kind of a custom resource.
 fn other_custom_kind(resource: &Resource, object: &Object) -> Status {
     let expected = &resource.kind;
-    let given = object.group_version_kind().unwrap_or_default();
+    let found = object.group_version_kind().unwrap_or_default();
     let mut errors = Vec::new();
     if object.api_version() != expected.api_version() {
         errors.push(FieldError::invalid(
@@ -283,5 +283,5 @@ fn other_custom_kind(resource: &Resource, object: &Object) -> Status {
     if object.kind() != &*expected.kind {
         errors.push(FieldError::invalid("kind", object.kind(), format!("must be {}", expected.kind)));
     }
-    Status::invalid(&given, object.name(), &errors)
+    Status::invalid(&found, object.name(), &errors)
 }

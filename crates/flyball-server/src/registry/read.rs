@@ -91,14 +91,14 @@ pub(super) fn parse_number(text: &str) -> Result<Revision, String> {
 }
 
 /// 504: the requested version has not been reached.
-pub(crate) fn too_large(asked: Revision, current: Revision) -> Status {
+pub(crate) fn too_large(requested: Revision, current: Revision) -> Status {
     let cause = Cause {
         reason: "ResourceVersionTooLarge".into(),
         message: "Too large resource version".into(),
         field: String::new(),
     };
     let details = Details { causes: vec![cause], retry_after_seconds: 1, ..Details::default() };
-    Status::new(504, Reason::Timeout, format!("Timeout: Too large resource version: {asked}, current: {current}"))
+    Status::new(504, Reason::Timeout, format!("Timeout: Too large resource version: {requested}, current: {current}"))
         .with_details(details)
 }
 
@@ -229,7 +229,7 @@ impl Registry {
         paging: bool,
     ) -> Result<Snapshot, Status> {
         self.store.list_at(&resource.table, namespace, revision).map_err(|error| match error {
-            storage::Error::Future { asked, current } => too_large(asked, current),
+            storage::Error::Future { requested, current } => too_large(requested, current),
             storage::Error::Compacted { .. } if paging => Status::expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue \
                  parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token \
@@ -264,9 +264,10 @@ fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usi
     }
     let entries: Vec<Arc<Entry>> = rest.by_ref().filter(|entry| selection.matches(entry)).take(limit).collect();
     // A full page ends the search: whether a further object is selected is left to the next request.
-    let left = rest.count();
-    let next = entries.last().filter(|_| left > 0).map(|last| Page { revision, after: last.key.to_string() });
+    let remaining_count = rest.count();
+    let next =
+        entries.last().filter(|_| remaining_count > 0).map(|last| Page { revision, after: last.key.to_string() });
     // With a selector, kube-apiserver does not count the remaining objects.
-    let remaining = next.as_ref().and_then(|_| selection.is_everything().then_some(left));
+    let remaining = next.as_ref().and_then(|_| selection.is_everything().then_some(remaining_count));
     Listed { revision, entries, next, remaining }
 }

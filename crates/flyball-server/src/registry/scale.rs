@@ -25,8 +25,8 @@ pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch, validation: FieldVal
         let patched = patch.apply(None, &Catalog::action("Scale"), &before, validation)?;
         warnings.add(patched.warnings);
         if patched.object.name() != before.name() {
-            let (given, own) = (patched.object.name(), before.name());
-            let why = format!("the name of the object ({given}) does not match the name on the URL ({own})");
+            let (found, own) = (patched.object.name(), before.name());
+            let why = format!("the name of the object ({found}) does not match the name on the URL ({own})");
             return Err(Status::bad_request(why));
         }
         store(&resource, object, &patched.object)
@@ -35,16 +35,16 @@ pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch, validation: FieldVal
 
 /// Merges a scale into the desired state of an object.
 pub(crate) fn apply(resource: &Resource, scale: &Object) -> Result<Change, Status> {
-    let mut wanted = Object::default();
-    wanted.set_kind(&resource.kind);
+    let mut desired = Object::default();
+    desired.set_kind(&resource.kind);
     if let Some(metadata) = scale.metadata() {
-        *wanted.metadata_mut() = metadata.clone();
+        *desired.metadata_mut() = metadata.clone();
     }
     if let Some(replicas) = scale.at(&["spec", "replicas"]) {
         check_replicas(resource, scale.name(), replicas.as_i64().unwrap_or(0))?;
-        set(resource, &mut wanted, replicas.clone())?;
+        set(resource, &mut desired, replicas.clone())?;
     }
-    Ok(Change::Apply(wanted))
+    Ok(Change::Apply(desired))
 }
 
 /// Rejects a scale of a built-in kind below zero.

@@ -44,7 +44,7 @@ static TEMPLATES: LazyLock<Vec<Template>> = LazyLock::new(|| {
 impl Template {
     fn new(catalog: &Catalog, kind: &Kind, object: Object) -> Self {
         let resource = catalog.of(kind);
-        let object = made(catalog, &resource, object);
+        let object = built_in_object(catalog, &resource, object);
         let (key, facts, uid) = (object.key(), resource.facts(&object), object.uid().to_owned());
         let entry = Entry::new(key.clone(), object, Revision::MAX, facts.clone(), 0);
         let blanks = [
@@ -93,10 +93,10 @@ fn epoch() -> Clock {
 }
 
 /// Prepares an object as a create does.
-fn made(catalog: &Catalog, resource: &Resource, mut object: Object) -> Object {
+fn built_in_object(catalog: &Catalog, resource: &Resource, mut object: Object) -> Object {
     let (clock, rng, status) = (epoch(), Rng::from_seed(0), object.remove("status"));
     object.set_kind(&resource.kind);
-    let (mut object, _) = decode::read(resource, object).expect("what comes with the server can be read");
+    let (mut object, _) = decode::read(resource, object).expect("built-in objects can be decoded");
     resource.default(&mut object);
     let now = clock.now_rfc3339();
     let name = match &*resource.kind.group {

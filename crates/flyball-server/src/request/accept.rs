@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn quality_decides_then_order() {
+    fn media_types_are_chosen_by_quality_then_order() {
         let json = Form { encoding: Encoding::Json, view: View::Whole, beta: false };
         let yaml = Form { encoding: Encoding::Yaml, view: View::Whole, beta: false };
         assert_eq!(chosen(""), Ok(json));

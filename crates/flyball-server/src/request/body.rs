@@ -136,16 +136,16 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
 
 /// Cuts a stream of documents after the first; the others are ignored.
 fn first_document(text: &str) -> &str {
-    let (mut begun, mut end) = (false, 0);
+    let (mut has_content, mut end) = (false, 0);
     for line in text.split_inclusive('\n') {
         let marks = |mark: &str| {
             line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
         };
-        if begun && (marks("---") || marks("...")) {
+        if has_content && (marks("---") || marks("...")) {
             return &text[..end];
         }
         let blank = line.trim().is_empty() || line.starts_with(['#', '%']);
-        begun |= !blank;
+        has_content |= !blank;
         end += line.len();
     }
     text
@@ -504,14 +504,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_stand_twice_are_told_and_the_last_wins() {
+    fn duplicate_keys_are_reported_and_the_last_wins() {
         let document = json(r#"{"a": 1, "s": {"l": [{"b": 1, "b": 2}]}, "a": 3}"#).unwrap();
         assert_eq!(document.value, json!({"a": 3, "s": {"l": [{"b": 2}]}}));
         assert_eq!(document.duplicates, ["duplicate field \"s.l[0].b\"", "duplicate field \"a\""]);
     }
 
     #[test]
-    fn remarks_are_placed_where_the_document_gives_cause_for_them() {
+    fn warnings_follow_the_order_of_the_document() {
         let text = br#"{"z": 1, "s": {"l": [{"b": 1, "b": 2, "a": {"x.y": 0}}]}, "a": 3, "a": 4}"#;
         let remarks = [
             "duplicate field \"a\"",
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_whole_if_they_have_no_fraction() {
+    fn numbers_without_fraction_are_integers() {
         assert_eq!(
             json("[1.0, 2e3, 1.5, -7, 18446744073709551615]").unwrap().value,
             json!([1, 2000, 1.5, -7, 18446744073709551615u64])
@@ -536,14 +536,14 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_refused() {
+    fn deep_nesting_is_rejected() {
         let deep = "[".repeat(100_000);
         assert!(json(&deep).is_err());
         assert!(yaml(&deep).is_err());
     }
 
     #[test]
-    fn yaml_is_read_as_yaml_1_1() {
+    fn yaml_is_parsed_as_yaml_1_1() {
         let document = yaml("a: y\nb: 'y'\nc: 0x10\nd: ~\n1: x\nl: [on, no]\n").unwrap();
         assert_eq!(document.value, json!({"a": true, "b": "y", "c": 16, "d": null, "1": "x", "l": [true, false]}));
         assert!(yaml("a: [b\nc: d").is_err());

@@ -42,7 +42,7 @@ pub(super) fn mistake(text: &str) -> Option<String> {
             }
             ',' if !open.is_empty() => value = None,
             ':' if apart => {
-                let torn = value.is_some_and(|began| began < line);
+                let torn = value.is_some_and(|start| start < line);
                 if torn && let Some((bracket @ '[', opened)) = open.last().copied() {
                     return Some(unfinished(bracket, opened, line));
                 }
@@ -78,7 +78,7 @@ mod tests {
     use super::mistake;
 
     #[test]
-    fn brackets_that_are_not_closed_are_told_of() {
+    fn unclosed_brackets_are_reported() {
         let cases = [
             ("a: [", Some("line 1: did not find expected node content")),
             ("a: [b", Some("line 1: did not find expected ',' or ']'")),

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_name_resources() {
+    fn paths_resolve_to_resources() {
         let cases = [
             (Method::GET, "/api/v1/pods", "list /v1 - pods - -"),
             (Method::GET, "/api/v1/namespaces/a/pods/x", "get /v1 a pods x -"),

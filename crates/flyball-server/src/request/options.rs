@@ -156,9 +156,9 @@ impl DeleteOptions {
         if let Some(propagation) = self.propagation {
             value["propagationPolicy"] = format!("{propagation:?}").into();
         }
-        for (field, wanted) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
-            if let Some(wanted) = wanted {
-                value["preconditions"][field] = wanted.as_str().into();
+        for (field, precondition) in [("uid", &self.uid), ("resourceVersion", &self.resource_version)] {
+            if let Some(precondition) = precondition {
+                value["preconditions"][field] = precondition.as_str().into();
             }
         }
         value
@@ -304,7 +304,7 @@ impl ListOptions {
 /// Checks that version, its match and the rest go together.
 fn check_match(query: &Query, watch: bool, initial_events: Option<bool>) -> Vec<FieldError> {
     const FIELD: &str = "resourceVersionMatch";
-    let (version, wanted) = (query.text("resourceVersion"), query.text(FIELD));
+    let (version, version_match) = (query.text("resourceVersion"), query.text(FIELD));
     let forbidden = |detail: &str| FieldError::forbidden(FIELD, detail);
     let continued = || {
         let given = !query.text("continue").is_empty();
@@ -312,30 +312,30 @@ fn check_match(query: &Query, watch: bool, initial_events: Option<bool>) -> Vec<
     };
     let mut errors = Vec::new();
     if watch {
-        if initial_events.is_some() && wanted != "NotOlderThan" {
+        if initial_events.is_some() && version_match != "NotOlderThan" {
             errors.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
         }
-        if wanted.is_empty() {
+        if version_match.is_empty() {
             return errors;
         }
         if initial_events.is_none() {
             errors.push(forbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
         }
-        if wanted != "NotOlderThan" {
-            errors.push(FieldError::not_supported(FIELD, wanted, ["NotOlderThan"]));
+        if version_match != "NotOlderThan" {
+            errors.push(FieldError::not_supported(FIELD, version_match, ["NotOlderThan"]));
         }
         errors.extend(continued());
         return errors;
     }
-    if !wanted.is_empty() {
+    if !version_match.is_empty() {
         if version.is_empty() {
             errors.push(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"));
         }
         errors.extend(continued());
-        if !matches!(wanted, "Exact" | "NotOlderThan") {
-            errors.push(FieldError::not_supported(FIELD, wanted, ["Exact", "NotOlderThan", ""]));
+        if !matches!(version_match, "Exact" | "NotOlderThan") {
+            errors.push(FieldError::not_supported(FIELD, version_match, ["Exact", "NotOlderThan", ""]));
         }
-        if wanted == "Exact" && version == "0" {
+        if version_match == "Exact" && version == "0" {
             errors.push(forbidden("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
         }
     }
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_make_no_sense_are_refused_by_name() {
+    fn invalid_options_are_rejected_by_name() {
         let write = |query: &str, write| message(WriteOptions::read(&Query::parse(query), write));
         assert_eq!(
             write("dryRun=Some", Write::Create),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_delete_options_hides_the_query() {
+    fn delete_options_in_the_body_override_the_query() {
         let query = Query::parse("dryRun=All&propagationPolicy=Orphan");
         let options = DeleteOptions::read(&query, None).unwrap();
         assert!(options.dry_run && options.propagation == Some(Propagation::Orphan));

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_is_on_unless_it_says_no() {
+    fn flags_are_set_unless_false() {
         let query = Query::parse("a=true&b=maybe&c=&d=False&e=0");
         assert_eq!(
             ["a", "b", "c", "d", "e", "f"].map(|name| query.flag(name)),

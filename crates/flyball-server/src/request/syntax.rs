@@ -231,7 +231,7 @@ mod tests {
     use super::json_error;
 
     #[test]
-    fn errors_read_as_gos_do() {
+    fn syntax_errors_have_gos_messages() {
         let cases = [
             ("", "unexpected end of JSON input"),
             ("{\"a\":1", "unexpected end of JSON input"),

@@ -25,13 +25,13 @@ impl Connections {
         let peer = Arc::new(Peer::default());
         let mut peers = self.peers.lock();
         if peers.len() >= self.limit {
-            peers.retain(|peer| peer.upgrade().is_some_and(|peer| !peer.closed.is_given()));
+            peers.retain(|peer| peer.upgrade().is_some_and(|peer| !peer.closed.is_sent()));
         }
         if peers.len() >= self.limit {
             let all: Vec<Arc<Peer>> = peers.iter().filter_map(Weak::upgrade).collect();
             if let Some(victim) = victim(&all) {
-                tracing::warn!(limit = self.limit, "a connection is closed: there are too many");
-                victim.closed.give();
+                tracing::warn!(limit = self.limit, "connection limit reached: closed the idlest connection");
+                victim.closed.send();
             }
         }
         peers.push(Arc::downgrade(&peer));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_idlest_connection_goes_first() {
+    async fn idlest_connection_is_closed_first() {
         let connections = Connections::new(3);
         let tick = || advance(Duration::from_secs(1));
         let first = connections.accept();
@@ -91,13 +91,13 @@ mod tests {
         let silent = connections.accept();
         tick().await;
         let fourth = connections.accept();
-        assert!(silent.closed.is_given() && !first.closed.is_given() && !second.closed.is_given());
+        assert!(silent.closed.is_sent() && !first.closed.is_sent() && !second.closed.is_sent());
         let (_other, _same) = (busy(&fourth, "ann"), tick().await);
         let fifth = connections.accept();
-        assert!(second.closed.is_given() && !first.closed.is_given() && !fourth.closed.is_given());
+        assert!(second.closed.is_sent() && !first.closed.is_sent() && !fourth.closed.is_sent());
         // All are busy: she has two of them.
         let _bob = busy(&fifth, "bob");
         connections.accept();
-        assert!(first.closed.is_given() && !fourth.closed.is_given() && !fifth.closed.is_given());
+        assert!(first.closed.is_sent() && !fourth.closed.is_sent() && !fifth.closed.is_sent());
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     const MAX_BYTES: usize = 32 << 20;
 
     #[test]
-    fn a_connection_with_large_heads_is_refused_and_others_are_not() {
+    fn large_heads_are_rejected_per_connection() {
         let all = Heads::new(MAX_BYTES);
         let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
         let taken: Vec<Head> = std::iter::from_fn(|| greedy.try_count(16 << 10)).take(1 << 20).collect();
@@ -101,20 +101,20 @@ mod tests {
         assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
     }
     #[test]
-    fn what_answers_is_counted_and_a_connection_has_one_at_least() {
+    fn started_responses_are_counted_and_each_connection_may_start_one() {
         let all = Heads::new(MAX_BYTES);
         let (greedy, modest) = (ConnectionHeads::new(all.clone()), ConnectionHeads::new(all.clone()));
-        let mut begun = Vec::new();
-        while let Some(mut head) = greedy.try_count(OVERHEAD_BYTES).filter(|_| begun.len() < 1 << 20) {
+        let mut started = Vec::new();
+        while let Some(mut head) = greedy.try_count(OVERHEAD_BYTES).filter(|_| started.len() < 1 << 20) {
             let has_room = head.begin();
-            begun.push(head);
+            started.push(head);
             if !has_room {
                 break;
             }
         }
-        assert_eq!(begun.len(), MAX_BYTES / (OVERHEAD_BYTES + ANSWER_BYTES) + 1);
+        assert_eq!(started.len(), MAX_BYTES / (OVERHEAD_BYTES + ANSWER_BYTES) + 1);
         assert!(modest.try_count(OVERHEAD_BYTES).expect("its own").begin());
-        drop(begun);
+        drop(started);
         assert_eq!(all.bytes.load(Ordering::Relaxed), 0);
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Outgoing {
     /// The piece that was taken from the body and not handed over.
     next: Bytes,
     /// Reserved bytes of generated pieces that are not sent, including `next`, and of the one that is being generated.
-    made: Hold,
+    generated: Hold,
     /// Waits until more bytes may be sent.
     wait: Option<BoxFuture<'static, Option<Hold>>>,
     /// The offload of the rest of the body, if it is a long computation.
@@ -38,7 +38,7 @@ pub(super) struct Outgoing {
 
 /// The client did not read, and the rest of the response is dropped.
 #[derive(Debug, thiserror::Error)]
-#[error("the client does not read")]
+#[error("the client reads too slowly")]
 pub(super) struct CutOff;
 
 impl Outgoing {
@@ -50,33 +50,33 @@ impl Outgoing {
         let pool = shared.unsent.of(&flow);
         // Watches are counted by themselves.
         let by_itself = if link.is_watch() { 0 } else { UNFINISHED };
-        let mut made = match link.keep_room(None) {
+        let mut generated = match link.keep_room(None) {
             // The reservation is replaced by the actual size.
             Some(mut room) => {
-                room.resize(by_itself + body.made());
+                room.resize(by_itself + body.available_bytes());
                 room
             }
             // A rejection without a body ends with its head, which needs no accounting.
-            None => pool.try_take(&flow, by_itself + body.made()).unwrap_or_else(|| {
+            None => pool.try_take(&flow, by_itself + body.available_bytes()).unwrap_or_else(|| {
                 body = Body::empty();
                 pool.charge(&flow, 0)
             }),
         };
-        link.keep_room(Some(made.split(by_itself)));
+        link.keep_room(Some(generated.split(by_itself)));
         let turns = Offload::new(shared, &flow);
-        Self { body, link, next: Bytes::new(), made, wait: None, turns, making: None }
+        Self { body, link, next: Bytes::new(), generated, wait: None, turns, making: None }
     }
 
     /// Waits until the user may have more unsent bytes. Pieces that are already generated do not wait.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let computes = self.turns.is_some() && self.body.computes();
-        if self.made.amount() > 0 || self.wait.is_none() && !computes && self.made.has_room() {
+        if self.generated.amount() > 0 || self.wait.is_none() && !computes && self.generated.has_room() {
             return Poll::Ready(());
         }
-        let wait = self.wait.get_or_insert_with(|| Box::pin(self.made.wait(PIECE)));
+        let wait = self.wait.get_or_insert_with(|| Box::pin(self.generated.wait(PIECE)));
         let room = ready!(wait.as_mut().poll(cx));
         self.wait = None;
-        room.into_iter().for_each(|room| self.made.add(room));
+        room.into_iter().for_each(|room| self.generated.add(room));
         Poll::Ready(())
     }
 
@@ -84,7 +84,7 @@ impl Outgoing {
         if let Some(turns) = self.turns.as_ref().filter(|_| self.making.is_none() && self.body.computes()) {
             let mut body = std::mem::replace(&mut self.body, Body::empty());
             self.making = Some(turns.spawn(move || {
-                let piece = body.next_made();
+                let piece = body.next_piece();
                 (body, piece)
             }));
         }
@@ -92,14 +92,14 @@ impl Outgoing {
             let frame = Pin::new(&mut self.body).poll_frame(cx);
             if frame.is_pending() {
                 // The watch has nothing to send, and releases its hold.
-                self.made.resize(0);
+                self.generated.resize(0);
             }
             let Some(Ok(frame)) = ready!(frame) else { return Poll::Ready(None) };
             return Poll::Ready(Some(Ok(frame.into_data().unwrap_or_default())));
         };
-        let made = ready!(Pin::new(making).poll(cx));
+        let generated = ready!(Pin::new(making).poll(cx));
         self.making = None;
-        let Ok((body, piece)) = made else { return Poll::Ready(Some(Err(CutOff))) };
+        let Ok((body, piece)) = generated else { return Poll::Ready(Some(Err(CutOff))) };
         self.body = body;
         Poll::Ready(piece.map(Ok))
     }
@@ -127,10 +127,10 @@ impl http_body::Body for Outgoing {
                 Some(Err(cut_off)) => return Poll::Ready(Some(Err(cut_off))),
                 None => return Poll::Ready(None),
             };
-            this.made.resize(this.body.made() + this.next.len());
+            this.generated.resize(this.body.available_bytes() + this.next.len());
         }
         let bytes = this.next.split_to(this.next.len().min(PIECE));
-        let hold = this.made.split(bytes.len());
+        let hold = this.generated.split(bytes.len());
         Poll::Ready(Some(Ok(Frame::data(Piece::new(bytes, this.link.clone(), hold)))))
     }
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_answer_may_take_long_as_long_as_each_piece_does_not() {
+    async fn slow_client_timeout_applies_to_each_piece() {
         let (shared, ann) = (shared(64 << 20), Flow::of("ann", false, true));
         let link = link(&ann);
         let body = Bytes::from(vec![7; 1_000_000]);
@@ -232,12 +232,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_that_are_not_at_their_end_are_counted_even_if_nobody_is_known_to_have_asked() {
+    async fn unfinished_responses_are_counted_without_a_user() {
         const ROOM: usize = 100;
         let shared = shared(2 * ROOM * (UNFINISHED + 3));
         let mut unfinished: Vec<Outgoing> =
             (0..ROOM).map(|_| Outgoing::new("401".into(), Link::default(), &shared)).collect();
-        assert!(unfinished.iter().all(|answer| answer.body.made() == 3));
+        assert!(unfinished.iter().all(|answer| answer.body.available_bytes() == 3));
         let more = Outgoing::new("401".into(), Link::default(), &shared);
         assert!(http_body::Body::is_end_stream(&more), "there is nothing to be left unread");
         // Bytes in the transport keep the response unfinished.
@@ -245,13 +245,13 @@ mod tests {
         drop(unfinished);
         assert_eq!(shared.unsent.used(), ROOM * (UNFINISHED + 3));
         let ann = link(&Flow::of("ann", false, true));
-        assert_eq!(Outgoing::new("403".into(), ann, &shared).body.made(), 3, "others have their own share");
+        assert_eq!(Outgoing::new("403".into(), ann, &shared).body.available_bytes(), 3, "others have their own share");
         drop(pieces);
         assert_eq!(shared.unsent.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_made_yet_waits_for_room() {
+    async fn lazy_pieces_wait_for_room() {
         let (shared, ann) = (shared(4 * PIECE), Flow::of("ann", false, true));
         let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * PIECE]));
         let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link(&ann), &shared);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn an_answer_that_is_not_polled_keeps_no_turn() {
+    async fn unpolled_response_holds_no_thread() {
         let (shared, ann, bob) = (shared(64 << 20), Flow::of("ann", false, true), Flow::of("bob", false, true));
         let link = link(&ann);
         link.keep_room(shared.room(&ann, 3 * PIECE).await);

@@ -46,7 +46,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn another_connection_waits_for_few_requests_of_one_that_has_many() {
+    async fn busy_connection_does_not_delay_another() {
         let (pacer, done) = (Arc::new(Pacer::new()), Arc::new(AtomicUsize::new(0)));
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..1000 {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_that_wait_hold_no_turn() {
+    async fn waiting_requests_hold_no_turn() {
         let pacer = Arc::new(Pacer::new());
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..100 {

@@ -20,10 +20,10 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
         let end = Arc::<End>::default();
         tokio::spawn(async move {
-            let ended = end.clone();
+            let end_of_stream = end.clone();
             tokio::select! {
                 biased;
-                () = ended.wait() => {}
+                () = end_of_stream.wait() => {}
                 _ = STREAM.scope(end, stream) => {}
             }
         });

@@ -16,24 +16,24 @@ pub(super) struct WriteTimeout<S> {
     timeout: Duration,
     peer: Arc<Peer>,
     /// The remaining time for which the peer may read nothing.
-    left: Option<Pin<Box<Sleep>>>,
+    remaining: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeout<S> {
     /// Sets the peer whose connection is closed on timeout.
     pub(super) fn new(stream: S, timeout: Duration, peer: Arc<Peer>) -> Self {
-        Self { stream, timeout, peer, left: None }
+        Self { stream, timeout, peer, remaining: None }
     }
 
     fn within<T>(&mut self, cx: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_ready() {
-            self.left = None;
+            self.remaining = None;
             return done;
         }
-        let left = self.left.get_or_insert_with(|| Box::pin(sleep(self.timeout)));
-        std::task::ready!(left.as_mut().poll(cx));
+        let remaining = self.remaining.get_or_insert_with(|| Box::pin(sleep(self.timeout)));
+        std::task::ready!(remaining.as_mut().poll(cx));
         self.peer.break_off();
-        Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client does not read")))
+        Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client reads too slowly")))
     }
 }
 

@@ -106,10 +106,11 @@ async fn bind(
     let (now, resource) = (registry.clock.now_rfc3339(), target.resource.clone());
     let assign = move |pod: &mut Object| {
         let refuse = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), &name, why));
-        for (what, wanted, found) in [("UID", &uid, pod.uid()), ("ResourceVersion", &version, pod.resource_version())] {
-            if !wanted.is_empty() && wanted != found {
+        for (what, expected, found) in [("UID", &uid, pod.uid()), ("ResourceVersion", &version, pod.resource_version())]
+        {
+            if !expected.is_empty() && expected != found {
                 let why =
-                    format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+                    format!("Precondition failed: {what} in precondition: {expected}, {what} in object meta: {found}");
                 let why = storage_error(&resource, &pod.key(), &why);
                 return Err(Status::conflict(&resource.group_resource(), &name, why));
             }
@@ -193,9 +194,9 @@ async fn evict(registry: &Registry, call: &Call, target: &Target) -> Result<Resp
     options.dry_run |= call.query.all("dryRun").contains(&"All");
     let options_of_write = WriteOptions { dry_run: options.dry_run, ..WriteOptions::default() };
     let writer = Writer { reviewed: false, ..writer(call, options_of_write) };
-    let ended =
+    let needs_no_budget =
         matches!(pod.at(&["status", "phase"]).and_then(Value::as_str), Some("Succeeded" | "Failed" | "Pending"));
-    if !ended && pod.deletion_timestamp().is_none() {
+    if !needs_no_budget && pod.deletion_timestamp().is_none() {
         reserve(registry, &pod, &writer).await?;
     }
     let (now, resource, expected) = (registry.clock.now_rfc3339(), target.resource.clone(), options.clone());

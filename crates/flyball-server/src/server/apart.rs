@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_of_few_large_objects_computes_for_long_in_each_view() {
+    async fn lists_of_large_objects_are_long_in_each_view() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let views = ["application/json", "application/json;as=Table;g=meta.k8s.io;v=v1", "application/yaml"];
         let create = async |n: usize, bytes: usize| {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tables_with_slow_rows_are_made_apart() {
+    async fn tables_with_slow_rows_are_long() {
         const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let server = Server::new(Options::simulated(Clock::system(), 1));
         for (plural, kind, path) in [("quicks", "Quick", ".spec.a"), ("slows", "Slow", ".spec..a")] {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writes_that_policies_match_are_made_apart() {
+    async fn writes_matched_by_policies_are_long() {
         const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let post = |path: &str, object: &serde_json::Value| request(Method::POST, path, object.to_string());
@@ -229,8 +229,8 @@ mod tests {
             answer.status().as_u16()
         };
         let rule = json!({"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"]});
-        let dear = "object.data.all(key, authorizer.path('/x').check('get').allowed() || true)";
-        let validations = vec![json!({"expression": dear}); 10];
+        let expensive = "object.data.all(key, authorizer.path('/x').check('get').allowed() || true)";
+        let validations = vec![json!({"expression": expensive}); 10];
         let constraints = json!({"resourceRules": [rule]});
         let spec = json!({"failurePolicy": "Ignore", "matchConstraints": constraints, "validations": validations});
         let map = |name: &str, keys: usize| {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn decisions_by_very_many_rules_are_made_apart() {
+    async fn decisions_by_many_rules_are_long() {
         const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
         const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let server = Server::new(Options::simulated(Clock::system(), 1));

@@ -146,18 +146,18 @@ fn proxied(call: &Call) -> Option<String> {
 }
 
 /// Rejects a container that the pod does not have, and a missing container name if there are several.
-fn check_container(pod: &Object, wanted: &str) -> Result<(), Status> {
+fn check_container(pod: &Object, requested: &str) -> Result<(), Status> {
     let names = ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(|list| {
         let containers = pod.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten();
         containers.filter_map(|container| container["name"].as_str())
     });
     let names: Vec<&str> = names.collect();
     let count = pod.at(&["spec", "containers"]).and_then(Value::as_array).map_or(0, Vec::len);
-    let why = if !wanted.is_empty() {
-        if names.contains(&wanted) {
+    let why = if !requested.is_empty() {
+        if names.contains(&requested) {
             return Ok(());
         }
-        format!("container {wanted} is not valid for pod {}", pod.name())
+        format!("container {requested} is not valid for pod {}", pod.name())
     } else if count > 1 {
         format!("a container name must be specified for pod {}, choose one of: [{}]", pod.name(), names.join(" "))
     } else {

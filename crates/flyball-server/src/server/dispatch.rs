@@ -192,7 +192,7 @@ async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
 /// Delays a response that is longer than expected until its user may have more unsent bytes. Its slot is kept.
 async fn wait_for_room(server: &Components, call: &Call, response: Response<Body>) -> Response<Body> {
     let Some(link) = &call.connection else { return response };
-    let length = response.body().made() + UNFINISHED;
+    let length = response.body().available_bytes() + UNFINISHED;
     match link.keep_room(None) {
         Some(room) if room.amount() < length => drop(room),
         room => {

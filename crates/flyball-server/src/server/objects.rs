@@ -346,17 +346,19 @@ async fn apply(
     if target.part != Part::Whole || target.resource.custom().is_some_and(|custom| custom.terminating) {
         registry.get(&target.resource, &target.key())?;
     }
-    let (mut wanted, duplicates) = applied(call)?;
-    if wanted.metadata().is_some_and(|metadata| metadata.get("managedFields").is_some_and(|managed| !managed.is_null()))
+    let (mut configuration, duplicates) = applied(call)?;
+    if configuration
+        .metadata()
+        .is_some_and(|metadata| metadata.get("managedFields").is_some_and(|managed| !managed.is_null()))
     {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     let expected = if target.part == Part::Scale { scale::kind() } else { target.resource.kind.clone() };
-    if wanted.group_version_kind().as_ref() != Some(&expected) {
-        let group_version = flyball_core::GroupVersion::parse(wanted.api_version());
+    if configuration.group_version_kind().as_ref() != Some(&expected) {
+        let group_version = flyball_core::GroupVersion::parse(configuration.api_version());
         let given = group_version
-            .map(|version| version.kind(wanted.kind()))
-            .unwrap_or_else(|| GroupVersionKind::new("", "", wanted.kind()));
+            .map(|version| version.kind(configuration.kind()))
+            .unwrap_or_else(|| GroupVersionKind::new("", "", configuration.kind()));
         return Err(Status::bad_request(format!("invalid object type: {given}")));
     }
     let refused = match options.field_validation {
@@ -371,17 +373,17 @@ async fn apply(
             None
         }
     };
-    if wanted.name().is_empty() && registry.get(&target.resource, &target.key()).is_ok() {
-        wanted.metadata_mut().insert("name".into(), target.name().into());
+    if configuration.name().is_empty() && registry.get(&target.resource, &target.key()).is_ok() {
+        configuration.metadata_mut().insert("name".into(), target.name().into());
     }
-    target.check_name(&wanted)?;
+    target.check_name(&configuration)?;
     for field in ["creationTimestamp", "generation", "selfLink"] {
-        wanted.metadata_mut().remove(field);
+        configuration.metadata_mut().remove(field);
     }
     let change = if target.part == Part::Scale {
-        registry::scale::apply(&target.resource, &wanted)?
+        registry::scale::apply(&target.resource, &configuration)?
     } else {
-        Change::Apply(wanted)
+        Change::Apply(configuration)
     };
     if let Some(refused) = refused {
         // Errors of the change are reported before duplicate keys.

@@ -19,7 +19,7 @@ const KEY: &str = "service-account.key";
 /// Opens the server of a data directory.
 pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Components>, DataDirError> {
     let issuer = Issuer::new(&secret(&directory, options.secret)?);
-    let (store, kept) = Store::recover(&directory, Limits::of(&options.bounds))?;
+    let (store, journal) = Store::recover(&directory, Limits::of(&options.bounds))?;
     let server = Components::new(store, Catalog::built_in().into(), Arc::new(issuer), PolicyImage::default(), options);
     let progress = directory.progress();
     server.definitions.load(|done, of| progress.report(OpeningStage::Definitions, done, of));
@@ -27,7 +27,7 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Component
     let registry = &server.registry;
     select(registry, progress);
     registry.seed();
-    registry.store.keep(directory, &kept)?;
+    registry.store.keep(directory, &journal)?;
     // The last writes to CRDs may not have been processed before the stop.
     registry.mark_definitions_changed();
     Ok(server)
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn whoever_serves_definitions_reads_them_in_its_turn() {
+    async fn definitions_are_read_within_the_turn() {
         let server = Server::new(Options::system().unwrap());
         let (parts, other) = (server.0.clone(), server.0.clone());
         let turn = parts.definitions.turn();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stored_object_that_cannot_be_read_harms_itself_only() {
+    async fn undecodable_objects_do_not_affect_others() {
         let path = std::env::temp_dir().join(format!("flyball-server-{}-unreadable", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         let folder = Folder(path);
@@ -232,8 +232,8 @@ mod tests {
                 let is_bad = |item: &Value| item["metadata"]["name"] == "torn" || item["metadata"]["name"] == "list";
                 assert!(!list["items"].as_array().unwrap().iter().any(is_bad), "{list}");
             }
-            let (code, told) = ask(&server, Method::GET, &format!("{maps}/torn"), Value::Null).await;
-            assert!(code == 404 && told["message"].as_str().unwrap().contains("cannot be read"), "{told}");
+            let (code, status) = ask(&server, Method::GET, &format!("{maps}/torn"), Value::Null).await;
+            assert!(code == 404 && status["message"].as_str().unwrap().contains("cannot be read"), "{status}");
             // Quarantined objects remain after a restart, until they are replaced.
             match start {
                 0 => {}
@@ -251,8 +251,8 @@ mod tests {
                         let key = ObjectKey::new(Some("default"), name);
                         server.0.registry.store.quarantined(&GroupResource::new("", "configmaps"), &key).is_some()
                     };
-                    let left = ["deep", "torn", "list", "empty", "bytes"].map(quarantined);
-                    assert_eq!(left, [false, true, true, false, false]);
+                    let remaining = ["deep", "torn", "list", "empty", "bytes"].map(quarantined);
+                    assert_eq!(remaining, [false, true, true, false, false]);
                 }
             }
         }

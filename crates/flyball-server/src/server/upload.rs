@@ -47,7 +47,7 @@ where
     loop {
         let allowed =
             MAX_BODY_TIME.min(INITIAL_BODY_TIME + Duration::from_secs((length / MIN_BYTES_PER_SECOND) as u64));
-        let begun = Instant::now();
+        let start = Instant::now();
         let data = match timeout(allowed.saturating_sub(spent), body.as_mut().frame()).await.map_err(late)? {
             None => break,
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
@@ -55,7 +55,7 @@ where
                 return Err(Status::bad_request(format!("unable to read the request body: {error}")).into());
             }
         };
-        spent += begun.elapsed();
+        spent += start.elapsed();
         length += data.len();
         if length > MAX_DRAINED_BYTES {
             return Err(too_large());
@@ -69,8 +69,8 @@ where
             && length > hold.amount()
         {
             // If the length is known, acquire all of it: requests with partial holds could deadlock.
-            let wanted = exact.unwrap_or(2 * hold.amount()).clamp(length, MAX_BODY_BYTES);
-            hold.add(shared.receive(flow, wanted - hold.amount()).await.ok_or(Refused::Busy)?);
+            let target = exact.unwrap_or(2 * hold.amount()).clamp(length, MAX_BODY_BYTES);
+            hold.add(shared.receive(flow, target - hold.amount()).await.ok_or(Refused::Busy)?);
         }
         if first.is_empty() && all.is_empty() {
             first = data;
@@ -112,21 +112,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_must_arrive_at_some_rate() {
+    async fn bodies_have_a_minimum_rate() {
         let shared = Shared::new(&Bounds::default());
-        let begun = Instant::now();
+        let start = Instant::now();
         assert_eq!(sent(&shared, 1000, 1, 1000).await, Err(504));
-        assert_eq!(begun.elapsed(), Duration::from_secs(5));
+        assert_eq!(start.elapsed(), Duration::from_secs(5));
         assert_eq!(sent(&shared, 20, 20_000, 1000).await, Ok(400_000));
-        let begun = Instant::now();
+        let start = Instant::now();
         assert_eq!(sent(&shared, 100, 30_000, 1000).await, Err(504));
-        assert_eq!(begun.elapsed(), MAX_BODY_TIME);
+        assert_eq!(start.elapsed(), MAX_BODY_TIME);
         assert_eq!(sent(&shared, 2, MAX_BODY_BYTES, 0).await, Err(413));
         assert_eq!(sent(&shared, 0, 0, 0).await, Ok(0));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_is_counted_as_it_arrives() {
+    async fn bodies_are_counted_as_they_arrive() {
         // Half of it is hers, which is 16 bodies that have not begun.
         let shared = Shared::new(&Bounds { received_bytes: 32 * FIRST_RESERVATION_BYTES, ..Bounds::default() });
         let slow = futures_util::future::join_all((0..16).map(|_| sent(&shared, 10, 1, 100)));

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 /// Size of the buffer that a thread keeps for encoding, in bytes.
-const KEPT: usize = 64 << 10;
+const RETAINED_BUFFER_BYTES: usize = 64 << 10;
 
 /// Maximum nesting depth of a stored object. JSON parsers accept up to 127 levels, and objects are nested a few levels
 /// deep in lists, events and reviews.
@@ -84,7 +84,7 @@ fn written(value: &serde_json::Value) -> (Bytes, u8) {
         let mut serializer = serde_json::Serializer::with_formatter(&mut *room, &mut depth);
         serde::Serialize::serialize(value, &mut serializer).expect("JSON values can be written");
         let body = Bytes::copy_from_slice(room);
-        room.shrink_to(KEPT);
+        room.shrink_to(RETAINED_BUFFER_BYTES);
         (body, depth.deepest)
     })
 }

@@ -31,7 +31,7 @@ use std::thread::{self, JoinHandle};
 const MAX_DOUBLINGS: u32 = 3;
 
 /// Maximum size of the buffer that is kept for the next frame, in bytes.
-const KEPT: usize = 1 << 20;
+const RETAINED_BUFFER_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -132,7 +132,7 @@ impl Writer {
                 Ok(()) => shared.finish(batch, Ok(())),
                 Err(failure) => {
                     let refused = refusal(self.directory.path(), &failure);
-                    tracing::error!(error = %refused, "a write is refused");
+                    tracing::error!(error = %refused, "write rejected");
                     if let WriteError::Broken(_) = failure {
                         shared.break_off(refused.clone());
                     }
@@ -154,8 +154,8 @@ impl Writer {
             record::change(&mut self.buffer, &write.table, &write.change);
         }
         let done = self.log.append(&mut self.buffer);
-        self.buffer.truncate(KEPT);
-        self.buffer.shrink_to(KEPT);
+        self.buffer.truncate(RETAINED_BUFFER_BYTES);
+        self.buffer.shrink_to(RETAINED_BUFFER_BYTES);
         done
     }
 
@@ -170,7 +170,7 @@ impl Writer {
                     self.snapshot = size;
                     (self.is_owed, self.failures, self.next) = (false, 0, 0);
                 }
-                Err(error) => self.put_off("no snapshot could be made", &error),
+                Err(error) => self.put_off("failed to write a snapshot", &error),
             }
         }
         if self.compaction.is_some() || self.log.length < self.next {
@@ -183,7 +183,7 @@ impl Writer {
             let number = self.number + 1;
             match Log::create(&self.directory.path().join(file_name(Kind::Log, number)), number) {
                 Ok(log) => std::mem::replace(&mut self.log, log).close(),
-                Err(error) => return self.put_off("no new log could be begun", &error),
+                Err(error) => return self.put_off("failed to begin a new log", &error),
             }
             (self.number, self.is_owed, self.next) = (number, true, 0);
         }
@@ -193,7 +193,7 @@ impl Writer {
             .spawn(move || compact::compact(&folder, number, &image));
         match spawned {
             Ok(compaction) => self.compaction = Some(compaction),
-            Err(error) => self.put_off("no snapshot could be made", &error),
+            Err(error) => self.put_off("failed to start a snapshot", &error),
         }
     }
 
@@ -208,25 +208,23 @@ impl Writer {
         self.failures += 1;
         self.next = self.log.length + wait;
         let log = file_name(Kind::Log, self.number);
-        tracing::error!(%error, log, failures = self.failures, "{what}: the log goes on, and {wait} bytes later is tried again");
+        tracing::error!(%error, log, failures = self.failures, "{what}: writes continue in the current log; next attempt after {wait} bytes");
     }
 }
 
 fn refusal(path: &Path, failure: &WriteError) -> Error {
     let (error, more) = match failure {
         WriteError::Refused(error) => (error, ""),
-        WriteError::Broken(error) => (error, "; it takes no more writes until the server is started anew"),
+        WriteError::Broken(error) => (error, "; writes are rejected until the server restarts"),
     };
-    Error::NotKept {
-        why: format!("the write cannot be kept in data directory {}: {error}{more}", path.display()).into(),
-    }
+    Error::NotKept { why: format!("failed to write to data directory {}: {error}{more}", path.display()).into() }
 }
 
 struct Ends<'s>(&'s Shared, PathBuf);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        let why = format!("data directory {} is no longer written to", self.1.display());
+        let why = format!("data directory {} is closed for writes", self.1.display());
         self.0.break_off(Error::NotKept { why: why.into() });
     }
 }

@@ -34,7 +34,7 @@ mod tests {
     use std::sync::Arc;
 
     #[tokio::test]
-    async fn connections_are_woken_first() {
+    async fn connections_are_notified_first() {
         let (notifier, woken) = (Arc::new(WriteNotifier::default()), Arc::new(Mutex::new(Vec::new())));
         let listen = |over_connection| {
             let (notifier, woken) = (notifier.clone(), woken.clone());

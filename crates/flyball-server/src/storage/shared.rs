@@ -49,7 +49,7 @@ impl Image {
 
     /// Rejects a compacted revision.
     pub(super) fn reaches(&self, revision: Revision) -> Result<(), Error> {
-        if revision < self.start { Err(Error::Compacted { asked: revision, oldest: self.start }) } else { Ok(()) }
+        if revision < self.start { Err(Error::Compacted { requested: revision, oldest: self.start }) } else { Ok(()) }
     }
 
     /// Applies a change, and returns the notifier to call after the lock is released, since woken watches read the
@@ -185,11 +185,11 @@ impl Shared {
         };
         let change = make(staged.revision + 1)?;
         staged.revision += 1;
-        let (entry, (done, kept)) = (change.entry().clone(), oneshot::channel());
+        let (entry, (done, committed)) = (change.entry().clone(), oneshot::channel());
         staged.keys.insert((table.clone(), key.clone()));
         staged.queue.push_back(Write { table: table.clone(), change, done: Some(done) });
         self.wake.notify_one();
-        Ok(Begun::Staged(entry, kept))
+        Ok(Begun::Staged(entry, committed))
     }
 
     /// Stages all later writes for the journal; returns those after a revision, which are not on disk.
@@ -234,13 +234,13 @@ impl Shared {
     }
 
     /// Commits writes that are on disk, or drops those that failed, and notifies their writers.
-    pub(super) fn finish(&self, batch: Vec<Write>, kept: Result<(), Error>) {
+    pub(super) fn finish(&self, batch: Vec<Write>, result: Result<(), Error>) {
         let (mut waiting, mut notifiers) = (Vec::with_capacity(batch.len()), BTreeMap::new());
         {
             let State { image, staged } = &mut *self.lock();
             for Write { table, change, done } in batch {
                 let key = change.entry().key.clone();
-                if kept.is_ok() {
+                if result.is_ok() {
                     notifiers.insert(table.clone(), image.apply(&table, &key, change, &self.limits));
                 }
                 if let Some(staged) = staged {
@@ -254,7 +254,7 @@ impl Shared {
         self.flushes.send_modify(|count| *count += 1);
         for done in waiting {
             // The writer may have been dropped.
-            let _ = done.send(kept.clone());
+            let _ = done.send(result.clone());
         }
     }
 

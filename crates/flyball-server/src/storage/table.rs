@@ -209,6 +209,6 @@ impl Table {
     }
 
     fn reaches(&self, revision: Revision) -> Result<(), Error> {
-        if revision < self.start { Err(Error::Compacted { asked: revision, oldest: self.start }) } else { Ok(()) }
+        if revision < self.start { Err(Error::Compacted { requested: revision, oldest: self.start }) } else { Ok(()) }
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn number(entry: &Entry) -> u64 {
 }
 
 #[test]
-fn a_write_on_top_of_what_is_gone_is_refused() {
+fn writes_based_on_an_old_entry_are_rejected() {
     let store = Store::new(limits());
     let key = ObjectKey::new(Some("a"), "x");
     let first = done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
@@ -58,7 +58,7 @@ fn a_write_on_top_of_what_is_gone_is_refused() {
 }
 
 #[test]
-fn entries_know_their_revision_and_not_their_version() {
+fn entry_body_has_the_revision_as_resource_version() {
     let store = Store::new(limits());
     let key = ObjectKey::new(None, "x");
     let written = done(store.put(&table(), &key, None, entry(&key, 1))).unwrap();
@@ -66,7 +66,7 @@ fn entries_know_their_revision_and_not_their_version() {
 }
 
 #[test]
-fn a_namespace_is_not_mistaken_for_one_that_begins_alike() {
+fn namespaces_with_a_common_prefix_are_separate() {
     let store = Store::new(limits());
     for (i, namespace) in ["a", "a-b", "ab", "a"].into_iter().enumerate() {
         let key = ObjectKey::new(Some(namespace), &i.to_string());
@@ -90,7 +90,7 @@ async fn watches_are_notified_after_a_write() {
 }
 
 #[test]
-fn the_window_is_bounded_by_what_it_alone_keeps() {
+fn window_is_bounded_by_the_bytes_of_replaced_entries() {
     let size = |key: &ObjectKey| Arc::new(last(key, 0)(FIRST_REVISION)).size();
     let (x, y) = (ObjectKey::new(None, "x"), ObjectKey::new(None, "y"));
     let store = Store::new(Limits { events: 1000, bytes: 10 * size(&x), ..limits() });
@@ -105,13 +105,13 @@ fn the_window_is_bounded_by_what_it_alone_keeps() {
         current = done(store.put(&table(), &y, Some(&current), entry(&y, n))).unwrap();
     }
     assert!(events().is_err());
-    let kept = store.events_after(&table(), current.revision - 9, usize::MAX).unwrap().0.len();
-    assert_eq!(kept, 9);
+    let retained = store.events_after(&table(), current.revision - 9, usize::MAX).unwrap().0.len();
+    assert_eq!(retained, 9);
     assert!(store.events_after(&table(), current.revision - 12, usize::MAX).is_err());
 }
 
 #[test]
-fn a_namespace_leaves_space_to_others() {
+fn namespace_cannot_take_the_whole_space() {
     let size = |text: &str| {
         let key = ObjectKey::new(Some("a"), "0000");
         Arc::new(written(&key, text)(FIRST_REVISION).unwrap()).size()
@@ -150,7 +150,7 @@ fn a_namespace_leaves_space_to_others() {
 
 proptest! {
     #[test]
-    fn every_past_state_in_reach_can_be_restored(
+    fn every_past_state_in_the_window_can_be_restored(
         steps in proptest::collection::vec((0u8..3, 0u8..4, any::<bool>()), 1..60),
     ) {
         let limits = Limits { events: 20, bytes: usize::MAX, ..limits() };
@@ -201,6 +201,6 @@ proptest! {
         }
         let beyond = store.revision() + 1;
         let error = store.list_at(&table(), None, beyond).unwrap_err();
-        prop_assert_eq!(error, Error::Future { asked: beyond, current: beyond - 1 });
+        prop_assert_eq!(error, Error::Future { requested: beyond, current: beyond - 1 });
     }
 }

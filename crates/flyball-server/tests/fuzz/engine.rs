@@ -130,15 +130,15 @@ fn amplified(is_short: bool, rng: &Rng) -> Option<usize> {
 pub(crate) fn run(name: &'static str, target: &impl Target) {
     let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
     let mut pool = target.seeds();
-    let kept = std::fs::read_to_string(&corpus).unwrap_or_default();
-    pool.extend(kept.lines().map(|line| BASE64_STANDARD.decode(line).unwrap()));
-    let mut room = MAX_CORPUS.saturating_sub(kept.lines().count());
+    let saved = std::fs::read_to_string(&corpus).unwrap_or_default();
+    pool.extend(saved.lines().map(|line| BASE64_STANDARD.decode(line).unwrap()));
+    let mut room = MAX_CORPUS.saturating_sub(saved.lines().count());
 
     let replayed = std::env::var_os("FLYBALL_FUZZ_INPUT").map(|path| std::fs::read(path).unwrap());
     if let Some(input) = &replayed {
         pool = vec![input.clone()];
     }
-    let begun = pool.len() as u64;
+    let initial = pool.len() as u64;
 
     let rng = Rng::from_seed(number("FLYBALL_FUZZ_SEED").unwrap_or(1)).fork(name);
     let until = number("FLYBALL_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
@@ -154,8 +154,8 @@ pub(crate) fn run(name: &'static str, target: &impl Target) {
     watch(name, Arc::downgrade(&progress));
     let start = Instant::now();
     loop {
-        let fresh = played < begun;
-        let is_over = || until.map_or(played >= begun + SHORT_RUN, |until| Instant::now() >= until);
+        let fresh = played < initial;
+        let is_over = || until.map_or(played >= initial + SHORT_RUN, |until| Instant::now() >= until);
         if !fresh && (replayed.is_some() || is_over()) {
             break;
         }
@@ -170,10 +170,10 @@ pub(crate) fn run(name: &'static str, target: &impl Target) {
             std::fs::write(last(name), &input).unwrap();
         }
         progress.limit.store(limit(input.len()).as_millis() as u64, Ordering::Release);
-        let began = Instant::now();
+        let start_of_input = Instant::now();
         let answer = runtime.block_on(target.play(&mut world, &input));
-        if began.elapsed() > slowest {
-            slowest = began.elapsed();
+        if start_of_input.elapsed() > slowest {
+            slowest = start_of_input.elapsed();
             std::fs::write(last(name).with_extension("slowest"), &input).unwrap();
         }
         played += 1;

@@ -106,7 +106,7 @@ impl engine::Target for Restart {
     async fn play(&self, world: &mut World, input: &[u8]) -> String {
         let text = String::from_utf8_lossy(input);
         let server = world.server.take().unwrap();
-        let mut said = String::new();
+        let mut output = String::new();
         for line in text.lines().take(MAX_WRITES) {
             let mut parts = line.splitn(4, ' ');
             let mut part = || parts.next().unwrap_or_default();
@@ -116,7 +116,7 @@ impl engine::Target for Restart {
             let url = format!("{path}{}", &target[end..]);
             let headers = [("content-type", media)];
             let answer = send(&server, Some(User::admin()), method, &url, &headers, body.as_bytes().to_vec()).await;
-            said += &answer.as_ref().map_or_else(|| "none".into(), |(code, _)| format!("{method} {end} {code} "));
+            output += &answer.as_ref().map_or_else(|| "none".into(), |(code, _)| format!("{method} {end} {code} "));
             let Some((code, Some(answer))) = answer else { continue };
             let answer = json_of(&answer);
             assert_is_no_failure(code, &answer, false);
@@ -143,6 +143,6 @@ impl engine::Target for Restart {
             send(&server, Some(User::admin()), "DELETE", path, &[], Vec::new()).await;
         }
         world.server = Some(server);
-        said
+        output
     }
 }

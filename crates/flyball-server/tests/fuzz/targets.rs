@@ -52,8 +52,8 @@ impl Caller for Told {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
         // `UID` in a response is replaced by the UID of the review.
         let uid = json_of(&call.body)["request"]["uid"].as_str().unwrap_or_default().to_owned();
-        let told = String::from_utf8(self.0.lock().unwrap().to_vec());
-        let body = told.map_or_else(|error| error.into_bytes(), |text| text.replace("UID", &uid).into_bytes()).into();
+        let text = String::from_utf8(self.0.lock().unwrap().to_vec());
+        let body = text.map_or_else(|error| error.into_bytes(), |text| text.replace("UID", &uid).into_bytes()).into();
         Box::pin(async move { Ok(WebhookAnswer { code: 200, content_type: "application/json".into(), body }) })
     }
 }
@@ -74,8 +74,8 @@ impl World {
         let server = Server::new(options);
         let world = Self { server, answer };
         for (path, object) in (target.setup)() {
-            let said = world.ask("POST", path, &[("content-type", JSON)], object.to_string().into_bytes()).await;
-            assert!(said.starts_with("201"), "{path}: {said}");
+            let output = world.ask("POST", path, &[("content-type", JSON)], object.to_string().into_bytes()).await;
+            assert!(output.starts_with("201"), "{path}: {output}");
         }
         world
     }
@@ -89,11 +89,11 @@ impl World {
     async fn create(&self, collection: &str, body: Vec<u8>) {
         let admin = || Some(User::admin());
         let headers = [("content-type", JSON)];
-        let made = send(&self.server, admin(), "POST", collection, &headers, body).await;
-        let Some((201, Some(made))) = made else { return };
-        let made = json_of(&made);
-        assert_is_stored(&self.server, collection, &made).await;
-        let name = made["metadata"]["name"].as_str().unwrap_or_default();
+        let created = send(&self.server, admin(), "POST", collection, &headers, body).await;
+        let Some((201, Some(created))) = created else { return };
+        let created = json_of(&created);
+        assert_is_stored(&self.server, collection, &created).await;
+        let name = created["metadata"]["name"].as_str().unwrap_or_default();
         let url = format!("{collection}/{name}?gracePeriodSeconds=0");
         send(&self.server, admin(), "DELETE", &url, &[], Vec::new()).await;
     }
@@ -112,25 +112,25 @@ impl World {
             return "none".into();
         };
         let Some(body) = body else { return format!("{code} goes on") };
-        let told: Value = serde_json::from_slice(&body).unwrap_or_default();
-        assert_is_no_failure(code, &told, !self.answer.lock().unwrap().is_empty());
-        if told["kind"] == "Status" {
-            assert!(code < 400 || told["code"] == code, "{code}: {told}");
-            return format!("{code} {}", outline(told["message"].as_str().unwrap_or_default()));
+        let response: Value = serde_json::from_slice(&body).unwrap_or_default();
+        assert_is_no_failure(code, &response, !self.answer.lock().unwrap().is_empty());
+        if response["kind"] == "Status" {
+            assert!(code < 400 || response["code"] == code, "{code}: {response}");
+            return format!("{code} {}", outline(response["message"].as_str().unwrap_or_default()));
         }
-        format!("{code} {}", told["kind"])
+        format!("{code} {}", response["kind"])
     }
 }
 
 /// Asserts that the response is not a server failure. Plain errors of a real server also have code 500, but no reason.
-pub(crate) fn assert_is_no_failure(code: u16, told: &Value, has_webhooks: bool) {
+pub(crate) fn assert_is_no_failure(code: u16, response: &Value, has_webhooks: bool) {
     let is_expected = match code {
-        500 => told["reason"].is_null() || has_webhooks,
+        500 => response["reason"].is_null() || has_webhooks,
         // No containers run, and waits for future revisions time out.
         501 | 504 => true,
         _ => code < 500,
     };
-    assert!(is_expected, "{code}: {told}");
+    assert!(is_expected, "{code}: {response}");
 }
 
 /// Asserts that a read returns the object of the write's response.
@@ -297,16 +297,16 @@ pub(crate) fn bodies() -> Target {
                     Some("CustomResourceDefinition") => DEFINITIONS,
                     _ => MAPS,
                 };
-                let mut said = String::new();
+                let mut output = String::new();
                 for media in [JSON, "application/yaml", "application/vnd.kubernetes.protobuf"] {
                     let url = format!("{path}?dryRun=All&fieldValidation=Strict");
-                    said += &world.ask("POST", &url, &[("content-type", media)], input.to_vec()).await;
+                    output += &world.ask("POST", &url, &[("content-type", media)], input.to_vec()).await;
                 }
                 // The consequences of a write to a CRD change it.
                 if path != DEFINITIONS {
                     world.create(path, input.to_vec()).await;
                 }
-                said
+                output
             })
         },
     }
@@ -329,7 +329,7 @@ pub(crate) fn patches() -> Target {
         setup: || vec![(DEFINITIONS, definition(&schema())), (DEPLOYMENTS, deployment()), (WIDGETS, widget())],
         play: |world, input| {
             Box::pin(async move {
-                let mut said = String::new();
+                let mut output = String::new();
                 for path in [DEPLOYMENTS, WIDGETS] {
                     for media in
                         ["json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"]
@@ -337,12 +337,12 @@ pub(crate) fn patches() -> Target {
                         let url = format!("{path}/a?fieldManager=m&force=true&dryRun=All");
                         let force =
                             if media.starts_with("apply") { url.as_str() } else { &url.replace("&force=true", "") };
-                        said += &world
+                        output += &world
                             .ask("PATCH", force, &[("content-type", &format!("application/{media}"))], input.to_vec())
                             .await;
                     }
                 }
-                said
+                output
             })
         },
     }
@@ -366,19 +366,19 @@ pub(crate) fn managed_fields() -> Target {
                 let mut changed = pod();
                 changed["metadata"]["managedFields"] = json_of(input);
                 let body = |object: &Value| object.to_string().into_bytes();
-                let mut said = world
+                let mut output = world
                     .ask("PUT", &format!("{PODS}/a?fieldManager=x"), &[("content-type", JSON)], body(&changed))
                     .await;
-                let mut wanted =
+                let mut document =
                     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"a": "c"}}});
-                wanted["spec"] = json!({"containers": [{"name": "c", "image": "j"}]});
+                document["spec"] = json!({"containers": [{"name": "c", "image": "j"}]});
                 for force in ["", "&force=true"] {
                     let url = format!("{PODS}/a?fieldManager=n{force}");
-                    said += &world
-                        .ask("PATCH", &url, &[("content-type", "application/apply-patch+yaml")], body(&wanted))
+                    output += &world
+                        .ask("PATCH", &url, &[("content-type", "application/apply-patch+yaml")], body(&document))
                         .await;
                 }
-                said
+                output
             })
         },
     }
@@ -401,12 +401,12 @@ pub(crate) fn selectors() -> Target {
         play: |world, input| {
             Box::pin(async move {
                 let text = encode(input);
-                let mut said = String::new();
+                let mut output = String::new();
                 for query in [format!("labelSelector={text}"), format!("fieldSelector={text}")] {
-                    said += &world.ask("GET", &format!("{PODS}?{query}"), &[], Vec::new()).await;
-                    said += &world.ask("DELETE", &format!("{PODS}?{query}&dryRun=All"), &[], Vec::new()).await;
+                    output += &world.ask("GET", &format!("{PODS}?{query}"), &[], Vec::new()).await;
+                    output += &world.ask("DELETE", &format!("{PODS}?{query}&dryRun=All"), &[], Vec::new()).await;
                 }
-                said
+                output
             })
         },
     }
@@ -447,19 +447,19 @@ pub(crate) fn cel() -> Target {
 /// Creates a definition, an object of it, and deletes both.
 async fn play_definition(world: &World, definition: &Value) -> String {
     let headers = [("content-type", JSON)];
-    let mut said = world.ask("POST", DEFINITIONS, &headers, definition.to_string().into_bytes()).await;
-    if said.starts_with("201") {
-        said += &world.ask("POST", WIDGETS, &headers, widget().to_string().into_bytes()).await;
+    let mut output = world.ask("POST", DEFINITIONS, &headers, definition.to_string().into_bytes()).await;
+    if output.starts_with("201") {
+        output += &world.ask("POST", WIDGETS, &headers, widget().to_string().into_bytes()).await;
         let apply = [("content-type", "application/apply-patch+yaml")];
         let mut changed = widget();
         changed["spec"]["n"] = 4.into();
-        said += &world
+        output += &world
             .ask("PATCH", &format!("{WIDGETS}/a?fieldManager=m&force=true"), &apply, changed.to_string().into_bytes())
             .await;
-        said += &world.ask("GET", "/openapi/v3/apis/example.com/v1", &[], Vec::new()).await;
+        output += &world.ask("GET", "/openapi/v3/apis/example.com/v1", &[], Vec::new()).await;
     }
     world.ask("DELETE", &format!("{DEFINITIONS}/widgets.example.com"), &[], Vec::new()).await;
-    said
+    output
 }
 
 /// Schemas of definitions.
@@ -501,11 +501,11 @@ pub(crate) fn continue_tokens() -> Target {
         play: |world, input| {
             Box::pin(async move {
                 let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(input);
-                let mut said = world.ask("GET", &format!("{MAPS}?limit=1&continue={token}"), &[], Vec::new()).await;
-                said += &world
+                let mut output = world.ask("GET", &format!("{MAPS}?limit=1&continue={token}"), &[], Vec::new()).await;
+                output += &world
                     .ask("GET", &format!("{MAPS}?continue={}&resourceVersion=0", encode(input)), &[], Vec::new())
                     .await;
-                said
+                output
             })
         },
     }
@@ -579,15 +579,15 @@ pub(crate) fn webhooks() -> Target {
             Box::pin(async move {
                 *world.answer.lock().unwrap() = Bytes::copy_from_slice(input);
                 let headers = [("content-type", JSON)];
-                let mut said =
+                let mut output =
                     world.ask("POST", &format!("{MAPS}?dryRun=All"), &headers, map().to_string().into_bytes()).await;
-                said += &world.ask("GET", &WIDGETS.replace("v1", "v2"), &[], Vec::new()).await;
+                output += &world.ask("GET", &WIDGETS.replace("v1", "v2"), &[], Vec::new()).await;
                 let mut second = widget();
                 second["apiVersion"] = "example.com/v2".into();
                 second["metadata"]["name"] = "b".into();
-                said +=
+                output +=
                     &world.ask("POST", &WIDGETS.replace("v1", "v2"), &headers, second.to_string().into_bytes()).await;
-                said
+                output
             })
         },
     }

@@ -28,15 +28,15 @@ pub(crate) fn json_patches() -> Target {
         setup: || vec![(DEFINITIONS, definition(&schema())), (MAPS, map()), (WIDGETS, widget())],
         play: |world, input| {
             Box::pin(async move {
-                let mut said = String::new();
+                let mut output = String::new();
                 for path in [MAPS, WIDGETS] {
                     let url = format!("{path}/a");
                     let headers = [("content-type", "application/json-patch+json")];
-                    said += &world.ask("PATCH", &url, &headers, input.to_vec()).await;
+                    output += &world.ask("PATCH", &url, &headers, input.to_vec()).await;
                     let read = world.ask("GET", &url, &[], Vec::new()).await;
-                    assert!(read.starts_with("200"), "{url}: after {said}: {read}");
+                    assert!(read.starts_with("200"), "{url}: after {output}: {read}");
                 }
-                said
+                output
             })
         },
     }
@@ -68,15 +68,15 @@ pub(crate) fn strategic_patches() -> Target {
         setup: || vec![(ACCOUNTS, account()), (DEPLOYMENTS, deployment()), (PODS, pod())],
         play: |world, input| {
             Box::pin(async move {
-                let mut said = String::new();
+                let mut output = String::new();
                 for path in [DEPLOYMENTS, PODS] {
                     let url = format!("{path}/a?fieldManager=m");
                     let headers = [("content-type", "application/strategic-merge-patch+json")];
-                    said += &world.ask("PATCH", &url, &headers, input.to_vec()).await;
+                    output += &world.ask("PATCH", &url, &headers, input.to_vec()).await;
                     let read = world.ask("GET", &url, &[], Vec::new()).await;
-                    assert!(read.starts_with("200"), "{url}: after {said}: {read}");
+                    assert!(read.starts_with("200"), "{url}: after {output}: {read}");
                 }
-                said
+                output
             })
         },
     }
@@ -108,7 +108,7 @@ pub(crate) fn headers() -> Target {
             Box::pin(async move {
                 let text = String::from_utf8_lossy(input);
                 let headers: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once(": ")).collect();
-                let mut said = String::new();
+                let mut output = String::new();
                 for user in [Some(User::admin()), None] {
                     let unknown = user.is_none();
                     for (method, url, body) in [
@@ -122,10 +122,10 @@ pub(crate) fn headers() -> Target {
                         // No header authenticates an anonymous user.
                         let refused = !answer.starts_with('2') || url.starts_with("/openapi");
                         assert!(!unknown || refused, "{method} {url}: {answer}");
-                        said += &answer;
+                        output += &answer;
                     }
                 }
-                said
+                output
             })
         },
     }
@@ -155,31 +155,32 @@ pub(crate) fn reviews() -> Target {
         setup: (crate::targets::webhooks)().setup,
         play: |world, input| {
             Box::pin(async move {
-                let told = json_of(input);
+                let input_value = json_of(input);
                 let mut response = json!({"uid": "UID", "allowed": true});
-                let kind = if told["converted"].is_null() { "AdmissionReview" } else { "ConversionReview" };
-                let group = if told["converted"].is_null() { "admission.k8s.io/v1" } else { "apiextensions.k8s.io/v1" };
-                if told["converted"].is_null() {
-                    response["patchType"] = told.get("type").cloned().unwrap_or("JSONPatch".into());
-                    response["patch"] = STANDARD.encode(told["patch"].to_string()).into();
+                let kind = if input_value["converted"].is_null() { "AdmissionReview" } else { "ConversionReview" };
+                let group =
+                    if input_value["converted"].is_null() { "admission.k8s.io/v1" } else { "apiextensions.k8s.io/v1" };
+                if input_value["converted"].is_null() {
+                    response["patchType"] = input_value.get("type").cloned().unwrap_or("JSONPatch".into());
+                    response["patch"] = STANDARD.encode(input_value["patch"].to_string()).into();
                 } else {
-                    response["result"] = told.get("result").cloned().unwrap_or(json!({"status": "Success"}));
-                    response["convertedObjects"] = told["converted"].clone();
+                    response["result"] = input_value.get("result").cloned().unwrap_or(json!({"status": "Success"}));
+                    response["convertedObjects"] = input_value["converted"].clone();
                 }
-                for (name, value) in told["rest"].as_object().into_iter().flatten() {
+                for (name, value) in input_value["rest"].as_object().into_iter().flatten() {
                     response[name] = value.clone();
                 }
                 let review = json!({"apiVersion": group, "kind": kind, "response": response});
                 *world.answer.lock().unwrap() = Bytes::from(review.to_string());
                 let headers = [("content-type", JSON)];
-                let mut said =
+                let mut output =
                     world.ask("POST", &format!("{MAPS}?dryRun=All"), &headers, map().to_string().into_bytes()).await;
                 for path in [WIDGETS.replace("v1", "v2"), format!("{}/a", WIDGETS.replace("v1", "v2"))] {
-                    said += &world.ask("GET", &path, &[], Vec::new()).await;
+                    output += &world.ask("GET", &path, &[], Vec::new()).await;
                 }
                 let read = world.ask("GET", &format!("{WIDGETS}/a"), &[], Vec::new()).await;
-                assert!(read.starts_with("200"), "after {said}: {read}");
-                said
+                assert!(read.starts_with("200"), "after {output}: {read}");
+                output
             })
         },
     }

@@ -24,7 +24,7 @@ async fn causes(server: &Server, plural: &str, object: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_condition_that_may_make_anything_is_refused() {
+async fn conditions_must_be_boolean() {
     let server = server().await;
     let conditions = json!([
         {"name": "a", "expression": "object.spec.on"},
@@ -49,7 +49,7 @@ async fn a_condition_that_may_make_anything_is_refused() {
 }
 
 #[tokio::test]
-async fn what_uses_a_broken_variable_is_broken_as_well() {
+async fn expressions_with_an_invalid_variable_are_rejected() {
     let server = server().await;
     let policy = json!({"metadata": {"name": "x"}, "spec": {
         "matchConstraints": constraints(),
@@ -63,7 +63,7 @@ async fn what_uses_a_broken_variable_is_broken_as_well() {
 }
 
 #[tokio::test]
-async fn a_missing_parameter_is_forbidden_by_those_that_change_and_invalid_to_those_that_check() {
+async fn missing_parameter_is_forbidden_in_mutating_and_invalid_in_validating_policies() {
     let fields = json!({"expression": "Object{metadata: Object.metadata{labels: {'a': 'b'}}}"});
     let kinds = [
         (
@@ -95,17 +95,17 @@ async fn a_missing_parameter_is_forbidden_by_those_that_change_and_invalid_to_th
             let spec = object["spec"].as_object_mut().unwrap();
             spec.extend(own.as_object().unwrap().clone());
         }
-        let (made, told) = post(&server, &format!("{GROUP}/{sort}admissionpolicies"), policy).await;
-        assert_eq!(made, 201, "{told}");
-        let (made, told) = post(&server, &format!("{GROUP}/{sort}admissionpolicybindings"), bound).await;
-        assert_eq!(made, 201, "{told}");
-        let (given, answer) = post(&server, MAPS, json!({"metadata": {"name": "m"}})).await;
-        assert_eq!((given, answer["reason"].as_str()), (code, Some(reason)), "{answer}");
+        let (status, response) = post(&server, &format!("{GROUP}/{sort}admissionpolicies"), policy).await;
+        assert_eq!(status, 201, "{response}");
+        let (status, response) = post(&server, &format!("{GROUP}/{sort}admissionpolicybindings"), bound).await;
+        assert_eq!(status, 201, "{response}");
+        let (found, answer) = post(&server, MAPS, json!({"metadata": {"name": "m"}})).await;
+        assert_eq!((found, answer["reason"].as_str()), (code, Some(reason)), "{answer}");
     }
 }
 
 #[tokio::test]
-async fn a_job_that_wants_its_selector_made_again_is_told_of_the_selector_alone() {
+async fn disabled_manual_selector_is_reported_for_the_selector_only() {
     let server = server().await;
     let jobs = "/apis/batch/v1/namespaces/ns/jobs";
     let pod = json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]});
@@ -127,8 +127,8 @@ struct Answering(Value);
 
 impl Caller for Answering {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
-        let asked: Value = serde_json::from_slice(&call.body).unwrap();
-        let mut response = json!({"uid": asked["request"]["uid"], "allowed": true});
+        let review: Value = serde_json::from_slice(&call.body).unwrap();
+        let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
         response.as_object_mut().unwrap().extend(self.0.as_object().unwrap().clone());
         let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
         let content_type = "application/json".to_owned();
@@ -137,7 +137,7 @@ impl Caller for Answering {
 }
 
 #[tokio::test]
-async fn an_answer_with_a_field_of_the_wrong_type_is_a_failed_call() {
+async fn mistyped_webhook_response_is_a_failed_call() {
     let answers = [
         (json!({"allowed": "no"}), "string into Go struct field AdmissionResponse.response.allowed of type bool"),
         (
@@ -189,13 +189,13 @@ impl Caller for Shared {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
         let companions = self.0.clone();
         Box::pin(async move {
-            let asked: Value = serde_json::from_slice(&call.body).unwrap();
+            let review: Value = serde_json::from_slice(&call.body).unwrap();
             let server = companions.server.get().unwrap();
             for (name, node_port) in [("free", 30_081), ("taken", 30_080)] {
                 let (code, _) = post(server, SERVICES, node_port_service(name, node_port)).await;
                 companions.codes.lock().unwrap().push(code);
             }
-            let response = json!({"uid": asked["request"]["uid"], "allowed": true});
+            let response = json!({"uid": review["request"]["uid"], "allowed": true});
             let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
             Ok(WebhookAnswer { code: 200, content_type: "application/json".into(), body: body.to_string().into() })
         })
@@ -210,7 +210,7 @@ fn node_port_service(name: &str, node_port: u16) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_webhook_may_write_services_while_it_is_asked_about_one() {
+async fn webhook_can_write_services_during_its_call() {
     let companions = Arc::new(Companions::default());
     let webhooks = Arc::new(Shared(companions.clone()));
     let server = Server::new(Options { webhooks, ..Options::simulated(Clock::system(), 1) });

@@ -46,7 +46,7 @@ fn modules_form_layers() {
 }
 
 #[test]
-fn layers_are_those_of_the_document() {
+fn layers_match_the_document() {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
     Sources::check_document(document, "Imports in flyball-server", LAYERS);
 }
@@ -86,7 +86,7 @@ fn source(path: &str) -> PathBuf {
 }
 
 #[test]
-fn a_kind_has_one_file_named_after_it() {
+fn each_kind_has_one_file_named_after_it() {
     let mut kinds = BTreeMap::new();
     for file in files(&source("kinds")) {
         let Some([kind, _]) = declared(&code(&file)) else { continue };
@@ -121,7 +121,7 @@ fn kinds_are_named_where_they_are_declared() {
 const MAX_FILES_OF_A_PATCH: usize = 15;
 
 #[test]
-fn the_way_of_a_patch_is_that_of_the_document() {
+fn patch_steps_match_the_document() {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
     let document = fs::read_to_string(document).unwrap();
     let section = document.lines().skip_while(|line| *line != "### The way of a PATCH").skip(1);

@@ -27,18 +27,18 @@ async fn read(server: &Server, url: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_the_first_version_cannot_say_stands_in_annotations() {
+async fn v1_stores_v2_fields_in_annotations() {
     let server = server().await;
     let external = json!({"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "AverageValue", "averageValue": "30"}}});
     let behavior = json!({"scaleDown": {"stabilizationWindowSeconds": 60}});
     let scaler = json!({"metadata": {"name": "h", "annotations": {"mine": "x"}}, "spec": spec(json!({"metrics": [external, cpu(60)], "behavior": behavior}))});
-    let (code, made) = post(&server, V2, scaler).await;
-    assert_eq!(code, 201, "{made}");
+    let (code, created) = post(&server, V2, scaler).await;
+    assert_eq!(code, 201, "{created}");
     let first = read(&server, &format!("{V1}/h")).await;
     assert_eq!(first["spec"]["targetCPUUtilizationPercentage"], 60);
     let annotations = &first["metadata"]["annotations"];
-    let told = r#"{"ScaleUp":{"StabilizationWindowSeconds":0,"SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":15},{"Type":"Percent","Value":100,"PeriodSeconds":15}],"Tolerance":null},"ScaleDown":{"StabilizationWindowSeconds":60,"SelectPolicy":"Max","Policies":[{"Type":"Percent","Value":100,"PeriodSeconds":15}],"Tolerance":null}}"#;
-    assert_eq!(annotations[BEHAVIOR], told);
+    let behavior_json = r#"{"ScaleUp":{"StabilizationWindowSeconds":0,"SelectPolicy":"Max","Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":15},{"Type":"Percent","Value":100,"PeriodSeconds":15}],"Tolerance":null},"ScaleDown":{"StabilizationWindowSeconds":60,"SelectPolicy":"Max","Policies":[{"Type":"Percent","Value":100,"PeriodSeconds":15}],"Tolerance":null}}"#;
+    assert_eq!(annotations[BEHAVIOR], behavior_json);
     let metrics = r#"[{"type":"External","external":{"metricName":"q","targetAverageValue":"30"}}]"#;
     assert_eq!(annotations["autoscaling.alpha.kubernetes.io/metrics"], metrics);
     assert_eq!(annotations["mine"], "x");
@@ -56,7 +56,7 @@ async fn what_the_first_version_cannot_say_stands_in_annotations() {
 }
 
 #[tokio::test]
-async fn status_and_conditions_stand_in_annotations_too() {
+async fn v1_stores_status_and_conditions_in_annotations() {
     let server = server().await;
     post(&server, V1, json!({"metadata": {"name": "h"}, "spec": spec(json!({}))})).await;
     let condition = json!({"type": "AbleToScale", "status": "True", "lastTransitionTime": "2027-01-01T00:00:00Z", "reason": "Ready", "message": "m"});
@@ -79,7 +79,7 @@ async fn status_and_conditions_stand_in_annotations_too() {
 }
 
 #[tokio::test]
-async fn applying_as_the_first_version_keeps_the_metric_and_gives_up_behavior() {
+async fn apply_in_v1_retains_metrics_and_removes_behavior() {
     let server = server().await;
     let apply = async |url: &str, version: &str, rest: Value| {
         let scaler = json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}, "spec": spec(rest)});
@@ -109,7 +109,7 @@ async fn scalable(server: &Server, path: &str, spec: Value) -> String {
 }
 
 #[tokio::test]
-async fn applying_the_scale_of_a_custom_resource_fails() {
+async fn apply_to_the_scale_of_a_custom_resource_fails() {
     let server = server().await;
     let widget = scalable(&server, ".spec.size", json!({"size": 1})).await;
     let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "w", "namespace": "ns"}, "spec": {"replicas": 2}});
@@ -128,7 +128,7 @@ async fn applying_the_scale_of_a_custom_resource_fails() {
 }
 
 #[tokio::test]
-async fn a_scale_that_lies_deep_takes_the_field_from_its_owners_alone() {
+async fn nested_scale_field_is_released_without_a_new_owner() {
     for (path, spec, owned) in
         [(".spec.size", json!({"size": 1}), true), (".spec.in.size", json!({"in": {"size": 1}}), false)]
     {

@@ -34,7 +34,7 @@ pub(crate) async fn metrics(server: &Server) -> String {
     String::from_utf8(page.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-pub(crate) async fn let_in(server: &Server, user: &str) {
+pub(crate) async fn grant_access(server: &Server, user: &str) {
     let binding = json!({
         "metadata": {"name": user},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
@@ -45,7 +45,7 @@ pub(crate) async fn let_in(server: &Server, user: &str) {
 }
 
 #[tokio::test]
-async fn who_is_forbidden_something_is_counted_unless_it_is_an_administrator() {
+async fn forbidden_requests_are_counted_except_of_administrators() {
     let server = Server::new(Options::simulated(Clock::system(), 1));
     assert_eq!(get(&server, User::new("ann", &[]), MAPS).await.status(), 403);
     // Admission also rejects requests of administrators: this account does not exist.
@@ -61,7 +61,7 @@ async fn who_is_forbidden_something_is_counted_unless_it_is_an_administrator() {
 }
 
 #[tokio::test]
-async fn what_clients_make_up_is_no_series() {
+async fn unknown_paths_add_no_metric_series() {
     let server = Server::new(Options::simulated(Clock::system(), 1));
     for n in 0..100 {
         let paths = [
@@ -137,7 +137,7 @@ async fn count(served: &Served, path: &str, all: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_read_is_cut_off_and_the_others_go_on() {
+async fn slow_readers_are_disconnected_without_effect_on_others() {
     const WRITES: usize = 150;
     let served =
         Arc::new(Served::new(Bounds { slow_client_timeout: Duration::from_secs(1), ..Bounds::default() }).await);

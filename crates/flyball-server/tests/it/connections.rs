@@ -18,14 +18,14 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Waits until the server closes a connection; returns the number of seconds.
 async fn closed(stream: &mut (impl AsyncReadExt + Unpin)) -> u64 {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut rest = Vec::new();
     timeout(Duration::from_secs(60), async { drop(stream.read_to_end(&mut rest).await) }).await.expect("it is closed");
-    begun.elapsed().as_secs()
+    start.elapsed().as_secs()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_no_request_is_cut_off() {
+async fn connections_without_request_are_closed() {
     let served = Served::new(Bounds::default()).await;
     let mut silent = TcpStream::connect(served.address).await.unwrap();
     assert!(closed(&mut silent).await <= 11, "before the handshake");
@@ -39,7 +39,7 @@ async fn who_sends_no_request_is_cut_off() {
 }
 
 #[tokio::test]
-async fn one_connection_too_many_closes_the_idlest() {
+async fn connection_beyond_the_limit_closes_the_idlest() {
     let served = Served::new(Bounds { connections: 3, ..Bounds::default() }).await;
     let mut silent = served.connect().await;
     let mut watch = served.connect().await;
@@ -65,8 +65,8 @@ async fn one_connection_too_many_closes_the_idlest() {
     let open = others.iter().filter(|connection| !connection.is_finished()).count();
     assert!(open <= 3, "{open}");
     let mut rest = Vec::new();
-    let ended = timeout(Duration::from_millis(200), watch.read_to_end(&mut rest)).await;
-    assert!(ended.is_err(), "the watch goes on: {ended:?}");
+    let end = timeout(Duration::from_millis(200), watch.read_to_end(&mut rest)).await;
+    assert!(end.is_err(), "the watch goes on: {end:?}");
 }
 
 async fn gauge(served: &Served, name: &str) -> u64 {
@@ -76,7 +76,7 @@ async fn gauge(served: &Served, name: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
+async fn streams_with_closed_windows_are_reset() {
     const STREAMS: usize = 200;
     const LIMIT: u64 = 4 << 20;
     let bounds =
@@ -112,7 +112,7 @@ async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
             response.into_body().collect().await.map(drop)
         }));
     }
-    let (begun, mut most) = (Instant::now(), 0);
+    let (start, mut most) = (Instant::now(), 0);
     let all = async {
         while !ends.iter().all(JoinHandle::is_finished) {
             most = gauge(&served, "flyball_unsent_bytes").await.max(most);
@@ -120,7 +120,7 @@ async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
         }
     };
     timeout(Duration::from_secs(60), all).await.expect("all streams end");
-    println!("{most} bytes unsent at most, all streams at an end after {:?}", begun.elapsed());
+    println!("{most} bytes unsent at most, all streams at an end after {:?}", start.elapsed());
     assert!(most > LIMIT / 4 && most <= LIMIT, "{most}");
     let mut reset = 0;
     for end in ends {
@@ -140,7 +140,7 @@ async fn a_client_whose_windows_are_shut_is_cut_off_stream_by_stream() {
 }
 
 #[tokio::test]
-async fn a_certificate_tells_the_user_and_the_credential() {
+async fn client_certificate_sets_user_and_credential_id() {
     let served = Served::new(Bounds::default()).await;
     let (mut sender, connection) = http1::handshake(TokioIo::new(served.connect().await)).await.unwrap();
     tokio::spawn(connection);
@@ -187,7 +187,7 @@ async fn flood(served: &Served) -> (JoinHandle<hyper::Result<()>>, Vec<JoinHandl
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_beyond_the_limit_of_all_heads_are_refused() {
+async fn requests_beyond_the_head_limit_are_rejected() {
     // Fewer than a third of the requests of a connection.
     let served = Served::new(Bounds { head_bytes: 800_000, ..Bounds::default() }).await;
     assert_eq!(get_with_header(&served, 50_000).await, 200);
@@ -203,8 +203,8 @@ async fn requests_beyond_the_limit_of_all_heads_are_refused() {
     assert_eq!(get_with_header(&served, 10).await, 200, "each connection has a reserve");
     let mut refused = 0;
     for request in requests {
-        let ended = timeout(Duration::from_secs(60), request).await.expect("bodies must arrive in time").unwrap();
-        refused += usize::from(ended == Some(h2::Reason::REFUSED_STREAM));
+        let reason = timeout(Duration::from_secs(60), request).await.expect("bodies must arrive in time").unwrap();
+        refused += usize::from(reason == Some(h2::Reason::REFUSED_STREAM));
     }
     assert!((50..100).contains(&refused), "{refused}");
     connection.abort();

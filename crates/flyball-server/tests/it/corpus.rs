@@ -20,11 +20,11 @@ fn documents(text: &str) -> Vec<Value> {
 /// The results for a kind: the path of its objects, and true if any was accepted, and rejected.
 struct Known {
     path: String,
-    taken: bool,
+    accepted: bool,
     refused: bool,
 }
 
-async fn answer(server: &Server, method: &str, path: &str, object: &Value) -> (u16, Value) {
+async fn send(server: &Server, method: &str, path: &str, object: &Value) -> (u16, Value) {
     let mut request = Request::new(Full::new(Bytes::from(object.to_string())));
     *request.method_mut() = method.parse().unwrap();
     *request.uri_mut() = path.parse().unwrap();
@@ -37,7 +37,7 @@ async fn answer(server: &Server, method: &str, path: &str, object: &Value) -> (u
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_peoples_definitions_are_taken_and_their_objects_judged() {
+async fn published_crds_are_accepted_and_their_objects_validated() {
     let clock = Clock::new(|| Timestamp::from_second(1_800_000_000).unwrap());
     let server = Server::new(Options::simulated(clock, 1));
     let mut wrong = Vec::new();
@@ -52,21 +52,21 @@ async fn other_peoples_definitions_are_taken_and_their_objects_judged() {
             let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
             if kind == "CustomResourceDefinition" {
                 let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-                let (code, told) = answer(&server, "POST", path, &object).await;
+                let (code, response) = send(&server, "POST", path, &object).await;
                 if code != 201 {
-                    wrong.push(format!("{name}: {code} {}", told["message"]));
+                    wrong.push(format!("{name}: {code} {}", response["message"]));
                 }
                 let namespace = if text("/spec/scope") == "Cluster" { "" } else { "namespaces/default/" };
                 for version in object["spec"]["versions"].as_array().unwrap() {
                     let version = format!("{}/{}", text("/spec/group"), version["name"].as_str().unwrap());
                     let path = format!("/apis/{version}/{namespace}{}", text("/spec/names/plural"));
-                    kinds.insert((version, text("/spec/names/kind")), Known { path, taken: false, refused: false });
+                    kinds.insert((version, text("/spec/names/kind")), Known { path, accepted: false, refused: false });
                 }
                 continue;
             }
             let known = kinds.get_mut(&(api_version, kind.clone())).expect("definitions come before objects");
-            let (code, told) = answer(&server, "POST", &known.path, &object).await;
-            let fields: Vec<&str> = told["details"]["causes"]
+            let (code, response) = send(&server, "POST", &known.path, &object).await;
+            let fields: Vec<&str> = response["details"]["causes"]
                 .as_array()
                 .into_iter()
                 .flatten()
@@ -74,17 +74,20 @@ async fn other_peoples_definitions_are_taken_and_their_objects_judged() {
                 .collect();
             match object["metadata"]["annotations"][REFUSED].as_str() {
                 None => {
-                    known.taken = true;
+                    known.accepted = true;
                     if code != 201 {
-                        wrong.push(format!("{kind} {name}: {code} {}", told["message"]));
+                        wrong.push(format!("{kind} {name}: {code} {}", response["message"]));
                         continue;
                     }
                     if kind == "GatewayClass" {
-                        assert_eq!(told["status"]["conditions"][0]["reason"], "Waiting", "the status has its default");
+                        assert_eq!(
+                            response["status"]["conditions"][0]["reason"], "Waiting",
+                            "the status has its default"
+                        );
                     }
                     // A defaulted object is valid, and writing it again changes nothing.
-                    let (code, again) = answer(&server, "PUT", &format!("{}/{name}", known.path), &told).await;
-                    if code != 200 || again != told {
+                    let (code, again) = send(&server, "PUT", &format!("{}/{name}", known.path), &response).await;
+                    if code != 200 || again != response {
                         wrong.push(format!("{kind} {name}: written again, {code} {again}"));
                     }
                 }
@@ -92,19 +95,22 @@ async fn other_peoples_definitions_are_taken_and_their_objects_judged() {
                     known.refused = true;
                     let missing: Vec<&str> = expected.split(", ").filter(|field| !fields.contains(field)).collect();
                     if code != 422 || !missing.is_empty() {
-                        wrong.push(format!("{kind} {name}: {code}, says nothing of {missing:?}: {}", told["message"]));
+                        wrong.push(format!(
+                            "{kind} {name}: {code}, says nothing of {missing:?}: {}",
+                            response["message"]
+                        ));
                     }
                 }
             }
         }
     }
     // Versions of one kind share a schema: objects of one version are sufficient.
-    let mut judged: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
+    let mut results: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
     for ((_, kind), known) in &kinds {
-        let (taken, refused) = judged.entry(kind).or_default();
-        (*taken, *refused) = (*taken || known.taken, *refused || known.refused);
+        let (accepted, refused) = results.entry(kind).or_default();
+        (*accepted, *refused) = (*accepted || known.accepted, *refused || known.refused);
     }
-    let lacking = judged.iter().filter(|(_, sorts)| **sorts != (true, true));
+    let lacking = results.iter().filter(|(_, sorts)| **sorts != (true, true));
     wrong.extend(lacking.map(|(kind, _)| format!("{kind}: the corpus has not both a valid and an invalid one")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(kinds.len() > 40, "only {} kinds", kinds.len());

@@ -102,7 +102,7 @@ fn definition() -> Value {
     })
 }
 
-fn say(line: &str) {
+fn print(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "@ {line}").and_then(|()| out.flush()).unwrap();
 }
@@ -120,7 +120,7 @@ fn child() {
             return fill(&server, Path::new(&path)).await;
         }
         let server = open(Path::new(&path));
-        say("ready");
+        print("ready");
         let seed = number(SEED).unwrap();
         let writers: Vec<_> = (0..WRITERS).map(|writer| tokio::spawn(write(server.clone(), writer, seed))).collect();
         for writer in writers {
@@ -137,7 +137,7 @@ async fn write(server: Server, writer: u64, seed: u64) {
         let (n, path) = (turn * 1000 + seed % 1000, collection(writer));
         let (code, before) = ask(&server, Method::GET, &format!("{path}/{name}"), &Value::Null).await;
         let deletes = code == 200 && rng.below(4) == 0;
-        say(&format!("begin {writer} {name} {}", if deletes { "-".into() } else { n.to_string() }));
+        print(&format!("begin {writer} {name} {}", if deletes { "-".into() } else { n.to_string() }));
         let (code, after) = if deletes {
             ask(&server, Method::DELETE, &format!("{path}/{name}"), &Value::Null).await
         } else if code == 200 {
@@ -149,7 +149,7 @@ async fn write(server: Server, writer: u64, seed: u64) {
         };
         assert!(code < 300, "{code} {after}");
         let version = if deletes { String::new() } else { version(&after).to_string() };
-        say(&format!("done {writer} {name} {version}"));
+        print(&format!("done {writer} {name} {version}"));
     }
 }
 
@@ -160,20 +160,20 @@ type Known = Option<(Value, u64)>;
 struct Model {
     acknowledged: BTreeMap<String, Known>,
     /// Started writes that were not acknowledged.
-    begun: BTreeMap<String, Option<Value>>,
+    started: BTreeMap<String, Option<Value>>,
     newest: u64,
 }
 
 impl Model {
-    fn hear(&mut self, line: &str) {
+    fn record(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
             ["begin", writer, name, n] => {
                 let content = n.parse().ok().map(|n| content(&object(writer.parse().unwrap(), name, n)));
-                self.begun.insert(name.to_owned(), content);
+                self.started.insert(name.to_owned(), content);
             }
             ["done", _, name, version] => {
-                let content = self.begun.remove(name).unwrap();
+                let content = self.started.remove(name).unwrap();
                 let known = content.map(|content| (content, version.parse::<u64>().unwrap()));
                 if let Some((_, version)) = &known {
                     let before = self.acknowledged.get(name).and_then(|known| known.as_ref().map(|(_, v)| *v));
@@ -203,20 +203,21 @@ impl Model {
             }
         }
         let names: Vec<String> =
-            self.acknowledged.keys().chain(self.begun.keys()).chain(there.keys()).cloned().collect();
+            self.acknowledged.keys().chain(self.started.keys()).chain(there.keys()).cloned().collect();
         for name in names {
             let found = there.get(&name).cloned();
             let known = self.acknowledged.get(&name).cloned().flatten();
-            let begun = self.begun.get(&name);
-            let is_begun = begun.is_some_and(|begun| *begun == found.as_ref().map(|(content, _)| content.clone()));
+            let started = self.started.get(&name);
+            let is_started =
+                started.is_some_and(|started| *started == found.as_ref().map(|(content, _)| content.clone()));
             assert!(
-                found == known || is_begun,
-                "{name} is {found:.80?}, acknowledged was {known:.80?}, begun {begun:.80?}"
+                found == known || is_started,
+                "{name} is {found:.80?}, acknowledged was {known:.80?}, started {started:.80?}"
             );
             self.newest = self.newest.max(found.as_ref().map_or(0, |(_, version)| *version));
             self.acknowledged.insert(name, found);
         }
-        self.begun.clear();
+        self.started.clear();
     }
 }
 
@@ -229,16 +230,16 @@ fn spawn(path: &Path, seed: u64) -> Child {
 
 /// Forwards the output of a child until it ends.
 fn listen(child: &mut Child) -> mpsc::Receiver<String> {
-    let (said, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             if let Some((_, line)) = line.split_once("@ ") {
-                let _ = said.send(line.to_owned());
+                let _ = sender.send(line.to_owned());
             }
         }
     });
-    heard
+    receiver
 }
 
 #[tokio::test]
@@ -254,17 +255,17 @@ async fn acknowledged_writes_survive_kill_9() {
     let (rng, mut model, mut acknowledged) = (Rng::from_seed(seed), Model::default(), 0);
     for kill in 0..kills {
         let mut child = spawn(&folder.0, seed * 10_000 + kill);
-        let heard = listen(&mut child);
+        let output = listen(&mut child);
         // Sometimes it is killed during its start.
         if rng.below(8) > 0 {
-            assert_eq!(heard.recv_timeout(Duration::from_secs(60)).as_deref(), Ok("ready"));
+            assert_eq!(output.recv_timeout(Duration::from_secs(60)).as_deref(), Ok("ready"));
         }
         tokio::time::sleep(Duration::from_millis(rng.below(120))).await;
         child.kill().unwrap();
         child.wait().unwrap();
-        for line in heard {
+        for line in output {
             acknowledged += u64::from(line.starts_with("done"));
-            model.hear(&line);
+            model.record(&line);
         }
         model.compare(&open(&folder.0)).await;
     }
@@ -277,20 +278,18 @@ async fn fill(server: &Server, path: &Path) {
     for n in 0..10_000 {
         let (code, answer) = ask(server, Method::POST, collection(0), &object(0, &format!("o-{n}"), n)).await;
         if code == 201 {
-            say(&format!("kept {n}"));
+            print(&format!("kept {n}"));
             continue;
         }
         assert_eq!((code, &answer["reason"]), (500, &json!("InternalError")));
         let message = answer["message"].as_str().unwrap();
-        assert!(
-            message.contains("the write cannot be kept in data directory") && message.contains(path.to_str().unwrap())
-        );
+        assert!(message.contains("failed to write to data directory") && message.contains(path.to_str().unwrap()));
         let (code, list) = ask(server, Method::GET, collection(0), &Value::Null).await;
         assert_eq!(code, 200);
         let there = list["items"].as_array().unwrap().iter().filter(|item| content(item)["n"].is_string()).count();
         assert_eq!(there as u64, n, "what was refused is not shown");
         assert_eq!(ask(server, Method::GET, &format!("{}/o-{n}", collection(0)), &Value::Null).await.0, 404);
-        return say("full");
+        return print("full");
     }
     panic!("it does not get full");
 }
@@ -298,21 +297,21 @@ async fn fill(server: &Server, path: &Path) {
 /// A limit on the file size simulates a full disk.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_does_not_fit_on_the_disk_is_refused_and_the_rest_goes_on() {
+async fn full_disk_rejects_writes_and_retains_acknowledged_ones() {
     let folder = Folder::new("full");
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
     command.args(["--exact", "crash::child", "--nocapture"]).env(DIRECTORY, &folder.0).env("FLYBALL_CRASH_FILL", "1");
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let said: Vec<String> = listen(&mut child).into_iter().collect();
-    assert!(child.wait().unwrap().success(), "{:?}", said.last());
-    let kept = said.iter().filter(|line| line.starts_with("kept")).count();
-    assert_eq!(said.last().map(String::as_str), Some("full"));
+    let output: Vec<String> = listen(&mut child).into_iter().collect();
+    assert!(child.wait().unwrap().success(), "{:?}", output.last());
+    let acknowledged = output.iter().filter(|line| line.starts_with("kept")).count();
+    assert_eq!(output.last().map(String::as_str), Some("full"));
 
     let server = open(&folder.0);
     let (_, list) = ask(&server, Method::GET, collection(0), &Value::Null).await;
     let there = list["items"].as_array().unwrap().iter().filter(|item| content(item)["n"].is_string()).count();
-    assert_eq!((there, kept > 10), (kept, true));
+    assert_eq!((there, acknowledged > 10), (acknowledged, true));
     assert_eq!(ask(&server, Method::POST, collection(0), &object(0, "room-again", 1)).await.0, 201);
 }
 
@@ -321,21 +320,21 @@ async fn tokens_and_uids_outlive_the_process() {
     let folder = Folder::new("tokens");
     let account = "/api/v1/namespaces/default/serviceaccounts";
     let review = "/apis/authentication.k8s.io/v1/tokenreviews";
-    let (made, token) = {
+    let (created, token) = {
         let server = open(&folder.0);
-        let (code, made) = ask(&server, Method::POST, account, &json!({"metadata": {"name": "robot"}})).await;
-        assert_eq!(code, 201, "{made}");
+        let (code, created) = ask(&server, Method::POST, account, &json!({"metadata": {"name": "robot"}})).await;
+        assert_eq!(code, 201, "{created}");
         let (_, token) = ask(&server, Method::POST, &format!("{account}/robot/token"), &json!({"spec": {}})).await;
-        (made, token["status"]["token"].clone())
+        (created, token["status"]["token"].clone())
     };
     let server = open(&folder.0);
-    assert_eq!(ask(&server, Method::GET, &format!("{account}/robot"), &Value::Null).await.1, made);
+    assert_eq!(ask(&server, Method::GET, &format!("{account}/robot"), &Value::Null).await.1, created);
     let (_, answer) = ask(&server, Method::POST, review, &json!({"spec": {"token": token}})).await;
-    assert_eq!(answer["status"]["user"]["uid"], made["metadata"]["uid"], "{answer}");
+    assert_eq!(answer["status"]["user"]["uid"], created["metadata"]["uid"], "{answer}");
 }
 
 #[tokio::test]
-async fn default_roles_that_were_removed_or_narrowed_come_back() {
+async fn removed_or_narrowed_default_roles_are_restored() {
     let folder = Folder::new("roles");
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let (before, stays) = {

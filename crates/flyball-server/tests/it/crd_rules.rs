@@ -35,7 +35,7 @@ async fn with_spec(server: &Server, spec: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_conversion_webhook_is_reached_by_https_alone() {
+async fn conversion_webhooks_require_https() {
     let server = server().await;
     let client = "spec.conversion.webhookClientConfig";
     let one = format!("{client}: Required value: exactly one of url or service is required");
@@ -82,7 +82,7 @@ async fn a_conversion_webhook_is_reached_by_https_alone() {
 }
 
 #[tokio::test]
-async fn only_a_deprecated_version_warns_of_that() {
+async fn deprecation_warning_requires_a_deprecated_version() {
     let server = server().await;
     for (deprecated, warning, expected) in [
         (true, "use v2".to_owned(), None),
@@ -108,7 +108,7 @@ async fn only_a_deprecated_version_warns_of_that() {
 }
 
 #[tokio::test]
-async fn an_object_within_another_says_what_it_is() {
+async fn embedded_resources_require_their_type() {
     let server = server().await;
     let at = "$.properties[spec]";
     let bare =
@@ -144,27 +144,29 @@ async fn an_object_within_another_says_what_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_values_says_nothing_of_their_place() {
+async fn value_validations_must_not_contain_structural_fields() {
     let server = server().await;
     for (list, inside) in [("allOf", "allOf[0]"), ("anyOf", "anyOf[0]"), ("oneOf", "oneOf[0]"), ("not", "not")] {
-        for (field, given, wanted) in [
+        for (field, value, required) in [
             ("x-kubernetes-validations", json!([{"rule": "true"}]), "empty"),
             ("x-kubernetes-list-type", json!("set"), "undefined"),
             ("default", json!(1), "undefined"),
             ("nullable", json!(true), "false"),
             ("title", json!("t"), "empty"),
         ] {
-            let schema = json!({field: given});
-            let said = if list == "not" { schema } else { json!([schema]) };
-            let found = with_spec(&server, json!({"type": "array", "items": {"type": "string"}, list: said})).await;
-            let expected = format!("$.properties[spec].{inside}.{field}: Forbidden: must be {wanted} to be structural");
+            let schema = json!({field: value});
+            let validation = if list == "not" { schema } else { json!([schema]) };
+            let found =
+                with_spec(&server, json!({"type": "array", "items": {"type": "string"}, list: validation})).await;
+            let expected =
+                format!("$.properties[spec].{inside}.{field}: Forbidden: must be {required} to be structural");
             assert!(found.contains(&expected), "{found:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_default_of_a_number_or_text_may_be_neither() {
+async fn int_or_string_default_may_have_any_type() {
     let server = server().await;
     let union = json!({"x-kubernetes-int-or-string": true, "default": true});
     assert_eq!(with_spec(&server, union).await, [""; 0]);
@@ -176,7 +178,7 @@ async fn the_default_of_a_number_or_text_may_be_neither() {
 }
 
 #[tokio::test]
-async fn all_findings_are_told_side_by_side() {
+async fn all_errors_are_reported_together() {
     let server = server().await;
     let lists = json!({"type": "object", "properties": {
         "a": {"type": "array"},
@@ -221,7 +223,7 @@ async fn all_findings_are_told_side_by_side() {
 }
 
 #[tokio::test]
-async fn findings_come_in_the_order_of_the_real_server() {
+async fn errors_are_in_the_order_of_kube_apiserver() {
     let server = server().await;
     let mut named = crd(json!({"type": "object"}));
     named["spec"]["names"] = json!({"plural": "widgets", "kind": "Widget", "listKind": "Widget", "shortNames": ["A"]});
@@ -239,7 +241,7 @@ async fn findings_come_in_the_order_of_the_real_server() {
 }
 
 #[tokio::test]
-async fn an_approval_is_a_link_or_says_that_there_is_none() {
+async fn approval_is_a_url_or_unapproved() {
     let server = server().await;
     for (group, approval, expected) in [
         ("a.k8s.io", None, Some("Required value")),
@@ -269,7 +271,7 @@ async fn an_approval_is_a_link_or_says_that_there_is_none() {
 }
 
 #[tokio::test]
-async fn a_condition_says_whether_an_api_of_kubernetes_is_approved() {
+async fn condition_reports_api_approval() {
     let server = server().await;
     let url = format!("{ALL}/widgets.a.k8s.io");
     let mut crd = crd(json!({"type": "object"}));
@@ -290,7 +292,7 @@ async fn a_condition_says_whether_an_api_of_kubernetes_is_approved() {
 }
 
 #[tokio::test]
-async fn a_status_may_name_any_stored_versions() {
+async fn status_accepts_any_stored_versions() {
     let server = server().await;
     assert_eq!(post(&server, ALL, crd(json!({"type": "object"}))).await.0, 201);
     let store = async |versions: Value| {
@@ -307,7 +309,7 @@ async fn a_status_may_name_any_stored_versions() {
 }
 
 #[tokio::test]
-async fn a_message_cannot_ask_for_an_old_value_that_may_be_missing() {
+async fn message_expression_without_old_value_falls_back_to_the_rule() {
     let server = server().await;
     let rule = json!({
         "rule": "oldSelf.hasValue() || self.n > 1", "optionalOldSelf": true,
@@ -316,18 +318,18 @@ async fn a_message_cannot_ask_for_an_old_value_that_may_be_missing() {
     let spec = json!({
         "type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": [rule],
     });
-    let made = post(&server, ALL, crd(json!({"type": "object", "properties": {"spec": spec}}))).await;
-    assert_eq!(made.0, 201, "{}", made.1);
+    let created = post(&server, ALL, crd(json!({"type": "object", "properties": {"spec": spec}}))).await;
+    assert_eq!(created.0, 201, "{}", created.1);
     let widget = json!({
         "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"n": 1},
     });
-    let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
-    let message = told["message"].as_str().unwrap();
-    assert!(code == 422 && message.ends_with("failed rule: oldSelf.hasValue() || self.n > 1"), "{told}");
+    let (code, response) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
+    let message = response["message"].as_str().unwrap();
+    assert!(code == 422 && message.ends_with("failed rule: oldSelf.hasValue() || self.n > 1"), "{response}");
 }
 
 #[tokio::test]
-async fn a_path_to_select_by_says_where_it_goes_wrong() {
+async fn invalid_selectable_field_paths_are_reported() {
     let server = server().await;
     let invalid = "is an invalid path: ";
     for (path, why) in [
@@ -351,7 +353,7 @@ async fn a_path_to_select_by_says_where_it_goes_wrong() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_go_does_not_take_is_refused_in_its_words() {
+async fn invalid_patterns_are_rejected_with_gos_messages() {
     let server = server().await;
     for (pattern, why) in [
         ("[a", "missing closing ]: `[a`"),

@@ -32,7 +32,7 @@ fn is_established(crd: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_is_served_before_it_is_said_to_be_established() {
+async fn kind_is_served_before_it_is_established() {
     let server = server().await;
     for n in 0..100 {
         let plural = format!("widgets{n}");
@@ -54,7 +54,7 @@ async fn a_kind_is_served_before_it_is_said_to_be_established() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn definitions_that_are_written_at_once_are_all_served() {
+async fn concurrently_written_definitions_are_all_served() {
     const WRITERS: usize = 8;
     let server = server().await;
     for round in 0..25 {
@@ -81,8 +81,8 @@ async fn definitions_that_are_written_at_once_are_all_served() {
         }
         for plural in &plurals {
             let url = format!("{ALL}/{plural}.example.com");
-            let gone = send(&server, Method::DELETE, &url, "application/json", json!({})).await;
-            assert_eq!(gone.0, 200, "{gone:?}");
+            let deleted = send(&server, Method::DELETE, &url, "application/json", json!({})).await;
+            assert_eq!(deleted.0, 200, "{deleted:?}");
         }
     }
 }
@@ -110,7 +110,7 @@ fn are_accepted(crd: &Value) -> bool {
 
 /// No CRD can replace a built-in kind: its objects are neither served in other versions nor deleted with the CRD.
 #[tokio::test]
-async fn built_in_kinds_are_not_taken_over() {
+async fn built_in_kinds_cannot_be_replaced() {
     let server = server().await;
     let role = json!({"metadata": {"name": "r"}, "rules": []});
     assert_eq!(post(&server, "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/roles", role).await.0, 201);
@@ -165,7 +165,7 @@ async fn built_in_kinds_are_not_taken_over() {
 
 /// Each name of a built-in kind is reserved in its group; all others are free.
 #[tokio::test]
-async fn groups_of_built_in_kinds_have_room_for_other_names() {
+async fn built_in_groups_accept_unreserved_names() {
     let server = server().await;
     let cases = [
         ("networking.k8s.io", json!({"plural": "foos", "kind": "Ingress"}), false),

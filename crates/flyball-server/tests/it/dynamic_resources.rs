@@ -73,7 +73,7 @@ async fn discovery_names_one_version_and_no_short_names() {
 }
 
 #[tokio::test]
-async fn requests_ask_for_one_device_unless_they_say_more() {
+async fn requests_default_to_one_device() {
     let server = server().await;
     let tolerant = json!([{"key": "k", "effect": "NoSchedule"}, {"operator": "Exists"}]);
     let requests = json!([
@@ -91,36 +91,37 @@ async fn requests_ask_for_one_device_unless_they_say_more() {
             {"name": "f", "deviceClassName": "c", "allocationMode": "ExactCount", "count": 2},
         ]},
     ]);
-    let (code, made) = post(&server, CLAIMS, claim(requests.clone())).await;
-    assert_eq!((code, &made["spec"]["devices"]["requests"]), (201, &filled), "{made}");
+    let (code, created) = post(&server, CLAIMS, claim(requests.clone())).await;
+    assert_eq!((code, &created["spec"]["devices"]["requests"]), (201, &filled), "{created}");
     assert!(
-        made["metadata"].get("generation").is_none() && made.get("status").is_none_or(|status| status == &json!({}))
+        created["metadata"].get("generation").is_none()
+            && created.get("status").is_none_or(|status| status == &json!({}))
     );
     let template = json!({"metadata": {"name": "t"}, "spec": {"spec": {"devices": {"requests": requests}}}});
-    let (code, made) = post(&server, TEMPLATES, template).await;
-    assert_eq!((code, &made["spec"]["spec"]["devices"]["requests"]), (201, &filled), "{made}");
+    let (code, created) = post(&server, TEMPLATES, template).await;
+    assert_eq!((code, &created["spec"]["spec"]["devices"]["requests"]), (201, &filled), "{created}");
 }
 
 #[tokio::test]
 async fn tainted_devices_are_dated_and_fields_of_disabled_features_dropped() {
     let server = server().await;
-    let mut given = slice("s", "n", "gpu.example.com");
-    given["spec"]["devices"][0]["taints"] = json!([{"key": "k", "effect": "NoExecute"}]);
-    given["spec"]["devices"][0]["nodeAllocatableResourceMappings"] = json!({"cpu": {}});
-    let (code, made) = post(&server, SLICES, given).await;
-    assert_eq!((code, &made["metadata"]["generation"]), (201, &json!(1)), "{made}");
-    let device = &made["spec"]["devices"][0];
-    assert_eq!(device["taints"][0]["timeAdded"], made["metadata"]["creationTimestamp"]);
+    let mut input = slice("s", "n", "gpu.example.com");
+    input["spec"]["devices"][0]["taints"] = json!([{"key": "k", "effect": "NoExecute"}]);
+    input["spec"]["devices"][0]["nodeAllocatableResourceMappings"] = json!({"cpu": {}});
+    let (code, created) = post(&server, SLICES, input).await;
+    assert_eq!((code, &created["metadata"]["generation"]), (201, &json!(1)), "{created}");
+    let device = &created["spec"]["devices"][0];
+    assert_eq!(device["taints"][0]["timeAdded"], created["metadata"]["creationTimestamp"]);
     assert!(device.get("nodeAllocatableResourceMappings").is_none());
-    let mut given = slice("l", "n", "gpu.example.com");
-    given["spec"]["devices"][0]["attributes"] = json!({"numa": {"ints": [1]}});
-    let (code, answer) = post(&server, SLICES, given).await;
+    let mut input = slice("l", "n", "gpu.example.com");
+    input["spec"]["devices"][0]["attributes"] = json!({"numa": {"ints": [1]}});
+    let (code, answer) = post(&server, SLICES, input).await;
     let message = "spec.devices[0].attributes[numa]: Invalid value: \"\": exactly one value must be specified";
     assert!(code == 422 && answer["message"].as_str().unwrap().contains(message), "{answer}");
 }
 
 #[tokio::test]
-async fn claims_that_make_no_sense_are_refused() {
+async fn invalid_claims_are_rejected() {
     let server = server().await;
     let exactly = |change: Value| {
         let mut request = request();
@@ -210,7 +211,7 @@ async fn claims_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn classes_and_slices_that_make_no_sense_are_refused() {
+async fn invalid_classes_and_slices_are_rejected() {
     let server = server().await;
     let selectors = vec![json!({"cel": {"expression": "true"}}); 33];
     let classes = [
@@ -329,7 +330,7 @@ async fn classes_and_slices_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn specs_of_claims_and_templates_never_change_and_slices_keep_their_place() {
+async fn claim_and_template_specs_and_slice_placement_are_immutable() {
     let server = server().await;
     assert_eq!(post(&server, CLAIMS, claim(json!([request()]))).await.0, 201);
     let (code, answer) = patch(&server, &format!("{CLAIMS}/c"), json!({"spec": {"devices": {"requests": []}}})).await;
@@ -358,15 +359,15 @@ async fn specs_of_claims_and_templates_never_change_and_slices_keep_their_place(
 }
 
 #[tokio::test]
-async fn a_claim_is_allocated_through_its_status_alone() {
+async fn claims_are_allocated_through_status_only() {
     let server = server().await;
     let (url, status) = (format!("{CLAIMS}/c"), format!("{CLAIMS}/c/status"));
     let results = json!([{"request": "gpu", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}]);
     let allocation = json!({"devices": {"results": results}});
-    let mut given = claim(json!([request()]));
-    given["status"] = json!({"allocation": allocation});
-    let (code, made) = post(&server, CLAIMS, given).await;
-    assert!(code == 201 && made["status"].get("allocation").is_none(), "{made}");
+    let mut input = claim(json!([request()]));
+    input["status"] = json!({"allocation": allocation});
+    let (code, created) = post(&server, CLAIMS, input).await;
+    assert!(code == 201 && created["status"].get("allocation").is_none(), "{created}");
     let (_, same) = patch(&server, &url, json!({"status": {"allocation": allocation}})).await;
     assert!(same["status"].get("allocation").is_none(), "{same}");
     let user = json!([{"resource": "pods", "name": "p", "uid": "u"}]);
@@ -433,7 +434,7 @@ async fn slices_are_selected_by_driver_and_node() {
 }
 
 #[tokio::test]
-async fn tables_show_the_state_of_claims_and_where_slices_are() {
+async fn tables_show_claim_state_and_slice_nodes() {
     let server = server().await;
     let cells = async |url: &str| {
         let mut request = http::Request::new(http_body_util::Full::new(bytes::Bytes::new()));
@@ -462,7 +463,7 @@ async fn tables_show_the_state_of_claims_and_where_slices_are() {
 }
 
 #[tokio::test]
-async fn consumers_are_applied_by_uid_and_requests_as_a_whole() {
+async fn consumers_merge_by_uid_and_requests_are_atomic() {
     let server = server().await;
     let apply = async |url: &str, manager: &str, mut object: Value| {
         object["apiVersion"] = "resource.k8s.io/v1".into();
@@ -472,9 +473,9 @@ async fn consumers_are_applied_by_uid_and_requests_as_a_whole() {
         assert!(matches!(code, 200 | 201), "{answer}");
         answer
     };
-    let made = apply(&format!("{CLAIMS}/c"), "one", claim(json!([request()]))).await;
+    let created = apply(&format!("{CLAIMS}/c"), "one", claim(json!([request()]))).await;
     let owned = json!({"f:spec": {"f:devices": {"f:requests": {}}}});
-    assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"], owned);
+    assert_eq!(created["metadata"]["managedFields"][0]["fieldsV1"], owned);
     let status = format!("{CLAIMS}/c/status");
     let user = |uid: &str| json!({"resource": "pods", "name": "p", "uid": uid});
     let name = json!({"name": "c"});
@@ -484,13 +485,13 @@ async fn consumers_are_applied_by_uid_and_requests_as_a_whole() {
 }
 
 #[tokio::test]
-async fn admin_access_takes_a_label_of_the_namespace() {
+async fn admin_access_requires_a_namespace_label() {
     let server = server().await;
-    let asked = claim(json!([{"name": "gpu", "exactly": {"deviceClassName": "c", "adminAccess": true}}]));
-    let (code, answer) = post(&server, CLAIMS, asked.clone()).await;
+    let claim = claim(json!([{"name": "gpu", "exactly": {"deviceClassName": "c", "adminAccess": true}}]));
+    let (code, answer) = post(&server, CLAIMS, claim.clone()).await;
     let message = "ResourceClaim.resource.k8s.io \"c\" is invalid: spec.devices.requests[0].adminAccess: Forbidden: admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace";
     assert_eq!((code, answer["message"].as_str()), (422, Some(message)));
     let label = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
     assert_eq!(patch(&server, "/api/v1/namespaces/ns", label).await.0, 200);
-    assert_eq!(post(&server, CLAIMS, asked).await.0, 201);
+    assert_eq!(post(&server, CLAIMS, claim).await.0, 201);
 }

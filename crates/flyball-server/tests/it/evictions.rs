@@ -40,7 +40,7 @@ async fn evict(server: &Server, query: &str, options: Value) -> u16 {
 }
 
 #[tokio::test]
-async fn a_dry_run_of_an_eviction_leaves_the_budget_alone() {
+async fn eviction_dry_run_does_not_change_the_budget() {
     for (query, options) in [("?dryRun=All", json!({})), ("", json!({"dryRun": ["All"]}))] {
         let server = server().await;
         pod(&server, true).await;
@@ -55,7 +55,7 @@ async fn a_dry_run_of_an_eviction_leaves_the_budget_alone() {
 }
 
 #[tokio::test]
-async fn pods_that_are_not_ready_go_where_the_policy_says_so() {
+async fn unready_pods_are_evicted_as_the_policy_allows() {
     let cases = [
         (Some("AlwaysAllow"), false, [0, 0, 1], 201),
         (Some("AlwaysAllow"), true, [0, 1, 1], 429),
@@ -74,7 +74,7 @@ async fn pods_that_are_not_ready_go_where_the_policy_says_so() {
 }
 
 #[tokio::test]
-async fn preconditions_hold_for_the_pod_as_it_was_when_the_eviction_came() {
+async fn preconditions_apply_to_the_pod_at_the_time_of_the_request() {
     let server = server().await;
     pod(&server, true).await;
     // A bound pod remains until its node deletes it.

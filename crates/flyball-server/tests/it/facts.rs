@@ -48,7 +48,7 @@ pub(crate) async fn post(server: &Server, url: &str, body: Value) -> (u16, Value
 }
 
 #[tokio::test]
-async fn patches_that_make_no_sense_are_refused_in_the_words_of_the_real_server() {
+async fn invalid_patches_have_kube_apiservers_messages() {
     let server = server().await;
     let map = json!({"metadata": {"name": "m"}, "data": {"a": "b"}});
     assert_eq!(post(&server, MAPS, map).await.0, 201);
@@ -90,7 +90,7 @@ async fn patches_that_make_no_sense_are_refused_in_the_words_of_the_real_server(
 }
 
 #[tokio::test]
-async fn rules_that_could_take_too_long_are_refused() {
+async fn rules_beyond_the_cost_budget_are_rejected() {
     let server = server().await;
     let refused = async |properties: Value, rule: &str| {
         let spec = json!({"type": "object", "properties": properties, "x-kubernetes-validations": [{"rule": rule}]});
@@ -116,7 +116,7 @@ async fn rules_that_could_take_too_long_are_refused() {
 }
 
 #[tokio::test]
-async fn mutating_policies_change_what_they_are_bound_to() {
+async fn bound_mutating_policies_change_objects() {
     let server = server().await;
     let rules =
         json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]);
@@ -143,12 +143,12 @@ async fn mutating_policies_change_what_they_are_bound_to() {
 }
 
 #[tokio::test]
-async fn services_made_at_once_share_no_address_and_no_port() {
+async fn concurrent_services_get_unique_addresses_and_ports() {
     let server = server().await;
     let service = |i: usize| json!({"metadata": {"name": format!("s{i}")}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}});
-    let made = (0..40).map(|i| post(&server, SERVICES, service(i)));
-    let made = futures_util::future::join_all(made).await;
-    let mut drawn: Vec<String> = made
+    let created = (0..40).map(|i| post(&server, SERVICES, service(i)));
+    let created = futures_util::future::join_all(created).await;
+    let mut drawn: Vec<String> = created
         .iter()
         .flat_map(|(_, service)| [&service["spec"]["clusterIP"], &service["spec"]["ports"][0]["nodePort"]])
         .map(ToString::to_string)
@@ -159,7 +159,7 @@ async fn services_made_at_once_share_no_address_and_no_port() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_told() {
+async fn invalid_objects_have_kube_apiservers_messages() {
     let server = server().await;
     let cases = [
         (
@@ -195,7 +195,7 @@ async fn what_is_wrong_is_told() {
 }
 
 #[tokio::test]
-async fn strategic_patches_convert_numbers_as_go_does() {
+async fn strategic_patches_convert_numbers_as_in_go() {
     let server = server().await;
     let budgets = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets";
     let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {}}});

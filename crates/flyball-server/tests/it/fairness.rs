@@ -1,6 +1,6 @@
 //! Users share resources: requests of one user do not block others.
 
-use crate::bounds::{MAPS, get, let_in, metrics};
+use crate::bounds::{MAPS, get, grant_access, metrics};
 use crate::crash::ask;
 use bytes::Bytes;
 use flyball_core::Clock;
@@ -51,10 +51,10 @@ async fn create(server: &Server, user: &str, name: &str) -> Response<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_too_many_is_told_to_come_back() {
+async fn request_beyond_the_limit_gets_retry_after() {
     let bounds = Bounds { writes: 1, waiting: 1, max_wait: Duration::from_secs(2), ..Bounds::default() };
     let server = slow_server(bounds, 1, 3).await;
-    let_in(&server, "ann").await;
+    grant_access(&server, "ann").await;
     let (slow, waited, full, watch, admin) = tokio::join!(
         create(&server, "ann", "a"),
         create(&server, "ann", "b"),
@@ -87,20 +87,20 @@ async fn one_request_too_many_is_told_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_slow_requests_of_one_user_do_not_delay_another() {
+async fn slow_requests_of_a_user_do_not_delay_another() {
     let server = slow_server(Bounds { writes: 8, ..Bounds::default() }, 1, 10).await;
-    let_in(&server, "ann").await;
-    let_in(&server, "bob").await;
-    let begun = Instant::now();
+    grant_access(&server, "ann").await;
+    grant_access(&server, "bob").await;
+    let start = Instant::now();
     let names: Vec<String> = (0..1000).map(|n| format!("ann-{n}")).collect();
     let flood = join_all(names.iter().map(|name| create(&server, "ann", name)));
     let other = async {
         sleep(Duration::from_millis(1)).await;
         let mut took = Vec::new();
         for name in ["bob-1", "bob-2", "bob-3"] {
-            let begun = Instant::now();
+            let start = Instant::now();
             assert_eq!(create(&server, "bob", name).await.status(), 201);
-            took.push(begun.elapsed());
+            took.push(start.elapsed());
         }
         took
     };
@@ -109,19 +109,19 @@ async fn a_thousand_slow_requests_of_one_user_do_not_delay_another() {
     let codes = |code: u16| flood.iter().filter(|response| response.status() == code).count();
     assert_eq!(codes(201) + codes(429), 1000);
     assert!((4..40).contains(&codes(201)), "{}", codes(201));
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(start.elapsed() < Duration::from_secs(60));
     let waited = Instant::now();
     assert_eq!(create(&server, "ann", "later").await.status(), 201);
     assert!(waited.elapsed() < Duration::from_secs(11), "nothing is left of it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_webhooks_of_a_request_have_34_seconds_together() {
+async fn webhooks_of_a_request_share_34_seconds() {
     let server = slow_server(Bounds::default(), 5, 30).await;
-    let_in(&server, "ann").await;
-    let begun = Instant::now();
+    grant_access(&server, "ann").await;
+    let start = Instant::now();
     let late = create(&server, "ann", "a").await;
-    assert_eq!((late.status().as_u16(), begun.elapsed().as_secs()), (504, 34));
+    assert_eq!((late.status().as_u16(), start.elapsed().as_secs()), (504, 34));
     let status: Value = serde_json::from_slice(&late.into_body().collect().await.unwrap().to_bytes()).unwrap();
     let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
     assert_eq!((&status["message"], &status["reason"]), (&message.into(), &"Timeout".into()));
@@ -129,21 +129,21 @@ async fn the_webhooks_of_a_request_have_34_seconds_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_version_waits_without_a_slot_and_until_it_is_there() {
+async fn waiting_for_a_version_holds_no_slot() {
     let server = Server::new(Options {
         bounds: Bounds { reads: 1, ..Bounds::default() },
         ..Options::simulated(Clock::system(), 1)
     });
-    let_in(&server, "ann").await;
+    grant_access(&server, "ann").await;
     let ann = || User::new("ann", &[]);
     let (_, list) = ask(&server, Method::GET, MAPS, &Value::Null).await;
     let now: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
-    let begun = Instant::now();
+    let start = Instant::now();
     let next = format!("{MAPS}?resourceVersion={}", now + 1);
     let never = format!("{MAPS}?resourceVersion={}", now + 1000);
     let (one, stale) = (format!("{MAPS}/a?resourceVersion={}", now + 1000), format!("{MAPS}/a?resourceVersion={now}"));
     let far: Vec<_> = (0..50).map(|n| get(&server, ann(), [&never, &one][n % 2])).collect();
-    let timed = async |path: &str| (get(&server, ann(), path).await.status().as_u16(), begun.elapsed().as_millis());
+    let timed = async |path: &str| (get(&server, ann(), path).await.status().as_u16(), start.elapsed().as_millis());
     let write = async {
         sleep(Duration::from_millis(500)).await;
         // In another resource: versions are counted together.
@@ -153,5 +153,5 @@ async fn who_waits_for_a_version_waits_without_a_slot_and_until_it_is_there() {
     let (far, near, at_once, old, ()) = tokio::join!(join_all(far), timed(&next), timed(MAPS), timed(&stale), write);
     assert_eq!((near, at_once, old), ((200, 500), (200, 0), (404, 0)));
     assert!(far.iter().all(|late| late.status() == 504));
-    assert_eq!(begun.elapsed().as_secs(), 3);
+    assert_eq!(start.elapsed().as_secs(), 3);
 }

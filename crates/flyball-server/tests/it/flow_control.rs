@@ -14,7 +14,7 @@ async fn get(server: &Server, url: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_cluster_begins_with_the_mandatory_and_the_suggested_ones() {
+async fn new_cluster_has_mandatory_and_suggested_objects() {
     let server = server().await;
     let names = async |url: &str| {
         let list = get(&server, url).await;
@@ -39,7 +39,7 @@ async fn a_cluster_begins_with_the_mandatory_and_the_suggested_ones() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_has_defaults() {
+async fn omitted_fields_are_defaulted() {
     let server = server().await;
     let spec = json!({"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {}}}});
     let (code, level) = post(&server, LEVELS, json!({"metadata": {"name": "l"}, "spec": spec})).await;
@@ -56,7 +56,7 @@ async fn what_is_left_out_has_defaults() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused() {
+async fn invalid_objects_are_rejected() {
     let server = server().await;
     let rule = json!({"subjects": [{"kind": "User", "group": {"name": "g"}}], "resourceRules": [
         {"verbs": ["*", "get"], "apiGroups": [], "resources": ["pods"], "namespaces": ["A"]},
@@ -113,7 +113,7 @@ async fn what_is_wrong_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_mandatory_stays_as_it_is() {
+async fn mandatory_specs_are_immutable() {
     let server = server().await;
     let cases = [
         (format!("{SCHEMAS}/exempt"), json!({"spec": {"matchingPrecedence": 3}}), 422),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 /// Returns the user of a request with these headers from an administrator.
-async fn who(server: &Server, headers: &[(&str, &[u8])]) -> (u16, Value) {
+async fn authenticate(server: &Server, headers: &[(&str, &[u8])]) -> (u16, Value) {
     let mut request = Request::new(Full::new(Bytes::from(json!({}).to_string())));
     (*request.method_mut(), *request.uri_mut()) = (Method::POST, REVIEWS.parse().unwrap());
     request.extensions_mut().insert(User::new("boss", &["system:masters"]));
@@ -43,17 +43,17 @@ const VALUES: [&[u8]; 12] = [
 ];
 
 #[tokio::test]
-async fn impersonation_is_exactly_what_was_asked_for_or_refused() {
+async fn impersonation_is_exact_or_rejected() {
     let server = Server::new(Options::simulated(Clock::system(), 1));
     for value in VALUES {
-        let asked = str::from_utf8(value).ok().filter(|text| !text.is_empty());
+        let expected = str::from_utf8(value).ok().filter(|text| !text.is_empty());
         for header in ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-scopes"] {
             let mut headers = vec![(header, value)];
             if header != "impersonate-user" {
                 headers.push(("impersonate-user", b"jane"));
             }
-            let (code, user) = who(&server, &headers).await;
-            let Some(asked) = asked else {
+            let (code, user) = authenticate(&server, &headers).await;
+            let Some(expected) = expected else {
                 assert_eq!(code, 400, "{header}: {value:?}");
                 continue;
             };
@@ -64,14 +64,14 @@ async fn impersonation_is_exactly_what_was_asked_for_or_refused() {
                 "impersonate-uid" => user["uid"].clone(),
                 _ => user["extra"]["scopes"][0].clone(),
             };
-            assert_eq!(found, asked, "{header}: {user}");
+            assert_eq!(found, expected, "{header}: {user}");
             assert!(!user.to_string().contains("boss") && !user.to_string().contains("masters"), "{user}");
             // Without a user name it is rejected.
-            let (code, _) = who(&server, &headers[..1]).await;
+            let (code, _) = authenticate(&server, &headers[..1]).await;
             assert_eq!(code, if header == "impersonate-user" { 201 } else { 400 }, "{header} alone: {value:?}");
         }
         // With a malformed token, the certificate is not used.
-        let (code, user) = who(&server, &[("authorization", &[b"Bearer ", value].concat())]).await;
+        let (code, user) = authenticate(&server, &[("authorization", &[b"Bearer ", value].concat())]).await;
         match value {
             b"" => assert_eq!((code, &user["username"]), (201, &"boss".into())),
             _ => assert_eq!(code, 401, "{value:?}"),
@@ -80,7 +80,7 @@ async fn impersonation_is_exactly_what_was_asked_for_or_refused() {
 }
 
 #[tokio::test]
-async fn an_identity_that_is_given_twice_or_under_no_key_is_refused() {
+async fn duplicate_or_unnamed_identity_headers_are_rejected() {
     let server = Server::new(Options::simulated(Clock::system(), 1));
     let jane: (&str, &[u8]) = ("impersonate-user", b"jane");
     for headers in [
@@ -89,8 +89,8 @@ async fn an_identity_that_is_given_twice_or_under_no_key_is_refused() {
         &[jane, ("impersonate-extra-", b"a")],
         &[("impersonate-user", b""), ("impersonate-group", b"system:masters")],
     ] {
-        assert_eq!(who(&server, headers).await.0, 400, "{headers:?}");
+        assert_eq!(authenticate(&server, headers).await.0, 400, "{headers:?}");
     }
-    let (code, user) = who(&server, &[jane, ("impersonate-group", b"a"), ("impersonate-group", b"b")]).await;
+    let (code, user) = authenticate(&server, &[jane, ("impersonate-group", b"a"), ("impersonate-group", b"b")]).await;
     assert_eq!((code, &user["groups"]), (201, &json!(["a", "b", "system:authenticated"])));
 }

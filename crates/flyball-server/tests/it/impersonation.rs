@@ -35,7 +35,7 @@ async fn get(server: &Server, user: &str, path: &str, headers: &[(&'static str, 
 }
 
 #[tokio::test]
-async fn a_refusal_names_the_target_of_the_request() {
+async fn forbidden_impersonation_names_the_target_of_the_request() {
     let server = server().await;
     let cases = [
         (
@@ -65,8 +65,8 @@ async fn a_refusal_names_the_target_of_the_request() {
         ),
         ("/healthz", "jane", "forbidden: User \"joe\" cannot impersonate-on:user-info:get path \"/healthz\""),
     ];
-    for (path, whom, message) in cases {
-        assert_eq!(get(&server, "joe", path, &[("impersonate-user", whom)]).await, (403, message.to_owned()));
+    for (path, user, message) in cases {
+        assert_eq!(get(&server, "joe", path, &[("impersonate-user", user)]).await, (403, message.to_owned()));
     }
     // Only the old verb allows a service account with groups.
     let headers = [("impersonate-user", "system:serviceaccount:ns:robot"), ("impersonate-group", "g")];
@@ -79,7 +79,7 @@ async fn a_refusal_names_the_target_of_the_request() {
 }
 
 #[tokio::test]
-async fn whoever_was_let_in_by_the_old_verb_is_refused_in_its_words() {
+async fn legacy_impersonation_is_rejected_with_its_message() {
     let server = server().await;
     let rules =
         json!([{"apiGroups": [""], "resources": ["users"], "resourceNames": ["jane"], "verbs": ["impersonate"]}]);
@@ -92,7 +92,7 @@ async fn whoever_was_let_in_by_the_old_verb_is_refused_in_its_words() {
 }
 
 #[tokio::test]
-async fn constrained_impersonation_holds_for_what_it_names() {
+async fn constrained_impersonation_allows_only_named_actions() {
     let server = server().await;
     let rules = json!([
         {"apiGroups": ["authentication.k8s.io"], "resources": ["users", "groups"], "verbs": ["impersonate:user-info"]},

@@ -26,9 +26,9 @@ async fn writer_of_pod_cidr_owns_pod_cidrs_as_a_set() {
     let server = server().await;
     let both = |block: &str| json!({"f:podCIDR": {}, "f:podCIDRs": {".": {}, format!("v:\"{block}\""): {}}});
     let node = json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.0.0.0/24"}});
-    let (code, made) = post(&server, "/api/v1/nodes?fieldManager=maker", node).await;
-    assert_eq!((code, &made["spec"]["podCIDRs"]), (201, &json!(["10.0.0.0/24"])), "{made}");
-    assert_eq!(owned(&made, "maker"), &json!({"f:spec": both("10.0.0.0/24")}));
+    let (code, created) = post(&server, "/api/v1/nodes?fieldManager=maker", node).await;
+    assert_eq!((code, &created["spec"]["podCIDRs"]), (201, &json!(["10.0.0.0/24"])), "{created}");
+    assert_eq!(owned(&created, "maker"), &json!({"f:spec": both("10.0.0.0/24")}));
 
     assert_eq!(
         post(&server, "/api/v1/nodes", json!({"metadata": {"name": "bare", "labels": {"a": "b"}}})).await.0,
@@ -40,10 +40,10 @@ async fn writer_of_pod_cidr_owns_pod_cidrs_as_a_set() {
     assert_eq!(owned(&patched, "allocator"), &json!({"f:spec": both("10.0.1.0/24")}));
 
     let node = json!({"metadata": {"name": "d"}, "spec": {"podCIDRs": ["10.0.2.0/24", "fd00::/64"]}});
-    let (code, made) = post(&server, "/api/v1/nodes?fieldManager=maker", node).await;
-    assert_eq!((code, &made["spec"]["podCIDR"]), (201, &json!("10.0.2.0/24")), "{made}");
+    let (code, created) = post(&server, "/api/v1/nodes?fieldManager=maker", node).await;
+    assert_eq!((code, &created["spec"]["podCIDR"]), (201, &json!("10.0.2.0/24")), "{created}");
     let set = json!({".": {}, "v:\"10.0.2.0/24\"": {}, "v:\"fd00::/64\"": {}});
-    assert_eq!(owned(&made, "maker"), &json!({"f:spec": {"f:podCIDR": {}, "f:podCIDRs": set}}));
+    assert_eq!(owned(&created, "maker"), &json!({"f:spec": {"f:podCIDR": {}, "f:podCIDRs": set}}));
 }
 
 #[tokio::test]
@@ -53,15 +53,15 @@ async fn raw_json_is_one_field() {
     let revision = |name: &str, data: Value| json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "data": data, "revision": 1});
     let all = json!({"f:data": {}, "f:revision": {}});
     for (name, data) in [("map", json!({"spec": {"a": {"b": [1]}}})), ("empty", json!({}))] {
-        let (code, made) = post(&server, &format!("{url}?fieldManager=maker"), revision(name, data.clone())).await;
-        assert_eq!((code, owned(&made, "maker")), (201, &all), "{made}");
+        let (code, created) = post(&server, &format!("{url}?fieldManager=maker"), revision(name, data.clone())).await;
+        assert_eq!((code, owned(&created, "maker")), (201, &all), "{created}");
         let applied = apply(&server, &format!("{url}/{name}"), "applier", revision(name, data)).await;
         assert_eq!(owned(&applied, "applier"), &all);
     }
 }
 
 #[tokio::test]
-async fn a_bound_object_of_a_token_is_owned_field_by_field() {
+async fn bound_object_reference_is_owned_by_field() {
     let server = server().await;
     for (url, object) in [
         ("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": "a"}})),
@@ -72,8 +72,8 @@ async fn a_bound_object_of_a_token_is_owned_field_by_field() {
     let request =
         json!({"spec": {"audiences": ["x"], "boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "s"}}});
     let url = "/api/v1/namespaces/ns/serviceaccounts/a/token?fieldManager=m";
-    let (code, made) = post(&server, url, request).await;
-    assert_eq!(code, 201, "{made}");
+    let (code, created) = post(&server, url, request).await;
+    assert_eq!(code, 201, "{created}");
     let bound = json!({"f:apiVersion": {}, "f:kind": {}, "f:name": {}});
-    assert_eq!(owned(&made, "m")["f:spec"]["f:boundObjectRef"], bound, "{made}");
+    assert_eq!(owned(&created, "m")["f:spec"]["f:boundObjectRef"], bound, "{created}");
 }

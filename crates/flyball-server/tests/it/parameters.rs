@@ -70,7 +70,7 @@ fn with(name: &str, spec: &Value, fields: Value) -> Value {
 }
 
 #[tokio::test]
-async fn policies_and_bindings_need_the_right_to_read_their_parameters() {
+async fn policies_and_bindings_require_read_access_to_parameters() {
     let server = server().await;
     let policies = json!([{"apiGroups": ["admissionregistration.k8s.io"], "resources": ["*"], "verbs": ["*"]}]);
     let secrets = |verb: &str, names: Value| json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": [verb]}]);

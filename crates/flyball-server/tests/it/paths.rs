@@ -58,7 +58,7 @@ async fn cluster_scoped(server: &Server, namespace: &str) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rights_in_a_namespace_reach_nothing_cluster_scoped() {
+async fn namespaced_roles_grant_nothing_cluster_scoped() {
     let server = server().await;
     for namespace in ["t", "victim"] {
         post(&server, "/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await;
@@ -72,9 +72,9 @@ async fn rights_in_a_namespace_reach_nothing_cluster_scoped() {
         for tail in tails {
             for method in [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
                 let path = format!("{path}{tail}");
-                let (code, told) = send(&server, User::new("ann", &[]), &method, &path, &body).await;
+                let (code, response) = send(&server, User::new("ann", &[]), &method, &path, &body).await;
 
-                assert!(matches!(code, 403..=405), "{method} {path}: {code} {told}");
+                assert!(matches!(code, 403..=405), "{method} {path}: {code} {response}");
             }
         }
     }
@@ -83,7 +83,7 @@ async fn rights_in_a_namespace_reach_nothing_cluster_scoped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_path_means_the_same_however_it_is_encoded() {
+async fn percent_encoded_paths_are_equivalent() {
     let server = server().await;
     for name in ["mine", "crown"] {
         post(&server, "/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": name}})).await;

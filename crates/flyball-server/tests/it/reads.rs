@@ -10,11 +10,11 @@ async fn get(server: &Server, path: &str) -> (u16, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_version_of_a_read_counts() {
+async fn reads_honor_the_resource_version() {
     let server = server().await;
     let map = json!({"metadata": {"name": "m"}});
-    let (_, made) = post(&server, "/api/v1/namespaces/ns/configmaps", map).await;
-    let version = made["metadata"]["resourceVersion"].as_str().unwrap();
+    let (_, created) = post(&server, "/api/v1/namespaces/ns/configmaps", map).await;
+    let version = created["metadata"]["resourceVersion"].as_str().unwrap();
     for path in ["/api/v1/namespaces/ns/configmaps/m", "/api/v1/namespaces/ns", "/api/v1/namespaces/ns/status"] {
         for good in ["0", version] {
             assert_eq!(get(&server, &format!("{path}?resourceVersion={good}")).await.0, 200, "{path} {good}");
@@ -23,16 +23,16 @@ async fn the_version_of_a_read_counts() {
         let why = "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax";
         assert_eq!((code, answer["message"].as_str()), (500, Some(why)), "{path}");
         let (code, answer) = get(&server, &format!("{path}?resourceVersion=999999")).await;
-        let told =
+        let details =
             (&answer["reason"], &answer["details"]["retryAfterSeconds"], &answer["details"]["causes"][0]["reason"]);
-        assert_eq!((code, told), (504, (&json!("Timeout"), &json!(1), &json!("ResourceVersionTooLarge"))), "{path}");
+        assert_eq!((code, details), (504, (&json!("Timeout"), &json!(1), &json!("ResourceVersionTooLarge"))), "{path}");
     }
     assert_eq!(get(&server, "/api/v1/namespaces/ns/configmaps/none?resourceVersion=0").await.0, 404);
     assert_eq!(get(&server, "/api/v1/namespaces/ns/configmaps/none?resourceVersion=999999").await.0, 504);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_with_initial_events_of_the_future_begins_and_fails() {
+async fn initial_events_of_a_future_version_fail_within_the_watch() {
     let server = server().await;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999";
     for kind in ["configmaps", "pods"] {
@@ -43,7 +43,7 @@ async fn a_watch_with_initial_events_of_the_future_begins_and_fails() {
 }
 
 #[tokio::test]
-async fn a_full_page_is_followed_by_another_if_any_key_is_left() {
+async fn full_page_has_a_continue_token_if_keys_remain() {
     let server = server().await;
     for (name, app) in [("a", "x"), ("b", "x"), ("c", "y")] {
         let map = json!({"metadata": {"name": name, "labels": {"app": app}}});
@@ -82,7 +82,7 @@ async fn a_full_page_is_followed_by_another_if_any_key_is_left() {
 }
 
 #[tokio::test]
-async fn a_token_that_no_page_gave_is_refused() {
+async fn forged_continue_tokens_are_rejected() {
     use base64::Engine;
     let server = server().await;
     for (token, why) in [
@@ -96,22 +96,22 @@ async fn a_token_that_no_page_gave_is_refused() {
         (json!({"v": "meta.k8s.io/v1", "rv": 5, "start": "/a//b"}), "/a//b"),
     ] {
         let token = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token.to_string());
-        let (code, told) = get(&server, &format!("/api/v1/configmaps?continue={token}")).await;
+        let (code, response) = get(&server, &format!("/api/v1/configmaps?continue={token}")).await;
         let expected = format!("invalid continue token: continue key is not valid: {why}");
-        assert_eq!((code, &told["message"]), (400, &json!(expected)));
+        assert_eq!((code, &response["message"]), (400, &json!(expected)));
     }
 }
 
 #[tokio::test]
-async fn finalizers_that_occur_twice_are_kept() {
+async fn duplicate_finalizers_are_retained() {
     let server = server().await;
     let twice = json!(["e.com/a", "e.com/a"]);
     let kinds = [("configmaps", json!({})), ("services", json!({"spec": {"ports": [{"port": 80}]}}))];
     for (kind, mut object) in kinds {
         let url = format!("/api/v1/namespaces/ns/{kind}");
         object["metadata"] = json!({"name": "twice", "finalizers": twice});
-        let (code, made) = post(&server, &url, object).await;
-        assert_eq!((code, &made["metadata"]["finalizers"]), (201, &twice), "{made}");
+        let (code, created) = post(&server, &url, object).await;
+        assert_eq!((code, &created["metadata"]["finalizers"]), (201, &twice), "{created}");
         let patch = json!({"metadata": {"labels": {"a": "b"}}});
         let (code, changed) =
             send(&server, Method::PATCH, &format!("{url}/twice"), "application/merge-patch+json", patch).await;

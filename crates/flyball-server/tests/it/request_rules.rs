@@ -32,7 +32,7 @@ async fn raw(
 }
 
 #[tokio::test]
-async fn the_first_document_of_a_body_is_taken() {
+async fn first_yaml_document_of_a_body_is_used() {
     let server = server().await;
     let head = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ";
     for (name, body) in [
@@ -41,8 +41,8 @@ async fn the_first_document_of_a_body_is_taken() {
         ("c", format!("%YAML 1.2\n---\n{head}c\n...\nnot: [yaml\n")),
         ("d", format!("{head}d\ndata:\n  k: |\n    x\n    ---\n    y\n---\nother: 1\n")),
     ] {
-        let (code, _, made) = raw(&server, Method::POST, MAPS, &[("content-type", "application/yaml")], &body).await;
-        assert_eq!((code, made["metadata"]["name"].as_str()), (201, Some(name)), "{made}");
+        let (code, _, created) = raw(&server, Method::POST, MAPS, &[("content-type", "application/yaml")], &body).await;
+        assert_eq!((code, created["metadata"]["name"].as_str()), (201, Some(name)), "{created}");
         let url = format!("{MAPS}/{name}?fieldManager=m&force=true");
         assert_eq!(raw(&server, Method::PATCH, &url, &[("content-type", APPLY)], &body).await.0, 200);
     }
@@ -51,7 +51,7 @@ async fn the_first_document_of_a_body_is_taken() {
 }
 
 #[tokio::test]
-async fn a_conflict_is_told_of_before_a_key_that_stands_twice() {
+async fn conflict_is_reported_before_duplicate_keys() {
     let server = server().await;
     let body =
         |value: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  k: old\n  k: {value}\n");
@@ -62,13 +62,13 @@ async fn a_conflict_is_told_of_before_a_key_that_stands_twice() {
     };
     assert_eq!(apply("first", plain).await.0, 201);
     assert_eq!(apply("second", &body("two")).await.0, 409);
-    let (code, _, told) = apply("second", &body("one")).await;
-    assert!(code == 400 && told["message"].as_str().unwrap().contains("strict decoding YAML"), "{told}");
+    let (code, _, response) = apply("second", &body("one")).await;
+    assert!(code == 400 && response["message"].as_str().unwrap().contains("strict decoding YAML"), "{response}");
     assert_eq!(raw(&server, Method::GET, &format!("{MAPS}/m"), &[], "").await.2["data"], json!({"k": "one"}));
 }
 
 #[tokio::test]
-async fn options_of_lists_are_judged_one_after_the_other() {
+async fn list_options_report_all_errors_in_order() {
     let server = server().await;
     let cases = [
         (
@@ -94,8 +94,8 @@ async fn options_of_lists_are_judged_one_after_the_other() {
     ];
     for (query, expected) in cases {
         for path in [MAPS, "/api/v1/nodes", "/apis/apps/v1/deployments"] {
-            let (code, _, told) = raw(&server, Method::GET, &format!("{path}?{query}"), &[], "").await;
-            let causes: Vec<(&str, &str)> = told["details"]["causes"]
+            let (code, _, response) = raw(&server, Method::GET, &format!("{path}?{query}"), &[], "").await;
+            let causes: Vec<(&str, &str)> = response["details"]["causes"]
                 .as_array()
                 .unwrap()
                 .iter()
@@ -107,29 +107,30 @@ async fn options_of_lists_are_judged_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn who_cannot_read_an_answer_is_told_of_all_that_there_are() {
+async fn not_acceptable_error_lists_all_media_types() {
     let server = server().await;
     let streams = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
     let all = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
     for path in [MAPS, "/apis/apps/v1/deployments"] {
         let refuse = async |query: &str, accept: &'static str| {
-            let (code, _, told) = raw(&server, Method::GET, &format!("{path}{query}"), &[("accept", accept)], "").await;
+            let (code, _, response) =
+                raw(&server, Method::GET, &format!("{path}{query}"), &[("accept", accept)], "").await;
             assert_eq!(code, 406);
-            told.to_string()
+            response.to_string()
         };
-        let told = refuse("?watch=1", "application/yaml").await;
-        assert!(told.contains(&format!("types are accepted: {streams}")), "{told}");
+        let response = refuse("?watch=1", "application/yaml").await;
+        assert!(response.contains(&format!("types are accepted: {streams}")), "{response}");
         for query in ["", "?watch=1"] {
-            let told = refuse(query, "text/html").await;
-            assert!(told.contains(&format!("{all}, {streams}")), "{told}");
+            let response = refuse(query, "text/html").await;
+            assert!(response.contains(&format!("{all}, {streams}")), "{response}");
         }
     }
-    let (_, _, told) = raw(&server, Method::GET, &format!("{MAPS}/x"), &[("accept", "text/html")], "").await;
-    assert!(told.to_string().contains(all) && !told.to_string().contains("stream=watch"), "{told}");
+    let (_, _, response) = raw(&server, Method::GET, &format!("{MAPS}/x"), &[("accept", "text/html")], "").await;
+    assert!(response.to_string().contains(all) && !response.to_string().contains("stream=watch"), "{response}");
 }
 
 #[tokio::test]
-async fn an_old_table_without_rows_has_none() {
+async fn empty_v1beta1_table_has_null_rows() {
     let server = server().await;
     for (version, rows) in [("v1beta1", Value::Null), ("v1", json!([]))] {
         let accept = if version == "v1" {
@@ -151,26 +152,26 @@ async fn pod(server: &Server, name: &str, node: Option<&str>) {
     }
     let account = json!({"metadata": {"name": "default"}});
     post(server, "/api/v1/namespaces/ns/serviceaccounts", account).await;
-    let (code, told) = post(server, "/api/v1/namespaces/ns/pods", pod).await;
-    assert_eq!(code, 201, "{told}");
+    let (code, response) = post(server, "/api/v1/namespaces/ns/pods", pod).await;
+    assert_eq!(code, 201, "{response}");
 }
 
 #[tokio::test]
-async fn commands_need_another_protocol_and_no_logs_are_no_text() {
+async fn commands_require_an_upgrade_and_empty_logs_have_no_content() {
     let server = server().await;
     pod(&server, "bound", Some("n")).await;
     pod(&server, "free", None).await;
     let pods = "/api/v1/namespaces/ns/pods";
     for action in ["exec", "attach", "portforward"] {
-        let (code, _, told) = raw(&server, Method::POST, &format!("{pods}/bound/{action}"), &[], "").await;
-        assert_eq!((code, told["message"].as_str()), (400, Some("Upgrade request required")), "{action}");
+        let (code, _, response) = raw(&server, Method::POST, &format!("{pods}/bound/{action}"), &[], "").await;
+        assert_eq!((code, response["message"].as_str()), (400, Some("Upgrade request required")), "{action}");
     }
     let (code, headers, _) = raw(&server, Method::GET, &format!("{pods}/free/log"), &[], "").await;
     assert_eq!((code, headers.get("content-type")), (204, None));
 }
 
 #[tokio::test]
-async fn logs_are_not_cut_to_what_cannot_be_whether_or_not_there_is_the_pod() {
+async fn invalid_log_options_are_rejected_before_the_pod_lookup() {
     let server = server().await;
     let invalid = |why: &str| format!("PodLogOptions \"none\" is invalid: {why}");
     for (query, code, expected) in [
@@ -191,26 +192,26 @@ async fn logs_are_not_cut_to_what_cannot_be_whether_or_not_there_is_the_pod() {
         ("tailLines=0&limitBytes=1&sinceSeconds=1", 404, "pods \"none\" not found".to_owned()),
     ] {
         let url = format!("/api/v1/namespaces/ns/pods/none/log?{query}");
-        let (given, _, told) = raw(&server, Method::GET, &url, &[], "").await;
-        assert_eq!((given, told["message"].as_str()), (code, Some(&*expected)), "{query}");
+        let (found, _, response) = raw(&server, Method::GET, &url, &[], "").await;
+        assert_eq!((found, response["message"].as_str()), (code, Some(&*expected)), "{query}");
     }
 }
 
 #[tokio::test]
-async fn evictions_of_the_old_version_are_still_read() {
+async fn v1beta1_evictions_are_accepted() {
     let server = server().await;
     pod(&server, "p", None).await;
     for (version, kind, expected) in
         [("policy/v1alpha1", "Eviction", 400), ("policy/v1beta1", "Binding", 400), ("policy/v1beta1", "Eviction", 201)]
     {
         let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "p"}});
-        let (code, told) = post(&server, "/api/v1/namespaces/ns/pods/p/eviction", body).await;
-        assert_eq!(code, expected, "{version}: {told}");
+        let (code, response) = post(&server, "/api/v1/namespaces/ns/pods/p/eviction", body).await;
+        assert_eq!(code, expected, "{version}: {response}");
     }
 }
 
 #[tokio::test]
-async fn a_token_bound_to_another_object_names_its_kind() {
+async fn uid_mismatch_of_a_bound_object_names_its_kind() {
     let server = server().await;
     pod(&server, "x", None).await;
     post(&server, "/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": "x"}})).await;
@@ -218,13 +219,13 @@ async fn a_token_bound_to_another_object_names_its_kind() {
         let reference = json!({"kind": kind, "apiVersion": "v1", "name": "x", "uid": "other"});
         let request = json!({"spec": {"audiences": [], "boundObjectRef": reference}});
         let url = "/api/v1/namespaces/ns/serviceaccounts/default/token";
-        let (code, told) = post(&server, url, request).await;
-        assert_eq!((code, told["details"]["kind"].as_str()), (409, Some(kind)), "{told}");
+        let (code, response) = post(&server, url, request).await;
+        assert_eq!((code, response["details"]["kind"].as_str()), (409, Some(kind)), "{response}");
     }
 }
 
 #[tokio::test]
-async fn a_wrong_scale_is_refused_as_a_scale() {
+async fn invalid_scale_is_reported_as_a_scale() {
     let server = server().await;
     let pod = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     for (plural, kind) in
@@ -232,22 +233,22 @@ async fn a_wrong_scale_is_refused_as_a_scale() {
     {
         let url = format!("/apis/apps/v1/namespaces/ns/{plural}");
         let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": pod, "serviceName": "s"});
-        let (code, told) = post(&server, &url, json!({"metadata": {"name": "x"}, "spec": spec})).await;
-        assert_eq!(code, 201, "{kind}: {told}");
+        let (code, response) = post(&server, &url, json!({"metadata": {"name": "x"}, "spec": spec})).await;
+        assert_eq!(code, 201, "{kind}: {response}");
         let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "x"}, "spec": {"replicas": -1}});
-        let (code, told) =
+        let (code, response) =
             send(&server, Method::PATCH, &format!("{url}/x/scale?fieldManager=m&force=true"), APPLY, scale).await;
-        let message = told["message"].as_str().unwrap();
-        assert!(code == 422 && message.starts_with("Scale.autoscaling \"x\" is invalid: spec.replicas"), "{told}");
+        let message = response["message"].as_str().unwrap();
+        assert!(code == 422 && message.starts_with("Scale.autoscaling \"x\" is invalid: spec.replicas"), "{response}");
     }
 }
 
 #[tokio::test]
-async fn bodies_of_other_versions_and_kinds_are_refused_in_the_words_of_the_scheme() {
+async fn bodies_of_other_versions_and_kinds_are_rejected() {
     let server = server().await;
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let other = |given: &str, wanted: &str| {
-        format!("the API version in the data ({given}) does not match the expected API version ({wanted})")
+    let other = |found: &str, expected: &str| {
+        format!("the API version in the data ({found}) does not match the expected API version ({expected})")
     };
     let cases = [
         ("/apis/apps/v1/namespaces/ns/deployments", "apps/v1beta2", "Deployment", other("apps/v1beta2", "apps/v1")),
@@ -278,18 +279,18 @@ async fn bodies_of_other_versions_and_kinds_are_refused_in_the_words_of_the_sche
         (MAPS, "v1", "List", "converting (v1.List) to (core.ConfigMap): unknown conversion".into()),
     ];
     for (url, version, kind, why) in cases {
-        let (code, told) =
+        let (code, response) =
             post(&server, url, json!({"apiVersion": version, "kind": kind, "metadata": {"name": "x"}})).await;
-        assert_eq!(code, 400, "{told}");
-        assert!(told["message"].as_str().unwrap().ends_with(&why), "{told}");
+        assert_eq!(code, 400, "{response}");
+        assert!(response["message"].as_str().unwrap().ends_with(&why), "{response}");
     }
 }
 
 #[tokio::test]
-async fn an_order_that_is_no_list_names_the_type_given() {
+async fn non_list_element_order_names_its_type() {
     let server = server().await;
     pod(&server, "p", None).await;
-    for (order, given) in [
+    for (order, type_name) in [
         (json!("x"), "string"),
         (json!({}), "map[string]interface {}"),
         (json!(1), "int64"),
@@ -297,9 +298,9 @@ async fn an_order_that_is_no_list_names_the_type_given() {
     ] {
         let patch = json!({"spec": {"$setElementOrder/containers": order}});
         let merge = "application/strategic-merge-patch+json";
-        let (code, told) = send(&server, Method::PATCH, "/api/v1/namespaces/ns/pods/p", merge, patch).await;
-        let why = format!("expected a []interface {{}}, but received a {given}");
-        assert_eq!((code, told["message"].as_str()), (500, Some(&*why)), "{told}");
+        let (code, response) = send(&server, Method::PATCH, "/api/v1/namespaces/ns/pods/p", merge, patch).await;
+        let why = format!("expected a []interface {{}}, but received a {type_name}");
+        assert_eq!((code, response["message"].as_str()), (500, Some(&*why)), "{response}");
     }
 }
 
@@ -326,15 +327,16 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const MERGE: (&str, &str) = ("content-type", "application/merge-patch+json");
 
 #[tokio::test]
-async fn formats_that_are_not_known_are_warned_of_once() {
+async fn unknown_formats_warn_once() {
     let server = server().await;
     let spec = json!({"type": "object", "properties": {
         "a": {"type": "string", "format": "date-time"}, "b": {"type": "string", "format": "k8s-short-name"},
         "c": {"type": "integer", "format": "int64"}, "d": {"type": "string", "format": "quantity"},
         "e": {"type": "array", "items": {"type": "integer", "format": "uint8"}}, "f": {"type": "boolean", "format": "date"},
     }});
-    let (code, headers, told) = raw(&server, Method::POST, DEFINITIONS, &[JSON], &definition(spec).to_string()).await;
-    assert_eq!(code, 201, "{told}");
+    let (code, headers, response) =
+        raw(&server, Method::POST, DEFINITIONS, &[JSON], &definition(spec).to_string()).await;
+    assert_eq!(code, 201, "{response}");
     let mut found = warned(&headers);
     found.sort();
     assert_eq!(
@@ -348,7 +350,7 @@ async fn formats_that_are_not_known_are_warned_of_once() {
 }
 
 #[tokio::test]
-async fn a_rule_that_an_unchanged_value_breaks_only_warns() {
+async fn rule_failures_of_unchanged_values_only_warn() {
     let server = server().await;
     let field = |rules: Value| json!({"type": "integer", "x-kubernetes-validations": rules});
     let spec =
@@ -364,8 +366,8 @@ async fn a_rule_that_an_unchanged_value_breaks_only_warns() {
     assert_eq!(send(&server, Method::PATCH, &url, MERGE.1, patch).await.0, 200);
     let url = format!("{widgets}/w");
     let change = async |patch: &str| raw(&server, Method::PATCH, &url, &[MERGE], patch).await;
-    let (code, headers, told) = change(r#"{"spec": {"new": 2}}"#).await;
-    assert_eq!((code, warned(&headers)), (200, vec!["spec.old: Invalid value: 1: too small".to_owned()]), "{told}");
+    let (code, headers, response) = change(r#"{"spec": {"new": 2}}"#).await;
+    assert_eq!((code, warned(&headers)), (200, vec!["spec.old: Invalid value: 1: too small".to_owned()]), "{response}");
     let (code, headers, _) = change(r#"{"spec": {"old": 2}}"#).await;
     assert_eq!((code, warned(&headers)), (422, Vec::new()));
     let (code, headers, _) = change(r#"{"spec": {"old": 6}}"#).await;
@@ -373,7 +375,7 @@ async fn a_rule_that_an_unchanged_value_breaks_only_warns() {
 }
 
 #[tokio::test]
-async fn expressions_fail_in_the_words_of_go() {
+async fn expression_errors_have_gos_messages() {
     let server = server().await;
     let rules = |rule: &str| {
         let text = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule}]});
@@ -400,14 +402,14 @@ async fn expressions_fail_in_the_words_of_go() {
     assert_eq!(post(&server, DEFINITIONS, rules("true")).await.0, 201);
     for (rule, text, why) in cases {
         let patch = json!({"spec": {"versions": rules(rule)["spec"]["versions"]}});
-        let (code, told) =
+        let (code, response) =
             send(&server, Method::PATCH, &format!("{DEFINITIONS}/widgets.example.com"), MERGE.1, patch).await;
-        assert_eq!(code, 200, "{rule}: {told}");
+        assert_eq!(code, 200, "{rule}: {response}");
         let widget =
             json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"t": text}});
-        let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
-        let message = told["message"].as_str().unwrap();
-        assert!(code == 422 && message.contains(&format!("{why} evaluating rule: {rule}")), "{told}");
+        let (code, response) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
+        let message = response["message"].as_str().unwrap();
+        assert!(code == 422 && message.contains(&format!("{why} evaluating rule: {rule}")), "{response}");
     }
     // Valid texts are passed to the library.
     let fine = "cidr('10.0.0.0/8').containsIP(self) && cidr('10.0.0.0/8').ip().family() == ip(self).family() \
@@ -417,12 +419,12 @@ async fn expressions_fail_in_the_words_of_go() {
     assert_eq!(send(&server, Method::PATCH, &url, MERGE.1, patch).await.0, 200);
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"t": "10.1.2.3"}});
-    let (code, told) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
-    assert_eq!(code, 201, "{told}");
+    let (code, response) = post(&server, "/apis/example.com/v1/namespaces/ns/widgets", widget).await;
+    assert_eq!(code, 201, "{response}");
 }
 
 #[tokio::test]
-async fn unknown_fields_of_what_is_not_kept_are_warned_of_too() {
+async fn unknown_fields_of_unstored_objects_warn() {
     let server = server().await;
     pod(&server, "p", None).await;
     let account = json!({"metadata": {"name": "a"}});

@@ -36,7 +36,7 @@ async fn with_pod() -> Server {
 }
 
 #[tokio::test]
-async fn what_is_done_with_an_object_is_reviewed() {
+async fn policies_review_subresource_requests() {
     let server = with_pod().await;
     let message = "request.operation + ' ' + request.resource.resource + '/' + (has(request.subResource) ? request.subResource : '') \
                    + ' ' + request.kind.kind + ' ' + (has(request.name) ? request.name : '-') + ' ' + object.kind + ' ' + string(request.dryRun) \
@@ -90,7 +90,7 @@ async fn what_is_done_with_an_object_is_reviewed() {
 }
 
 #[tokio::test]
-async fn what_is_wanted_of_a_container_is_seen() {
+async fn policies_see_exec_options() {
     let server = with_pod().await;
     let expression =
         "request.operation != 'CONNECT' || object.command == ['ls', '-l'] && object.stdout && !has(object.tty)";
@@ -108,7 +108,7 @@ async fn what_is_wanted_of_a_container_is_seen() {
 }
 
 #[tokio::test]
-async fn expressions_ask_about_the_request() {
+async fn expressions_can_authorize_the_request() {
     let server = with_pod().await;
     insist(&server, "asks", "authorizer.requestResource.check('get').allowed()", "'no'").await;
     insist(&server, "never", "!authorizer.requestResource.name('secret').check('get').allowed()", "'never'").await;
@@ -119,15 +119,15 @@ async fn expressions_ask_about_the_request() {
 }
 
 #[tokio::test]
-async fn an_expression_that_costs_too_much_is_cut_off() {
+async fn expressions_beyond_the_cost_limit_fail() {
     let server = with_pod().await;
-    let dear = "object.kind != 'ConfigMap' || object.data.all(a, object.data.all(b, object.data.all(c, a != b || b != c || true)))";
-    insist(&server, "dear", dear, "'no'").await;
+    let expensive = "object.kind != 'ConfigMap' || object.data.all(a, object.data.all(b, object.data.all(c, a != b || b != c || true)))";
+    insist(&server, "dear", expensive, "'no'").await;
     let data: Value = (0..200).map(|i| (format!("k{i}"), "v".into())).collect::<serde_json::Map<_, _>>().into();
     let map = |data: Value| json!({"metadata": {"name": "m"}, "data": data});
     let maps = "/api/v1/namespaces/ns/configmaps?dryRun=All";
     assert_eq!(post(&server, maps, map(json!({"a": "b", "c": "d"}))).await.0, 201);
     let (code, answer) = post(&server, maps, map(data)).await;
-    let why = format!("expression '{dear}' resulted in error: operation cancelled: actual cost limit exceeded");
+    let why = format!("expression '{expensive}' resulted in error: operation cancelled: actual cost limit exceeded");
     assert!(code == 422 && answer["message"].as_str().unwrap().ends_with(&why), "{answer}");
 }

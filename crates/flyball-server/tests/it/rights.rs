@@ -20,7 +20,7 @@ async fn may_list(server: &Server, user: &str) -> bool {
 
 /// Concurrent writes of bindings: while one request reads the bindings, others are still authorized.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_is_asked_after_a_write_was_answered_is_decided_by_it() {
+async fn decisions_reflect_completed_writes() {
     const USERS: usize = 8;
     const ROUNDS: usize = 60;
     let server = server().await;
@@ -55,7 +55,7 @@ async fn what_is_asked_after_a_write_was_answered_is_decided_by_it() {
 
 /// A review of many megabytes of rules lists some of them and is marked incomplete.
 #[tokio::test]
-async fn a_review_lists_a_bounded_part_of_the_rules() {
+async fn rules_review_is_bounded() {
     let server = server().await;
     let review = async || {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
@@ -85,6 +85,6 @@ async fn a_review_lists_a_bounded_part_of_the_rules() {
     }
     let (bytes, status) = review().await;
     assert_eq!(status["incomplete"], true);
-    assert_eq!(status["evaluationError"], "the rules are too many to be listed");
+    assert_eq!(status["evaluationError"], "the list of rules is truncated");
     assert!((500_000..3_000_000).contains(&bytes), "{bytes}");
 }

@@ -21,7 +21,7 @@ fn good() -> String {
 }
 
 #[tokio::test]
-async fn a_request_must_be_one() {
+async fn invalid_certificate_requests_are_rejected() {
     let server = server().await;
     let block = "PEM block type must be CERTIFICATE REQUEST";
     let cases = [
@@ -42,7 +42,7 @@ async fn a_request_must_be_one() {
 }
 
 #[tokio::test]
-async fn an_issued_certificate_must_be_one() {
+async fn invalid_issued_certificates_are_rejected() {
     let server = server().await;
     assert_eq!(post(&server, ALL, request(&good())).await.0, 201);
     let issue = async |pem: &str| {
@@ -65,7 +65,7 @@ async fn an_issued_certificate_must_be_one() {
 }
 
 #[tokio::test]
-async fn certificates_of_administrators_are_not_requested() {
+async fn requests_for_system_masters_are_forbidden() {
     let server = server().await;
     let keys = rcgen::KeyPair::generate().unwrap();
     for (signer, group, expected) in [

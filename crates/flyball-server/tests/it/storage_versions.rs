@@ -26,11 +26,11 @@ fn version(name: &str, storage: bool, default: Option<&str>) -> Value {
 async fn define(server: &Server, versions: Value) {
     let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
     let spec = json!({"group": "e.com", "scope": "Namespaced", "names": names, "versions": versions});
-    let (code, made) = post(server, CRDS, json!({"metadata": {"name": "widgets.e.com"}, "spec": spec})).await;
+    let (code, created) = post(server, CRDS, json!({"metadata": {"name": "widgets.e.com"}, "spec": spec})).await;
     if code != 201 {
         let change = json!({"spec": {"versions": versions}});
         let (code, answer) = send(server, Method::PATCH, &format!("{CRDS}/widgets.e.com"), MERGE, change).await;
-        assert_eq!(code, 200, "{made} {answer}");
+        assert_eq!(code, 200, "{created} {answer}");
     }
 }
 
@@ -41,9 +41,9 @@ fn path(version: &str, name: &str) -> String {
 async fn make(server: &Server, version: &str, name: &str) -> Value {
     let collection = path(version, "").trim_end_matches('/').to_owned();
     let object = json!({"apiVersion": format!("e.com/{version}"), "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 1}});
-    let (code, made) = post(server, &collection, object).await;
-    assert_eq!(code, 201, "{made}");
-    made
+    let (code, created) = post(server, &collection, object).await;
+    assert_eq!(code, 201, "{created}");
+    created
 }
 
 async fn read(server: &Server, version: &str, name: &str) -> Value {
@@ -60,7 +60,7 @@ fn state(object: &Value) -> (i64, u64) {
 }
 
 #[tokio::test]
-async fn reads_add_the_defaults_of_the_version_in_storage_alone() {
+async fn reads_add_defaults_of_the_storage_version_only() {
     let server = server().await;
     define(&server, json!([version("v1", true, None), version("v2", false, None)])).await;
     make(&server, "v1", "x").await;
@@ -84,7 +84,7 @@ async fn reads_add_the_defaults_of_the_version_in_storage_alone() {
 }
 
 #[tokio::test]
-async fn an_empty_patch_adds_defaults_and_moves_an_object_to_the_storage_version() {
+async fn empty_patch_adds_defaults_and_migrates_the_storage_version() {
     let server = server().await;
     define(&server, json!([version("v1", true, None), version("v2", false, None)])).await;
     let before = state(&make(&server, "v1", "x").await);
@@ -100,11 +100,11 @@ async fn an_empty_patch_adds_defaults_and_moves_an_object_to_the_storage_version
 }
 
 #[tokio::test]
-async fn what_is_written_through_another_version_gets_the_defaults_of_the_stored_one_when_read() {
+async fn writes_in_another_version_are_defaulted_on_read() {
     let server = server().await;
     define(&server, json!([version("v1", false, Some("a")), version("v2", true, Some("b"))])).await;
-    let made = make(&server, "v1", "x").await;
-    assert_eq!(spec(&made), &json!({"size": 1, "a": "v1", "b": "v2"}));
+    let created = make(&server, "v1", "x").await;
+    assert_eq!(spec(&created), &json!({"size": 1, "a": "v1", "b": "v2"}));
     // The default is applied on reads, not stored: a new default replaces it.
     let mut later = version("v2", true, Some("b"));
     later["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["b"]["default"] = "later".into();
@@ -116,7 +116,7 @@ async fn what_is_written_through_another_version_gets_the_defaults_of_the_stored
 }
 
 #[tokio::test]
-async fn an_update_of_what_no_longer_fits_its_schema_drops_managed_fields() {
+async fn updates_that_violate_a_new_schema_drop_managed_fields() {
     let server = server().await;
     define(&server, json!([version("v1", true, None)])).await;
     make(&server, "v1", "x").await;
@@ -130,7 +130,7 @@ async fn an_update_of_what_no_longer_fits_its_schema_drops_managed_fields() {
 }
 
 #[tokio::test]
-async fn custom_resources_keep_finalizers_that_occur_twice() {
+async fn custom_resources_retain_duplicate_finalizers() {
     let server = server().await;
     define(&server, json!([version("v1", true, None)])).await;
     let twice = json!(["e.com/a", "e.com/a"]);
@@ -139,8 +139,8 @@ async fn custom_resources_keep_finalizers_that_occur_twice() {
     let (code, changed) = send(&server, Method::PATCH, &path("v1", "x"), MERGE, change).await;
     assert_eq!((code, &changed["metadata"]["finalizers"]), (200, &twice), "{changed}");
     let object = json!({"apiVersion": "e.com/v1", "kind": "Widget", "metadata": {"name": "y", "finalizers": twice}});
-    let (code, made) = post(&server, path("v1", "").trim_end_matches('/'), object).await;
-    assert_eq!((code, &made["metadata"]["finalizers"]), (201, &twice), "{made}");
+    let (code, created) = post(&server, path("v1", "").trim_end_matches('/'), object).await;
+    assert_eq!((code, &created["metadata"]["finalizers"]), (201, &twice), "{created}");
 }
 
 /// Converts by changing the version only, unless it is set to fail.
@@ -167,7 +167,7 @@ impl Caller for Converter {
 }
 
 #[tokio::test]
-async fn lists_show_what_was_converted_before_the_webhook_began_to_refuse() {
+async fn lists_use_conversions_from_before_the_webhook_failed() {
     let converter = Arc::new(Converter::default());
     let clock = Clock::new(|| Timestamp::from_second(1_800_000_000).unwrap());
     let server = Server::new(Options { webhooks: converter.clone(), ..Options::simulated(clock, 1) });

@@ -14,7 +14,7 @@ async fn get(server: &Server, path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_cluster_has_the_roles_of_its_parts() {
+async fn cluster_has_the_roles_of_its_components() {
     let server = server().await;
     let count = async |path: &str| {
         let list = get(&server, path).await;
@@ -44,7 +44,7 @@ async fn a_cluster_has_the_roles_of_its_parts() {
 }
 
 #[tokio::test]
-async fn objects_that_come_with_the_server_look_as_if_made_by_it() {
+async fn built_in_objects_have_creation_metadata() {
     let server = server().await;
     let [role, other] = [get(&server, "clusterroles/system:node").await, get(&server, "clusterroles/view").await];
     let metadata = &role["metadata"];
@@ -56,7 +56,7 @@ async fn objects_that_come_with_the_server_look_as_if_made_by_it() {
 }
 
 #[tokio::test]
-async fn binding_a_system_role_that_exceeds_ones_rights_is_refused_with_what_is_missing() {
+async fn forbidden_role_binding_lists_the_missing_rules() {
     let server = server().await;
     let role = json!({"metadata": {"name": "binder"}, "rules": [
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"], "verbs": ["create"]},
@@ -88,7 +88,7 @@ async fn binding_a_system_role_that_exceeds_ones_rights_is_refused_with_what_is_
 }
 
 #[tokio::test]
-async fn a_second_start_copies_what_the_first_one_made() {
+async fn later_servers_have_the_same_default_roles() {
     let clock = || flyball_core::Clock::new(|| flyball_core::time::Timestamp::UNIX_EPOCH);
     let start = |seed| Server::new(flyball_server::Options::simulated(clock(), seed));
     let servers: Vec<Server> = (0..20).map(start).collect();

@@ -29,14 +29,14 @@ async fn call(name: &str, bundle: impl FnOnce(String, String) -> String) -> Resu
 }
 
 #[tokio::test]
-async fn a_webhook_that_its_bundle_vouches_for_is_asked() {
+async fn webhook_trusted_by_its_bundle_is_called() {
     assert_eq!(call("localhost", |authority, _| authority).await.unwrap().code, 403);
     // As in Go, a certificate that is itself in the bundle is trusted.
     assert_eq!(call("localhost", |_, own| own).await.unwrap().code, 403);
 }
 
 #[tokio::test]
-async fn a_webhook_that_nobody_vouches_for_is_not_believed() {
+async fn untrusted_webhook_is_rejected() {
     let other = || Authority::new(&Clock::system()).unwrap().certificate();
     assert_eq!(
         call("localhost", |_, _| other()).await.unwrap_err(),
@@ -51,7 +51,7 @@ async fn a_webhook_that_nobody_vouches_for_is_not_believed() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_the_call_is_refused() {
+async fn call_to_a_closed_port_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);

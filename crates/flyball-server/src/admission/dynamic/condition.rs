@@ -77,7 +77,7 @@ pub(super) fn scope(
     scope.set("oldObject", seen(old));
     scope.set("request", to_cel(None, &request.into()));
     let text = |text: &str| text.to_owned();
-    let asked = Question {
+    let default_question = Question {
         group: text(&attributes.resource.kind.group),
         resource: text(&attributes.resource.plural),
         subresource: text(attributes.subresource),
@@ -85,7 +85,7 @@ pub(super) fn scope(
         name: text(attributes.name),
         ..Question::default()
     };
-    scope.set_authorizer(asked, decider(&env.authorizer, attributes.user));
+    scope.set_authorizer(default_question, decider(&env.authorizer, attributes.user));
     scope
 }
 

@@ -59,7 +59,7 @@ impl Rule {
     }
 
     fn covers(&self, attributes: &Attributes<'_>, resource: &Resource) -> bool {
-        let any = |items: &[String], wanted: &str| items.iter().any(|item| item == "*" || item == wanted);
+        let any = |items: &[String], expected: &str| items.iter().any(|item| item == "*" || item == expected);
         let named = |item: &String| {
             let (name, sub) = item.split_once('/').unwrap_or((item, ""));
             (name == "*" || *name == *resource.plural) && (sub == "*" || sub == attributes.subresource)

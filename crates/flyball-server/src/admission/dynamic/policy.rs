@@ -205,17 +205,17 @@ impl Policy {
         attributes: &Attributes<'_>,
         binding: &Binding,
     ) -> Result<Vec<Option<Object>>, String> {
-        let (Some((version, kind)), Some(wanted)) = (&self.params, &binding.params) else { return Ok(vec![None]) };
+        let (Some((version, kind)), Some(params)) = (&self.params, &binding.params) else { return Ok(vec![None]) };
         let catalog = env.codec.catalog();
         let unknown = || format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'");
         let resource = catalog.served(version, kind).ok_or_else(unknown)?;
-        let given = wanted["namespace"].as_str().filter(|namespace| !namespace.is_empty());
-        let namespace = match (resource.namespaced, given, attributes.namespace_name()) {
+        let param_namespace = params["namespace"].as_str().filter(|namespace| !namespace.is_empty());
+        let namespace = match (resource.namespaced, param_namespace, attributes.namespace_name()) {
             (false, Some(_), _) => {
                 return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".into());
             }
             (false, None, _) => None,
-            (true, Some(given), _) => Some(given),
+            (true, Some(param_namespace), _) => Some(param_namespace),
             (true, None, "") => {
                 return Err(
                     "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".into()
@@ -223,16 +223,16 @@ impl Policy {
             }
             (true, None, own) => Some(own),
         };
-        let entries = match wanted["name"].as_str().filter(|name| !name.is_empty()) {
+        let entries = match params["name"].as_str().filter(|name| !name.is_empty()) {
             Some(name) => env.store.get(&resource.table, &ObjectKey::new(namespace, name)).into_iter().collect(),
             None => {
-                let selector = LabelSelector::from_value(&wanted["selector"]);
+                let selector = LabelSelector::from_value(&params["selector"]);
                 let mut entries = env.store.list(&resource.table, namespace).entries;
                 entries.retain(|entry| selector.matches(|label| entry.facts.label(label)));
                 entries
             }
         };
-        if entries.is_empty() && wanted["parameterNotFoundAction"] == "Deny" {
+        if entries.is_empty() && params["parameterNotFoundAction"] == "Deny" {
             return Err("no params found for policy binding with `Deny` parameterNotFoundAction".into());
         }
         let entries = env.codec.convert_all(resource, entries).await.map_err(|status| status.message)?;

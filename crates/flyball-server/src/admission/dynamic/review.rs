@@ -79,11 +79,11 @@ pub(super) fn mistyped(review: &Value) -> Option<String> {
         ("/response/warnings", "array", "AdmissionResponse.response.warnings of type []string"),
     ];
     let unmarshal_error =
-        |given: &str, field: &str| format!("json: cannot unmarshal {given} into Go struct field {field}");
-    for (place, wanted, field) in FIELDS {
-        let given = review.pointer(place).map_or("null", decode::sort);
-        if given != "null" && given != wanted {
-            return Some(unmarshal_error(given, field));
+        |found: &str, field: &str| format!("json: cannot unmarshal {found} into Go struct field {field}");
+    for (place, expected, field) in FIELDS {
+        let found = review.pointer(place).map_or("null", decode::sort);
+        if found != "null" && found != expected {
+            return Some(unmarshal_error(found, field));
         }
     }
     let response = &review["response"];
@@ -117,9 +117,9 @@ impl Verdict {
             return Err("webhook response was absent".into());
         }
         if strict {
-            let given = text(&response["uid"]);
-            if given != uid {
-                return Err(format!("expected response.uid={uid:?}, got {given:?}"));
+            let response_uid = text(&response["uid"]);
+            if response_uid != uid {
+                return Err(format!("expected response.uid={uid:?}, got {response_uid:?}"));
             }
             let (kind, version) = (text(&review["kind"]), text(&review["apiVersion"]));
             if kind != "AdmissionReview" || version != "admission.k8s.io/v1" {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_another_type_is_told_of_as_go_does() {
+    fn mistyped_responses_are_rejected_with_gos_messages() {
         let fine = json!({"uid": "u", "allowed": true, "status": null, "warnings": ["w", null], "unknown": 1});
         assert_eq!(mistyped(&json!({"response": fine})), None);
         assert_eq!(mistyped(&json!({"response": null})), None);

@@ -81,7 +81,7 @@ impl Webhook {
     }
 
     /// Finds the version in which the webhook reviews a request, if it matches.
-    async fn wants(
+    async fn matches(
         &self,
         env: &Environment,
         attributes: &Attributes<'_>,
@@ -99,7 +99,7 @@ impl Webhook {
         Ok(Some(shown_as))
     }
 
-    async fn ask(
+    async fn call(
         &self,
         env: &Environment,
         attributes: &Attributes<'_>,
@@ -117,12 +117,12 @@ impl Webhook {
         };
         let uid = env.webhooks.uid();
         let review = review::write(version, &uid, review::describe(attributes, shown_as), object, old);
-        let asked = env.webhooks.ask(&self.client, &review, Timeout::Request(self.timeout)).await;
-        let answer = asked.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
-        if let Some(why) = review::mistyped(&answer) {
+        let result = env.webhooks.send(&self.client, &review, Timeout::Request(self.timeout)).await;
+        let response = result.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
+        if let Some(why) = review::mistyped(&response) {
             return Err(Refusal::Failed(format!("failed to call webhook: {why}")));
         }
-        let verdict = Verdict::read(version, &uid, mutating, &answer)
+        let verdict = Verdict::read(version, &uid, mutating, &response)
             .map_err(|why| Refusal::Failed(format!("received invalid webhook response: {why}")))?;
         attributes.warnings.add(verdict.warnings.iter().cloned());
         if verdict.allowed { Ok(verdict) } else { Err(Refusal::Refused(self.denial(verdict.status))) }
@@ -133,12 +133,12 @@ impl Webhook {
         let mut status: Status = status.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
         // HTTP codes have three digits.
         status.code = if status.code > 999 { 500 } else { status.code.max(400) };
-        let said = match (&status.message, &status.reason) {
+        let explanation = match (&status.message, &status.reason) {
             (message, _) if !message.is_empty() => format!(": {message}"),
             (_, Some(reason)) => format!(": {reason}"),
             _ => " without explanation".to_owned(),
         };
-        status.message = format!("admission webhook {:?} denied the request{said}", self.name);
+        status.message = format!("admission webhook {:?} denied the request{explanation}", self.name);
         status
     }
 
@@ -151,7 +151,7 @@ impl Webhook {
                 Err(Status::new(504, Reason::Timeout, why))
             }
             Refusal::Failed(why) if self.ignored => {
-                tracing::warn!(webhook = self.name, why, "a webhook failed, and is not insisted on");
+                tracing::warn!(webhook = self.name, why, "webhook call failed and was ignored");
                 Ok(())
             }
             Refusal::Failed(why) => Err(Status::internal(format!("failed calling webhook {:?}: {why}", self.name))),
@@ -264,14 +264,14 @@ async fn mutate(
     old: Option<&Object>,
 ) -> Result<(), Status> {
     for hook in configurations.iter().flatten() {
-        let Some(shown_as) = hook.wants(env, attributes, object.as_deref(), old).await? else { continue };
-        if !reinvocation.asks(&hook.id) {
+        let Some(shown_as) = hook.matches(env, attributes, object.as_deref(), old).await? else { continue };
+        if !reinvocation.must_run(&hook.id) {
             continue;
         }
         let (before, old) = as_version(&env.codec, attributes, &shown_as, object.as_deref(), old).await?;
-        let asked = hook.ask(env, attributes, &shown_as, true, (before.as_ref(), old.as_ref())).await;
+        let outcome = hook.call(env, attributes, &shown_as, true, (before.as_ref(), old.as_ref())).await;
         let mut changed = false;
-        let done = match (asked, before, object.as_deref_mut()) {
+        let done = match (outcome, before, object.as_deref_mut()) {
             (Err(refusal), ..) => Err(refusal),
             (Ok(verdict), ..) if verdict.patch.is_empty() => Ok(()),
             (Ok(_), None, _) | (Ok(_), _, None) => {
@@ -295,7 +295,7 @@ async fn mutate(
                 }
             }
         };
-        reinvocation.asked(&hook.id, hook.reinvoked, changed);
+        reinvocation.record_run(&hook.id, hook.reinvoked, changed);
         done.or_else(|refusal| hook.apply_failure_policy(refusal))?;
     }
     Ok(())
@@ -311,15 +311,15 @@ async fn validate(
 ) -> Result<(), Status> {
     let mut wanting = Vec::new();
     for hook in configurations.iter().flatten() {
-        if let Some(shown_as) = hook.wants(env, attributes, object, old).await? {
+        if let Some(shown_as) = hook.matches(env, attributes, object, old).await? {
             let (object, old) = as_version(&env.codec, attributes, &shown_as, object, old).await?;
             wanting.push((hook, shown_as, object, old));
         }
     }
-    let asks = wanting.iter().map(|(hook, shown_as, object, old)| async move {
-        let asked = hook.ask(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
-        asked.map(drop).or_else(|refusal| hook.apply_failure_policy(refusal))
+    let calls = wanting.iter().map(|(hook, shown_as, object, old)| async move {
+        let outcome = hook.call(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
+        outcome.map(drop).or_else(|refusal| hook.apply_failure_policy(refusal))
     });
     // The error of the first one in order is reported, regardless of the order of responses.
-    futures_util::future::join_all(asks).await.into_iter().collect()
+    futures_util::future::join_all(calls).await.into_iter().collect()
 }

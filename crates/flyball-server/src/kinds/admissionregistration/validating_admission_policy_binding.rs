@@ -31,7 +31,7 @@ fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
             errors.push(action.duplicate());
         }
     }
-    let has = |wanted: &str| actions.texts().any(|action| action == wanted);
+    let has = |expected: &str| actions.texts().any(|action| action == expected);
     if has("Deny") && has("Warn") {
         let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)";
         errors.push(actions.invalid(why));

@@ -60,9 +60,9 @@ fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
         return errors;
     }
     let (group, version) = (spec.at("group"), spec.at("version"));
-    let wanted = format!("{}.{}", version.text(), group.text());
-    if object.name() != wanted {
-        let why = format!("must be `spec.version+\".\"+spec.group`: {wanted:?}");
+    let expected = format!("{}.{}", version.text(), group.text());
+    if object.name() != expected {
+        let why = format!("must be `spec.version+\".\"+spec.group`: {expected:?}");
         errors.push(metadata.at("name").invalid_as(object.name(), why));
     }
     if !group.is_empty() {

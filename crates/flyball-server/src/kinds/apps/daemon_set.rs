@@ -114,12 +114,14 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     }
     let root = Field::root(object);
     let spec = root.at("spec");
-    let (wanted, template) = (spec.at("selector"), spec.at("template"));
+    let (label_selector, template) = (spec.at("selector"), spec.at("template"));
     let mut errors: Errors = same_selector(&root, old).into_iter().collect();
-    errors.extend(label::selector(&wanted));
+    errors.extend(label::selector(&label_selector));
     errors.extend(selected(&spec, true));
-    if wanted.is_set() && label::is_empty(wanted.value()) {
-        errors.push(wanted.invalid_as(selector(wanted.value()), "empty selector is invalid for daemonset"));
+    if label_selector.is_set() && label::is_empty(label_selector.value()) {
+        errors.push(
+            label_selector.invalid_as(selector(label_selector.value()), "empty selector is invalid for daemonset"),
+        );
     }
     errors.extend(pod_spec::check_template(&template));
     errors.extend(workload::endless(&template, "DaemonSet"));

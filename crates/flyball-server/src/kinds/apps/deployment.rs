@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_have_what_is_selected() {
+    fn selector_must_match_the_template() {
         check(json!({}), &[]);
         check(
             json!({"selector": {"matchLabels": {"a": "c"}}}),

@@ -110,10 +110,10 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     if old.is_none() {
         errors.extend(spec.at("serviceName").may_obey(dns_label));
     }
-    let wanted = spec.at("selector");
-    errors.extend(demanding(&wanted, "statefulset"));
-    if label::selects(wanted.value(), &Value::Null).is_none() {
-        errors.push(wanted.invalid_as(selector(wanted.value()), ""));
+    let label_selector = spec.at("selector");
+    errors.extend(demanding(&label_selector, "statefulset"));
+    if label::selects(label_selector.value(), &Value::Null).is_none() {
+        errors.push(label_selector.invalid_as(selector(label_selector.value()), ""));
     } else {
         errors.extend(selected(&spec, false));
         let template = spec.at("template");

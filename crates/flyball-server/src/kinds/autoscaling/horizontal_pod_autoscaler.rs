@@ -96,7 +96,7 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, part: Part) -> Err
     let spec = root.at("spec");
     let mut errors = Errors::new();
     let (least, most) = (spec.at("minReplicas"), spec.at("maxReplicas"));
-    if least.given_int().is_some_and(|least| least < 1) {
+    if least.int_if_set().is_some_and(|least| least < 1) {
         errors.push(least.invalid("must be greater than or equal to 1"));
     }
     if most.int() == 0 {
@@ -104,12 +104,12 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, part: Part) -> Err
     } else if most.int() < 0 {
         errors.push(most.invalid("must be greater than or equal to 1"));
     }
-    if least.given_int().is_some_and(|least| most.int() < least) {
+    if least.int_if_set().is_some_and(|least| most.int() < least) {
         errors.push(most.invalid_as(most.int(), "must be greater than or equal to `minReplicas`"));
     }
-    let wanted = spec.at("scaleTargetRef");
-    errors.extend(reference(&wanted));
-    let version = wanted.at("apiVersion");
+    let target = spec.at("scaleTargetRef");
+    errors.extend(reference(&target));
+    let version = target.at("apiVersion");
     let kept = old.is_some_and(|old| {
         old.at(&["spec", "scaleTargetRef", "apiVersion"])
             .and_then(Value::as_str)
@@ -120,7 +120,7 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, part: Part) -> Err
     }
     let metrics = spec.at("metrics");
     errors.extend(metrics.items().flat_map(|each| metric(&each)));
-    if least.given_int() == Some(0)
+    if least.int_if_set() == Some(0)
         && !metrics.list().iter().any(|metric| metric["type"] == "Object" || metric["type"] == "External")
     {
         errors.push(
@@ -155,8 +155,8 @@ fn metric(metric: &Field<'_>) -> Errors {
         errors.push(ty.required("must specify a metric source type"));
     }
     errors.extend(ty.must_be_in(TYPES));
-    let given: Vec<_> = SOURCES.iter().filter(|(_, field, _)| metric.at(field).is_set()).collect();
-    if let Some((_, field, rule)) = given.first() {
+    let sources: Vec<_> = SOURCES.iter().filter(|(_, field, _)| metric.at(field).is_set()).collect();
+    if let Some((_, field, rule)) = sources.first() {
         errors.extend(rule(&metric.at(field)));
     }
     let expected = SOURCES.iter().find(|(known, _, _)| *known == ty.text()).map(|(_, field, _)| *field);
@@ -167,8 +167,8 @@ fn metric(metric: &Field<'_>) -> Errors {
         Some(_) => {}
         None => errors.extend(ty.must_be_in(TYPES)),
     }
-    if given.len() != 1 {
-        let others = given.iter().filter(|(_, field, _)| Some(*field) != expected);
+    if sources.len() != 1 {
+        let others = sources.iter().filter(|(_, field, _)| Some(*field) != expected);
         errors.extend(
             others.map(|(_, field, _)| metric.at(field).forbidden("must populate the given metric source only")),
         );
@@ -197,7 +197,7 @@ fn target(target: &Field<'_>) -> Errors {
         }
     }
     let percent = target.at("averageUtilization");
-    if percent.given_int().is_some_and(|percent| percent < 1) {
+    if percent.int_if_set().is_some_and(|percent| percent < 1) {
         errors.push(percent.invalid("must be greater than 0"));
     }
     errors
@@ -206,24 +206,25 @@ fn target(target: &Field<'_>) -> Errors {
 fn object_source(source: &Field<'_>) -> Errors {
     let mut errors = reference(&source.at("describedObject"));
     errors.extend(identified(source));
-    let wanted = source.at("target");
-    errors.extend(target(&wanted));
-    if !wanted.at("value").is_set() && !wanted.at("averageValue").is_set() {
-        errors.push(wanted.at("averageValue").required("must set either a target value or averageValue"));
+    let target_value = source.at("target");
+    errors.extend(target(&target_value));
+    if !target_value.at("value").is_set() && !target_value.at("averageValue").is_set() {
+        errors.push(target_value.at("averageValue").required("must set either a target value or averageValue"));
     }
     errors
 }
 
 fn external_source(source: &Field<'_>) -> Errors {
     let mut errors = identified(source);
-    let wanted = source.at("target");
-    errors.extend(target(&wanted));
-    match (wanted.at("value").is_set(), wanted.at("averageValue").is_set()) {
-        (false, false) => errors
-            .push(wanted.at("averageValue").required("must set either a target value for metric or a per-pod target")),
-        (true, true) => {
-            errors.push(wanted.at("value").forbidden("may not set both a target value for metric and a per-pod target"))
-        }
+    let target_value = source.at("target");
+    errors.extend(target(&target_value));
+    match (target_value.at("value").is_set(), target_value.at("averageValue").is_set()) {
+        (false, false) => errors.push(
+            target_value.at("averageValue").required("must set either a target value for metric or a per-pod target"),
+        ),
+        (true, true) => errors.push(
+            target_value.at("value").forbidden("may not set both a target value for metric and a per-pod target"),
+        ),
         _ => {}
     }
     errors
@@ -231,10 +232,10 @@ fn external_source(source: &Field<'_>) -> Errors {
 
 fn pods_source(source: &Field<'_>) -> Errors {
     let mut errors = identified(source);
-    let wanted = source.at("target");
-    errors.extend(target(&wanted));
-    if !wanted.at("averageValue").is_set() {
-        errors.push(wanted.at("averageValue").required("must specify a positive target averageValue"));
+    let target_value = source.at("target");
+    errors.extend(target(&target_value));
+    if !target_value.at("averageValue").is_set() {
+        errors.push(target_value.at("averageValue").required("must specify a positive target averageValue"));
     }
     errors
 }
@@ -265,16 +266,19 @@ fn container_source(source: &Field<'_>) -> Errors {
 
 /// Validates the use of a resource, which is a share or an amount.
 fn used(source: &Field<'_>) -> Errors {
-    let wanted = source.at("target");
-    let mut errors = target(&wanted);
-    match (wanted.at("averageUtilization").is_set(), wanted.at("averageValue").is_set()) {
+    let target_value = source.at("target");
+    let mut errors = target(&target_value);
+    match (target_value.at("averageUtilization").is_set(), target_value.at("averageValue").is_set()) {
         (false, false) => {
             errors.push(
-                wanted.at("averageUtilization").required("must set either a target raw value or a target utilization"),
+                target_value
+                    .at("averageUtilization")
+                    .required("must set either a target raw value or a target utilization"),
             );
         }
-        (true, true) => errors
-            .push(wanted.at("averageValue").forbidden("may not set both a target raw value and a target utilization")),
+        (true, true) => errors.push(
+            target_value.at("averageValue").forbidden("may not set both a target raw value and a target utilization"),
+        ),
         _ => {}
     }
     errors

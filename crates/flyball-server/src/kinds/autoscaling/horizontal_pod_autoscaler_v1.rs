@@ -82,11 +82,12 @@ fn from_v2(scaler: &mut Object) {
     if let Some(spec) = scaler.get_mut("spec").and_then(Value::as_object_mut) {
         let metrics = take_list(spec, "metrics");
         let cpu = metrics.iter().find(|metric| is_cpu(metric));
-        if let Some(percentage) = cpu.and_then(|metric| given(metric, "/resource/target/averageUtilization")) {
+        if let Some(percentage) = cpu.and_then(|metric| non_null(metric, "/resource/target/averageUtilization")) {
             spec.set("targetCPUUtilizationPercentage", percentage.clone());
         }
-        let said = |metric: &&Value| is_cpu(metric) && given(metric, "/resource/target/averageUtilization").is_some();
-        let mut others = metrics.iter().filter(|metric| !said(metric)).peekable();
+        let is_cpu_percentage =
+            |metric: &&Value| is_cpu(metric) && non_null(metric, "/resource/target/averageUtilization").is_some();
+        let mut others = metrics.iter().filter(|metric| !is_cpu_percentage(metric)).peekable();
         if others.peek().is_some() {
             alpha.push((METRICS, metrics_from_v2(others, &TARGET)));
         }
@@ -98,7 +99,7 @@ fn from_v2(scaler: &mut Object) {
         status.entry("currentReplicas").or_insert_with(|| 0.into());
         let metrics = take_list(status, "currentMetrics");
         let cpu = metrics.iter().rfind(|metric| is_cpu(metric));
-        if let Some(percentage) = cpu.and_then(|metric| given(metric, "/resource/current/averageUtilization")) {
+        if let Some(percentage) = cpu.and_then(|metric| non_null(metric, "/resource/current/averageUtilization")) {
             status.set("currentCPUUtilizationPercentage", percentage.clone());
         }
         if !metrics.is_empty() {
@@ -136,14 +137,14 @@ fn is_cpu(metric: &Value) -> bool {
     metric["type"] == "Resource" && metric.pointer("/resource/name") == Some(&"cpu".into())
 }
 
-fn given<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
+fn non_null<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     value.pointer(path).filter(|value| !value.is_null())
 }
 
 /// Writes the present fields of an object, in this order.
 fn object(fields: &[(&str, Option<String>)]) -> String {
-    let given = fields.iter().filter_map(|(name, value)| Some(format!("\"{name}\":{}", value.as_ref()?)));
-    format!("{{{}}}", given.collect::<Vec<_>>().join(","))
+    let present = fields.iter().filter_map(|(name, value)| Some(format!("\"{name}\":{}", value.as_ref()?)));
+    format!("{{{}}}", present.collect::<Vec<_>>().join(","))
 }
 
 fn list(items: &[String]) -> String {
@@ -151,7 +152,7 @@ fn list(items: &[String]) -> String {
 }
 
 fn text(of: &Value, path: &str) -> Option<String> {
-    given(of, path).map(go_json)
+    non_null(of, path).map(go_json)
 }
 
 /// Writes a field that is always present.
@@ -200,7 +201,7 @@ fn metrics_from_v2<'v>(metrics: impl IntoIterator<Item = &'v Value>, words: &Wor
 fn metric_from_v2(metric: &Value, words: &Words) -> String {
     let is_current = words.field == CURRENT.field;
     let source =
-        |name: &'static str, write: &dyn Fn(&Value) -> String| (name, given(metric, &format!("/{name}")).map(write));
+        |name: &'static str, write: &dyn Fn(&Value) -> String| (name, non_null(metric, &format!("/{name}")).map(write));
     let path = |name: &str| format!("/{}/{name}", words.field);
     // The current value is written even if it is empty.
     let measured = |of: &Value, name: &str| if is_current { amount(of, &path(name)) } else { text(of, &path(name)) };
@@ -257,7 +258,7 @@ fn condition(condition: &Value) -> String {
 fn behavior_from_v2(behavior: &Value) -> String {
     let null = || Some("null".to_owned());
     let rules = |direction: &str| {
-        let Some(rules) = given(behavior, direction) else { return null() };
+        let Some(rules) = non_null(behavior, direction) else { return null() };
         let policy = |policy: &Value| {
             object(&[
                 ("Type", always(policy, "/type")),
@@ -294,15 +295,15 @@ fn recase(value: &Value, rename: fn(&str) -> String) -> Value {
 }
 
 /// Creates an object of the present fields.
-fn made(fields: &[(&str, Option<Value>)]) -> Value {
-    let given = fields.iter().filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)));
-    Value::Object(given.collect())
+fn present_fields(fields: &[(&str, Option<Value>)]) -> Value {
+    let present = fields.iter().filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)));
+    Value::Object(present.collect())
 }
 
 /// Names a metric: the source's own words for name and selector differ.
 fn identifier(of: &Value, selector: &str) -> Option<Value> {
     let get = |name: &str| of.get(name).filter(|value| !value.is_null()).cloned();
-    Some(made(&[("name", get("metricName")), ("selector", get(selector))]))
+    Some(present_fields(&[("name", get("metricName")), ("selector", get(selector))]))
 }
 
 fn metric_to_v2(metric: &Value, words: &Words) -> Value {
@@ -318,7 +319,7 @@ fn metric_to_v2(metric: &Value, words: &Words) -> Value {
             (None, None) => "Value",
         };
         let is_target = words.field == TARGET.field;
-        Some(made(&[
+        Some(present_fields(&[
             ("type", is_target.then(|| ty.into())),
             ("value", value.filter(|value| !is_target || value != "0")),
             ("averageValue", average),
@@ -327,25 +328,29 @@ fn metric_to_v2(metric: &Value, words: &Words) -> Value {
     };
     let resource = |of: &Value| {
         let half = half(of, "", words.average);
-        made(&[("name", of.get("name").cloned()), (words.field, half), ("container", of.get("container").cloned())])
+        present_fields(&[
+            ("name", of.get("name").cloned()),
+            (words.field, half),
+            ("container", of.get("container").cloned()),
+        ])
     };
-    made(&[
+    present_fields(&[
         ("type", metric.get("type").cloned()),
         source("object", &|of| {
-            made(&[
+            present_fields(&[
                 ("describedObject", of.get("target").cloned()),
                 ("metric", identifier(of, "selector")),
                 (words.field, half(of, words.value, "averageValue")),
             ])
         }),
         source("pods", &|of| {
-            made(&[("metric", identifier(of, "selector")), (words.field, half(of, "", words.average))])
+            present_fields(&[("metric", identifier(of, "selector")), (words.field, half(of, "", words.average))])
         }),
         source("resource", &resource),
         source("containerResource", &resource),
         source("external", &|of| {
             let half = half(of, words.value, words.average);
-            made(&[("metric", identifier(of, "metricSelector")), (words.field, half)])
+            present_fields(&[("metric", identifier(of, "metricSelector")), (words.field, half)])
         }),
     ])
 }

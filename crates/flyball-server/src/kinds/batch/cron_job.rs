@@ -94,9 +94,9 @@ fn validate(job: &Object, old: Option<&Object>, part: Part) -> Errors {
     let outer = spec.at("jobTemplate");
     let inner = outer.at("spec");
     errors.extend(job::spec(&inner));
-    let wanted = inner.at("selector");
-    if wanted.is_set() {
-        errors.push(wanted.invalid_as(selector(wanted.value()), "`selector` will be auto-generated"));
+    let label_selector = inner.at("selector");
+    if label_selector.is_set() {
+        errors.push(label_selector.invalid_as(selector(label_selector.value()), "`selector` will be auto-generated"));
     }
     if inner.at("manualSelector").flag() {
         errors.push(inner.at("manualSelector").not_supported(&["nil", "false"]));

@@ -145,9 +145,9 @@ fn validate(job: &Object, old: Option<&Object>, part: Part) -> Errors {
     let before = Field::root(old);
     let then = before.at("spec");
     errors.extend(completions(&spec, &then));
-    let wanted = spec.at("selector");
-    if wanted.value() != then.at("selector").value() {
-        errors.push(wanted.invalid_as(selector(wanted.value()), IMMUTABLE));
+    let label_selector = spec.at("selector");
+    if label_selector.value() != then.at("selector").value() {
+        errors.push(label_selector.invalid_as(selector(label_selector.value()), IMMUTABLE));
     }
     errors.extend(template(&spec, &then, &before));
     for (field, ty) in [
@@ -215,8 +215,8 @@ fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldE
 fn generated_selector(job: &Object, root: &Field<'_>, is_new: bool) -> Errors {
     let mut errors = Errors::new();
     let spec = root.at("spec");
-    let wanted = spec.at("selector");
-    if spec.at("manualSelector").flag() || !wanted.is_set() {
+    let label_selector = spec.at("selector");
+    if spec.at("manualSelector").flag() || !label_selector.is_set() {
         return errors;
     }
     let template = spec.at("template");
@@ -237,8 +237,8 @@ fn generated_selector(job: &Object, root: &Field<'_>, is_new: bool) -> Errors {
             }
         }
     }
-    if label::selects(wanted.value(), &Value::Object(expected)) == Some(false) {
-        errors.push(wanted.invalid_as(selector(wanted.value()), "`selector` not auto-generated"));
+    if label::selects(label_selector.value(), &Value::Object(expected)) == Some(false) {
+        errors.push(label_selector.invalid_as(selector(label_selector.value()), "`selector` not auto-generated"));
     }
     errors
 }
@@ -246,15 +246,15 @@ fn generated_selector(job: &Object, root: &Field<'_>, is_new: bool) -> Errors {
 /// The spec of a job that has a selector.
 fn selecting_spec(spec: &Field<'_>) -> Errors {
     let mut errors = self::spec(spec);
-    let wanted = spec.at("selector");
-    if wanted.is_set() {
-        errors.extend(label::selector(&wanted));
+    let selector = spec.at("selector");
+    if selector.is_set() {
+        errors.extend(label::selector(&selector));
     } else {
-        errors.push(wanted.required(""));
+        errors.push(selector.required(""));
     }
     let template = spec.at("template");
     let labels = template.at("metadata.labels");
-    if label::selects(wanted.value(), labels.value()) == Some(false) {
+    if label::selects(selector.value(), labels.value()) == Some(false) {
         errors.push(labels.invalid("`selector` does not match template `labels`"));
     }
     errors

@@ -37,7 +37,7 @@ fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
     let spec = root.at("spec");
     let mut errors = Errors::new();
     let seconds = spec.at("leaseDurationSeconds");
-    if seconds.given_int().is_some_and(|seconds| seconds <= 0) {
+    if seconds.int_if_set().is_some_and(|seconds| seconds <= 0) {
         errors.push(seconds.invalid("must be greater than 0"));
     }
     errors.extend(spec.at("leaseTransitions").not_negative());

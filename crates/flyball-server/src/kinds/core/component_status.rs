@@ -25,6 +25,6 @@ fn row(view: &View<'_>) -> Row {
         Some(condition) if text(condition, "status") == "True" => "Healthy",
         Some(_) => "Unhealthy",
     };
-    let said = |field: &str| Value::from(healthy.map_or("", |condition| text(condition, field)));
-    Row::from([view.name(), status.into(), said("message"), said("error")])
+    let cell = |field: &str| Value::from(healthy.map_or("", |condition| text(condition, field)));
+    Row::from([view.name(), status.into(), cell("message"), cell("error")])
 }

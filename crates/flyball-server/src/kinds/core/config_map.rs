@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fixed_stays() {
+    fn immutable_config_maps_reject_changes() {
         let old = || Some(json!({"immutable": true, "data": {"a": "1"}}));
         check(json!({"immutable": true, "data": {"a": "1"}}), old(), &[]);
         check(

@@ -60,8 +60,8 @@ fn limit_item(limit: &Field<'_>, ty: &str) -> Errors {
     let mut names: Vec<String> = Vec::new();
     for bound in BOUNDS {
         if bound == "maxLimitRequestRatio" && ty == "PersistentVolumeClaim" {
-            let given = ["min", "max"].iter().any(|bound| limit.at(bound).key("storage").is_set());
-            if !given {
+            let has_bound = ["min", "max"].iter().any(|bound| limit.at(bound).key("storage").is_set());
+            if !has_bound {
                 errors.push(
                     limit
                         .at("limits")
@@ -142,8 +142,8 @@ fn bounds(limit: &Field<'_>, name: &str, of_pods: bool) -> Errors {
             }
         }
     }
-    if let (false, Some((limit, a)), Some((asked, b))) = (resource::may_overcommit(name), &default, &request)
-        && limit != asked
+    if let (false, Some((limit, a)), Some((request_amount, b))) = (resource::may_overcommit(name), &default, &request)
+        && limit != request_amount
     {
         wrong("defaultRequest", b, format!("default value {a} must equal to defaultRequest value {b} in {name}"));
     }

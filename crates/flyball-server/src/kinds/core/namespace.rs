@@ -9,7 +9,7 @@ use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Namespace", "namespaces")
-    .deletion(Deletion { outlives: is_held, mark, ..Deletion::AT_ONCE })
+    .deletion(Deletion { outlives: has_spec_finalizers, mark, ..Deletion::AT_ONCE })
     .printed(COLUMNS, row)
     .validate(validate)
     .checks(Checks::Whole)
@@ -62,7 +62,7 @@ fn prepare(namespace: &mut Object, old: Option<&Object>, part: Part, _: &Clock) 
 }
 
 /// Returns true if a namespace has finalizers in its spec.
-fn is_held(namespace: &Object) -> bool {
+fn has_spec_finalizers(namespace: &Object) -> bool {
     namespace.at(&["spec", "finalizers"]).and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
 }
 

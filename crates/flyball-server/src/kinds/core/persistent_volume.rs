@@ -258,9 +258,9 @@ fn row(view: &View<'_>) -> Row {
         volume_cells::phase(view),
         claim.into(),
         volume_cells::class(view),
-        volume_cells::given(view, "spec.volumeAttributesClassName"),
+        volume_cells::text_or_unset(view, "spec.volumeAttributesClassName"),
         view.text("status.reason").into(),
         view.age(),
-        volume_cells::given(view, "spec.volumeMode"),
+        volume_cells::text_or_unset(view, "spec.volumeMode"),
     ])
 }

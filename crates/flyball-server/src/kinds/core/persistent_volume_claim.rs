@@ -49,13 +49,13 @@ const COLUMNS: &[Heading] = &[
 /// Returns how much storage a claim requests, also of its class.
 fn quota_usage(claim: &Object, _: Timestamp) -> Option<Amounts> {
     let one = Quantity::from_integer(1);
-    let asked = claim.at(&["spec", "resources", "requests", "storage"]).and_then(Value::as_str);
-    let asked = asked.and_then(|asked| asked.parse().ok()).unwrap_or(Quantity::ZERO);
-    let mut used = Amounts::from([("requests.storage".to_owned(), asked)]);
+    let storage = claim.at(&["spec", "resources", "requests", "storage"]).and_then(Value::as_str);
+    let storage = storage.and_then(|storage| storage.parse().ok()).unwrap_or(Quantity::ZERO);
+    let mut used = Amounts::from([("requests.storage".to_owned(), storage)]);
     let class = claim.at(&["spec", "storageClassName"]).and_then(Value::as_str).filter(|class| !class.is_empty());
     if let Some(class) = class {
         used.insert(format!("{class}.storageclass.storage.k8s.io/persistentvolumeclaims"), one);
-        used.insert(format!("{class}.storageclass.storage.k8s.io/requests.storage"), asked);
+        used.insert(format!("{class}.storageclass.storage.k8s.io/requests.storage"), storage);
     }
     Some(used)
 }
@@ -149,8 +149,9 @@ fn validate(claim: &Object, old: Option<&Object>, part: Part) -> Errors {
         claim.at(path).value().get("storage").and_then(resource::amount_of).unwrap_or(flyball_core::Quantity::ZERO)
     };
     let path = "spec.resources.requests";
-    let (wanted, earlier, held) = (size(&root, path), size(&before, path), size(&before, "status.capacity"));
-    if wanted < earlier && wanted <= held {
+    let (requested, earlier, current_capacity) =
+        (size(&root, path), size(&before, path), size(&before, "status.capacity"));
+    if requested < earlier && requested <= current_capacity {
         errors.push(FieldError::forbidden(
             "spec.resources.requests.storage",
             "field can not be less than status.capacity",
@@ -170,8 +171,8 @@ fn row(view: &View<'_>) -> Row {
         if bound { view.text_or("status.capacity.storage", "0") } else { "".into() },
         if bound { volume_cells::modes(view.list("status.accessModes")) } else { "".into() },
         volume_cells::class(view),
-        volume_cells::given(view, "spec.volumeAttributesClassName"),
+        volume_cells::text_or_unset(view, "spec.volumeAttributesClassName"),
         view.age(),
-        volume_cells::given(view, "spec.volumeMode"),
+        volume_cells::text_or_unset(view, "spec.volumeMode"),
     ])
 }

@@ -91,14 +91,14 @@ const COLUMNS: &[Heading] = &[
 ];
 
 /// Returns the grace period of a deleted pod, in seconds.
-fn grace(pod: &Object, asked: Option<i64>) -> i64 {
+fn grace(pod: &Object, requested: Option<i64>) -> i64 {
     let text = |path: &[&str]| pod.at(path).and_then(Value::as_str).unwrap_or_default();
     // A pod that does not run needs no grace period.
     if text(&["spec", "nodeName"]).is_empty() || matches!(text(&["status", "phase"]), "Failed" | "Succeeded") {
         return 0;
     }
     let own = pod.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64);
-    match asked.or(own).unwrap_or(0) {
+    match requested.or(own).unwrap_or(0) {
         seconds if seconds < 0 => 1,
         seconds => seconds,
     }

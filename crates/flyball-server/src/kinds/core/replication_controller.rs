@@ -77,8 +77,8 @@ fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(object);
     let spec = root.at("spec");
     let mut errors = workload::not_negative(&spec, &["minReadySeconds"]);
-    let wanted = spec.at("selector");
-    errors.extend(wanted.must_be_set());
+    let label_selector = spec.at("selector");
+    errors.extend(label_selector.must_be_set());
     errors.extend(workload::not_negative(&spec, &["replicas"]));
     let template = spec.at("template");
     if !template.is_set() {
@@ -87,7 +87,7 @@ fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
     }
     let labels = template.at("metadata.labels");
     let has = |(key, value): (&String, &Value)| labels.value().get(key) == Some(value);
-    if !wanted.value().as_object().into_iter().flatten().all(has) {
+    if !label_selector.value().as_object().into_iter().flatten().all(has) {
         errors.push(labels.invalid(UNMATCHED));
     }
     errors.extend(pod_spec::check_template(&template));

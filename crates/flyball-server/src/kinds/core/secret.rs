@@ -78,14 +78,14 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors
             }
         }
         "kubernetes.io/basic-auth" => {
-            let wanted = ["username", "password"].map(|key| data.key(key));
-            if !wanted.iter().any(Field::is_set) {
-                errors.extend(wanted.iter().map(|key| key.required("")));
+            let required_keys = ["username", "password"].map(|key| data.key(key));
+            if !required_keys.iter().any(Field::is_set) {
+                errors.extend(required_keys.iter().map(|key| key.required("")));
             }
         }
         other => {
-            let wanted = TYPES.iter().find(|(ty, _)| *ty == other).map_or(&[][..], |(_, keys)| keys);
-            for key in wanted.iter().map(|key| data.key(key)) {
+            let required_keys = TYPES.iter().find(|(ty, _)| *ty == other).map_or(&[][..], |(_, keys)| keys);
+            for key in required_keys.iter().map(|key| data.key(key)) {
                 let empty = other == "kubernetes.io/ssh-auth" && key.is_empty();
                 if !key.is_set() || empty {
                     errors.push(key.required(""));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_hold_what_their_type_says() {
+    fn secrets_require_the_data_of_their_type() {
         check(json!({"type": "Opaque"}), None, &[]);
         check(
             json!({"type": "kubernetes.io/tls", "data": {"tls.crt": "YQ=="}}),

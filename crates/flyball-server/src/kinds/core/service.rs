@@ -348,8 +348,8 @@ pub(super) fn prepare(service: &mut Object, old: Option<&Object>, part: Part, _:
         list(service, "ports").iter().filter_map(|port| port["nodePort"].as_i64()).filter(|port| *port != 0).collect()
     };
     if Service::is_exposed(old) && !Service::is_exposed(service) {
-        let held = node_ports(old);
-        if node_ports(service).iter().all(|port| held.contains(port)) {
+        let old_ports = node_ports(old);
+        if node_ports(service).iter().all(|port| old_ports.contains(port)) {
             service.inner_or_new("spec").each("ports").for_each(|port| {
                 port.remove("nodePort");
             });
@@ -402,14 +402,14 @@ fn port_cell(port: &Value) -> String {
 
 /// Lists addresses by which a service is reached from outside.
 fn external(view: &View<'_>) -> String {
-    let given: Vec<&str> = view.list("spec.externalIPs").iter().filter_map(Value::as_str).collect();
+    let external_ips: Vec<&str> = view.list("spec.externalIPs").iter().filter_map(Value::as_str).collect();
     match view.text("spec.type") {
-        "ClusterIP" | "NodePort" if given.is_empty() => NONE.into(),
-        "ClusterIP" | "NodePort" => given.join(","),
+        "ClusterIP" | "NodePort" if external_ips.is_empty() => NONE.into(),
+        "ClusterIP" | "NodePort" => external_ips.join(","),
         "LoadBalancer" => {
             let balanced = load_balancer::addresses(view);
             let all: Vec<&str> =
-                Some(balanced.as_str()).filter(|text| !text.is_empty()).into_iter().chain(given).collect();
+                Some(balanced.as_str()).filter(|text| !text.is_empty()).into_iter().chain(external_ips).collect();
             if all.is_empty() { "<pending>".into() } else { all.join(",") }
         }
         "ExternalName" => view.text("spec.externalName").into(),

@@ -23,6 +23,6 @@ pub(super) fn phase(view: &View<'_>) -> Value {
     if view.is_deleted() { "Terminating".into() } else { view.text("status.phase").into() }
 }
 
-pub(super) fn given(view: &View<'_>, path: &str) -> Value {
+pub(super) fn text_or_unset(view: &View<'_>, path: &str) -> Value {
     view.at(path).as_str().unwrap_or(UNSET).into()
 }

@@ -109,18 +109,18 @@ fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
         }
         _ => errors.push(ty.not_supported(&["Exempt", "Limited"])),
     }
-    let wanted = bootstrap::mandatory_level(object.name()).map(|mut wanted| {
+    let mandatory = bootstrap::mandatory_level(object.name()).map(|mut mandatory| {
         // Administrators may set the borrowing limit of the exempt level.
         if object.name() == EXEMPT {
-            wanted["exempt"] = exempt.value().clone();
+            mandatory["exempt"] = exempt.value().clone();
         }
-        wanted
+        mandatory
     });
-    let wanted = wanted.map(|mut wanted| {
-        wanted.as_object_mut().into_iter().for_each(|wanted| wanted.retain(|_, value| !value.is_null()));
-        wanted
+    let mandatory = mandatory.map(|mut mandatory| {
+        mandatory.as_object_mut().into_iter().for_each(|mandatory| mandatory.retain(|_, value| !value.is_null()));
+        mandatory
     });
-    errors.extend(fixed(&spec, object.name(), wanted));
+    errors.extend(fixed(&spec, object.name(), mandatory));
     errors.extend(check_status(&root));
     errors
 }
@@ -141,7 +141,7 @@ fn shares(of: &Field<'_>) -> Errors {
 fn limits(limited: &Field<'_>) -> Errors {
     let mut errors = shares(limited);
     let borrowed = limited.at("borrowingLimitPercent");
-    if borrowed.given_int().is_some_and(|percent| percent < 0) {
+    if borrowed.int_if_set().is_some_and(|percent| percent < 0) {
         errors.push(borrowed.invalid("if specified, must be a non-negative integer"));
     }
     let response = limited.at("limitResponse");

@@ -55,7 +55,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
         errors.extend(class.obeys(dns_subdomain));
     }
     const CLASS: &str = "kubernetes.io/ingress.class";
-    if let (None, Some(annotation), Some(class)) = (old, object.annotation(CLASS), class.given_text())
+    if let (None, Some(annotation), Some(class)) = (old, object.annotation(CLASS), class.text_if_set())
         && annotation != class
     {
         errors.push(FieldError::invalid(
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn backends_are_one_thing() {
+    fn backends_require_a_service_or_resource() {
         let service = |port: Value| json!({"service": {"name": "s", "port": port}});
         check(service(json!({"number": 80})), &[]);
         check(service(json!({})), &["x: Required value: port name or number is required"]);

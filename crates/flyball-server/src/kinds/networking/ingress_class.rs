@@ -53,7 +53,7 @@ fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
             "Cluster" | "Namespace" => {}
             _ => errors.push(scope.not_supported(&["Cluster", "Namespace"])),
         }
-        match (scope.text(), namespace.given_text()) {
+        match (scope.text(), namespace.text_if_set()) {
             ("Namespace", None | Some("")) => {
                 errors.push(namespace.required("`parameters.scope` is set to 'Namespace'"))
             }

@@ -43,13 +43,13 @@ fn default(policy: &mut Object) {
 fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);
     let spec = root.at("spec");
-    let kept = old.map(blocks).unwrap_or_default();
-    let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
+    let old_blocks = old.map(blocks).unwrap_or_default();
+    let old_blocks: Vec<&str> = old_blocks.iter().map(String::as_str).collect();
     let mut errors = label::selector(&spec.at("podSelector"));
     for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
         for rule in spec.at(rules).items() {
             errors.extend(rule.at("ports").items().flat_map(|port| port_rule(&port)));
-            errors.extend(rule.at(peers).items().flat_map(|each| peer(&each, &kept)));
+            errors.extend(rule.at(peers).items().flat_map(|each| peer(&each, &old_blocks)));
         }
     }
     let types = spec.at("policyTypes");
@@ -87,13 +87,13 @@ fn port_rule(item: &Field<'_>) -> Errors {
     errors
 }
 
-fn peer(peer: &Field<'_>, kept: &[&str]) -> Errors {
+fn peer(peer: &Field<'_>, old_blocks: &[&str]) -> Errors {
     let mut errors = Errors::new();
     let (pods, namespaces, block) = (peer.at("podSelector"), peer.at("namespaceSelector"), peer.at("ipBlock"));
     errors.extend(label::selector(&pods));
     errors.extend(label::selector(&namespaces));
     if block.is_set() {
-        errors.extend(ip_block(&block, kept));
+        errors.extend(ip_block(&block, old_blocks));
     }
     if !pods.is_set() && !namespaces.is_set() && !block.is_set() {
         errors.push(peer.required("must specify a peer"));
@@ -103,15 +103,15 @@ fn peer(peer: &Field<'_>, kept: &[&str]) -> Errors {
     errors
 }
 
-pub(super) fn ip_block(block: &Field<'_>, kept: &[&str]) -> Errors {
+pub(super) fn ip_block(block: &Field<'_>, old_blocks: &[&str]) -> Errors {
     let whole = block.at("cidr");
     if whole.is_empty() {
         return vec![whole.required("")];
     }
-    let mut errors = address::check_new_block(&whole, kept);
+    let mut errors = address::check_new_block(&whole, old_blocks);
     let Some(outer) = address::parse_block(whole.text()) else { return errors };
     for except in block.at("except").items() {
-        errors.extend(address::check_new_block(&except, kept));
+        errors.extend(address::check_new_block(&except, old_blocks));
         if let Some(inner) = address::parse_block(except.text())
             && (!outer.contains(inner.first()) || outer.bits >= inner.bits)
         {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_lie_within_their_block() {
+    fn exceptions_must_be_within_their_block() {
         check(json!({"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}), &[]);
         check(
             json!({"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}),

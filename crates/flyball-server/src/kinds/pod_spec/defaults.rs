@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_without_a_version_are_always_pulled() {
+    fn images_without_tag_are_latest() {
         for (image, latest) in [
             ("nginx", true),
             ("nginx:latest", true),

@@ -132,14 +132,14 @@ pub(super) fn spread(constraints: &Field<'_>) -> Errors {
         }
         let when = constraint.at("whenUnsatisfiable");
         errors.extend(when.must_be_in(&["DoNotSchedule", "ScheduleAnyway"]));
-        let left = later.entry(pair(constraint.value())).or_default();
-        *left = left.saturating_sub(1);
-        if *left > 0 {
+        let remaining = later.entry(pair(constraint.value())).or_default();
+        *remaining = remaining.saturating_sub(1);
+        if *remaining > 0 {
             let shown = constraint.at("{topologyKey, whenUnsatisfiable}");
             errors.push(shown.duplicate_of(format!("{{{}, {}}}", key.text(), when.text())));
         }
         let least = constraint.at("minDomains");
-        if let Some(count) = least.given_int() {
+        if let Some(count) = least.int_if_set() {
             if count <= 0 {
                 errors.push(least.invalid("must be greater than zero"));
             }

@@ -66,7 +66,7 @@ fn probe(probe: &Field<'_>, grace: Option<i64>) -> Errors {
         errors.extend(probe.at(count).not_negative());
     }
     let own = probe.at("terminationGracePeriodSeconds");
-    if own.given_int().is_some_and(|seconds| seconds <= 0) {
+    if own.int_if_set().is_some_and(|seconds| seconds <= 0) {
         errors.push(own.invalid("must be greater than 0"));
     }
     errors

@@ -11,7 +11,7 @@ type Errors = Vec<FieldError>;
 
 /// The field must be the ID of a user or a group.
 fn id(field: &Field<'_>) -> Option<FieldError> {
-    let good = field.given_int().is_none_or(|id| (0..=i64::from(i32::MAX)).contains(&id));
+    let good = field.int_if_set().is_none_or(|id| (0..=i64::from(i32::MAX)).contains(&id));
     (!good).then(|| field.invalid("must be between 0 and 2147483647, inclusive"))
 }
 

@@ -26,10 +26,10 @@ pub(crate) fn check(spec: &Field<'_>, pod: &str, is_pod: bool) -> Errors {
     let around = Surroundings {
         volumes: good.into_iter().filter_map(|volume| Some((volume["name"].as_str()?, volume))).collect(),
         claims: spec.at("resourceClaims").list().iter().filter_map(|claim| claim["name"].as_str()).collect(),
-        grace: grace.given_int(),
+        grace: grace.int_if_set(),
         restart_policy: spec.at("restartPolicy").text(),
         host_users: spec.at("hostUsers").value() != false,
-        os: spec.at("os.name").given_text(),
+        os: spec.at("os.name").text_if_set(),
     };
     let containers = spec.at("containers");
     errors.extend(container::containers(&containers, &around));

@@ -53,7 +53,7 @@ fn fibre_channel(source: &Field<'_>) -> Errors {
         (false, false) => {
             errors.push(names.invalid("targetWWNs and wwids can not be specified simultaneously"));
         }
-        (false, true) => match unit.given_int() {
+        (false, true) => match unit.int_if_set() {
             None => errors.push(unit.required("lun is required if targetWWNs is specified")),
             Some(lun) if !(0..=255).contains(&lun) => errors.push(unit.invalid("must be between 0 and 255, inclusive")),
             Some(_) => {}

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_clash_are_told_by_how_they_do() {
+    fn conflicting_ports_are_reported_by_kind() {
         let port =
             |host: i64, ip: &str| json!({"containerPort": 80, "protocol": "TCP", "hostPort": host, "hostIP": ip});
         let at = |i: usize| format!("spec.containers[0].ports[{i}]");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_pairs_of_ports_are_told_than_an_answer_holds() {
+    fn port_warnings_are_bounded() {
         let ports: Vec<Value> = (0..2_000).map(|_| json!({"containerPort": 80, "protocol": "TCP"})).collect();
         let warnings = of_ports(ports.into());
         let length: usize = warnings.iter().map(String::len).sum();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn old_annotations_are_told_where_their_fields_are_not_set() {
+    fn old_annotations_warn_if_their_fields_are_unset() {
         let pod = |security: Value| {
             let annotations = json!({
                 "container.apparmor.security.beta.kubernetes.io/c": "x",

@@ -34,11 +34,11 @@ fn allocated(claim: &Object, parts: &[&str]) -> BTreeSet<String> {
 
 /// Removes the status of devices that a write deallocates.
 pub(super) fn reset_deallocated(claim: &mut Object, old: &Object) {
-    let kept = allocated(claim, DEVICE);
-    let gone: BTreeSet<String> = allocated(old, DEVICE).difference(&kept).cloned().collect();
+    let allocated_devices = allocated(claim, DEVICE);
+    let deallocated: BTreeSet<String> = allocated(old, DEVICE).difference(&allocated_devices).cloned().collect();
     let Some(status) = claim.inner("status") else { return };
     let Some(devices) = status.get_mut("devices").and_then(Value::as_array_mut) else { return };
-    devices.retain(|device| !gone.contains(&id(device, DEVICE)));
+    devices.retain(|device| !deallocated.contains(&id(device, DEVICE)));
     if devices.is_empty() {
         status.remove("devices");
     }

@@ -25,7 +25,7 @@ fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     errors
         .extend(list(&spec.at("config"), MAX_CONFIGURATIONS, |config| configuration::check(config, stored("config"))));
     let resource = spec.at("extendedResourceName");
-    if resource.given_text().is_some_and(|name| !resource::is_extended(name)) {
+    if resource.text_if_set().is_some_and(|name| !resource::is_extended(name)) {
         errors.push(resource.invalid("must be a valid extended resource name"));
     }
     errors

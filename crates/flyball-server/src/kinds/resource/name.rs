@@ -86,9 +86,9 @@ fn shortened(key: &str) -> String {
     if key.len() <= MAX_SHOWN_KEY {
         return key.to_owned();
     }
-    let left = MAX_SHOWN_KEY - DOTS.len();
-    let head = &key.as_bytes()[..left.div_ceil(2)];
-    let tail = &key.as_bytes()[key.len() - left / 2..];
+    let remaining = MAX_SHOWN_KEY - DOTS.len();
+    let head = &key.as_bytes()[..remaining.div_ceil(2)];
+    let tail = &key.as_bytes()[key.len() - remaining / 2..];
     String::from_utf8_lossy(&[head, DOTS.as_bytes(), tail].concat()).into_owned()
 }
 
@@ -127,36 +127,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_a_domain_or_none() {
-        let said = |name: &str| {
+    fn names_have_an_optional_domain() {
+        let messages = |name: &str| {
             let errors = qualified(&Path::new("a"), name);
             errors.into_iter().map(|error| error.to_string()).collect::<Vec<String>>().join("; ")
         };
-        assert_eq!(said("model"), "");
-        assert_eq!(said("Gpu.example.com/model_2"), "");
-        assert_eq!(said("/x"), "a: Invalid value: \"\": the domain must not be empty");
-        assert_eq!(said("example.com/"), "a: Invalid value: \"\": the name must not be empty");
-        assert_eq!(said("a/b/c"), "a: Invalid value: \"a/b/c\": must not contain more than one slash");
-        assert!(said("2x").starts_with("a: Invalid value: \"2x\": a valid C identifier must start with"));
-        assert_eq!(said(&"x".repeat(33)), "a: Too long: may not be more than 32 bytes");
+        assert_eq!(messages("model"), "");
+        assert_eq!(messages("Gpu.example.com/model_2"), "");
+        assert_eq!(messages("/x"), "a: Invalid value: \"\": the domain must not be empty");
+        assert_eq!(messages("example.com/"), "a: Invalid value: \"\": the name must not be empty");
+        assert_eq!(messages("a/b/c"), "a: Invalid value: \"a/b/c\": must not contain more than one slash");
+        assert!(messages("2x").starts_with("a: Invalid value: \"2x\": a valid C identifier must start with"));
+        assert_eq!(messages(&"x".repeat(33)), "a: Too long: may not be more than 32 bytes");
     }
 
     #[test]
-    fn long_keys_are_shown_without_their_middle() {
+    fn long_keys_are_shortened_in_the_middle() {
         assert_eq!(shortened("a/b"), "a/b");
         let shown = shortened(&format!("{}{}", "a".repeat(60), "b".repeat(60)));
         assert_eq!((shown.len(), shown.contains("aaa...bbb")), (96, true));
     }
 
     #[test]
-    fn uids_are_written_in_one_way() {
-        let said = |uid: &str| {
+    fn uids_must_be_in_canonical_form() {
+        let message = |uid: &str| {
             let value = Value::from(uid);
             super::uid(&Field::new(Path::new("u"), &value)).map(|error| error.detail).unwrap_or_default()
         };
-        assert_eq!(said("6ba7b810-9dad-11d1-80b4-00c04fd430c8"), "");
-        assert_eq!(said("x"), "error validating uid: invalid UUID length: 1");
-        assert_eq!(said("6ba7b810-9dad-11d1-80b4-00c04fd430cz"), "error validating uid: invalid UUID format");
-        assert!(said("6BA7B810-9dad-11d1-80b4-00c04fd430c8").starts_with("uid must be in RFC 4122 normalized form"));
+        assert_eq!(message("6ba7b810-9dad-11d1-80b4-00c04fd430c8"), "");
+        assert_eq!(message("x"), "error validating uid: invalid UUID length: 1");
+        assert_eq!(message("6ba7b810-9dad-11d1-80b4-00c04fd430cz"), "error validating uid: invalid UUID format");
+        assert!(message("6BA7B810-9dad-11d1-80b4-00c04fd430c8").starts_with("uid must be in RFC 4122 normalized form"));
     }
 }

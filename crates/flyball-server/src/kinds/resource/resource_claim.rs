@@ -97,10 +97,10 @@ fn request(request: &Field<'_>) -> Errors {
             const BOTH: &str = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
             errors.push(request.invalid_as(Value::Null, BOTH));
         }
-        (true, false) => errors.extend(wanted(&exactly)),
+        (true, false) => errors.extend(device_request(&exactly)),
         (false, true) => errors.extend(set(&alternatives, MAX_ALTERNATIVES, by_name, |alternative| {
             let mut errors = alternative.at("name").obeys(dns_label);
-            errors.extend(wanted(alternative));
+            errors.extend(device_request(alternative));
             errors
         })),
     }
@@ -108,7 +108,7 @@ fn request(request: &Field<'_>) -> Errors {
 }
 
 /// Validates the part that a request and each of its alternatives have in common.
-fn wanted(request: &Field<'_>) -> Errors {
+fn device_request(request: &Field<'_>) -> Errors {
     let (mode, count) = (request.at("allocationMode"), request.at("count"));
     let mut errors = request.at("deviceClassName").must_obey(dns_subdomain);
     errors.extend(selector::check(&request.at("selectors"), false));

@@ -142,17 +142,17 @@ fn nodes(spec: &Field<'_>) -> Errors {
     const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     let (node, selector) = (spec.at("nodeName"), spec.at("nodeSelector"));
     let mut errors = Errors::new();
-    let mut given = Vec::new();
-    match node.given_text() {
+    let mut placements = Vec::new();
+    match node.text_if_set() {
         Some("") => errors.push(node.invalid("must be either unset or set to a non-empty string")),
         Some(_) => {
-            given.push("nodeName");
+            placements.push("nodeName");
             errors.extend(node.obeys(dns_subdomain));
         }
         None => {}
     }
     if selector.is_set() {
-        given.push("nodeSelector");
+        placements.push("nodeSelector");
         errors.extend(affinity::node_selector(&selector, true));
         let terms = selector.at("nodeSelectorTerms");
         if terms.len() != 1 {
@@ -162,12 +162,12 @@ fn nodes(spec: &Field<'_>) -> Errors {
     }
     for flag in ["allNodes", "perDeviceNodeSelection"] {
         errors.extend(raised(&spec.at(flag)));
-        given.extend(spec.at(flag).flag().then_some(flag));
+        placements.extend(spec.at(flag).flag().then_some(flag));
     }
-    match given.len() {
+    match placements.len() {
         0 => errors.push(spec.required(ONE)),
         1 => {}
-        _ => errors.push(spec.invalid_as(shown(&given), format!("{ONE}, but multiple fields are set"))),
+        _ => errors.push(spec.invalid_as(shown(&placements), format!("{ONE}, but multiple fields are set"))),
     }
     errors
 }
@@ -176,31 +176,31 @@ fn nodes(spec: &Field<'_>) -> Errors {
 fn nodes_of_device(device: &Field<'_>, per_device: bool) -> Errors {
     let (node, selector, all) = (device.at("nodeName"), device.at("nodeSelector"), device.at("allNodes"));
     if !per_device {
-        const UNASKED: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-        let given = node.is_set() || selector.is_set() || all.is_set();
-        return given.then(|| device.invalid_as(Value::Null, UNASKED)).into_iter().collect();
+        const NOT_PER_DEVICE: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+        let is_placed = node.is_set() || selector.is_set() || all.is_set();
+        return is_placed.then(|| device.invalid_as(Value::Null, NOT_PER_DEVICE)).into_iter().collect();
     }
     const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
     let mut errors = Errors::new();
-    let mut given = Vec::new();
-    match node.given_text() {
+    let mut placements = Vec::new();
+    match node.text_if_set() {
         Some("") => errors.push(node.invalid("must not be empty")),
         Some(_) => {
-            given.push("nodeName");
+            placements.push("nodeName");
             errors.extend(node.obeys(dns_subdomain));
         }
         None => {}
     }
     if selector.is_set() {
-        given.push("nodeSelector");
+        placements.push("nodeSelector");
         errors.extend(affinity::node_selector(&selector, true));
     }
     errors.extend(raised(&all));
-    given.extend(all.flag().then_some("allNodes"));
-    match given.len() {
+    placements.extend(all.flag().then_some("allNodes"));
+    match placements.len() {
         0 => errors.push(device.required(ONE)),
         1 => {}
-        _ => errors.push(device.invalid_as(shown(&given), ONE)),
+        _ => errors.push(device.invalid_as(shown(&placements), ONE)),
     }
     errors
 }
@@ -251,7 +251,8 @@ fn attribute(attribute: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     for field in ["string", "version"] {
         let field = attribute.at(field);
-        if field.given_text().is_some() && field.path().to_string().ends_with(".version") && !is_version(field.text()) {
+        if field.text_if_set().is_some() && field.path().to_string().ends_with(".version") && !is_version(field.text())
+        {
             errors.push(field.invalid("must be a string compatible with semver.org spec 2.0.0"));
         }
         if field.text().len() > MAX_VALUE {

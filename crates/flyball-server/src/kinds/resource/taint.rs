@@ -44,18 +44,18 @@ pub(super) fn binding_conditions(of: &Field<'_>) -> Errors {
     let (success, failure) = (of.at("bindingConditions"), of.at("bindingFailureConditions"));
     let mut errors = list(&success, MAX_CONDITIONS, label::key);
     errors.extend(list(&failure, MAX_CONDITIONS, label::key));
-    let mut wanted = BTreeSet::new();
+    let mut success_types = BTreeSet::new();
     for condition in success.items() {
-        if !wanted.insert(condition.text().to_owned()) {
+        if !success_types.insert(condition.text().to_owned()) {
             errors.push(condition.duplicate());
         }
     }
-    let mut unwanted = BTreeSet::new();
+    let mut failure_types = BTreeSet::new();
     for condition in failure.items() {
-        if !unwanted.insert(condition.text().to_owned()) {
+        if !failure_types.insert(condition.text().to_owned()) {
             errors.push(condition.duplicate());
         }
-        if wanted.contains(condition.text()) {
+        if success_types.contains(condition.text()) {
             errors.push(condition.invalid("bindingFailureConditions must not overlap with bindingConditions"));
         }
     }

@@ -204,36 +204,40 @@ mod tests {
     use flyball_core::field::Path;
     use serde_json::Value;
 
-    fn said(rule: fn(&Field<'_>) -> Vec<FieldError>, text: &str) -> Vec<String> {
+    fn messages(rule: fn(&Field<'_>) -> Vec<FieldError>, text: &str) -> Vec<String> {
         let value = Value::from(text);
         rule(&Field::new(Path::new("ip"), &value)).into_iter().map(|error| error.detail).collect()
     }
 
     #[test]
-    fn addresses_are_told_from_what_is_none() {
+    fn invalid_addresses_are_rejected() {
         let none: [&str; 0] = [];
         for good in ["10.0.0.1", "::1", "2001:db8::ffff"] {
-            assert_eq!(said(check, good), none, "{good}");
+            assert_eq!(messages(check, good), none, "{good}");
         }
         for bad in ["", "10.0.0", "10.0.0.256", "1.2.3.4.5", "g::", "10.0.0.1/8", "a.b.c.d"] {
-            assert_eq!(said(check, bad), ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"], "{bad}");
+            assert_eq!(
+                messages(check, bad),
+                ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"],
+                "{bad}"
+            );
         }
-        assert_eq!(said(check, "010.0.0.1"), ["must not have leading 0s"]);
-        assert_eq!(said(check, "::ffff:1.2.3.4"), ["must not be an IPv4-mapped IPv6 address"]);
-        assert_eq!(said(check_canonical, "2001:DB8::1"), ["must be in canonical form (\"2001:db8::1\")"]);
+        assert_eq!(messages(check, "010.0.0.1"), ["must not have leading 0s"]);
+        assert_eq!(messages(check, "::ffff:1.2.3.4"), ["must not be an IPv4-mapped IPv6 address"]);
+        assert_eq!(messages(check_canonical, "2001:DB8::1"), ["must be in canonical form (\"2001:db8::1\")"]);
     }
 
     #[test]
-    fn blocks_have_no_bits_beyond_their_length() {
+    fn block_bits_beyond_the_prefix_are_rejected() {
         let none: [&str; 0] = [];
         for good in ["10.0.0.0/8", "0.0.0.0/0", "::/0", "2001:db8::/32", "10.1.2.3/32"] {
-            assert_eq!(said(check_block, good), none, "{good}");
+            assert_eq!(messages(check_block, good), none, "{good}");
         }
-        assert_eq!(said(check_block, "10.0.0.1/8"), ["must not have bits set beyond the prefix length"]);
-        assert_eq!(said(check_block, "10.0.0.0/08"), ["must not have leading 0s in IP or prefix length"]);
+        assert_eq!(messages(check_block, "10.0.0.1/8"), ["must not have bits set beyond the prefix length"]);
+        assert_eq!(messages(check_block, "10.0.0.0/08"), ["must not have leading 0s in IP or prefix length"]);
         for bad in ["10.0.0.0", "10.0.0.0/33", "10.0.0.0/", "/8", "x/8"] {
             assert_eq!(
-                said(check_block, bad),
+                messages(check_block, bad),
                 ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"],
                 "{bad}"
             );
@@ -241,8 +245,8 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_not_on_the_machine_itself() {
-        let kinds = |text: &str| said(check_endpoint, text).len();
+    fn local_addresses_are_not_endpoints() {
+        let kinds = |text: &str| messages(check_endpoint, text).len();
         assert_eq!((kinds("10.0.0.1"), kinds("127.0.0.1"), kinds("0.0.0.0")), (0, 1, 1));
         assert_eq!(
             (kinds("169.254.1.1"), kinds("224.0.0.5"), kinds("fe80::1"), kinds("ff02::1"), kinds("::1")),
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_hold_their_addresses() {
+    fn blocks_contain_their_addresses() {
         let block = parse_block("10.96.0.0/12").unwrap();
         assert!(block.contains(parse("10.111.255.255").unwrap()) && !block.contains(parse("10.112.0.0").unwrap()));
         assert!(!block.contains(parse("::1").unwrap()));

@@ -89,7 +89,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn no_selector_selects_nothing_and_an_empty_one_all() {
+    fn absent_selector_matches_nothing_and_empty_selector_everything() {
         let labels = json!({"a": "b"});
         let check = |selector: Value, expected| assert_eq!(selects(&selector, &labels), expected, "{selector}");
         check(Value::Null, Some(false));

@@ -56,7 +56,7 @@ pub(crate) fn counts_no_more(status: &Field<'_>, names: &[&str], than: &str, det
 
 /// A number that only grows may not shrink.
 pub(crate) fn not_decremented(field: &Field<'_>, old: &Field<'_>) -> Option<FieldError> {
-    let shrunk = match (field.given_int(), old.given_int()) {
+    let shrunk = match (field.int_if_set(), old.int_if_set()) {
         (Some(new), Some(old)) => new < old,
         (None, old) => old.is_some(),
         (Some(_), None) => false,

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_hold_a_letter() {
+    fn names_require_a_letter() {
         assert!(name("http").is_empty() && name("h2c-8").is_empty());
         for (bad, count) in [("", 2), ("80", 1), ("a--b", 1), ("-a", 1), ("UPPER", 2), ("a-very-long-port-name", 1)] {
             assert_eq!(name(bad).len(), count, "{bad}");

@@ -183,11 +183,11 @@ fn within_limit(name: &str, request: &Field<'_>, requests: &Field<'_>, limits: &
     if !limit.is_set() {
         return (!may_overcommit(name)).then(|| limits.required("Limit must be set for non overcommitable resources"));
     }
-    let (asked, most) = (amount(request), amount(&limit));
-    if asked != most && !may_overcommit(name) {
+    let (requested, limit_amount) = (amount(request), amount(&limit));
+    if requested != limit_amount && !may_overcommit(name) {
         return Some(requests.invalid_as(request.text(), format!("must be equal to {name} limit of {}", limit.text())));
     }
-    (asked > most).then(|| {
+    (requested > limit_amount).then(|| {
         requests.invalid_as(request.text(), format!("must be less than or equal to {name} limit of {}", limit.text()))
     })
 }
@@ -245,7 +245,7 @@ mod tests {
     use flyball_core::field::Path;
     use serde_json::json;
 
-    fn said(value: &Value) -> Vec<String> {
+    fn messages(value: &Value) -> Vec<String> {
         requirements(&Field::new(Path::new("r"), value), container_name, &["c"])
             .iter()
             .map(ToString::to_string)
@@ -253,8 +253,8 @@ mod tests {
     }
 
     #[test]
-    fn requests_fit_limits() {
-        let check = |value: Value, expected: &[&str]| assert_eq!(said(&value), expected, "{value}");
+    fn requests_must_fit_limits() {
+        let check = |value: Value, expected: &[&str]| assert_eq!(messages(&value), expected, "{value}");
         check(
             json!({"limits": {"cpu": "1", "example.com/gpu": "2"}, "requests": {"cpu": "500m", "example.com/gpu": "2"}}),
             &[],

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_that_cannot_be_read_is_refused_for_the_first_thing_wrong_with_it() {
+    fn invalid_urls_are_rejected_for_the_first_error() {
         for (text, why) in [
             ("://", r#"parse "://": missing protocol scheme"#),
             (":x#f", r#"parse ":x": missing protocol scheme"#),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_falls_into_its_parts() {
+    fn urls_are_split_into_parts() {
         for (text, scheme, user, host, query, fragment) in [
             ("HTTPS://u:p@h:1/p?q#f", "https", Some("u:p"), "h:1", "q", "f"),
             ("https://[::1]:8443/p", "https", None, "[::1]:8443", "", ""),

@@ -119,7 +119,7 @@ fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
         if !audiences.insert(&value["audience"]) {
             errors.push(audience.duplicate());
         }
-        match seconds.given_int() {
+        match seconds.int_if_set() {
             Some(given) if given < SHORTEST => {
                 errors.push(seconds.invalid("may not specify a duration less than 10 minutes"));
             }

@@ -53,7 +53,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     errors.extend(dns_subdomain(node.text()).into_iter().map(|why| node.invalid_as(node.text(), why)));
     let source = spec.at("source");
     let (inline, volume) = (source.at("inlineVolumeSpec"), source.at("persistentVolumeName"));
-    match (inline.is_set(), volume.given_text()) {
+    match (inline.is_set(), volume.text_if_set()) {
         (false, None) => {
             errors.push(source.required("must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
         }

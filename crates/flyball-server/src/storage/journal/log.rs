@@ -34,8 +34,8 @@ impl Log {
     pub(super) fn create(path: &Path, number: u64) -> io::Result<Self> {
         let header = Header::new(number)?;
         let mut file = create_private(path)?;
-        let begun = file.write_all(&header.write()).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
-        if let Err(error) = begun {
+        let written = file.write_all(&header.write()).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
+        if let Err(error) = written {
             // The previous log continues, and must be the last one.
             let _ = fs::remove_file(path);
             return Err(error);

@@ -40,7 +40,7 @@ struct Written {
     number: u64,
     is_last: bool,
     /// The revision of the snapshot.
-    held: Revision,
+    snapshot_revision: Revision,
 }
 
 /// Recovers a directory, and removes obsolete files.
@@ -69,7 +69,7 @@ pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<Recovered, D
     for number in first..=last {
         let path = folder.join(file_name(Kind::Log, number));
         if logs.contains(&number) {
-            let log = Written { number, is_last: number == last, held: whole };
+            let log = Written { number, is_last: number == last, snapshot_revision: whole };
             recovered.read_log(&path, &log, progress)?;
         } else if !logs.is_empty() || snapshot.is_some() {
             return Err(DataDirError::Missing { path });
@@ -127,7 +127,7 @@ impl Recovered {
     }
 
     fn read_log(&mut self, path: &Path, log: &Written, progress: &Progress) -> Result<(), DataDirError> {
-        let &Written { number, is_last, held } = log;
+        let &Written { number, is_last, snapshot_revision } = log;
         let bytes = fs::read(path).during("read", path)?;
         let frames = Frames::of(&bytes).filter(|frames| frames.header().number == number);
         let mut frames = frames.ok_or_else(|| damaged(path, 0))?;
@@ -135,14 +135,14 @@ impl Recovered {
             let at = frames.at;
             progress.report(OpeningStage::Reading, at as u64, bytes.len() as u64);
             match frames.next() {
-                Next::Frame(payload) => match self.read_frame(payload, held) {
+                Next::Frame(payload) => match self.read_frame(payload, snapshot_revision) {
                     Some(false) => {}
                     _ => return Err(damaged(path, at)),
                 },
                 Next::End => break,
                 Next::Torn if is_last => {
                     let bytes = bytes.len() - at;
-                    tracing::warn!(path = %path.display(), at, bytes, "a write that a crash cut short is dropped: it was never answered");
+                    tracing::warn!(path = %path.display(), at, bytes, "dropped an incomplete write at the end of the log; it was never acknowledged");
                     break;
                 }
                 Next::Torn | Next::Damaged => return Err(damaged(path, at)),
@@ -155,12 +155,12 @@ impl Recovered {
     }
 
     /// Reads the records of a frame after a revision; returns whether it ends a snapshot. `None` if it is malformed.
-    fn read_frame(&mut self, payload: &[u8], held: Revision) -> Option<bool> {
+    fn read_frame(&mut self, payload: &[u8], snapshot_revision: Revision) -> Option<bool> {
         let mut records = Records::of(payload);
         let mut is_end = false;
         for record in records.by_ref() {
             match record {
-                Record::Put { revision, .. } | Record::Remove { revision, .. } if revision <= held => {}
+                Record::Put { revision, .. } | Record::Remove { revision, .. } if revision <= snapshot_revision => {}
                 Record::Put { revision, schema, table, key, body } => {
                     let key = key_of(key);
                     let body = Bytes::copy_from_slice(body);
@@ -174,8 +174,8 @@ impl Recovered {
                     self.revision = self.revision.max(revision);
                 }
                 Record::End { revision, count } => {
-                    let held: usize = self.tables.values().map(Objects::len).sum();
-                    is_end = revision >= self.revision && held as u64 == count;
+                    let stored: usize = self.tables.values().map(Objects::len).sum();
+                    is_end = revision >= self.revision && stored as u64 == count;
                     if !is_end {
                         return None;
                     }

@@ -24,8 +24,8 @@ impl Folder {
 
     fn open_with(&self, compact_after: u64) -> Result<Store, DataDirError> {
         let directory = DataDir::open_with(&self.0, compact_after)?;
-        let (store, kept) = Store::recover(&directory, limits())?;
-        store.keep(directory, &kept)?;
+        let (store, recovered) = Store::recover(&directory, limits())?;
+        store.keep(directory, &recovered)?;
         Ok(store)
     }
 
@@ -66,7 +66,7 @@ async fn remove(store: &Store, name: &str) {
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_again() {
+async fn reopened_store_recovers_its_state() {
     let folder = Folder::new("again");
     let before = {
         let store = folder.open().unwrap();
@@ -79,7 +79,7 @@ async fn what_was_written_is_there_again() {
     let store = folder.open().unwrap();
     assert_eq!(state(&store), before);
     let past = store.events_after(&table(), before.0 - 1, 10).unwrap_err();
-    assert_eq!(past, Error::Compacted { asked: before.0 - 1, oldest: before.0 });
+    assert_eq!(past, Error::Compacted { requested: before.0 - 1, oldest: before.0 });
     assert!(store.list_at(&table(), None, before.0 - 1).is_err());
     assert_eq!(store.events_after(&table(), before.0, 10).unwrap().0.len(), 0, "a watch that was up to date goes on");
     write(&store, "x-3", 1).await.unwrap();
@@ -87,7 +87,7 @@ async fn what_was_written_is_there_again() {
 }
 
 #[tokio::test]
-async fn writers_of_one_object_take_turns() {
+async fn concurrent_writers_of_an_object_are_serialized() {
     let folder = Folder::new("turns");
     let store = Arc::new(folder.open().unwrap());
     let writers = (0..16).map(|_| {
@@ -134,7 +134,7 @@ async fn ten_writes(folder: &Folder) -> (Vec<u8>, Vec<(usize, State)>) {
 }
 
 #[tokio::test]
-async fn a_log_cut_off_anywhere_holds_what_was_whole() {
+async fn truncated_log_recovers_complete_records() {
     let folder = Folder::new("cut");
     let (log, states) = ten_writes(&folder).await;
     for length in frame::HEADER..=log.len() {
@@ -152,7 +152,7 @@ async fn a_log_cut_off_anywhere_holds_what_was_whole() {
 }
 
 #[tokio::test]
-async fn a_byte_that_changed_is_found() {
+async fn changed_bytes_are_detected() {
     let folder = Folder::new("changed");
     let (log, _) = ten_writes(&folder).await;
     for at in 0..log.len() {
@@ -169,7 +169,7 @@ async fn a_byte_that_changed_is_found() {
 }
 
 #[tokio::test]
-async fn a_write_of_which_sectors_are_missing_is_dropped() {
+async fn torn_writes_are_dropped() {
     let folder = Folder::new("sectors");
     let (log, states) = ten_writes(&folder).await;
     let before = {
@@ -203,7 +203,7 @@ async fn a_write_of_which_sectors_are_missing_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_frame_that_objects_hold_is_no_frame() {
+async fn frames_after_a_torn_write_are_ignored() {
     let folder = Folder::new("nested");
     let (log, states) = ten_writes(&folder).await;
     // The last frame once more, somewhere else, in a write that was torn before that.
@@ -216,7 +216,7 @@ async fn a_frame_that_objects_hold_is_no_frame() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_cannot_be_made_is_tried_again_in_the_same_log() {
+async fn failed_snapshot_is_retried_in_the_same_log() {
     let folder = Folder::new("retried");
     let in_the_way = folder.0.join("000000000002.snapshot.new");
     let names = || {
@@ -258,7 +258,7 @@ async fn a_snapshot_that_cannot_be_made_is_tried_again_in_the_same_log() {
 }
 
 #[tokio::test]
-async fn snapshots_take_the_place_of_logs() {
+async fn snapshots_replace_logs() {
     let folder = Folder::new("compact");
     let mut before = None;
     for round in 0..4 {
@@ -308,7 +308,7 @@ async fn a_directory_has_one_process_and_one_format() {
     drop(store);
     folder.open().unwrap();
     fs::write(folder.0.join("format"), "2\n").unwrap();
-    assert!(folder.open().unwrap_err().to_string().contains("has format 2, and this release knows formats up to 1"));
+    assert!(folder.open().unwrap_err().to_string().contains("has format 2; this release supports formats up to 1"));
     fs::write(folder.0.join("format"), "?").unwrap();
     assert!(matches!(folder.open(), Err(DataDirError::Damaged { .. })));
     fs::remove_file(folder.0.join("format")).unwrap();
@@ -317,7 +317,7 @@ async fn a_directory_has_one_process_and_one_format() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn others_cannot_read_it() {
+async fn files_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("modes");
     let store = folder.open_with(500).unwrap();

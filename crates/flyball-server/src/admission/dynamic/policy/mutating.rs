@@ -72,15 +72,15 @@ impl Mutation {
         total: &Arc<TotalBudget>,
     ) -> Result<Object, MutationError> {
         let (Self::Fields(expression) | Self::Steps(expression)) = self;
-        let made = expression
+        let result = expression
             .run(scope, &Budget::of_rules().within(total))
             .map_err(|why| explain(why, broken))
-            .and_then(|made| to_json(&made));
-        let made = made.map_err(MutationError::Failed)?;
+            .and_then(|result| to_json(&result));
+        let result = result.map_err(MutationError::Failed)?;
         let internal = |why: String| MutationError::Refused(Status::internal(why));
         let value = match self {
             Self::Fields(_) => {
-                let mut patch = made;
+                let mut patch = result;
                 for field in ["apiVersion", "kind"] {
                     patch[field] = object.get(field).cloned().unwrap_or_default();
                 }
@@ -88,7 +88,7 @@ impl Mutation {
                     .map_err(|error| MutationError::Failed(format!("error applying patch: {error}")))?
             }
             Self::Steps(_) => {
-                let steps = made.as_array().map(Vec::as_slice).unwrap_or_default();
+                let steps = result.as_array().map(Vec::as_slice).unwrap_or_default();
                 let mut value = object.as_value().clone();
                 match json::apply(&mut value, steps) {
                     Ok(()) => value,
@@ -190,7 +190,7 @@ async fn mutate(
                 continue;
             }
         }
-        if !reinvocation.asks(&id) {
+        if !reinvocation.must_run(&id) {
             continue;
         }
         let mut after = before.clone();
@@ -208,7 +208,7 @@ async fn mutate(
         if changed {
             write_back(&env.codec, attributes, &invocation.shown_as, after, object).await?;
         }
-        reinvocation.asked(&id, policy.reinvoked, changed);
+        reinvocation.record_run(&id, policy.reinvoked, changed);
     }
     let Some(first) = failures.first() else { return Ok(()) };
     let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), first);

@@ -89,12 +89,12 @@ impl Validation {
 
     /// Returns the message of a violation.
     fn message(&self, scope: &Scope, budget: &Budget) -> String {
-        let made = self.message_expression.as_ref().and_then(|expression| match expression.run(scope, budget) {
+        let text = self.message_expression.as_ref().and_then(|expression| match expression.run(scope, budget) {
             Ok(Cel::String(text)) => Some(text.trim().to_owned()),
             _ => None,
         });
         let usable = |text: &String| !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
-        made.filter(usable).unwrap_or_else(|| match self.message.as_str() {
+        text.filter(usable).unwrap_or_else(|| match self.message.as_str() {
             "" => format!("failed expression: {}", self.expression.text().trim()),
             message => message.to_owned(),
         })

@@ -89,29 +89,29 @@ impl AcceptedNames {
 
 /// Computes the status of a CRD among those of its group.
 pub(crate) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value {
-    let wished = crd.at(&["spec", "names"]).cloned().unwrap_or_default();
-    let held = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
+    let desired = crd.at(&["spec", "names"]).cloned().unwrap_or_default();
+    let current = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
     let name_taken = |name: &str| AcceptedNames::taken(&group.names, name, crd);
     let kind_taken = |name: &str| AcceptedNames::taken(&group.kinds, name, crd);
 
-    let mut accepted = held.as_object().cloned().unwrap_or_default();
+    let mut accepted = current.as_object().cloned().unwrap_or_default();
     let mut refusal: Option<(&str, String)> = None;
     let mut take = |field: &'static str, taken: bool, reason: &'static str, shown: &str| {
         if taken {
             refusal = Some((reason, format!("\"{shown}\" is already in use")));
-        } else if wished[field].is_null() {
+        } else if desired[field].is_null() {
             accepted.remove(field);
         } else {
-            accepted.insert(field.to_owned(), wished[field].clone());
+            accepted.insert(field.to_owned(), desired[field].clone());
         }
     };
-    take("plural", name_taken(text(&wished, "plural")), "PluralConflict", text(&wished, "plural"));
-    take("singular", name_taken(text(&wished, "singular")), "SingularConflict", text(&wished, "singular"));
-    let clash = short_names(&wished).into_iter().find(|name| name_taken(name)).map(str::to_owned);
+    take("plural", name_taken(text(&desired, "plural")), "PluralConflict", text(&desired, "plural"));
+    take("singular", name_taken(text(&desired, "singular")), "SingularConflict", text(&desired, "singular"));
+    let clash = short_names(&desired).into_iter().find(|name| name_taken(name)).map(str::to_owned);
     take("shortNames", clash.is_some(), "ShortNamesConflict", clash.as_deref().unwrap_or_default());
-    take("kind", kind_taken(text(&wished, "kind")), "KindConflict", text(&wished, "kind"));
-    take("listKind", kind_taken(text(&wished, "listKind")), "ListKindConflict", text(&wished, "listKind"));
-    match wished.get("categories") {
+    take("kind", kind_taken(text(&desired, "kind")), "KindConflict", text(&desired, "kind"));
+    take("listKind", kind_taken(text(&desired, "listKind")), "ListKindConflict", text(&desired, "listKind"));
+    match desired.get("categories") {
         Some(categories) => accepted.insert("categories".into(), categories.clone()),
         None => accepted.remove("categories"),
     };

@@ -36,14 +36,14 @@ impl Approval {
     pub(super) fn condition(self, crd: &Object) -> (&'static str, &'static str, String) {
         let text = crd.annotation(ANNOTATION).unwrap_or_default();
         match self {
-            Self::Missing => ("False", "MissingAnnotation", self.wanted()),
+            Self::Missing => ("False", "MissingAnnotation", self.message()),
             Self::Approved => ("True", "ApprovedAnnotation", format!("approved in {text}")),
             Self::Unapproved => ("False", "UnapprovedAnnotation", format!("not approved: {}", go_quote(text))),
-            Self::Invalid => ("False", "InvalidAnnotation", self.wanted()),
+            Self::Invalid => ("False", "InvalidAnnotation", self.message()),
         }
     }
 
-    fn wanted(self) -> String {
+    fn message(self) -> String {
         let what =
             if self == Self::Missing { "" } else { " with either a URL or a reason starting with \"unapproved\"" };
         format!(
@@ -72,9 +72,9 @@ pub(super) fn validate(crd: &Object, old: Option<&Object>) -> Option<FieldError>
     let at = annotations.key(ANNOTATION);
     match approval {
         Approval::Approved | Approval::Unapproved => None,
-        Approval::Missing => Some(FieldError::required(at, approval.wanted())),
+        Approval::Missing => Some(FieldError::required(at, approval.message())),
         Approval::Invalid => {
-            Some(FieldError::invalid(at, crd.annotation(ANNOTATION).unwrap_or_default(), approval.wanted()))
+            Some(FieldError::invalid(at, crd.annotation(ANNOTATION).unwrap_or_default(), approval.message()))
         }
     }
 }

@@ -77,8 +77,8 @@ impl Rules {
             if place == Position::Values {
                 return;
             }
-            let kept = if place == Position::Items { lists_correlate } else { maps_correlate };
-            let barrier = at.barrier.clone().or_else(|| (!kept).then(|| path.to_string()));
+            let correlates = if place == Position::Items { lists_correlate } else { maps_correlate };
+            let barrier = at.barrier.clone().or_else(|| (!correlates).then(|| path.to_string()));
             let cardinality = at.cardinality.zip(each).map(|(all, each)| all.saturating_mul(each));
             self.visit(schema, below, &At { is_root: false, barrier, cardinality });
         });
@@ -150,7 +150,7 @@ pub(super) fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldErro
         let Some(rule) = rule.as_object() else { continue };
         let path = list.index(i);
         let (expression, message) = (text(rule, "rule").trim(), text(rule, "message"));
-        let made = text(rule, "messageExpression");
+        let message_expression = text(rule, "messageExpression");
         if expression.is_empty() {
             errors.push(FieldError::required(path.field("rule"), "rule is not specified"));
         } else if !message.is_empty() && message.trim().is_empty() {
@@ -161,7 +161,7 @@ pub(super) fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldErro
             let detail = "message must be specified if rule contains line breaks";
             errors.push(FieldError::required(path.field("message"), detail));
         }
-        if !made.is_empty() && made.trim().is_empty() {
+        if !message_expression.is_empty() && message_expression.trim().is_empty() {
             let detail = "messageExpression must be non-empty if specified";
             errors.push(FieldError::required(path.field("messageExpression"), detail));
         }
@@ -321,14 +321,14 @@ fn unescape(quoted: &str) -> Result<String, String> {
 /// Prints a rule as Go prints the internal form.
 fn print(rule: &Schema) -> String {
     let quoted = |field: &str| go_json(&Value::from(text(rule, field)));
-    let given = |field: &str| rule.get(field).map_or_else(|| "null".to_owned(), go_json);
+    let json_or_null = |field: &str| rule.get(field).map_or_else(|| "null".to_owned(), go_json);
     format!(
         "{{\"Rule\":{},\"Message\":{},\"MessageExpression\":{},\"Reason\":{},\"FieldPath\":{},\"OptionalOldSelf\":{}}}",
         quoted("rule"),
         quoted("message"),
         quoted("messageExpression"),
-        given("reason"),
+        json_or_null("reason"),
         quoted("fieldPath"),
-        given("optionalOldSelf"),
+        json_or_null("optionalOldSelf"),
     )
 }

@@ -184,7 +184,7 @@ fn maps(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
 
 fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let kind = text(schema, "x-kubernetes-list-type");
-    let given = has(schema, "x-kubernetes-list-type");
+    let has_kind = has(schema, "x-kubernetes-list-type");
     let items = schema.get("items").and_then(Value::as_object);
     let items_path = path.field("items");
     let keys: Vec<&str> = schema
@@ -195,7 +195,7 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         .filter_map(Value::as_str)
         .collect();
     let ty = text(schema, "type");
-    if given && ty != "array" {
+    if has_kind && ty != "array" {
         errors.push(wrong_type(path, ty, "must be array if x-kubernetes-list-type is specified"));
     } else if let Some(items) = items.filter(|_| kind == "set") {
         let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
@@ -208,12 +208,12 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(items_path.field("x-kubernetes-map-type"), shown, detail));
         }
     }
-    if given && !matches!(kind, "atomic" | "set" | "map") {
+    if has_kind && !matches!(kind, "atomic" | "set" | "map") {
         errors.push(FieldError::not_supported(path.field("x-kubernetes-list-type"), kind, ["atomic", "set", "map"]));
     }
     if !keys.is_empty() && kind != "map" {
         let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
-        errors.push(if given {
+        errors.push(if has_kind {
             FieldError::invalid(path.field("x-kubernetes-list-type"), kind, detail)
         } else {
             FieldError::required(path.field("x-kubernetes-list-type"), detail)
@@ -327,14 +327,14 @@ fn types(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<Fie
 
 /// Validates a schema inside of `anyOf` and its like, which may only constrain values.
 fn validate_value_constraints(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let given = |field: &str| match schema.get(field) {
+    let is_set = |field: &str| match schema.get(field) {
         Some(Value::Bool(set)) => *set || field == "additionalProperties",
         Some(Value::String(text)) => !text.is_empty(),
         Some(Value::Array(items)) => !items.is_empty(),
         Some(value) => !value.is_null(),
         None => false,
     };
-    for (field, wanted) in [
+    for (field, required) in [
         ("type", "empty"),
         ("additionalProperties", "undefined"),
         ("default", "undefined"),
@@ -349,8 +349,8 @@ fn validate_value_constraints(schema: &Schema, path: &Path<'_>, errors: &mut Vec
         ("x-kubernetes-map-type", "undefined"),
         ("x-kubernetes-validations", "empty"),
     ] {
-        if given(field) || field == "default" && has(schema, field) {
-            errors.push(FieldError::forbidden(path.field(field), format!("must be {wanted} to be structural")));
+        if is_set(field) || field == "default" && has(schema, field) {
+            errors.push(FieldError::forbidden(path.field(field), format!("must be {required} to be structural")));
         }
     }
     if schema.get("properties").is_some_and(|properties| properties.get("metadata").is_some()) {
@@ -406,11 +406,11 @@ fn validate_structure(schema: &Schema, path: &Path<'_>, place: Position, errors:
     }
     if place == Position::Root || embedded {
         for (name, ty) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
-            let given = properties.and_then(|properties| properties.get(name)).and_then(Value::as_object);
-            if let Some(given) = given.filter(|given| text(given, "type") != ty) {
+            let property = properties.and_then(|properties| properties.get(name)).and_then(Value::as_object);
+            if let Some(property) = property.filter(|property| text(property, "type") != ty) {
                 let properties = path.field("properties");
                 let at = properties.key(name);
-                errors.push(FieldError::invalid(at.field("type"), text(given, "type"), format!("must be {ty}")));
+                errors.push(FieldError::invalid(at.field("type"), text(property, "type"), format!("must be {ty}")));
             }
         }
     }

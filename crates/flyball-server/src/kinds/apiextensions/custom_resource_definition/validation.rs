@@ -58,8 +58,8 @@ fn validate_immutable(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 fn validate_name(crd: &Object, spec: &Value) -> Option<FieldError> {
-    let wanted = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
-    (crd.name() != wanted)
+    let expected = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
+    (crd.name() != expected)
         .then(|| FieldError::invalid("metadata.name", crd.name(), "must be spec.names.plural+\".\"+spec.group"))
 }
 
@@ -324,29 +324,29 @@ fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<
     let mut errors = Vec::new();
     let mut seen: BTreeSet<String> = BTreeSet::new();
     for (i, field) in fields.as_array().into_iter().flatten().enumerate() {
-        let given = text(field, "jsonPath");
+        let json_path = text(field, "jsonPath");
         let path = path.index(i);
         let at = path.field("jsonPath");
-        if given.is_empty() {
+        if json_path.is_empty() {
             errors.push(FieldError::required(at, ""));
             continue;
         }
-        let (steps, schema) = match rules::field_at(root, given, Brackets::Forbidden) {
+        let (steps, schema) = match rules::field_at(root, json_path, Brackets::Forbidden) {
             Ok(found) => found,
             Err(why) => {
-                errors.push(FieldError::invalid(at, given, format!("is an invalid path: {why}")));
+                errors.push(FieldError::invalid(at, json_path, format!("is an invalid path: {why}")));
                 continue;
             }
         };
         if steps.first().is_some_and(|first| first == "metadata") {
-            errors.push(FieldError::invalid(at, given, "must not point to fields in metadata"));
+            errors.push(FieldError::invalid(at, json_path, "must not point to fields in metadata"));
         }
         if !matches!(schema::text(schema, "type"), "string" | "boolean" | "integer") {
             let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-            errors.push(FieldError::invalid(at, given, detail));
+            errors.push(FieldError::invalid(at, json_path, detail));
         }
         if !seen.insert(steps.join(".")) {
-            errors.push(FieldError::duplicate(at, given));
+            errors.push(FieldError::duplicate(at, json_path));
         }
     }
     if seen.len() > MAX_SELECTABLE_FIELDS {
@@ -355,11 +355,11 @@ fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<
     errors
 }
 
-fn validate_names(given: &Value) -> Vec<FieldError> {
+fn validate_names(names: &Value) -> Vec<FieldError> {
     let path = SPEC.field("names");
-    let required = ["plural", "singular", "kind", "listKind"].into_iter().filter(|field| text(given, field).is_empty());
+    let required = ["plural", "singular", "kind", "listKind"].into_iter().filter(|field| text(names, field).is_empty());
     let mut errors: Vec<FieldError> = required.map(|field| FieldError::required(path.field(field), "")).collect();
-    errors.extend(validate_given_names(given, &path));
+    errors.extend(validate_given_names(names, &path));
     errors
 }
 
@@ -480,8 +480,8 @@ mod tests {
 
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test measures time")]
-    fn patterns_have_a_budget_for_each_definition() {
-        let began = Instant::now();
+    fn patterns_share_a_budget_per_definition() {
+        let start = Instant::now();
         let word = "a".repeat(196);
         let large = (0..2000).map(|n| format!("({word}){{0,99}}{n}$"));
         let errors = of_patterns(large);
@@ -492,7 +492,7 @@ mod tests {
         let huge = (0..2000).map(|n| format!("(({word}){{0,99}}){{0,9}}{n}$"));
         let errors = of_patterns(huge);
         assert!(errors.iter().all(|error| error.contains("repeat less")), "{:?}", errors.first());
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
         assert_eq!(of_patterns((0..2000).map(|_| format!("({word}){{0,99}}$"))), [""; 0], "all are the same");
         assert_eq!(of_patterns((0..500).map(|n| format!("^[a-z0-9]([-a-z0-9]{{0,61}}[a-z0-9])?{n}$"))), [""; 0]);
     }

@@ -74,7 +74,7 @@ fn exit_codes(codes: &Field<'_>, containers: &[&str]) -> Errors {
         errors.push(values.too_many(255));
     }
     let mut seen: BTreeSet<i64> = BTreeSet::new();
-    let given: Vec<i64> = values.items().map(|value| value.int()).collect();
+    let integers: Vec<i64> = values.items().map(|value| value.int()).collect();
     for value in values.items() {
         if operator.text() == "In" && value.int() == 0 {
             errors.push(value.invalid("must not be 0 for the In operator"));
@@ -83,7 +83,7 @@ fn exit_codes(codes: &Field<'_>, containers: &[&str]) -> Errors {
             errors.push(value.duplicate());
         }
     }
-    if !given.is_sorted() {
+    if !integers.is_sorted() {
         errors.push(values.invalid("must be ordered"));
     }
     errors

@@ -77,11 +77,11 @@ pub(super) fn pod_requests(spec: &mut Inner) {
     };
     let (limits, requests) = (sums("limits", spec), sums("requests", spec));
     let Some(resources) = spec.inner("resources") else { return };
-    let asked = resources.get("requests").cloned().unwrap_or_default();
+    let own_requests = resources.get("requests").cloned().unwrap_or_default();
     let huge = |name: &str| name.starts_with("hugepages-");
     let known = |name: &str| matches!(name, "cpu" | "memory") || huge(name);
     if resources.has("limits") || resources.has("requests") {
-        for (name, sum) in limits.iter().filter(|(name, _)| huge(name) && asked.get(name.as_str()).is_none()) {
+        for (name, sum) in limits.iter().filter(|(name, _)| huge(name) && own_requests.get(name.as_str()).is_none()) {
             resources.inner_or_new("limits").entry(name.as_str()).or_insert_with(|| sum.to_string().into());
         }
     }
@@ -89,14 +89,14 @@ pub(super) fn pod_requests(spec: &mut Inner) {
     else {
         return;
     };
-    let asked = resources.inner_or_new("requests");
+    let own_requests = resources.inner_or_new("requests");
     for (name, sum) in requests.iter().filter(|(name, _)| known(name) && !huge(name)) {
-        asked.entry(name.as_str()).or_insert_with(|| sum.to_string().into());
+        own_requests.entry(name.as_str()).or_insert_with(|| sum.to_string().into());
     }
     for (name, limit) in limits.into_iter().filter(|(name, _)| known(name)) {
-        asked.entry(name).or_insert(limit);
+        own_requests.entry(name).or_insert(limit);
     }
-    if asked.is_empty() {
+    if own_requests.is_empty() {
         resources.remove("requests");
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_asked_for() {
+    fn requests_default_to_limits() {
         let mut object = Object::try_from(json!({"spec": {"containers": [
             {"name": "a", "image": "b:1", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}}}
         ]}})).unwrap();

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_sums_up_the_containers() {
+    fn status_summarizes_the_containers() {
         let one = || json!({"containers": [{"name": "c"}]});
         check(one(), json!({"phase": "Pending"}), ["0/1", "Pending", "0"]);
         let running = json!({"name": "c", "ready": true, "state": {"running": {}}, "restartCount": 2,
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_initializes_is_told() {
+    fn status_shows_init_containers() {
         let spec = || json!({"initContainers": [{"name": "i"}, {"name": "s", "restartPolicy": "Always"}], "containers": [{"name": "c"}]});
         let status = |states: Value| json!({"phase": "Pending", "initContainerStatuses": states});
         check(

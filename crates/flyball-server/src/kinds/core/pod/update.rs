@@ -71,21 +71,24 @@ fn restore(pod: &mut Object, old: &Object) {
 
 /// Copies the resources of the containers, and nothing else.
 fn resize(pod: &mut Object, old: &Object) {
-    let wanted = pod.clone();
+    let resized = pod.clone();
     restore(pod, old);
     let spec = pod.inner_or_new("spec");
     for list in ["containers", "initContainers"] {
-        let given = wanted.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten().rev();
-        let given: BTreeMap<&str, &Value> = given.filter_map(|given| Some((given["name"].as_str()?, given))).collect();
+        let containers = resized.at(&["spec", list]).and_then(Value::as_array).into_iter().flatten().rev();
+        let containers: BTreeMap<&str, &Value> =
+            containers.filter_map(|container| Some((container["name"].as_str()?, container))).collect();
         for container in spec.each(list) {
             let name = container.text("name").to_owned();
-            let Some(wanted) = given.get(name.as_str()).and_then(|given| given.as_object()) else { continue };
-            container.keep("resources", wanted);
-            container.keep("resizePolicy", wanted);
+            let Some(desired) = containers.get(name.as_str()).and_then(|container| container.as_object()) else {
+                continue;
+            };
+            container.keep("resources", desired);
+            container.keep("resizePolicy", desired);
         }
     }
-    if let Some(wanted) = wanted.at(&["spec", "resources"]) {
-        spec.set("resources", wanted.clone());
+    if let Some(resized) = resized.at(&["spec", "resources"]) {
+        spec.set("resources", resized.clone());
     }
 }
 
@@ -239,7 +242,7 @@ fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
             errors.push(wrong);
             return errors;
         }
-        if earlier.given_int().is_some_and(|earlier| earlier < deadline.int()) {
+        if earlier.int_if_set().is_some_and(|earlier| earlier < deadline.int()) {
             errors.push(deadline.invalid("must be less than or equal to previous value"));
             return errors;
         }
@@ -247,8 +250,9 @@ fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
         errors.push(deadline.invalid("must not update from a positive integer to nil value"));
     }
     let tolerations = spec.at("tolerations");
-    let kept: HashSet<Value> = tolerations.list().iter().map(placement::without_time).collect();
-    if before.at("tolerations").list().iter().all(|toleration| kept.contains(&placement::without_time(toleration))) {
+    let tolerated: HashSet<Value> = tolerations.list().iter().map(placement::without_time).collect();
+    if before.at("tolerations").list().iter().all(|toleration| tolerated.contains(&placement::without_time(toleration)))
+    {
         errors.extend(placement::tolerations(&tolerations));
     } else {
         errors.push(tolerations.forbidden("existing toleration can not be modified except its tolerationSeconds"));
@@ -393,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_in_order() {
+    fn errors_are_reported_in_order() {
         check(json!({"containers": [{"name": "c", "image": "i"}]}), None, &[]);
         check(json!({"containers": []}), None, &["spec.containers: Required value"]);
         check(
@@ -410,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn images_may_change_and_little_else() {
+    fn updates_may_change_images_only() {
         let one =
             |image: &str| json!({"containers": [{"name": "c", "image": image}], "terminationGracePeriodSeconds": 5});
         check(one("i:2"), Some(one("i:1")), &[]);
@@ -425,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn quality_is_what_is_promised() {
+    fn qos_class_follows_requests_and_limits() {
         let of = |resources: Value| {
             quality(&pod(json!({"containers": [{"name": "c", "image": "i", "resources": resources}]})))
         };

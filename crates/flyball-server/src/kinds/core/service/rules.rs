@@ -36,7 +36,7 @@ pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
         }
     }
     errors.extend(spec.at("ipFamilyPolicy").may_be_one_of(&["PreferDualStack", "RequireDualStack", "SingleStack"]));
-    let kept: Vec<&str> = old.iter().filter_map(Value::as_str).collect();
+    let old_ips: Vec<&str> = old.iter().filter_map(Value::as_str).collect();
     let mut bad = false;
     for (i, ip) in all.items().enumerate() {
         if i == 0 && ip.text() == "None" {
@@ -46,7 +46,7 @@ pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
             }
             continue;
         }
-        let wrong = address::check_new(&ip, &kept);
+        let wrong = address::check_new(&ip, &old_ips);
         bad |= !wrong.is_empty();
         errors.extend(wrong);
     }
@@ -71,7 +71,7 @@ pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
 }
 
 /// An allocated address is immutable.
-fn kept_addresses(service: &Object, old: &Object) -> Errors {
+fn retained_addresses(service: &Object, old: &Object) -> Errors {
     let mut errors = Errors::new();
     if Service::is_external_name(service) || Service::is_external_name(old) || is_headless(service) && is_headless(old)
     {
@@ -113,7 +113,7 @@ pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Er
     }
     let mut errors = Errors::new();
     if let Some(old) = old {
-        errors.extend(kept_addresses(service, old));
+        errors.extend(retained_addresses(service, old));
         let class = |service: &Object| service.at(&["spec", "loadBalancerClass"]).cloned().unwrap_or_default();
         let both = text(service, "type") == "LoadBalancer" && text(old, "type") == "LoadBalancer";
         if both && class(service) != class(old) {
@@ -161,10 +161,10 @@ pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Er
         _ => {}
     }
     errors.extend(addresses(&spec, old.map_or(&[], |old| list(old, "clusterIPs"))));
-    let kept: Vec<&str> =
+    let old_ips: Vec<&str> =
         old.map_or(&[][..], |old| list(old, "externalIPs")).iter().filter_map(Value::as_str).collect();
     for ip in spec.at("externalIPs").items() {
-        let wrong = address::check_new(&ip, &kept);
+        let wrong = address::check_new(&ip, &old_ips);
         errors.extend(if wrong.is_empty() { address::check_endpoint(&ip) } else { wrong });
     }
     errors.extend(ty.must_be_one_of(&["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]));
@@ -174,7 +174,7 @@ pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Er
         if ty.text() != "LoadBalancer" {
             errors.push(ranges.forbidden("may only be used when `type` is 'LoadBalancer'"));
         }
-        let kept: Vec<&str> = old
+        let old_ranges: Vec<&str> = old
             .map_or(&[][..], |old| list(old, "loadBalancerSourceRanges"))
             .iter()
             .filter_map(Value::as_str)
@@ -182,7 +182,7 @@ pub(crate) fn validate(service: &Object, old: Option<&Object>, part: Part) -> Er
             .collect();
         for range in ranges.items() {
             let trimmed = Value::from(range.text().trim());
-            errors.extend(address::check_new_block(&Field::new(*range.path(), &trimmed), &kept));
+            errors.extend(address::check_new_block(&Field::new(*range.path(), &trimmed), &old_ranges));
         }
     }
     let allocates = spec.at("allocateLoadBalancerNodePorts");
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn types_have_what_they_need() {
+    fn types_require_their_fields() {
         check(json!({"ports": [{"port": 80}]}), None, &[]);
         check(json!({}), None, &["spec.ports: Required value"]);
         check(json!({"type": "ExternalName"}), None, &["spec.externalName: Required value"]);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_stay() {
+    fn cluster_ips_are_immutable() {
         let at = |ip: &str| json!({"ports": [{"port": 80}], "clusterIP": ip, "clusterIPs": [ip]});
         check(at("10.0.0.1"), Some(at("10.0.0.1")), &[]);
         check(
