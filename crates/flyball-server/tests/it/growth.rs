@@ -25,8 +25,8 @@ async fn define(server: &Server) {
     let crd = json!({"metadata": {"name": "gadgets.x.io"}, "spec": {
         "group": "x.io", "scope": "Namespaced", "names": {"plural": "gadgets", "kind": "Gadget"}, "versions": [version]}});
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    let (code, told, _) = send(server, Method::POST, path, JSON, crd.to_string()).await;
-    assert_eq!(code, 201, "{told}");
+    let (code, answer, _) = send(server, Method::POST, path, JSON, crd.to_string()).await;
+    assert_eq!(code, 201, "{answer}");
 }
 
 /// JSON of objects in objects.
@@ -64,12 +64,12 @@ async fn hook(server: &Server) {
         "objectSelector": {"matchLabels": {"hooked": "yes"}},
         "rules": [{"apiGroups": ["x.io"], "apiVersions": ["*"], "resources": ["gadgets"], "operations": ["CREATE"]}]}]});
     let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
-    let (code, told, _) = send(server, Method::POST, path, JSON, hook.to_string()).await;
-    assert_eq!(code, 201, "{told}");
+    let (code, answer, _) = send(server, Method::POST, path, JSON, hook.to_string()).await;
+    assert_eq!(code, 201, "{answer}");
 }
 
 #[tokio::test]
-async fn an_object_of_any_depth_is_refused_or_lives_a_whole_life() {
+async fn objects_of_any_depth_are_rejected_or_served() {
     let folder = Folder::new("depth");
     let patch = Arc::new(Mutex::new(Value::Null));
     let open = || {
@@ -84,7 +84,7 @@ async fn an_object_of_any_depth_is_refused_or_lives_a_whole_life() {
         for depth in 100..=130 {
             let (name, spec) = (format!("{way}-{depth}"), nested(depth - 1));
             let path = format!("{GADGETS}/{name}");
-            let (code, told, _) = match way {
+            let (code, answer, _) = match way {
                 "create" => send(&server, Method::POST, GADGETS, JSON, gadget(&name, &spec)).await,
                 "apply" => {
                     let path = format!("{path}?fieldManager=m");
@@ -106,7 +106,7 @@ async fn an_object_of_any_depth_is_refused_or_lives_a_whole_life() {
                     send(&server, Method::PATCH, &path, kind, body).await
                 }
             };
-            assert!(code < 300 || (400..500).contains(&code), "{way} {depth}: {code} {told}");
+            assert!(code < 300 || (400..500).contains(&code), "{way} {depth}: {code} {answer}");
             if code < 300 {
                 made.push(name);
             }
@@ -118,10 +118,10 @@ async fn an_object_of_any_depth_is_refused_or_lives_a_whole_life() {
             let path = format!("{GADGETS}/{name}");
             let label = r#"{"metadata":{"labels":{"m":"w"}}}"#;
             assert_eq!(send(&server, Method::GET, &path, JSON, "").await.0, 200, "{name}");
-            let (code, told, _) = send(&server, Method::PATCH, &path, MERGE, label).await;
-            assert_eq!(code, 200, "{name}: {told}");
-            let (code, told, _) = send(&server, Method::DELETE, &path, JSON, "").await;
-            assert_eq!(code, 200, "{name}: {told}");
+            let (code, answer, _) = send(&server, Method::PATCH, &path, MERGE, label).await;
+            assert_eq!(code, 200, "{name}: {answer}");
+            let (code, answer, _) = send(&server, Method::DELETE, &path, JSON, "").await;
+            assert_eq!(code, 200, "{name}: {answer}");
         }
     }
     let (code, list, _) = send(&server, Method::GET, GADGETS, JSON, "").await;
@@ -129,7 +129,7 @@ async fn an_object_of_any_depth_is_refused_or_lives_a_whole_life() {
 }
 
 #[tokio::test]
-async fn a_mutating_policy_makes_no_object_that_is_too_deep() {
+async fn mutating_policies_cannot_exceed_the_maximum_depth() {
     let server = simulated();
     define(&server).await;
     let group = "/apis/admissionregistration.k8s.io/v1";
@@ -144,17 +144,17 @@ async fn a_mutating_policy_makes_no_object_that_is_too_deep() {
             "matchConstraints": {"resourceRules": [rule], "objectSelector": {"matchLabels": {"l": name}}},
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}]}});
         let path = format!("{group}/mutatingadmissionpolicies");
-        let (code, told, _) = send(&server, Method::POST, &path, JSON, policy.to_string()).await;
-        assert!(code == 201 || depth > 100 && code == 422, "{depth}: {told}");
+        let (code, answer, _) = send(&server, Method::POST, &path, JSON, policy.to_string()).await;
+        assert!(code == 201 || depth > 100 && code == 422, "{depth}: {answer}");
         let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name}});
         let path = format!("{group}/mutatingadmissionpolicybindings");
         assert_eq!(send(&server, Method::POST, &path, JSON, binding.to_string()).await.0, 201);
         let object = gadget(&name, "{}").replace("\"l\":\"v\"", &format!("\"l\":\"{name}\""));
-        let (created, told, _) = send(&server, Method::POST, GADGETS, JSON, object).await;
-        assert!(created == 201 || depth > 100 && (400..=500).contains(&created), "{depth}: {created} {told}");
+        let (created, answer, _) = send(&server, Method::POST, GADGETS, JSON, object).await;
+        assert!(created == 201 || depth > 100 && (400..=500).contains(&created), "{depth}: {created} {answer}");
         if created == 201 {
-            let (code, told, _) = send(&server, Method::GET, &format!("{GADGETS}/{name}"), JSON, "").await;
-            assert_eq!(code, 200, "{told}");
+            let (code, answer, _) = send(&server, Method::GET, &format!("{GADGETS}/{name}"), JSON, "").await;
+            assert_eq!(code, 200, "{answer}");
             assert_eq!(send(&server, Method::DELETE, &format!("{GADGETS}/{name}"), JSON, "").await.0, 200);
         }
     }
@@ -165,7 +165,7 @@ fn simulated() -> Server {
 }
 
 #[tokio::test]
-async fn pointers_of_any_length_are_answered() {
+async fn pointers_of_any_length_are_accepted() {
     let server = simulated();
     define(&server).await;
     assert_eq!(send(&server, Method::POST, GADGETS, JSON, gadget("g", "{}")).await.0, 201);
@@ -175,15 +175,15 @@ async fn pointers_of_any_length_are_answered() {
             for (path, from) in [(&*long, "/spec"), ("/spec/b", &*long)] {
                 let patch = json!([{"op": op, "path": path, "from": from, "value": null}]).to_string();
                 let path = format!("{GADGETS}/g?dryRun=All");
-                let (code, told, _) = send(&server, Method::PATCH, &path, JSON_PATCH, patch).await;
-                assert!(matches!(code, 200 | 400 | 422), "{op} {tokens}: {code} {told}");
+                let (code, answer, _) = send(&server, Method::PATCH, &path, JSON_PATCH, patch).await;
+                assert!(matches!(code, 200 | 400 | 422), "{op} {tokens}: {code} {answer}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn pointers_that_are_not_needed_may_be_of_any_length_in_a_refused_patch() {
+async fn unevaluated_pointers_may_have_any_length() {
     let server = simulated();
     let maps = "/api/v1/namespaces/default/configmaps";
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}}).to_string();
@@ -196,15 +196,15 @@ async fn pointers_that_are_not_needed_may_be_of_any_length_in_a_refused_patch() 
                 {"op": op, "path": path, "value": value, "from": from},
                 {"op": "add", "path": "/data", "value": 5},
             ]);
-            let (code, told, _) =
+            let (code, answer, _) =
                 send(&server, Method::PATCH, &format!("{maps}/m"), JSON_PATCH, patch.to_string()).await;
-            assert_eq!(code, 422, "{op}: {}", told["message"]);
+            assert_eq!(code, 422, "{op}: {}", answer["message"]);
         }
     }
 }
 
 #[tokio::test]
-async fn a_refused_apply_lists_the_first_conflicts() {
+async fn rejected_apply_lists_the_first_conflicts() {
     let server = simulated();
     define(&server).await;
     let apply = |manager: &str, key: &str, value: u32| {
@@ -216,14 +216,14 @@ async fn a_refused_apply_lists_the_first_conflicts() {
     let (path, object) = apply("ann", &long, 1);
     assert_eq!(send(&server, Method::PATCH, &path, "application/apply-patch+yaml", object).await.0, 201);
     let (path, object) = apply("bob", &long, 2);
-    let (code, told, _) = send(&server, Method::PATCH, &path, "application/apply-patch+yaml", object).await;
-    let message = told["message"].as_str().unwrap();
+    let (code, answer, _) = send(&server, Method::PATCH, &path, "application/apply-patch+yaml", object).await;
+    let message = answer["message"].as_str().unwrap();
     assert!(message.starts_with("Apply failed with 1000 conflicts: ") && message.ends_with("\nand 900 more"));
-    assert_eq!((code, told["details"]["causes"].as_array().unwrap().len()), (409, 100));
+    assert_eq!((code, answer["details"]["causes"].as_array().unwrap().len()), (409, 100));
 }
 
 #[tokio::test]
-async fn copies_that_double_are_refused_and_leave_the_object_alone() {
+async fn doubling_copies_are_rejected() {
     let server = simulated();
     let map = json!({"metadata": {"name": "m"}, "data": {"k": "v"}}).to_string();
     let maps = "/api/v1/namespaces/default/configmaps";
@@ -231,33 +231,33 @@ async fn copies_that_double_are_refused_and_leave_the_object_alone() {
     for steps in 10..=40 {
         let copy = |n| json!({"op": "copy", "from": "/metadata", "path": format!("/metadata/c{n}")});
         let patch = Value::Array((0..steps).map(copy).collect()).to_string();
-        let (code, told, _) = send(&server, Method::PATCH, &format!("{maps}/m"), JSON_PATCH, patch).await;
-        assert!(code == 200 && steps < 16 || code == 422, "{steps}: {code} {told}");
+        let (code, answer, _) = send(&server, Method::PATCH, &format!("{maps}/m"), JSON_PATCH, patch).await;
+        assert!(code == 200 && steps < 16 || code == 422, "{steps}: {code} {answer}");
     }
 }
 
 #[tokio::test]
-async fn defaults_and_managed_fields_count_towards_the_size_of_an_object() {
+async fn object_size_includes_defaults_and_managed_fields() {
     let server = simulated();
     define(&server).await;
     let items = |count: usize| json!({"apiVersion": "x.io/v1", "kind": "Gadget", "metadata": {"name": "i"}, "items": vec![json!({}); count]});
-    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, items(50_000).to_string()).await;
-    assert_eq!((code, &told["reason"]), (413, &json!("RequestEntityTooLarge")), "{told}");
-    assert!(told["message"].as_str().unwrap().contains("MiB of memory"), "{told}");
-    let (code, told, _) =
+    let (code, answer, _) = send(&server, Method::POST, GADGETS, JSON, items(50_000).to_string()).await;
+    assert_eq!((code, &answer["reason"]), (413, &json!("RequestEntityTooLarge")), "{answer}");
+    assert!(answer["message"].as_str().unwrap().contains("MiB of memory"), "{answer}");
+    let (code, answer, _) =
         send(&server, Method::POST, &format!("{GADGETS}?dryRun=All"), JSON, items(100).to_string()).await;
-    assert_eq!(code, 413, "{}", told["message"]);
-    assert!(told["message"].as_str().unwrap().contains("at most"), "{told}");
+    assert_eq!(code, 413, "{}", answer["message"]);
+    assert!(answer["message"].as_str().unwrap().contains("at most"), "{answer}");
     assert_eq!(send(&server, Method::POST, GADGETS, JSON, items(10).to_string()).await.0, 201);
     // Each key occurs once in the object and once in the managed fields.
     let keys: Vec<String> = (0..120_000).map(|n| format!("\"key-{n:09}\":0")).collect();
     let wide = gadget("wide", &format!("{{{}}}", keys.join(",")));
-    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, wide).await;
-    assert_eq!(code, 413, "{}", told["message"]);
+    let (code, answer, _) = send(&server, Method::POST, GADGETS, JSON, wide).await;
+    assert_eq!(code, 413, "{}", answer["message"]);
 }
 
 #[tokio::test]
-async fn what_takes_much_memory_is_neither_read_nor_stored() {
+async fn objects_above_the_memory_limit_are_rejected() {
     let server = simulated();
     define(&server).await;
     let maps = |count: usize| format!("{{\"list\":[{}0]}}", "{\"a\":1},".repeat(count));
@@ -266,22 +266,22 @@ async fn what_takes_much_memory_is_neither_read_nor_stored() {
         "  - a: 1\n".repeat(80_000)
     );
     for (media, body) in [(JSON, gadget("j", &maps(80_000))), ("application/yaml", yaml)] {
-        let (code, told, _) = send(&server, Method::POST, GADGETS, media, body).await;
+        let (code, answer, _) = send(&server, Method::POST, GADGETS, media, body).await;
         assert_eq!(
-            (code, &told["message"]),
+            (code, &answer["message"]),
             (413, &json!("Request entity too large: it takes more than 32 MiB of memory"))
         );
     }
-    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, gadget("half", &maps(40_000))).await;
-    assert_eq!(code, 201, "{}", told["message"]);
+    let (code, answer, _) = send(&server, Method::POST, GADGETS, JSON, gadget("half", &maps(40_000))).await;
+    assert_eq!(code, 201, "{}", answer["message"]);
     let more = json!({"spec": {"more": serde_json::from_str::<Value>(&maps(40_000)).unwrap()}});
-    let (code, told, _) = send(&server, Method::PATCH, &format!("{GADGETS}/half"), MERGE, more.to_string()).await;
-    assert_eq!(code, 413, "{}", told["message"]);
-    assert!(told["message"].as_str().unwrap().contains("MiB of memory"), "{}", told["message"]);
+    let (code, answer, _) = send(&server, Method::PATCH, &format!("{GADGETS}/half"), MERGE, more.to_string()).await;
+    assert_eq!(code, 413, "{}", answer["message"]);
+    assert!(answer["message"].as_str().unwrap().contains("MiB of memory"), "{}", answer["message"]);
 }
 
 #[tokio::test]
-async fn what_defaults_would_make_much_of_is_not_read() {
+async fn objects_whose_defaults_exceed_the_memory_limit_are_not_read() {
     let server = simulated();
     let count = 100_000;
     let length = |bytes: usize| [(bytes % 128) as u8 | 128, (bytes / 128 % 128) as u8 | 128, (bytes / 16384) as u8];
@@ -298,14 +298,14 @@ async fn what_defaults_would_make_much_of_is_not_read() {
     ];
     for (media, body) in all {
         let pods = "/api/v1/namespaces/default/pods";
-        let (code, told, _) = send(&server, Method::POST, pods, media, body).await;
+        let (code, answer, _) = send(&server, Method::POST, pods, media, body).await;
         let expected = json!("Request entity too large: it takes more than 32 MiB of memory");
-        assert_eq!((code, &told["message"]), (413, &expected), "{media}");
+        assert_eq!((code, &answer["message"]), (413, &expected), "{media}");
     }
 }
 
 #[tokio::test]
-async fn what_defaults_make_much_of_is_refused_however_it_is_written() {
+async fn objects_whose_defaults_exceed_the_memory_limit_are_not_written() {
     let server = simulated();
     // Few bytes as JSON, and ten thousand in memory.
     let deep = (0..16).fold(json!({}), |inner, _| json!({"a": inner}));
@@ -326,8 +326,8 @@ async fn what_defaults_make_much_of_is_refused_however_it_is_written() {
     let apply = format!("{one}?fieldManager=m&force=true");
     let expected = json!("Request entity too large: it takes more than 32 MiB of memory");
     let refused = async |method: Method, path: &str, media| {
-        let (code, told, _) = send(&server, method, path, media, items(10_000)).await;
-        assert_eq!((code, &told["message"]), (413, &expected), "{path} {media}");
+        let (code, answer, _) = send(&server, method, path, media, items(10_000)).await;
+        assert_eq!((code, &answer["message"]), (413, &expected), "{path} {media}");
     };
     refused(Method::POST, GADGETS, JSON).await;
     refused(Method::POST, GADGETS, "application/yaml").await;
@@ -337,23 +337,23 @@ async fn what_defaults_make_much_of_is_refused_however_it_is_written() {
     refused(Method::PATCH, &one, MERGE).await;
     refused(Method::PATCH, &apply, APPLY).await;
     // Stored objects are complete.
-    let (_, told, _) = send(&server, Method::GET, &one, JSON, "").await;
-    assert!(told["items"].as_array().unwrap().iter().all(|item| item["text"] == deep));
+    let (_, answer, _) = send(&server, Method::GET, &one, JSON, "").await;
+    assert!(answer["items"].as_array().unwrap().iter().all(|item| item["text"] == deep));
 }
 
 #[tokio::test]
-async fn a_refusal_shows_no_more_than_the_beginning_of_a_body() {
+async fn errors_quote_only_the_start_of_a_body() {
     let server = simulated();
     define(&server).await;
     let long = json!({"apiVersion": "x.io/v1", "spec": "x".repeat(1_000_000)}).to_string();
-    let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, long).await;
-    let message = told["message"].as_str().unwrap();
+    let (code, answer, _) = send(&server, Method::POST, GADGETS, JSON, long).await;
+    let message = answer["message"].as_str().unwrap();
     assert!(message.contains("Object 'Kind' is missing in '{\"apiVersion\""), "{message}");
     assert!(code == 400 && message.len() < 2_000, "{code} {}", message.len());
 }
 
 #[tokio::test]
-async fn an_object_that_is_too_deep_is_a_bad_request_and_not_too_large() {
+async fn excessive_depth_is_a_bad_request() {
     let server = simulated();
     define(&server).await;
     let deep =
@@ -361,16 +361,17 @@ async fn an_object_that_is_too_deep_is_a_bad_request_and_not_too_large() {
     assert_eq!(send(&server, Method::POST, GADGETS, JSON, deep("fits", 50)).await.0, 201);
     // Beyond the limit of stored objects, of the parser, and of the stack.
     for levels in [119, 122, 130, 100_000] {
-        let (code, told, _) = send(&server, Method::POST, GADGETS, JSON, deep("deep", levels)).await;
-        assert_eq!((code, &told["reason"]), (400, &json!("BadRequest")), "{levels}: {:.300}", told.to_string());
+        let (code, answer, _) = send(&server, Method::POST, GADGETS, JSON, deep("deep", levels)).await;
+        assert_eq!((code, &answer["reason"]), (400, &json!("BadRequest")), "{levels}: {:.300}", answer.to_string());
     }
     let path = format!("{GADGETS}/fits");
-    let (code, told, _) = send(&server, Method::PATCH, &path, "application/merge-patch+json", deep("fits", 119)).await;
-    assert_eq!((code, &told["reason"]), (400, &json!("BadRequest")), "{:.300}", told.to_string());
+    let (code, answer, _) =
+        send(&server, Method::PATCH, &path, "application/merge-patch+json", deep("fits", 119)).await;
+    assert_eq!((code, &answer["reason"]), (400, &json!("BadRequest")), "{:.300}", answer.to_string());
 }
 
 #[tokio::test]
-async fn options_of_any_value_are_answered() {
+async fn options_accept_or_reject_any_value() {
     let server = simulated();
     let maps = "/api/v1/namespaces/default/configmaps";
     let map = json!({"metadata": {"name": "m", "finalizers": ["a/b"]}}).to_string();
@@ -433,12 +434,12 @@ async fn options_of_any_value_are_answered() {
                 // A watch runs until its timeout.
                 let sent = send(&server, method.clone(), &path, content_type, body);
                 let answer = tokio::time::timeout(std::time::Duration::from_secs(10), sent);
-                let Ok((code, told, _)) = answer.await else { continue };
-                let message = told["message"].as_str().unwrap_or_default();
+                let Ok((code, answer, _)) = answer.await else { continue };
+                let message = answer["message"].as_str().unwrap_or_default();
                 // As in a real server: storage parses the resource version of a read.
                 let is_known_failure = method == Method::GET && message.starts_with("resourceVersion: Invalid value");
                 let is_answered = matches!(code, 200 | 201 | 400 | 410 | 422 | 504) || code == 500 && is_known_failure;
-                assert!(is_answered, "{method} {path}: {code} {told}");
+                assert!(is_answered, "{method} {path}: {code} {answer}");
             }
         }
     }
@@ -456,23 +457,23 @@ async fn warnings_and_errors_of_one_request_are_bounded() {
     let body = format!(r#"{{"metadata":{{"name":"m"}},{}}}"#, unknown.join(","));
     let (code, _, warnings) = send(&server, Method::POST, maps, JSON, body.clone()).await;
     assert_eq!((code, warnings.len()), (201, 100));
-    let (code, told, _) = send(&server, Method::POST, &format!("{maps}?fieldValidation=Strict"), JSON, body).await;
-    assert!(code == 400 && told["message"].as_str().unwrap().len() < 10_000, "{told}");
+    let (code, answer, _) = send(&server, Method::POST, &format!("{maps}?fieldValidation=Strict"), JSON, body).await;
+    assert!(code == 400 && answer["message"].as_str().unwrap().len() < 10_000, "{answer}");
     let labels: Vec<String> = (0..30_000).map(|n| format!("\"bad {n}\":\"bad value\"")).collect();
     let body = format!(r#"{{"metadata":{{"name":"n","labels":{{{}}}}}}}"#, labels.join(","));
-    let (code, told, _) = send(&server, Method::POST, maps, JSON, body.clone()).await;
-    assert_eq!((code, told["details"]["causes"].as_array().unwrap().len()), (422, 100));
-    assert!(told.to_string().len() < body.len(), "an answer is not larger than what is asked");
+    let (code, answer, _) = send(&server, Method::POST, maps, JSON, body.clone()).await;
+    assert_eq!((code, answer["details"]["causes"].as_array().unwrap().len()), (422, 100));
+    assert!(answer.to_string().len() < body.len(), "an answer is not larger than what is asked");
     let owner =
         |n: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{n}"), "uid": "u", "controller": true});
     let owners: Vec<Value> = (0..8_000).map(owner).collect();
     let body = json!({"metadata": {"name": "o", "ownerReferences": owners}}).to_string();
-    let (code, told, _) = send(&server, Method::POST, maps, JSON, body.clone()).await;
-    assert!(code == 422 && told.to_string().len() < 8 * body.len(), "{code} {}", told.to_string().len());
+    let (code, answer, _) = send(&server, Method::POST, maps, JSON, body.clone()).await;
+    assert!(code == 422 && answer.to_string().len() < 8 * body.len(), "{code} {}", answer.to_string().len());
 }
 
 #[tokio::test]
-async fn a_start_from_a_directory_reports_its_progress() {
+async fn opening_a_data_directory_reports_progress() {
     let folder = Folder::new("progress");
     let server = Server::open(Options::system().unwrap(), DataDir::open(&folder.0).unwrap()).unwrap();
     define(&server).await;

@@ -25,64 +25,64 @@ async fn server() -> Server {
 }
 
 #[tokio::test]
-async fn an_operation_without_value_stores_empty_bytes() {
+async fn operation_without_value_stores_empty_bytes() {
     let server = server().await;
     let patch = json!([{"op": "add", "path": "/data/k"}]).to_string();
-    let (code, told, _) = send(&server, Method::PATCH, SECRET, JSON_PATCH, patch).await;
-    assert_eq!((code, &told["data"]), (200, &json!({"a": "YQ==", "k": ""})), "{told}");
+    let (code, response, _) = send(&server, Method::PATCH, SECRET, JSON_PATCH, patch).await;
+    assert_eq!((code, &response["data"]), (200, &json!({"a": "YQ==", "k": ""})), "{response}");
     assert_eq!(send(&server, Method::GET, SECRET, JSON, "").await.1["data"], json!({"a": "YQ==", "k": ""}));
 }
 
 #[tokio::test]
-async fn an_empty_path_means_the_whole_object() {
+async fn empty_path_is_the_whole_object() {
     let server = server().await;
     let (_, mut map, _) = send(&server, Method::GET, MAP, JSON, "").await;
     map["data"] = json!({"other": "c"});
     let patch = json!([{"op": "replace", "path": "", "value": map}]).to_string();
-    let (code, told, _) = send(&server, Method::PATCH, MAP, JSON_PATCH, patch).await;
-    assert_eq!((code, &told["data"]), (200, &json!({"other": "c"})), "{told}");
+    let (code, response, _) = send(&server, Method::PATCH, MAP, JSON_PATCH, patch).await;
+    assert_eq!((code, &response["data"]), (200, &json!({"other": "c"})), "{response}");
 }
 
 #[tokio::test]
-async fn what_stands_before_the_first_slash_of_a_path_is_dropped() {
+async fn path_prefix_before_the_first_slash_is_ignored() {
     let server = server().await;
     let patch = json!([{"op": "add", "path": "data/k", "value": "v"}]).to_string();
-    let (code, told, warnings) = send(&server, Method::PATCH, MAP, JSON_PATCH, patch).await;
-    assert_eq!((code, &told["data"]), (200, &json!({"a": "b"})), "{told}");
+    let (code, response, warnings) = send(&server, Method::PATCH, MAP, JSON_PATCH, patch).await;
+    assert_eq!((code, &response["data"]), (200, &json!({"a": "b"})), "{response}");
     assert_eq!(warnings, [r#"299 - "unknown field \"k\"""#]);
 }
 
 #[tokio::test]
-async fn retained_keys_that_miss_one_of_the_patch_are_a_bad_request() {
+async fn incomplete_retain_keys_are_a_bad_request() {
     let server = server().await;
     let patch = json!({"data": {"$retainKeys": ["x"], "k": "v"}}).to_string();
-    let (code, told, _) = send(&server, Method::PATCH, MAP, STRATEGIC, patch).await;
-    assert_eq!((code, &told["message"]), (400, &json!("invalid patch format of retainKeys")), "{told}");
-    assert_eq!(told["reason"], "BadRequest");
+    let (code, response, _) = send(&server, Method::PATCH, MAP, STRATEGIC, patch).await;
+    assert_eq!((code, &response["message"]), (400, &json!("invalid patch format of retainKeys")), "{response}");
+    assert_eq!(response["reason"], "BadRequest");
 }
 
 #[tokio::test]
-async fn a_patch_may_make_another_version_of_an_object() {
+async fn patch_may_change_the_version_of_an_object() {
     let server = server().await;
     let (v1, v2) = ("/apis/autoscaling/v1/namespaces/default", "/apis/autoscaling/v2/namespaces/default");
     let scaler = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef":
         {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
     let path = format!("{v2}/horizontalpodautoscalers");
-    let (code, told, _) = send(&server, Method::POST, &path, JSON, scaler.to_string()).await;
-    assert_eq!(code, 201, "{told}");
+    let (code, response, _) = send(&server, Method::POST, &path, JSON, scaler.to_string()).await;
+    assert_eq!(code, 201, "{response}");
     let patch =
         json!({"apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 5, "targetCPUUtilizationPercentage": 7}});
-    let (code, told, warnings) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, patch.to_string()).await;
-    assert_eq!((code, &told["apiVersion"]), (200, &json!("autoscaling/v2")), "{told}");
-    assert_eq!(told["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 7, "{told}");
+    let (code, response, warnings) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, patch.to_string()).await;
+    assert_eq!((code, &response["apiVersion"]), (200, &json!("autoscaling/v2")), "{response}");
+    assert_eq!(response["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 7, "{response}");
     let unknown = ["spec.metrics", "status.currentMetrics"];
     assert_eq!(warnings, unknown.map(|field| format!(r#"299 - "unknown field \"{field}\"""#)));
     let bad = json!({"apiVersion": "autoscaling/v1", "spec": {"maxReplicas": 0}}).to_string();
-    let (code, told, _) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, bad).await;
-    assert_eq!((code, &told["details"]["kind"]), (422, &json!("HorizontalPodAutoscaler")), "{told}");
-    let (_, told, _) = send(&server, Method::GET, &format!("{v1}/horizontalpodautoscalers/h"), JSON, "").await;
-    assert_eq!(told["spec"]["maxReplicas"], 5, "{told}");
+    let (code, response, _) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, bad).await;
+    assert_eq!((code, &response["details"]["kind"]), (422, &json!("HorizontalPodAutoscaler")), "{response}");
+    let (_, response, _) = send(&server, Method::GET, &format!("{v1}/horizontalpodautoscalers/h"), JSON, "").await;
+    assert_eq!(response["spec"]["maxReplicas"], 5, "{response}");
     let other = json!({"apiVersion": "autoscaling/v9"}).to_string();
-    let (code, told, _): (u16, Value, _) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, other).await;
-    assert!(code == 422 && told["message"].as_str().unwrap().contains("patch: Invalid value"), "{told}");
+    let (code, response, _): (u16, Value, _) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, other).await;
+    assert!(code == 422 && response["message"].as_str().unwrap().contains("patch: Invalid value"), "{response}");
 }

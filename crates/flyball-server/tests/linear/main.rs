@@ -252,26 +252,27 @@ async fn server() -> Server {
 async fn cost(shape: &Shape, items: usize, user: &User) -> Duration {
     let server = server().await;
     if let Some((path, object)) = (shape.before)(items) {
-        let (code, told, _) = send(&server, Method::POST, path, JSON, object.to_string()).await;
-        assert_eq!(code, 201, "{}: {told:.300}", shape.name);
+        let (code, response, _) = send(&server, Method::POST, path, JSON, object.to_string()).await;
+        assert_eq!(code, 201, "{}: {response:.300}", shape.name);
     }
     let (method, path, content_type, body) = (shape.request)(items);
     let path = format!("{path}?dryRun=All&fieldManager=m&force=true");
     let path = if content_type == APPLY { path } else { path.replace("&force=true", "") };
     let mut least = Duration::MAX;
     for _ in 0..4 {
-        let begun = cpu();
-        let (code, told, _) = send_as(&server, user.clone(), method.clone(), &path, content_type, body.clone()).await;
-        least = least.min(cpu() - begun);
-        let refused = told["message"].as_str().is_some_and(|message| message.contains("currently held"));
-        assert!(code < 300 || code == 422 || code == 413 || refused, "{}: {code} {told:.300}", shape.name);
+        let start = cpu();
+        let (code, response, _) =
+            send_as(&server, user.clone(), method.clone(), &path, content_type, body.clone()).await;
+        least = least.min(cpu() - start);
+        let refused = response["message"].as_str().is_some_and(|message| message.contains("currently held"));
+        assert!(code < 300 || code == 422 || code == 413 || refused, "{}: {code} {response:.300}", shape.name);
     }
     least
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn twice_as_much_takes_about_twice_as_long() {
+async fn requests_take_linear_time() {
     let _alone = ALONE.lock().await;
     let (admin, ann) = (User::new("admin", &["system:masters"]), User::new("ann", &[]));
     let mut worst = Vec::new();
@@ -287,10 +288,10 @@ async fn twice_as_much_takes_about_twice_as_long() {
                 break;
             }
         }
-        let told = format!("{}: {once:?} for {}, {twice:?} for twice as many: {ratio:.2}", shape.name, shape.items);
-        println!("{told}");
+        let line = format!("{}: {once:?} for {}, {twice:?} for twice as many: {ratio:.2}", shape.name, shape.items);
+        println!("{line}");
         if ratio > RATIO {
-            worst.push(told);
+            worst.push(line);
         }
     }
     assert!(worst.is_empty(), "{worst:#?}");
@@ -298,7 +299,7 @@ async fn twice_as_much_takes_about_twice_as_long() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_definition_takes_about_twice_as_long_among_twice_as_many() {
+async fn definitions_take_linear_time() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let create = async |number: usize| {
@@ -308,9 +309,9 @@ async fn a_definition_takes_about_twice_as_long_among_twice_as_many() {
         object["spec"]["group"] = group.into();
         object["spec"]["names"] = json!({"plural": plural, "kind": format!("Thing{number}")});
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        let begun = cpu();
+        let start = cpu();
         assert_eq!(send(&server, Method::POST, path, JSON, object.to_string()).await.0, 201);
-        cpu() - begun
+        cpu() - start
     };
     let mut least = Vec::new();
     for range in [0..150, 150..300] {

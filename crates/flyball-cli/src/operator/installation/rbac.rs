@@ -15,7 +15,7 @@ pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec
         return vec![Piece::new(Folder::Rbac, "metrics_reader_role", role)];
     }
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
-    let (asking, own): (Vec<Value>, Vec<Value>) = rules.into_iter().partition(asks_who_may_see);
+    let (asking, own): (Vec<Value>, Vec<Value>) = rules.into_iter().partition(creates_access_reviews);
     let mut pieces = Vec::new();
     if !asking.is_empty() {
         let mut auth = object(VERSION, "ClusterRole", &place.named("metrics-auth-role"), None);
@@ -40,7 +40,7 @@ pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec
 }
 
 /// Returns true if a rule is for the authorization of metrics.
-fn asks_who_may_see(rule: &Value) -> bool {
+fn creates_access_reviews(rule: &Value) -> bool {
     rule["verbs"] == json!(["create"])
         && (rule["resources"] == json!(["tokenreviews"]) || rule["resources"] == json!(["subjectaccessreviews"]))
 }
