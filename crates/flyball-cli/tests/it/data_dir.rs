@@ -122,10 +122,10 @@ fn data_directory_writable_by_others_is_rejected() {
     up("state").ok();
     home.run(&["cluster", "down"]).ok();
     mode("state", 0o770);
-    up("state").fails_with(&["state can be used by others than its owner", "0770", "chmod 700"]);
+    up("state").fails_with(&["state is accessible to users other than its owner", "0770", "chmod 700"]);
     mode("state", 0o700);
     mode("state/ca.key", 0o644);
-    up("state").fails_with(&["state/ca.key can be used by others than its owner", "0644"]);
+    up("state").fails_with(&["state/ca.key is accessible to users other than its owner", "0644"]);
     mode("state/ca.key", 0o600);
     fs::rename(home.0.join("state/ca.key"), home.0.join("planted.key")).unwrap();
     symlink(home.0.join("planted.key"), home.0.join("state/ca.key")).unwrap();
