@@ -148,7 +148,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
     let user = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(user_of).map(Arc::new);
     let peer = session.peer.clone();
     let stream = WriteTimeout::new(stream, session.server.bounds().slow_client_timeout, peer.clone());
-    let pacer = Arc::new(Pacer::new());
+    let pacer = Arc::new(Pacer::default());
     let service = service_fn(move |request: Request<Incoming>| {
         let (session, user, pacer) = (session.clone(), user.clone(), pacer.clone());
         let (head, body) = request.into_parts();
@@ -159,11 +159,11 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         // future of the response is created in its turn, as a client may send a hundred requests at once.
         Box::pin(async move {
             let Some((mut counted, request)) = admitted else { return session.refuse() };
-            let Some(response) =
-                pacer.begin(|| counted.begin().then(|| Box::pin(session.clone().answer(request, user)))).await
-            else {
+            pacer.turn().await;
+            if !counted.begin() {
                 return session.refuse();
-            };
+            }
+            let response = Box::pin(session.answer(request, user)).await;
             drop(counted);
             Ok(response)
         })
