@@ -69,7 +69,8 @@ impl Addresses {
         let stored = others.iter().filter_map(|other| other.at(&["spec", "clusterIP"])?.as_str());
         let drawn = || draws.iter().map(|(_, draw)| draw).filter(|draw| draw.service != name);
         let addresses_taken = stored.chain(drawn().filter_map(|draw| draw.address.as_deref())).collect();
-        let ports_taken = others.iter().flat_map(node_ports).chain(drawn().flat_map(|draw| draw.ports.clone())).collect();
+        let ports_taken =
+            others.iter().flat_map(node_ports).chain(drawn().flat_map(|draw| draw.ports.clone())).collect();
         if !old.is_some_and(Kind::has_address) {
             addresses(&self.rng, service, &addresses_taken).map_err(|error| invalid(&[error]))?;
         }
