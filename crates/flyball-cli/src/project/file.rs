@@ -45,7 +45,7 @@ pub(crate) struct Project {
     pub(crate) folder: PathBuf,
 }
 
-/// What the operator of a project consists of.
+/// Language or kind of content of an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ProjectType {

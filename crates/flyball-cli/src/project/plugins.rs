@@ -77,9 +77,10 @@ impl PluginArgs {
         self.plugins.iter().find_map(built_in)
     }
 
-    /// Returns the external plugins.
-    fn external(&self) -> impl Iterator<Item = &Name> {
-        self.plugins.iter().filter(|name| built_in(name).is_none())
+    /// Returns the external plugins of a command.
+    fn external(&self, command: PluginCommand) -> impl Iterator<Item = &Name> {
+        let is_scaffold = matches!(command, PluginCommand::Init | PluginCommand::CreateApi);
+        self.plugins.iter().filter(move |name| !is_scaffold || built_in(name).is_none())
     }
 
     /// Calls the plugins, which extend the pending changes. `args` are the flags of the command.
@@ -88,7 +89,7 @@ impl PluginArgs {
     ///
     /// When one is not there, fails, does not keep to the protocol, or would write where it must not.
     pub(crate) fn extend(&self, command: PluginCommand, args: &[(&str, &str)], changes: &mut Changes) -> Result<()> {
-        let plugins: Vec<Plugin> = self.external().map(Name::find).collect::<Result<_>>()?;
+        let plugins: Vec<Plugin> = self.external(command).map(Name::find).collect::<Result<_>>()?;
         if plugins.is_empty() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! `flyball create api`: adds a kind, a controller, or both.
 
-use super::misused;
+use super::prompt::prompt_names;
 use super::watched::{self, NewKind};
 use crate::cluster::apply;
 use crate::cluster::connection::{ContextArgs, block_on};
@@ -147,32 +147,6 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
         say("\nNext: flyball run --samples");
     }
     Ok(())
-}
-
-/// Returns group, version and kind, and asks for missing ones on a terminal.
-pub(super) fn prompt_names([group, version, kind]: [Option<&str>; 3]) -> Result<[String; 3]> {
-    let flags = [("--group", group), ("--version", version), ("--kind", kind)];
-    let missing: Vec<&str> = flags.iter().filter(|(_, value)| value.is_none()).map(|(flag, _)| *flag).collect();
-    if !missing.is_empty() && !ask::can_ask() {
-        misused(&format!("required without a terminal: {}", missing.join(", ")));
-    }
-    Ok([
-        flag_or_prompt("group", group, None, names::group_or_core)?,
-        flag_or_prompt("version", version, Some("v1alpha1"), names::version)?,
-        flag_or_prompt("kind", kind, None, names::kind)?,
-    ])
-}
-
-fn flag_or_prompt(
-    flag: &str,
-    given_value: Option<&str>,
-    proposed: Option<&str>,
-    check: fn(&str) -> Result<String, String>,
-) -> Result<String> {
-    match given_value {
-        Some(given_value) => Ok(given_value.to_owned()),
-        None => ask::text(flag, proposed, check),
-    }
 }
 
 fn chosen(flag: Option<bool>, question: &str) -> Result<bool> {

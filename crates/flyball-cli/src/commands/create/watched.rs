@@ -1,6 +1,6 @@
 //! Adds a kind to a project of charts or roles.
 
-use super::api::prompt_names;
+use super::prompt::prompt_names;
 use crate::error::{Error, Result};
 use crate::project::scaffold::api::Names;
 use crate::project::scaffold::changes::Changes;
