@@ -88,6 +88,7 @@ pub(crate) fn of(
 }
 
 /// Printer columns for the CRD of a release, as in `helm list`: name, type and JSON path.
+#[doc(alias = "additionalPrinterColumns")]
 pub const COLUMNS: [[&str; 3]; 5] = [
     ["Status", "string", ".status.release.status"],
     ["Reason", "string", ".status.release.reason"],

@@ -1,7 +1,7 @@
 //! `flyball init`: creates a project.
 
 use super::create::misused;
-use super::create::watched::{self, NewKind};
+use super::create::watched::{self, AddedKind, NewKind};
 use crate::error::{Error, Result, ResultExt};
 use crate::project::plugins::{PluginArgs, PluginCommand};
 use crate::project::scaffold::changes::{Changes, print_written};
@@ -119,17 +119,19 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
     };
     let mut project = Project::new(&folder, &name, domain, of, args.repo.as_deref());
     let mut changes = Changes::new(&folder);
+    let mut added = None;
     if of.is_rust() {
         write_package(args, &project, &mut changes)?;
     } else {
         watches::write(&mut changes, &project)?;
-        first_kind.map(|kind| watched::add(&mut changes, &mut project, &kind)).transpose()?;
+        added = first_kind.map(|kind| watched::add(&mut changes, &mut project, &kind)).transpose()?;
     }
     let mut arguments = vec![("domain", domain), ("name", name.as_str())];
     arguments.extend(args.repo.as_deref().map(|repo| ("repo", repo)));
     args.plugins.extend(PluginCommand::Init, &arguments, &mut changes)?;
     let written = changes.commit()?;
     print_written(&written, args.output)?;
+    added.iter().for_each(AddedKind::print_errors);
     if args.output.is_none() {
         say(&format!("\nCreated project {name}. Next{}:", inside(&args.folder)));
         say(match project.resources.is_empty() {

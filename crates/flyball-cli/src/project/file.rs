@@ -207,8 +207,8 @@ impl Project {
             let error = Error::new("no Flyball project found here or in a parent directory");
             match Path::new(WATCHES).is_file() {
                 true => error.hint(format!(
-                    "for this {WATCHES}, write a file {FILE} with the fields layout: {LAYOUT}, domain: example.com, \
-                     projectName: NAME and type: helm or ansible"
+                    "for this {WATCHES}, write a file {FILE}, instead of one of operator-sdk, with the fields layout: \
+                     {LAYOUT}, domain: example.com, projectName: NAME and type: helm or ansible"
                 )),
                 false => {
                     error.hint("create one: flyball init --domain example.com, with --helm or --ansible if not in Rust")

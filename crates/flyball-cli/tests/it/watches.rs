@@ -207,6 +207,16 @@ fn existing_chart_is_copied_unchanged() {
     assert_eq!(inner(&copied), original);
     home.succeed("other", "lint");
 
+    // A value that the chart requires has no default.
+    let schema = r#"{"type": "object", "required": ["name", "size"], "properties": {"name": {"type": "string"}}}"#;
+    let metadata = b"apiVersion: v2\nname: site\nversion: 1.0.0\n";
+    let chart: [(&str, &[u8]); 3] =
+        [("a/Chart.yaml", metadata), ("a/values.yaml", b"size: 1\n"), ("a/values.schema.json", schema.as_bytes())];
+    fs::write(home.0.join("s.tgz"), archive(&chart)).unwrap();
+    let output = home.within(&home.0.join("other"), "create api --chart ../s.tgz").ok();
+    let note = "note: config/samples/charts_v1alpha1_site.yaml is invalid: spec.name: Required value; edit it";
+    assert!(output.err.contains(note), "{output:?}");
+
     // A chart is not replaced in parts.
     fs::write(copied.join("templates/own.yaml"), "").unwrap();
     home.within(&home.0.join("other"), "create api --chart ../m.tgz")
@@ -282,7 +292,11 @@ fn unusable_projects_and_commands_are_named() {
     assert!(!home.0.join("a").exists());
     home.run(&["create", "api"]).fails_with(&["no Flyball project found", "--helm or --ansible"]);
     fs::write(home.0.join("watches.yaml"), "").unwrap();
-    home.run(&["create", "api"]).fails_with(&["no Flyball project found", "write a file PROJECT", "type: helm"]);
+    home.run(&["create", "api"]).fails_with(&[
+        "no Flyball project found",
+        "write a file PROJECT",
+        "type: helm or ansible",
+    ]);
     home.within(&home.0, "init --helm").fails_with(&["is not empty: it contains watches.yaml", "new directory"]);
 
     let folder = home.watched_project("--helm");

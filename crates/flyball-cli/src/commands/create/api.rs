@@ -138,11 +138,12 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
         chart: args.chart.as_deref(),
         force: args.force,
     };
-    let resource = watched::add(&mut changes, project, &new)?;
-    let Resource { group, version, kind, .. } = &resource;
+    let added = watched::add(&mut changes, project, &new)?;
+    let Resource { group, version, kind, .. } = &added.resource;
     let arguments = [("group", group.as_str()), ("version", version.as_str()), ("kind", kind.as_str())];
     args.plugins.extend(PluginCommand::CreateApi, &arguments, &mut changes)?;
     print_written(&changes.commit()?, args.output)?;
+    added.print_errors();
     if args.output.is_none() {
         say("\nNext: flyball run --samples");
     }

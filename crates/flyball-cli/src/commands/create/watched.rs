@@ -9,7 +9,10 @@ use crate::project::scaffold::definition::{self, Column};
 use crate::project::scaffold::role::{self, ROLES};
 use crate::project::scaffold::{sample, watches};
 use crate::project::{FILE, Project, ProjectType, Resource, names};
+use crate::render::terminal::complain;
 use crate::render::yaml;
+use flyball_schema::{openapi, validate};
+use serde_json::Value;
 
 /// Group of the kinds of existing charts, as in operator-sdk.
 const GROUP: &str = "charts";
@@ -35,8 +38,25 @@ pub(crate) struct NewKind<'a> {
     pub(crate) force: bool,
 }
 
+/// A kind that was added.
+#[derive(Debug)]
+pub(crate) struct AddedKind {
+    pub(crate) resource: Resource,
+    /// Errors of the sample: values that the schema of the chart requires, and that have no default.
+    errors: Vec<String>,
+}
+
+impl AddedKind {
+    /// Prints a note if the sample is invalid.
+    pub(crate) fn print_errors(&self) {
+        for error in &self.errors {
+            complain("note", error);
+        }
+    }
+}
+
 /// Adds a kind with its chart or role, the entry in `watches.yaml`, the CRD and a sample.
-pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_>) -> Result<Resource> {
+pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_>) -> Result<AddedKind> {
     if let Some(chart) = new.chart.filter(|_| project.project_type != ProjectType::Helm) {
         let (name, of) = (&project.project_name, project.project_type);
         return Err(Error::new(format!("--chart {chart}: project {name} is of type {of} and has no charts"))
@@ -80,12 +100,22 @@ pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_
     let file = format!("config/crd/bases/{}_{}.yaml", resource.group, resource.plural);
     changes.create(&file, yaml::write(&definition), new.force)?;
     let file = format!("config/samples/{}", Names::new(project, &resource).sample);
-    changes.create(&file, sample::of_values(&resource, &note, &values.text, &values.values), new.force)?;
+    let sample = sample::of_values(&resource, &note, &values.text, &values.values);
+    let errors = errors_of(&sample, &definition).into_iter();
+    let errors = errors.map(|error| format!("{file} is invalid: {error}; edit it before you apply it")).collect();
+    changes.create(&file, sample, new.force)?;
     if project.resource(&resource.group, &resource.version, &resource.kind).is_none() {
         project.resources.push(resource.clone());
     }
     changes.put(FILE, project.text()?)?;
-    Ok(resource)
+    Ok(AddedKind { resource, errors })
+}
+
+/// Validates a sample against a CRD of one version.
+fn errors_of(sample: &str, definition: &Value) -> Vec<String> {
+    let object: Value = serde_saphyr::from_str(sample).unwrap_or_default();
+    let schema = openapi::read(definition.pointer("/spec/versions/0/schema/openAPIV3Schema"));
+    validate::validate(schema.node(), &object, None, "").iter().map(ToString::to_string).collect()
 }
 
 /// Determines the names of the kind.
