@@ -133,6 +133,15 @@ impl Chart {
         load::from_archive(bytes, HelmVersion::default())
     }
 
+    /// Reads all files of a chart, a folder or a `.tgz`, without those that `.helmignore` excludes. Paths are relative
+    /// to the chart's folder and have no `..`.
+    ///
+    /// # Errors
+    /// If there is no chart, the archive is invalid, or a limit is exceeded.
+    pub fn read_files(path: &Path) -> Result<Vec<File>, ChartError> {
+        load::read_files(path)
+    }
+
     /// Opens a folder, whatever version of charts it is of.
     pub(crate) fn open_any(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
         load::open_any(path, helm)

@@ -83,6 +83,10 @@ pub(crate) enum Command {
     Build(aliases::AliasArgs),
     #[command(hide = true)]
     Up(aliases::AliasArgs),
+    #[command(hide = true)]
+    HelmOperator(aliases::AliasArgs),
+    #[command(hide = true)]
+    AnsibleOperator(aliases::AliasArgs),
 }
 
 /// Runs a command of Helm, whose command line and messages are Helm's. Returns nothing if it is another one.
@@ -134,6 +138,8 @@ impl Command {
             Self::New(args) => aliases::cmd_alias("new", &args),
             Self::Build(args) => aliases::cmd_alias("build", &args),
             Self::Up(args) => aliases::cmd_alias("up", &args),
+            Self::HelmOperator(args) => aliases::cmd_alias("helm-operator", &args),
+            Self::AnsibleOperator(args) => aliases::cmd_alias("ansible-operator", &args),
         };
         done.map(|()| ExitCode::SUCCESS)
     }

@@ -87,8 +87,9 @@ pub(crate) fn of(
     Ok(crd.clone())
 }
 
-/// Columns of `kubectl get`, as in `helm list`.
-const COLUMNS: [[&str; 3]; 5] = [
+/// Printer columns for the CRD of a release, as in `helm list`: name, type and JSON path.
+#[doc(alias = "additionalPrinterColumns")]
+pub const COLUMNS: [[&str; 3]; 5] = [
     ["Status", "string", ".status.release.status"],
     ["Reason", "string", ".status.release.reason"],
     ["Chart", "string", ".status.release.chart"],

@@ -29,6 +29,7 @@ pub mod storage;
 mod verified;
 mod watches;
 
+pub use definition::COLUMNS;
 pub use error::{DefinitionError, OperatorError};
 pub use operator::operator;
 pub use resources::ManifestError;

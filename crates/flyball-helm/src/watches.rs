@@ -204,10 +204,12 @@ impl Watches {
         &self.folder
     }
 
-    /// Returns the name of the project: that of its folder, reduced to a valid name in a cluster.
+    /// Returns the name of the project: the `projectName` in the file `PROJECT`, or the name of the project's folder,
+    /// reduced to a valid name in a cluster.
     pub fn name(&self) -> String {
         let folder = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());
-        let name = folder.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let of_folder = || folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = project_name(&folder).or_else(of_folder).unwrap_or_default().to_lowercase();
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(50).collect();
         match name.trim_matches('-') {
             "" => "helm-operator".to_owned(),
@@ -219,6 +221,15 @@ impl Watches {
     pub fn entries(&self) -> &[Watch] {
         &self.entries
     }
+}
+
+/// Reads the name of a project from its file `PROJECT`.
+fn project_name(folder: &Path) -> Option<String> {
+    let path = folder.join("PROJECT");
+    let is_small = std::fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES);
+    let text = is_small.then(|| std::fs::read_to_string(&path).ok()).flatten()?;
+    let project: Value = serde_saphyr::from_str(&text).ok()?;
+    project["projectName"].as_str().map(str::to_owned)
 }
 
 impl Watch {

@@ -14,24 +14,38 @@ use std::path::Path;
 const DEPTH: usize = 50;
 
 pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
+    if !is_folder(path)? {
+        return from_archive(&archive_bytes(path)?, helm);
+    }
+    let named = path.join("Chart.yaml");
+    if helm == HelmVersion::V4 && !named.exists() {
+        let named = std::path::absolute(&named).unwrap_or(named);
+        return Err(ChartError::NoChart(named.display().to_string()));
+    }
+    let files = folder(path)?;
+    check_version(&files, helm)?;
+    nested(files, 0, &mut ArchiveBudget::new(), helm)
+}
+
+/// Reads all files of a chart.
+pub(super) fn read_files(path: &Path) -> Result<Vec<File>, ChartError> {
+    if is_folder(path)? { folder(path) } else { archive::files(&archive_bytes(path)?, &mut ArchiveBudget::new()) }
+}
+
+fn is_folder(path: &Path) -> Result<bool, ChartError> {
+    let shown = path.display().to_string();
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(found.is_dir()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ChartError::Missing(shown)),
+        Err(error) => Err(ChartError::Read { path: shown, message: message(&error) }),
+    }
+}
+
+/// Reads a file that should be an archive.
+fn archive_bytes(path: &Path) -> Result<Vec<u8>, ChartError> {
     let shown = path.display().to_string();
     let read_error = |error: std::io::Error| ChartError::Read { path: shown.clone(), message: message(&error) };
-    let found = match std::fs::metadata(path) {
-        Ok(found) => found,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(ChartError::Missing(shown)),
-        Err(error) => return Err(read_error(error)),
-    };
-    if found.is_dir() {
-        let named = path.join("Chart.yaml");
-        if helm == HelmVersion::V4 && !named.exists() {
-            let named = std::path::absolute(&named).unwrap_or(named);
-            return Err(ChartError::NoChart(named.display().to_string()));
-        }
-        let files = folder(path)?;
-        check_version(&files, helm)?;
-        return nested(files, 0, &mut ArchiveBudget::new(), helm);
-    }
-    if found.len() > MAX_CHART_BYTES {
+    if std::fs::metadata(path).map_err(read_error)?.len() > MAX_CHART_BYTES {
         return Err(ChartError::Large { path: shown, bound: MAX_CHART_BYTES });
     }
     let bytes = std::fs::read(path).map_err(read_error)?;
@@ -42,7 +56,7 @@ pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> 
             false => format!("file '{shown}' does not appear to be a gzipped archive; got 'text/plain; charset=utf-8'"),
         }));
     }
-    from_archive(&bytes, helm)
+    Ok(bytes)
 }
 
 /// Creates a chart from an archive.

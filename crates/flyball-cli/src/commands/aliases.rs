@@ -35,11 +35,14 @@ const INSTEAD: &[(&str, &str, &str)] = &[
     ("add", "crd", "flyball create api --group cache --version v1alpha1 --kind Redis --controller=false"),
     ("add", "webhook", "flyball create webhook --group cache --version v1alpha1 --kind Redis --validation"),
     ("add", "", "flyball create api, flyball create webhook"),
+    ("ansible-operator", "", "flyball run, in the directory of watches.yaml"),
     ("generate", "k8s", "cargo build: the types derive what they need, and nothing has to be generated"),
     ("generate", "crds", "flyball manifests"),
     ("generate", "openapi", "flyball manifests: schemas are in the definitions"),
     ("generate", "", "flyball manifests"),
-    ("new", "", "flyball init --domain acme.io redis-operator"),
+    ("helm-operator", "", "flyball run, in the directory of watches.yaml"),
+    ("new", "", "flyball init --domain acme.io redis-operator, with --helm or --ansible if not in Rust"),
+    ("run", "--local", "flyball run: it always runs the operator on this machine"),
     ("build", "", "cargo build, or flyball image build"),
     ("up", "", "flyball run"),
 ];
@@ -49,7 +52,8 @@ pub(crate) fn cmd_alias(verb: &str, args: &AliasArgs) -> Result<()> {
     Err(instead_of(verb, args.words.first().map_or("", String::as_str)))
 }
 
-fn instead_of(verb: &str, next: &str) -> Error {
+/// Creates the error with the command to type instead.
+pub(super) fn instead_of(verb: &str, next: &str) -> Error {
     let found = INSTEAD.iter().find(|(known, what, _)| *known == verb && (*what == next || what.is_empty()));
     let what = if found.is_some_and(|(_, what, _)| !what.is_empty()) { format!(" {next}") } else { String::new() };
     let error = Error::usage(format!("no such command: flyball {verb}{what}"));

@@ -1,6 +1,8 @@
 //! `flyball create`: extends a project.
 
 mod api;
+mod prompt;
+pub(super) mod watched;
 mod webhook;
 
 use crate::error::Result;
@@ -27,6 +29,6 @@ pub(crate) fn cmd_create(args: CreateArgs) -> Result<()> {
 }
 
 /// Exits with a usage error.
-fn misused(what: &str) -> ! {
+pub(super) fn misused(what: &str) -> ! {
     clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, format!("{what}\n")).exit()
 }

@@ -199,7 +199,14 @@ async fn watches(findings: &mut Findings, program: &Program) {
         Ok(described) => {
             kinds.extend(described.controllers.into_iter().map(|controller| controller.reconciles));
             findings.good("project", format!("{} in {WATCHES}", described.name));
-            findings.good("kinds", kinds.join(", "));
+            match kinds.is_empty() {
+                true => findings.absent(
+                    "kinds",
+                    "none",
+                    "add one: flyball create api --group cache --version v1alpha1 --kind Redis",
+                ),
+                false => findings.good("kinds", kinds.join(", ")),
+            }
         }
     }
     let text = fs::read_to_string(WATCHES).unwrap_or_default();

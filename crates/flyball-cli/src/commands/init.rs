@@ -1,12 +1,14 @@
 //! `flyball init`: creates a project.
 
+use super::create::misused;
+use super::create::watched::{self, AddedKind, NewKind};
 use crate::error::{Error, Result, ResultExt};
 use crate::project::plugins::{PluginArgs, PluginCommand};
 use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::library::{Library, LibraryArgs};
-use crate::project::scaffold::package;
 use crate::project::scaffold::workspace::{self, Workspace};
-use crate::project::{FILE, Project, names};
+use crate::project::scaffold::{package, watches};
+use crate::project::{FILE, Project, ProjectType, names};
 use crate::render::output::Output;
 use crate::render::terminal::{complain, say};
 use clap::Args;
@@ -15,13 +17,17 @@ use std::path::{Path, PathBuf};
 
 /// Create a project: an operator without kinds, in an empty directory
 ///
-/// In a cargo workspace, the project becomes a member and inherits the workspace's settings.
+/// The operator is written in Rust, or consists of Helm charts (--helm) or Ansible roles (--ansible), which need no
+/// build. In a cargo workspace, a project in Rust becomes a member and inherits the workspace's settings.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball init --domain acme.io
   flyball init --domain acme.io --repo github.com/acme/redis-operator redis-operator
   flyball init --domain acme.io --flyball-rev v0.1.0
   flyball init --domain acme.io --flyball-path ../flyball
+  flyball init --helm --domain acme.io redis-operator
+  flyball init --helm --chart ./memcached memcached-operator       with a kind for an existing chart
+  flyball init --ansible --domain acme.io --group cache --version v1alpha1 --kind Redis redis-operator
 
 By default, the project uses the library from Flyball's git repository at the version of this program.
 With --flyball-path, it also uses the crate versions of that source tree, so it needs no network once these are
@@ -30,9 +36,27 @@ pub(crate) struct InitArgs {
     /// Directory of the project; created if it does not exist
     #[arg(default_value = ".", value_name = "DIR")]
     folder: PathBuf,
-    /// Domain of the API groups, such as acme.io
+    /// Create a project of Helm charts
+    #[arg(long, conflicts_with_all = ["ansible", "flyball_path", "flyball_git", "flyball_rev", "flyball_version"])]
+    helm: bool,
+    /// Create a project of Ansible roles
+    #[arg(long, conflicts_with_all = ["flyball_path", "flyball_git", "flyball_rev", "flyball_version"])]
+    ansible: bool,
+    /// Existing chart, which becomes the first kind of a Helm project, see flyball create api --chart
+    #[arg(long, visible_alias = "helm-chart", value_name = "FOLDER|TGZ", conflicts_with = "ansible")]
+    chart: Option<String>,
+    /// API group of the first kind of a Helm or Ansible project
+    #[arg(long, value_parser = names::group)]
+    group: Option<String>,
+    /// API version of the first kind of a Helm or Ansible project
+    #[arg(long, value_parser = names::version)]
+    version: Option<String>,
+    /// First kind of a Helm or Ansible project
+    #[arg(long, value_parser = names::kind)]
+    kind: Option<String>,
+    /// Domain of the API groups, such as acme.io. Required in Rust, otherwise example.com by default
     #[arg(long, value_parser = names::domain)]
-    domain: String,
+    domain: Option<String>,
     /// Repository of the project, such as github.com/acme/redis-operator
     #[arg(long, value_parser = repo)]
     repo: Option<String>,
@@ -48,13 +72,44 @@ pub(crate) struct InitArgs {
     output: Option<Output>,
 }
 
+/// Domain of the groups of charts and roles, as in the examples of Kubernetes.
+const DOMAIN: &str = "example.com";
+
 fn repo(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~/:@+".contains(c);
     let good = !text.is_empty() && text.chars().all(plain) && text.trim_matches('/').contains('/');
     if good { Ok(text.into()) } else { Err("expected a repository such as github.com/acme/redis-operator".into()) }
 }
 
+impl InitArgs {
+    fn project_type(&self) -> ProjectType {
+        match (self.helm, self.ansible) {
+            (true, _) => ProjectType::Helm,
+            (_, true) => ProjectType::Ansible,
+            // As in operator-sdk.
+            (false, false) => self.plugins.project_type().unwrap_or_default(),
+        }
+    }
+
+    /// Returns the first kind of a Helm or Ansible project, if it has one.
+    fn first_kind(&self) -> Option<NewKind<'_>> {
+        let (group, version, kind) = (self.group.as_deref(), self.version.as_deref(), self.kind.as_deref());
+        let chart = self.chart.as_deref();
+        let is_set = [group, version, kind, chart].iter().any(Option::is_some);
+        is_set.then(|| NewKind { group, version, kind, chart, ..NewKind::default() })
+    }
+}
+
 pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
+    let (of, first_kind) = (args.project_type(), args.first_kind());
+    if of.is_rust() && first_kind.is_some() {
+        misused("--chart, --group, --version and --kind need --helm or --ansible; in Rust, run flyball create api");
+    }
+    let domain = match &args.domain {
+        Some(domain) => domain.as_str(),
+        None if of.is_rust() => misused("required in a project in Rust: --domain <DOMAIN>"),
+        None => DOMAIN,
+    };
     let folder = workspace::absolute(&args.folder)?;
     let folder = folder.canonicalize().unwrap_or(folder);
     check_empty(&folder)?;
@@ -62,30 +117,52 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
         Some(name) => name.clone(),
         None => name_of(&folder)?,
     };
-    let library = Library::named(&args.library, &folder)?;
-    let workspace = Workspace::around(&folder)?;
-    let member = workspace.as_ref().map(|workspace| workspace.with_member(&folder)).transpose()?.flatten();
-    let project = Project::new(&folder, &name, &args.domain, args.repo.as_deref());
-
+    let mut project = Project::new(&folder, &name, domain, of, args.repo.as_deref());
     let mut changes = Changes::new(&folder);
-    package::write(&mut changes, &project, &library, workspace.as_ref())?;
-    if let (Some(workspace), Some(text)) = (&workspace, member) {
-        changes.put(&workspace.manifest().display().to_string(), text)?;
+    let mut added = None;
+    if of.is_rust() {
+        write_package(args, &project, &mut changes)?;
+    } else {
+        watches::write(&mut changes, &project)?;
+        added = first_kind.map(|kind| watched::add(&mut changes, &mut project, &kind)).transpose()?;
     }
-    let mut arguments = vec![("domain", args.domain.as_str()), ("name", name.as_str())];
+    let mut arguments = vec![("domain", domain), ("name", name.as_str())];
     arguments.extend(args.repo.as_deref().map(|repo| ("repo", repo)));
     args.plugins.extend(PluginCommand::Init, &arguments, &mut changes)?;
     let written = changes.commit()?;
     print_written(&written, args.output)?;
+    added.iter().for_each(AddedKind::print_errors);
     if args.output.is_none() {
         say(&format!("\nCreated project {name}. Next{}:", inside(&args.folder)));
-        say("  flyball create api --group cache --version v1alpha1 --kind Redis");
+        say(match project.resources.is_empty() {
+            true => "  flyball create api --group cache --version v1alpha1 --kind Redis",
+            false => "  flyball run --samples",
+        });
     }
+    if of.is_rust() {
+        check_cargo();
+    }
+    Ok(())
+}
+
+/// Writes the package of a project in Rust, and its membership in a workspace.
+fn write_package(args: &InitArgs, project: &Project, changes: &mut Changes) -> Result<()> {
+    let library = Library::named(&args.library, &project.folder)?;
+    let workspace = Workspace::around(&project.folder)?;
+    let member = workspace.as_ref().map(|workspace| workspace.with_member(&project.folder)).transpose()?.flatten();
+    package::write(changes, project, &library, workspace.as_ref())?;
+    match (&workspace, member) {
+        (Some(workspace), Some(text)) => changes.put(&workspace.manifest().display().to_string(), text),
+        _ => Ok(()),
+    }
+}
+
+/// Prints a note if there is no cargo.
+fn check_cargo() {
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::var_os("CARGO").is_none() && !std::env::split_paths(&on_path).any(|at| at.join("cargo").is_file()) {
         complain("note", "cargo not found; install it from https://rustup.rs");
     }
-    Ok(())
 }
 
 fn inside(folder: &Path) -> String {

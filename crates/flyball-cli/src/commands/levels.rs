@@ -5,6 +5,7 @@
 mod proof;
 
 use crate::error::{Error, Result};
+use crate::operator::program::WATCHES;
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, say};
 use crate::testing::{Outcome, Voice, cargo_test};
@@ -99,6 +100,13 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     let given_path = args.manifest_path.as_deref().unwrap_or(&args.path);
     let manifest = if given_path.is_dir() { given_path.join("Cargo.toml") } else { given_path.to_owned() };
     if !manifest.is_file() {
+        if given_path.join(WATCHES).is_file() {
+            let error = format!(
+                "the project at {} consists of charts or roles, which have no cargo tests",
+                given_path.display()
+            );
+            return Err(Error::new(error).hint("check the operator with flyball scorecard"));
+        }
         let error = Error::new(format!("no project found at {}", given_path.display()));
         return Err(error.hint("pass the directory of a Cargo.toml: flyball levels PATH"));
     }

@@ -32,6 +32,11 @@ fn operator(path: &Path) -> Result<Operator> {
     let read: Value = serde_saphyr::from_str(&text).unwrap_or_default();
     let entries = read.as_array().map(Vec::as_slice).unwrap_or_default();
     let what = || "cannot create the operator";
+    let is_blank = |line: &str| matches!(line.trim(), "" | "---" | "[]") || line.trim_start().starts_with('#');
+    if text.lines().all(is_blank) {
+        // A new project has no kinds; the type of the project makes no difference.
+        return flyball_helm::operator(&flyball_helm::Watches::read(path).when(what())?).when(what());
+    }
     match entries.iter().filter(|entry| !entry["chart"].is_null()).count() {
         0 => {
             let watches = flyball_ansible::Watches::read(path).when(what())?;

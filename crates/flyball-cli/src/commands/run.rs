@@ -2,6 +2,7 @@
 //!
 //! It has the permissions of the kubeconfig's user.
 
+use super::aliases::instead_of;
 use crate::cluster::apply;
 use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::error::{Error, Result};
@@ -32,6 +33,9 @@ pub(crate) struct RunArgs {
     /// Rebuild and restart the operator on each save; if the build fails, the old process continues
     #[arg(short, long)]
     watch: bool,
+    /// Flag of operator-sdk before 1.0
+    #[arg(long = "local", hide = true)]
+    is_local: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
     #[command(flatten)]
@@ -39,6 +43,9 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
+    if args.is_local {
+        return Err(instead_of("run", "--local"));
+    }
     if args.local.asks_for_help() {
         return block_on(args.local.print_help());
     }

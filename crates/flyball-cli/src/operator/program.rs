@@ -107,6 +107,10 @@ impl Build {
 
 /// Refuses a folder that is in no cargo package: cargo's own words for it name no remedy.
 pub(crate) fn check_project() -> Result<()> {
+    if let Some(program) = Program::here() {
+        return Err(Error::new(format!("{program} needs no build: this command is for operators in Rust"))
+            .hint("charts and roles run in flyball itself: flyball run, flyball deploy"));
+    }
     let folder = std::env::current_dir().unwrap_or_default();
     if folder.ancestors().any(|above| above.join("Cargo.toml").is_file()) {
         return Ok(());

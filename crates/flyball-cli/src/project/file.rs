@@ -6,6 +6,7 @@ use super::names;
 use crate::error::{Error, Result, ResultExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const FILE: &str = "PROJECT";
 /// Version of the layout of a project.
 pub(crate) const LAYOUT: &str = "flyball/1";
+/// Name of the file that maps kinds to charts, roles and playbooks.
+pub(crate) const WATCHES: &str = "watches.yaml";
 /// First lines of the file.
 const HEAD: &str = "# Written by `flyball init` and `flyball create`, which read and extend it.\n";
 
@@ -25,6 +28,8 @@ pub(crate) struct Project {
     pub(crate) domain: String,
     /// Name of the package and of the operator.
     pub(crate) project_name: String,
+    #[serde(default, rename = "type", skip_serializing_if = "ProjectType::is_rust")]
+    pub(crate) project_type: ProjectType,
     /// Source repository, such as `github.com/acme/redis-operator`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) repo: Option<String>,
@@ -38,6 +43,36 @@ pub(crate) struct Project {
     /// The folder that the file is in.
     #[serde(skip)]
     pub(crate) folder: PathBuf,
+}
+
+/// Language or kind of content of an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ProjectType {
+    /// A crate.
+    #[default]
+    Rust,
+    /// Charts, in a `watches.yaml`.
+    Helm,
+    /// Roles and playbooks, in a `watches.yaml`.
+    Ansible,
+}
+
+impl ProjectType {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(crate) fn is_rust(&self) -> bool {
+        *self == Self::Rust
+    }
+}
+
+impl fmt::Display for ProjectType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rust => "Rust",
+            Self::Helm => "Helm",
+            Self::Ansible => "Ansible",
+        })
+    }
 }
 
 /// Budget of API calls, see `flyball bench`.
@@ -136,11 +171,12 @@ impl Resource {
 }
 
 impl Project {
-    pub(crate) fn new(folder: &Path, name: &str, domain: &str, repo: Option<&str>) -> Self {
+    pub(crate) fn new(folder: &Path, name: &str, domain: &str, project_type: ProjectType, repo: Option<&str>) -> Self {
         Self {
             layout: LAYOUT.into(),
             domain: domain.into(),
             project_name: name.into(),
+            project_type,
             repo: repo.map(str::to_owned),
             resources: Vec::new(),
             budget: Budget::default(),
@@ -168,9 +204,28 @@ impl Project {
     /// Finds the project that the current folder is in.
     pub(crate) fn here() -> Result<Self> {
         Self::find(Path::new("."))?.ok_or_else(|| {
-            Error::new("no Flyball project found here or in a parent directory")
-                .hint("create one: flyball init --domain example.com")
+            let error = Error::new("no Flyball project found here or in a parent directory");
+            match Path::new(WATCHES).is_file() {
+                true => error.hint(format!(
+                    "for this {WATCHES}, write a file {FILE}, instead of one of operator-sdk, with the fields layout: \
+                     {LAYOUT}, domain: example.com, projectName: NAME and type: helm or ansible"
+                )),
+                false => {
+                    error.hint("create one: flyball init --domain example.com, with --helm or --ansible if not in Rust")
+                }
+            }
         })
+    }
+
+    /// Finds the project that the current folder is in, for a command that generates Rust code.
+    pub(crate) fn of_rust(command: &str) -> Result<Self> {
+        let project = Self::here()?;
+        if project.project_type.is_rust() {
+            return Ok(project);
+        }
+        let (name, of) = (&project.project_name, project.project_type);
+        Err(Error::new(format!("{command} generates Rust code, and project {name} is of type {of}"))
+            .hint("write this part as an operator in Rust: flyball init --domain example.com DIR"))
     }
 
     fn parse(text: &str) -> Result<Self, String> {

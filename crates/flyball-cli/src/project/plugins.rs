@@ -11,8 +11,8 @@ mod protocol;
 
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
-use crate::project::FILE;
 use crate::project::scaffold::changes::Changes;
+use crate::project::{FILE, ProjectType};
 use crate::render::terminal::{columns, say};
 use clap::Args;
 use flags::Flag;
@@ -72,8 +72,15 @@ impl PluginCommand {
 }
 
 impl PluginArgs {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.plugins.is_empty()
+    /// Returns the type of project that a plugin of operator-sdk creates, if one is named.
+    pub(crate) fn project_type(&self) -> Option<ProjectType> {
+        self.plugins.iter().find_map(built_in)
+    }
+
+    /// Returns the external plugins of a command.
+    fn external(&self, command: PluginCommand) -> impl Iterator<Item = &Name> {
+        let is_scaffold = matches!(command, PluginCommand::Init | PluginCommand::CreateApi);
+        self.plugins.iter().filter(move |name| !is_scaffold || built_in(name).is_none())
     }
 
     /// Calls the plugins, which extend the pending changes. `args` are the flags of the command.
@@ -82,10 +89,10 @@ impl PluginArgs {
     ///
     /// When one is not there, fails, does not keep to the protocol, or would write where it must not.
     pub(crate) fn extend(&self, command: PluginCommand, args: &[(&str, &str)], changes: &mut Changes) -> Result<()> {
-        if self.is_empty() {
+        let plugins: Vec<Plugin> = self.external(command).map(Name::find).collect::<Result<_>>()?;
+        if plugins.is_empty() {
             return Ok(());
         }
-        let plugins: Vec<Plugin> = self.plugins.iter().map(Name::find).collect::<Result<_>>()?;
         block_on(async {
             if !self.plugin_args.is_empty() {
                 self.check(command, &plugins).await?;
@@ -128,6 +135,16 @@ impl PluginArgs {
         flags::check(&flags, &self.plugin_args).map_err(|wrong| {
             Error::usage(wrong).hint(format!("list the flags: flyball {command} --plugins {plugins} -- --help"))
         })
+    }
+}
+
+/// Returns the type of project that a plugin of operator-sdk creates: its name, with or without domain and version.
+fn built_in(name: &Name) -> Option<ProjectType> {
+    let name = name.0.split('/').next().unwrap_or_default();
+    match name.strip_suffix(".sdk.operatorframework.io").unwrap_or(name) {
+        "helm" => Some(ProjectType::Helm),
+        "ansible" => Some(ProjectType::Ansible),
+        _ => None,
     }
 }
 

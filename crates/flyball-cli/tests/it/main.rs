@@ -24,6 +24,7 @@ mod scaffold;
 mod scorecard;
 mod terminal;
 mod testing;
+mod watches;
 
 use std::fs;
 use std::path::PathBuf;

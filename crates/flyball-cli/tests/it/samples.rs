@@ -55,7 +55,7 @@ fn errors_in_watches_are_named() {
         &["charts and roles or playbooks", "separate file"],
     );
     check("{", &["watches.yaml"]);
-    check("[]", &["watches.yaml"]);
+    check("kind: Site", &["watches.yaml"]);
 }
 
 #[test]

@@ -14,14 +14,14 @@ impl Home {
     }
 
     /// Runs a command in a folder.
-    fn within(&self, folder: &Path, line: &str) -> CommandOutput {
+    pub(crate) fn within(&self, folder: &Path, line: &str) -> CommandOutput {
         let words: Vec<&str> = line.split_whitespace().collect();
         CommandOutput::of(&self.command(&words).current_dir(folder).output().unwrap())
     }
 }
 
 /// Returns all files below a folder with their contents.
-fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
+pub(crate) fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -34,7 +34,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-fn edit(path: &Path, from: &str, to: &str) {
+pub(crate) fn edit(path: &Path, from: &str, to: &str) {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.contains(from), "{from} in {text}");
     fs::write(path, text.replacen(from, to, 1)).unwrap();

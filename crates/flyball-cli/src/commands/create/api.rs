@@ -1,6 +1,7 @@
 //! `flyball create api`: adds a kind, a controller, or both.
 
-use super::misused;
+use super::prompt::prompt_names;
+use super::watched::{self, NewKind};
 use crate::cluster::apply;
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::error::{Error, Result};
@@ -20,6 +21,9 @@ use std::path::{Path, PathBuf};
 
 /// Add a kind with its controller, a version of a kind, or a controller for a kind of another project
 ///
+/// In a Helm or Ansible project, adds a kind with a chart or a role, an entry in watches.yaml, the CRD and a sample.
+/// The CRD is derived from the chart's values.schema.json, or from its values.yaml, and the sample has all values.
+///
 /// On a terminal, asks for missing flags.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -28,6 +32,8 @@ use std::path::{Path, PathBuf};
   flyball create api --group apps --version v1 --kind Deployment        a controller for a built-in kind
   flyball create api --crd crontab.yaml                                 a controller for the kind of a CRD file
   flyball create api --crd issuers.cert-manager.io                      a controller for a CRD in the cluster
+  flyball create api --chart ./memcached                                a kind for a chart, in a Helm project
+  flyball create api --chart memcached-1.2.3.tgz --group cache --kind Memcached
 
 Existing files are not changed, except for lines inserted above the comments that begin with +flyball.")]
 pub(crate) struct ApiArgs {
@@ -58,6 +64,10 @@ pub(crate) struct ApiArgs {
     /// Path of the kubeconfig for --crd NAME; defaults to KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE", requires = "crd")]
     kubeconfig: Option<PathBuf>,
+    /// Existing chart for the kind, copied into a Helm project. The kind is the chart's name in CamelCase, unless
+    /// --kind is set; --group defaults to charts, --version to v1alpha1
+    #[arg(long, visible_alias = "helm-chart", value_name = "FOLDER|TGZ", conflicts_with = "crd")]
+    chart: Option<String>,
     /// Overwrite existing files; changes in them are lost
     #[arg(long)]
     force: bool,
@@ -80,6 +90,13 @@ struct NewApi {
 pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     let mut project = Project::here()?;
     let mut changes = Changes::new(&project.folder);
+    if !project.project_type.is_rust() {
+        return add_watched(args, changes, &mut project);
+    }
+    if let Some(chart) = &args.chart {
+        return Err(Error::new(format!("--chart {chart}: project {} is of type Rust", project.project_name))
+            .hint("create a project for it: flyball init --helm --chart FOLDER DIR"));
+    }
     let new_api = match &args.crd {
         Some(crd) => {
             let (definition, document) = defined(crd, args.version.as_deref(), args.kubeconfig.as_ref())?;
@@ -100,16 +117,37 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     Ok(())
 }
 
-fn flag_or_prompt(
-    flag: &str,
-    given_value: Option<&String>,
-    proposed: Option<&str>,
-    check: fn(&str) -> Result<String, String>,
-) -> Result<String> {
-    match given_value {
-        Some(given_value) => Ok(given_value.clone()),
-        None => ask::text(flag, proposed, check),
+/// Adds a kind to a project of charts or roles.
+fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> Result<()> {
+    let of_rust = [
+        ("--crd", args.crd.is_some(), "kinds of other projects have no chart or role here"),
+        ("--resource", args.resource.is_some(), "there are no types to generate"),
+        ("--controller", args.controller.is_some(), "the chart or role is the controller"),
+        ("--namespaced", args.namespaced == Some(false), "charts and roles create objects in the namespace of theirs"),
+    ];
+    if let Some((flag, _, why)) = of_rust.iter().find(|(_, is_set, _)| *is_set) {
+        let (name, of) = (&project.project_name, project.project_type);
+        return Err(Error::new(format!("project {name} is of type {of}: {flag} does not apply, since {why}"))
+            .hint(format!("drop {flag}")));
     }
+    let new = NewKind {
+        group: args.group.as_deref(),
+        version: args.version.as_deref(),
+        kind: args.kind.as_deref(),
+        plural: args.plural.as_deref(),
+        chart: args.chart.as_deref(),
+        force: args.force,
+    };
+    let added = watched::add(&mut changes, project, &new)?;
+    let Resource { group, version, kind, .. } = &added.resource;
+    let arguments = [("group", group.as_str()), ("version", version.as_str()), ("kind", kind.as_str())];
+    args.plugins.extend(PluginCommand::CreateApi, &arguments, &mut changes)?;
+    print_written(&changes.commit()?, args.output)?;
+    added.print_errors();
+    if args.output.is_none() {
+        say("\nNext: flyball run --samples");
+    }
+    Ok(())
 }
 
 fn chosen(flag: Option<bool>, question: &str) -> Result<bool> {
@@ -121,14 +159,7 @@ fn chosen(flag: Option<bool>, question: &str) -> Result<bool> {
 }
 
 fn prompt_new_api(args: &ApiArgs, project: &Project) -> Result<NewApi> {
-    let flags = [("--group", &args.group), ("--version", &args.version), ("--kind", &args.kind)];
-    let missing: Vec<&str> = flags.iter().filter(|(_, value)| value.is_none()).map(|(flag, _)| *flag).collect();
-    if !missing.is_empty() && !ask::can_ask() {
-        misused(&format!("required without a terminal: {}", missing.join(", ")));
-    }
-    let group = flag_or_prompt("group", args.group.as_ref(), None, names::group_or_core)?;
-    let version = flag_or_prompt("version", args.version.as_ref(), Some("v1alpha1"), names::version)?;
-    let kind = flag_or_prompt("kind", args.kind.as_ref(), None, names::kind)?;
+    let [group, version, kind] = prompt_names([args.group.as_deref(), args.version.as_deref(), args.kind.as_deref()])?;
     let known = built_in::find(&group, &version, &kind).filter(|_| args.resource != Some(true));
     if let Some(known) = known {
         return Ok(NewApi {

@@ -69,7 +69,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     if !(args.defaulting || args.validation || args.conversion) {
         misused("pass at least one of --defaulting, --validation, --conversion");
     }
-    let mut project = Project::here()?;
+    let mut project = Project::of_rust("flyball create webhook")?;
     let mut changes = Changes::new(&project.folder);
     let first = match &args.crd {
         Some(crd) => {

@@ -33,7 +33,7 @@ fn project_file_round_trips() {
     assert_eq!(project.resources[0].api_kind(), "cache.acme.io/v1alpha1 Redis");
     assert!(project.resource("apps", "v1", "Deployment").unwrap().foreign);
     assert_eq!(project.text().unwrap(), REDIS);
-    assert_eq!(Project::new(Path::new("."), "a", "b.c", None).text().unwrap().lines().count(), 4);
+    assert_eq!(Project::new(Path::new("."), "a", "b.c", ProjectType::Rust, None).text().unwrap().lines().count(), 4);
 }
 
 #[test]

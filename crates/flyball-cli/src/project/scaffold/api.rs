@@ -262,7 +262,7 @@ pub(crate) fn foreign(changes: &mut Changes, names: &Names, code: String, defini
     let path = definition_path(names);
     // Another version of the kind has the same definition.
     let is_there = changes.read(&path)?.is_some_and(|known| known == definition);
-    if is_there { Ok(()) } else { changes.create(&path, definition.into(), force) }
+    if is_there { Ok(()) } else { changes.create(&path, definition, force) }
 }
 
 /// Returns the path of the definition of a foreign kind.

@@ -23,8 +23,8 @@ pub(crate) struct Changes {
 
 #[derive(Debug)]
 struct Change {
-    before: Option<String>,
-    after: String,
+    before: Option<Vec<u8>>,
+    after: Vec<u8>,
 }
 
 /// Result for one file.
@@ -44,39 +44,46 @@ impl Changes {
         &self.root
     }
 
-    /// Returns the files that are written, as they are about to be.
+    /// Returns the texts that are written, as they are about to be.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().filter_map(|(path, change)| Some((path.to_str()?, change.after.as_str())))
+        self.files.iter().filter_map(|(path, change)| Some((path.to_str()?, str::from_utf8(&change.after).ok()?)))
     }
 
     /// Returns the future content of a file, if it will exist.
     pub(crate) fn read(&self, path: &str) -> Result<Option<String>> {
-        if let Some(change) = self.files.get(Path::new(path)) {
-            return Ok(Some(change.after.clone()));
-        }
+        let bytes = match self.files.get(Path::new(path)) {
+            Some(change) => Some(change.after.clone()),
+            None => self.read_bytes(path)?,
+        };
+        let what = || format!("cannot read {}", self.root.join(path).display());
+        bytes.map(String::from_utf8).transpose().map_err(|error| error.utf8_error()).when(what())
+    }
+
+    fn read_bytes(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let whole = self.root.join(path);
-        match fs::read_to_string(&whole) {
-            Ok(text) => Ok(Some(text)),
+        match fs::read(&whole) {
+            Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).when(format!("cannot read {}", whole.display())),
         }
     }
 
     /// Writes a new file; an existing one is overwritten only if `force` is set.
-    pub(crate) fn create(&mut self, path: &str, text: String, force: bool) -> Result<()> {
-        if !force && self.read(path)?.is_some() {
+    pub(crate) fn create(&mut self, path: &str, content: impl Into<Vec<u8>>, force: bool) -> Result<()> {
+        if !force && (self.files.contains_key(Path::new(path)) || self.read_bytes(path)?.is_some()) {
             return Err(Error::new(format!("{} already exists", self.root.join(path).display()))
                 .hint("nothing was written; move the file first"));
         }
-        self.put(path, text)
+        self.put(path, content)
     }
 
     /// Writes a generated file.
-    pub(crate) fn put(&mut self, path: &str, after: String) -> Result<()> {
+    pub(crate) fn put(&mut self, path: &str, content: impl Into<Vec<u8>>) -> Result<()> {
+        let after = content.into();
         match self.files.get_mut(Path::new(path)) {
             Some(change) => change.after = after,
             None => {
-                let before = self.read(path)?;
+                let before = self.read_bytes(path)?;
                 self.files.insert(path.into(), Change { before, after });
             }
         }
@@ -155,10 +162,10 @@ impl Changes {
         }
         for (path, change) in &mut self.files {
             // Other formatting is preserved.
-            let is_laid_out = |code: &String| format(code, &self.root).is_none_or(|formatted| formatted == *code);
+            let is_laid_out = |code: &[u8]| format(code, &self.root).is_none_or(|formatted| formatted == code);
             let is_code = path.extension().is_some_and(|extension| extension == "rs");
             if is_code
-                && change.before.as_ref().is_none_or(is_laid_out)
+                && change.before.as_deref().is_none_or(is_laid_out)
                 && let Some(formatted) = format(&change.after, &self.root)
             {
                 change.after = formatted;
@@ -175,7 +182,7 @@ impl Changes {
                 let what = || format!("cannot write {}", whole.display());
                 make_folders(whole.parent().unwrap_or(&self.root), &mut folders).when(what())?;
                 let mut file = Replace::default().stage(&whole).when(what())?;
-                file.write_all(change.after.as_bytes()).when(what())?;
+                file.write_all(&change.after).when(what())?;
                 staged.push((file, whole));
             }
             for (file, whole) in staged {
@@ -234,15 +241,15 @@ pub(crate) fn order(line: &str) -> String {
 }
 
 /// Formats code with the project's rustfmt, if available, since line widths depend on names.
-fn format(code: &str, root: &Path) -> Option<String> {
+fn format(code: &[u8], root: &Path) -> Option<Vec<u8>> {
     // A new project uses the settings of its parent folder.
     let folder = root.ancestors().find(|folder| folder.is_dir())?;
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--edition=2024", "--quiet"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut rustfmt = rustfmt.current_dir(folder).spawn().ok()?;
-    rustfmt.stdin.take()?.write_all(code.as_bytes()).ok()?;
+    rustfmt.stdin.take()?.write_all(code).ok()?;
     let formatted = rustfmt.wait_with_output().ok()?;
-    if formatted.status.success() { String::from_utf8(formatted.stdout).ok() } else { None }
+    formatted.status.success().then_some(formatted.stdout)
 }
 
 /// Creates a folder and its parents, and records the new ones.
@@ -272,7 +279,7 @@ mod tests {
         fs::write(root.join(&changed), "after").unwrap();
         fs::write(root.join(&created), "after").unwrap();
         fs::create_dir(root.join(&blocked)).unwrap();
-        let change = |before: Option<&str>| Change { before: before.map(str::to_owned), after: "after".to_owned() };
+        let change = |before: Option<&str>| Change { before: before.map(Into::into), after: "after".into() };
         let (old, new) = (change(Some("before")), change(None));
         let files = [(&changed, &old), (&created, &new), (&deleted, &new), (&blocked, &new), (&lost, &old)];
         assert_eq!(restore(root, &files), ["blocked", "lost/changed"]);

@@ -69,7 +69,7 @@ pub(crate) fn write(
     ];
     for (path, text) in hidden {
         if changes.read(path)?.is_none() {
-            changes.create(path, text.into(), false)?;
+            changes.create(path, text, false)?;
         }
     }
     library.lock().map_or(Ok(()), |lock| changes.create("Cargo.lock", lock, false))

@@ -1,0 +1,47 @@
+//! The CRD of a kind of charts and roles.
+
+use crate::project::Resource;
+use serde_json::{Value, json};
+
+/// A printer column: name, type and JSON path.
+pub(crate) type Column = [&'static str; 3];
+
+/// Creates the CRD of one version of a kind with a status.
+pub(crate) fn of(resource: &Resource, description: &str, spec: Value, columns: &[Column]) -> Value {
+    let Resource { group, version, kind, plural, .. } = resource;
+    let text = |what: &str| json!({"type": "string", "description": what});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "additionalPrinterColumns":
+                    columns.iter().map(|[name, kind, path]| json!({"name": name, "type": kind, "jsonPath": path}))
+                    .collect::<Vec<_>>(),
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "description": description,
+                    "properties": {
+                        "apiVersion": text("Version of the schema of the object."),
+                        "kind": text("Kind of the object."),
+                        "metadata": {"type": "object"},
+                        "spec": spec,
+                        "status": {
+                            "type": "object",
+                            "description": "Status of the object.",
+                            "x-kubernetes-preserve-unknown-fields": true,
+                        },
+                    },
+                }},
+            }],
+        },
+    })
+}

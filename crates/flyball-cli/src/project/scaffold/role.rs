@@ -1,0 +1,60 @@
+//! A new role with a Deployment.
+
+use super::changes::Changes;
+use super::schema::DefaultValues;
+use super::template::fill;
+use crate::error::{Error, Result, ResultExt};
+use serde_json::{Map, Value};
+
+/// Folder of the roles of a project.
+pub(crate) const ROLES: &str = "roles";
+
+const DEFAULTS: &str = include_str!("../../../templates/ansible/role/defaults/main.yml");
+
+/// Writes the role of a kind and returns its defaults, as fields of a spec.
+pub(crate) fn create(changes: &mut Changes, role: &str, kind: &str, force: bool) -> Result<DefaultValues> {
+    let folder = format!("{ROLES}/{role}");
+    if !force && changes.root().join(&folder).exists() {
+        return Err(Error::new(format!("{folder} already exists"))
+            .hint("nothing was written; overwrite its files with --force, or move the directory first"));
+    }
+    let gaps = [("role", role), ("kind", kind)];
+    for (path, template) in [
+        ("tasks/main.yml", include_str!("../../../templates/ansible/role/tasks/main.yml")),
+        ("defaults/main.yml", DEFAULTS),
+        ("meta/main.yml", include_str!("../../../templates/ansible/role/meta/main.yml")),
+    ] {
+        changes.create(&format!("{folder}/{path}"), fill(template, &gaps), force)?;
+    }
+    let defaults: Map<String, Value> = serde_saphyr::from_str(DEFAULTS).when("cannot read the defaults of the role")?;
+    let text: String = DEFAULTS.lines().map(|line| field_line(line) + "\n").collect();
+    let values = defaults.into_iter().map(|(name, value)| (camel(&name), value)).collect();
+    Ok(DefaultValues { text, values, schema: None, is_complete: true })
+}
+
+/// Replaces the variable at the beginning of a line by its field.
+fn field_line(line: &str) -> String {
+    match line.split_once(':').filter(|(name, _)| !name.starts_with(['#', ' '])) {
+        Some((name, value)) => format!("{}:{value}", camel(name)),
+        None => line.to_owned(),
+    }
+}
+
+/// Returns the field of the spec that becomes this variable.
+fn camel(variable: &str) -> String {
+    let mut words = variable.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| name + &word[..1].to_uppercase() + &word[1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_in_camel_case() {
+        assert_eq!(field_line("container_port: 80"), "containerPort: 80");
+        assert_eq!(field_line("# a_b: of this"), "# a_b: of this");
+        assert_eq!(camel("size"), "size");
+    }
+}
