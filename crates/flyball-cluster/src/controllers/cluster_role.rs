@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles>.
 
-use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball::{Action, Context, Controller, Index, ObjectKey, Reconcile, Result};
 use flyball_core::LabelSelector;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::{Patch, PatchParams};
@@ -12,11 +12,22 @@ use serde_json::json;
 const NAME: &str = "clusterrole-aggregation-controller";
 
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(Aggregation).watches_by_key::<ClusterRole>(|_, caches| {
-        let roles = caches.list::<ClusterRole>(None)?;
-        let aggregated = roles.iter().filter(|role| role.aggregation_rule.is_some());
-        Ok(aggregated.map(|role| ObjectKey::new(None, &role.name_any())).collect())
+    Controller::new(Aggregation).index::<Aggregated>().watches_by_key::<ClusterRole>(|_, caches| {
+        let aggregated = caches.list_by::<Aggregated>(&())?;
+        Ok(aggregated.iter().map(|role| ObjectKey::new(None, &role.name_any())).collect())
     })
+}
+
+/// The cluster roles that aggregate others. Each change of a role may concern them.
+struct Aggregated;
+
+impl Index for Aggregated {
+    type Resource = ClusterRole;
+    type Value = ();
+
+    fn values(role: &ClusterRole) -> Vec<()> {
+        role.aggregation_rule.iter().map(|_| ()).collect()
+    }
 }
 
 struct Aggregation;
