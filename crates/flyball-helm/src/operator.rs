@@ -51,8 +51,8 @@ const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// Its name is the `projectName` in the file `PROJECT`, or the name of the project's folder. Its
 /// [manifests](Operator::manifests) contain the CRDs in `config/crd/bases`, or, for kinds without a CRD there, one with
-/// an open schema. Its watches and permissions are derived from the kinds that the charts render with their default values and with the samples in `config/samples`,
-/// and from those that their templates name literally.
+/// an open schema. Its watches and permissions are derived from the kinds that the charts render with their default
+/// values and with the samples in `config/samples`, and from those that their templates name literally.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
