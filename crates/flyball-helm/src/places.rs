@@ -24,6 +24,11 @@ pub(crate) fn is_inside(resource: &Resource, kind: &Kind, namespace: &str) -> bo
     kind.is_namespaced() && resource.namespace().is_none_or(is_here)
 }
 
+/// Returns true if an object is outside of the namespace, or grants permissions: only the chart may determine it.
+pub(crate) fn is_privileged(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
+    !is_inside(resource, kind, namespace) || is_rbac(resource) || is_token(resource)
+}
+
 fn is_rbac(resource: &Resource) -> bool {
     resource.api_version.split_once('/').is_some_and(|(group, _)| group == RBAC)
 }
@@ -64,11 +69,11 @@ fn check_one(
     }
     for (at, mut resource) in resources.into_iter().enumerate() {
         let kind = kinds.kind_of(&resource.api_version, &resource.kind);
-        let is_inside = is_inside(&resource, &kind, namespace);
-        let (is_rbac, is_token) = (is_rbac(&resource), is_token(&resource));
-        if is_inside && !is_rbac && !is_token {
+        if !is_privileged(&resource, &kind, namespace) {
             continue;
         }
+        let is_inside = is_inside(&resource, &kind, namespace);
+        let (is_rbac, is_token) = (is_rbac(&resource), is_token(&resource));
         let same = |outline: &&mut Resource| {
             (&outline.api_version, &outline.kind) == (&resource.api_version, &resource.kind)
                 && (is_inside || outline.namespace() == resource.namespace())

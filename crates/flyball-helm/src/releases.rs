@@ -468,10 +468,10 @@ impl Plan<'_> {
             return Ok(Progress::Done);
         }
         let notes = last.notes();
-        let is_elsewhere = crate::hooks::any_elsewhere(&revision, self.kinds, owner.namespace);
-        if is_elsewhere && !self.verified.has(owner.namespace, owner.release, &revision) {
+        let is_privileged = crate::hooks::any_privileged(&revision, self.kinds, owner.namespace);
+        if is_privileged && !self.verified.has(owner.namespace, owner.release, &revision) {
             // Custom resource and chart may have changed since. So a revision that cannot be verified is limited to
-            // objects in the namespace.
+            // objects in the namespace that grant no permissions.
             let seed = notes.seed.clone().unwrap_or_default();
             let genuine = match self.request(object, owner) {
                 Ok(request) => self.is_genuine(cx, &request, last.version, &revision, &seed).await,
@@ -482,7 +482,7 @@ impl Plan<'_> {
                 Ok(None) => return Ok(Progress::Waits(BUSY.to_owned())),
                 // The comparison does not cover hooks.
                 Err(error) if error.downcast_ref::<kube::Error>().is_some() => return Err(error),
-                Ok(Some(false)) | Err(_) => crate::hooks::retain_inside(&mut revision, self.kinds, owner.namespace),
+                Ok(Some(false)) | Err(_) => crate::hooks::remove_privileged(&mut revision, self.kinds, owner.namespace),
             }
         }
         self.work(cx, owner, history, last, revision, notes).uninstall(waits).await

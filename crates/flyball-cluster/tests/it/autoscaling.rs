@@ -175,3 +175,21 @@ async fn unscalable_target_is_reported() {
     assert_eq!(messages(&client).await, ["FailedGetScale: no matches for kind \"Foo\" in group \"foo.io\""]);
     assert_eq!(conditions(&client).await, ["AbleToScale=False FailedGetScale"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn targets_are_objects_of_the_namespace() {
+    let targets = [
+        (json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web?x="}), "invalid name \"web?x=\""),
+        (json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web#"}), "invalid name \"web#\""),
+        (
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "edit"}),
+            "kind \"ClusterRole\" is cluster-scoped",
+        ),
+    ];
+    for (target, message) in targets {
+        let client = cluster().admin();
+        autoscaler(&client, json!({"scaleTargetRef": target})).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(messages(&client).await, [format!("FailedGetScale: {message}")]);
+    }
+}

@@ -3,6 +3,7 @@
 use crate::controllers::MANAGER;
 use crate::controllers::discovery::{self, Served};
 use flyball::{Context, Resource};
+use flyball_core::names::is_path_segment;
 use http::{Method, Request};
 use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kube::api::DynamicObject;
@@ -15,6 +16,12 @@ const ATTEMPTS: usize = 5;
 /// Finds objects, and their scale, by references that name a kind.
 #[derive(Default)]
 pub(super) struct Scales(Mutex<Vec<Served>>);
+
+/// An object that a reference may mean.
+struct Found {
+    path: String,
+    namespaced: bool,
+}
 
 /// The scale of an object.
 pub(super) struct Scale {
@@ -38,7 +45,11 @@ impl Scales {
         cx: &Context<K>,
     ) -> Result<Scale, String> {
         let mut first = None;
-        for path in self.paths(target, cx).await? {
+        for Found { path, namespaced } in self.paths(target, cx).await? {
+            if !namespaced {
+                // A namespaced object must not change others' objects.
+                return Err(format!("kind {:?} is cluster-scoped", target.kind));
+            }
             let path = format!("{path}/scale");
             match send(Method::GET, &path, Vec::new(), cx).await {
                 Ok(value) => return Ok(Scale { path, value }),
@@ -55,7 +66,7 @@ impl Scales {
         cx: &Context<K>,
     ) -> Result<DynamicObject, String> {
         let mut first = None;
-        for path in self.paths(target, cx).await? {
+        for Found { path, .. } in self.paths(target, cx).await? {
             match send(Method::GET, &path, Vec::new(), cx).await {
                 Ok(value) => return serde_json::from_value(value).map_err(|error| error.to_string()),
                 Err(error) => drop(first.get_or_insert(text(&error))),
@@ -69,17 +80,21 @@ impl Scales {
         &self,
         target: &CrossVersionObjectReference,
         cx: &Context<K>,
-    ) -> Result<Vec<String>, String> {
+    ) -> Result<Vec<Found>, String> {
+        // The name becomes a part of URLs.
+        if !is_path_segment(&target.name) {
+            return Err(format!("invalid name {:?}", target.name));
+        }
         let version = target.api_version.as_deref().unwrap_or_default();
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
         let find = || {
             let served = self.0.lock();
             let of = served.iter().filter(|served| *served.kind.group == *group && *served.kind.kind == target.kind);
-            let path = |served: &Served| {
+            let found = |served: &Served| {
                 let namespace = cx.key().namespace().filter(|_| served.namespaced);
-                format!("{}/{}", served.path(namespace), target.name)
+                Found { path: format!("{}/{}", served.path(namespace), target.name), namespaced: served.namespaced }
             };
-            of.map(path).collect::<Vec<_>>()
+            of.map(found).collect::<Vec<_>>()
         };
         let mut paths = find();
         if paths.is_empty() {
