@@ -5,6 +5,7 @@ pub(crate) mod affinity;
 pub(crate) mod events;
 pub(crate) mod owners;
 pub(crate) mod pods;
+pub(crate) mod references;
 pub(crate) mod resources;
 
 use flyball_core::time::Timestamp;

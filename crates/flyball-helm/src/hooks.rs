@@ -145,8 +145,8 @@ fn observe(what: &str, kind: &str, live: &DynamicObject) -> Outcome {
         let found = status["conditions"].as_array()?.iter().find(|found| found["type"] == name)?;
         (found["status"] == "True").then_some(found)
     };
-    let why = |condition_json: &serde_json::Value| {
-        let text = |field: &str| condition_json[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let why = |condition: &serde_json::Value| {
+        let text = |field: &str| condition[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         match (text("reason"), text("message")) {
             (Some(reason), Some(message)) => format!(": {reason}: {message}"),
             (reason, message) => reason.or(message).map(|why| format!(": {why}")).unwrap_or_default(),

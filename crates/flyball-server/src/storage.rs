@@ -184,9 +184,9 @@ impl Store {
     }
 
     /// Writes all changes since recovery, and all later ones, to the journal.
-    pub(crate) fn keep(&self, directory: DataDir, recovered: &RecoveredJournal) -> Result<(), DataDirError> {
-        let first = self.shared.stage_from_now_on(recovered.revision);
-        let journal = Journal::begin(directory, &recovered.recovered, &first, self.shared.clone())?;
+    pub(crate) fn keep(&self, directory: DataDir, journal: &RecoveredJournal) -> Result<(), DataDirError> {
+        let first = self.shared.stage_from_now_on(journal.revision);
+        let journal = Journal::begin(directory, &journal.recovered, &first, self.shared.clone())?;
         *self.journal() = Some(journal);
         Ok(())
     }

@@ -7,15 +7,15 @@ mod schedule;
 use super::job::end;
 use crate::workload::events::Events;
 use crate::workload::owners::{self, reference_to};
-use crate::workload::pods;
 use crate::workload::time;
+use crate::workload::{pods, references};
 use flyball::{Action, Context, Controller, Reconcile, Result, is_namespace_terminating};
 use flyball_core::cron::Schedule;
 use flyball_core::time::{SignedDuration, Timestamp, is_time_zone, rfc3339_in, saturating_add};
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use schedule::Due;
 use std::time::Duration;
 
@@ -154,8 +154,7 @@ impl Turn<'_> {
 
     /// Reads a job from the API server.
     async fn find(&self, name: &str) -> Result<Option<Job>> {
-        let namespace = self.cx.key().namespace().unwrap_or_default();
-        Ok(Api::<Job>::namespaced(self.cx.client().clone(), namespace).get_opt(name).await?)
+        references::read(&self.cx.sibling(name), self.cx).await
     }
 
     /// Creates the job that is due, if there is one; returns the time until the next one.

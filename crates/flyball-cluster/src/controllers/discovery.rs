@@ -1,6 +1,7 @@
 //! Discovery of the resources of all groups, each in one version.
 
-use flyball_core::{GroupResource, GroupVersionKind};
+use flyball_core::names::is_path_segment;
+use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
 use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Deserialize;
@@ -36,6 +37,12 @@ impl Served {
             Some(namespace) => format!("{root}/namespaces/{namespace}/{}", self.resource.resource),
             None => format!("{root}/{}", self.resource.resource),
         }
+    }
+
+    /// Returns the URL of one object; `None` if its name is not a single path segment. Names come from references,
+    /// whose authors must not choose another URL.
+    pub(super) fn object_path(&self, key: &ObjectKey) -> Option<String> {
+        is_path_segment(key.name()).then(|| format!("{}/{}", self.path(key.namespace()), key.name()))
     }
 }
 

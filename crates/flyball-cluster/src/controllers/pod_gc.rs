@@ -4,7 +4,7 @@
 
 use crate::workload::owners::tolerate;
 use crate::workload::pods::{self, OnNode, is_deleting, is_over};
-use crate::workload::time;
+use crate::workload::{references, time};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -68,7 +68,7 @@ impl Reconcile for Orphans {
             return Ok(Action::requeue_after(remaining));
         }
         // The deletion is final, so confirm with the API server.
-        if Api::<Node>::all(cx.client().clone()).get_metadata_opt(name).await?.is_some() {
+        if references::read::<_, Node>(&key, cx).await?.is_some() {
             return Ok(Action::requeue_after(QUARANTINE));
         }
         if !is_over(pod) {

@@ -4,6 +4,7 @@
 //! same name does not get the token. See
 //! <https://kubernetes.io/docs/concepts/configuration/secret/#serviceaccount-token-secrets>.
 
+use crate::workload::references;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_server::Server;
 use k8s_openapi::ByteString;
@@ -43,11 +44,7 @@ impl Reconcile for Tokens {
         let account = match known {
             Some(account) => Some(account),
             // The cache may not show it yet.
-            None => {
-                let accounts =
-                    Api::<ServiceAccount>::namespaced(cx.client().clone(), key.namespace().unwrap_or_default());
-                accounts.get_opt(key.name()).await?.filter(is_ours)
-            }
+            None => references::read(&key, cx).await?.filter(is_ours),
         };
         let secrets = Api::<Secret>::namespaced(cx.client().clone(), key.namespace().unwrap_or_default());
         let Some(account) = account else {

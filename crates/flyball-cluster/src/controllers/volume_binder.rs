@@ -8,13 +8,14 @@ mod unbound;
 use crate::workload::events::Events;
 use crate::workload::owners::{self, Selector};
 use crate::workload::pods::{self, UsingClaim};
+use crate::workload::references;
 use flyball::{Action, Caches, Context, Controller, Index, ObjectKey, Predicate, Reconcile, Resource, Result};
 use flyball_core::Quantity;
 use k8s_openapi::api::core::v1::{
     ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec, Pod,
 };
 use k8s_openapi::api::storage::v1::StorageClass;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
@@ -140,9 +141,7 @@ impl Reconcile for Volumes {
         let mut claim = cx.get::<PersistentVolumeClaim>(&key).await?.filter(is_it);
         if claim.is_none() {
             // The release of a volume is final, so confirm with the API server.
-            let claims =
-                Api::<PersistentVolumeClaim>::namespaced(cx.client().clone(), key.namespace().unwrap_or_default());
-            claim = claims.get_opt(&name).await?.filter(is_it);
+            claim = references::read(&key, cx).await?.filter(is_it);
         }
         match claim {
             None if phase(volume) == "Failed" => {}

@@ -200,3 +200,10 @@ async fn dependents_of_cached_owners_cause_no_requests() {
     assert_eq!(reads(&client).await, before);
     assert!(!before.is_empty(), "reads are counted");
 }
+
+#[tokio::test(start_paused = true)]
+async fn owner_names_do_not_change_requests() {
+    let client = cluster().admin();
+    config_map(&client, "child", &[("?watch=true&x=", "0e6e2d1b-0000-4000-8000-000000000000", false)]).await;
+    gone(&client, "child").await;
+}

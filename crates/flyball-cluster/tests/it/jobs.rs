@@ -111,3 +111,17 @@ async fn job_of_another_manager_is_ignored() {
     sleep(Duration::from_secs(5)).await;
     assert!(pods(&client).await.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn job_names_do_not_change_requests() {
+    let client = cluster().admin();
+    let owner =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "?watch=true&x=", "uid": "u", "controller": true});
+    let metadata = json!({"name": "p", "finalizers": ["batch.kubernetes.io/job-tracking"], "ownerReferences": [owner]});
+    create::<Pod>(&client, json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}})).await;
+    let is_tracked = async || {
+        let pod = api::<Pod>(&client).get_opt("p").await.unwrap();
+        pod.is_some_and(|pod| !pod.finalizers().is_empty())
+    };
+    eventually("the end of tracking", || async { !is_tracked().await }).await;
+}

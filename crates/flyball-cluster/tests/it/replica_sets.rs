@@ -1,12 +1,12 @@
 //! Replica sets: creations, deletions and their order, following the unit tests of Kubernetes.
 
 use crate::workloads::{api, create, pods, set_status, template};
-use crate::{cluster, eventually};
+use crate::{cluster, eventually, namespace};
 use flyball_cluster::{Cluster, Controller, Options, simulated_clock};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, ReplicationController, ResourceQuota};
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Client, ResourceExt};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -127,4 +127,27 @@ async fn replication_controller_behaves_as_a_replica_set() {
     let patch = Patch::Merge(json!({"spec": {"replicas": 1}}));
     api::<ReplicationController>(&client).patch("rc", &PatchParams::default(), &patch).await.unwrap();
     eventually("one pod", || async { pods(&client).await.len() == 1 }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_other_namespaces_do_not_count() {
+    let client = cluster().admin();
+    set(&client, 2).await;
+    eventually("two pods", || async { pods(&client).await.len() == 2 }).await;
+    let uid = api::<ReplicaSet>(&client).get("web").await.unwrap().uid();
+    namespace(&client, "other").await;
+    // The garbage collector cannot resolve this owner, and leaves the pods alone.
+    let owner = json!({"apiVersion": "absent.io/v1", "kind": "Absent", "name": "a", "uid": uid, "controller": true});
+    for number in 0..4 {
+        let metadata =
+            json!({"name": format!("p{number}"), "labels": {"app": "web"}, "ownerReferences": [owner.clone()]});
+        let pod = json!({"metadata": metadata, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let others: Api<Pod> = Api::namespaced(client.clone(), "other");
+        others.create(&PostParams::default(), &pod).await.unwrap();
+    }
+    scale(&client, 3).await;
+    eventually("three pods", || async { pods(&client).await.len() == 3 }).await;
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(pods(&client).await.len(), 3);
 }

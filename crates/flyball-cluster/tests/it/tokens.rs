@@ -72,3 +72,11 @@ async fn token_secrets_of_missing_accounts_are_deleted() {
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert!(secrets.get_opt("o").await.unwrap().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn account_names_do_not_change_requests() {
+    let client = cluster().admin();
+    namespace(&client, "ns").await;
+    let secrets = secret(&client, "t", "?watch=true&x=", None).await;
+    eventually("the deletion", || async { secrets.get_opt("t").await.unwrap().is_none() }).await;
+}

@@ -42,6 +42,8 @@ impl Registry {
         let name = candidate.object.name().to_owned();
         let attributes = Attributes::new(target, Operation::Create, writer).with_name(&name);
         self.admit(&attributes, &mut candidate.object).await?;
+        // The user was authorized for this namespace only.
+        candidate.place()?;
         candidate.set_system_fields(&self.clock, &self.rng);
         candidate.validate(writer)?;
         candidate.warn(writer);

@@ -47,6 +47,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     #[tokio::test]
     async fn busy_connection_does_not_delay_another() {
@@ -73,5 +74,20 @@ mod tests {
         assert!(before < 100, "{before} requests of the first connection ran first");
         tasks.join_all().await;
         assert_eq!(done.load(Ordering::Relaxed), 1000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_requests_hold_no_turn() {
+        let pacer = Arc::new(Pacer::default());
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..100 {
+            let pacer = pacer.clone();
+            waiting.spawn(async move {
+                pacer.turn().await;
+                std::future::pending::<()>().await;
+            });
+        }
+        yield_now().await;
+        tokio::time::timeout(Duration::from_secs(1), pacer.turn()).await.expect("a turn is free");
     }
 }

@@ -15,7 +15,7 @@ const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// Defines a kind with arbitrary specs.
-async fn define(server: &Server) {
+pub(crate) async fn define(server: &Server) {
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
         "items": {"type": "array", "items": {"type": "object", "properties": {
@@ -41,7 +41,7 @@ fn gadget(name: &str, spec: &str) -> String {
 }
 
 /// A webhook that applies a JSON patch to all new objects.
-struct Patching(Arc<Mutex<Value>>);
+pub(crate) struct Patching(pub(crate) Arc<Mutex<Value>>);
 
 impl Caller for Patching {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
@@ -58,7 +58,7 @@ impl Caller for Patching {
     }
 }
 
-async fn hook(server: &Server) {
+pub(crate) async fn hook(server: &Server) {
     let hook = json!({"metadata": {"name": "hook"}, "webhooks": [{
         "name": "hook.x.io", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": {"url": "https://h/"},
         "objectSelector": {"matchLabels": {"hooked": "yes"}},

@@ -19,6 +19,7 @@ mod growth;
 mod identity;
 mod impersonation;
 mod managed_fields;
+mod mutations;
 mod parameters;
 mod patches;
 mod paths;

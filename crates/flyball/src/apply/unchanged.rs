@@ -118,6 +118,10 @@ fn fields(
     Ok(Some(end))
 }
 
+/// Maximum number of elements of a list that are compared, since each is compared with all others. Longer lists count
+/// as changed: applying them is always correct.
+const MAX_ELEMENTS: usize = 256;
+
 fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<bool, Malformed> {
     let live = live.and_then(Raw::elements).unwrap_or_default();
     let (mut elements, mut members) = (Vec::with_capacity(desired.len()), owned.members()?);
@@ -126,7 +130,7 @@ fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<
             elements.push((name, owned));
         }
     }
-    if elements.len() != desired.len() {
+    if elements.len() != desired.len() || desired.len() > MAX_ELEMENTS || live.len() > 2 * MAX_ELEMENTS {
         return Ok(false);
     }
     for desired in desired {
@@ -431,6 +435,17 @@ mod tests {
     #[test]
     fn object_never_applied_is_a_change() {
         check(|owned, _, _| *owned = Value::Null, false);
+    }
+
+    #[test]
+    fn long_lists_are_applied() {
+        for (count, expected) in [(MAX_ELEMENTS, true), (MAX_ELEMENTS + 1, false)] {
+            let list: Vec<Value> = (0..count).map(|n| json!({"name": format!("n{n}")})).collect();
+            let keys = (0..count).map(|n| (format!("k:{{\"name\":\"n{n}\"}}"), json!({".": {}, "f:name": {}})));
+            let owned = json!({"f:env": keys.collect::<Map<_, _>>()}).to_string();
+            let desired = json!({"env": list});
+            assert_eq!(is_unchanged(Raw(&owned), &desired, Raw(&desired.to_string())), expected, "{count}");
+        }
     }
 
     #[test]

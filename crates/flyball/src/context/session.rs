@@ -149,10 +149,16 @@ impl ReconcileSession {
                 children.extend(self.latest_list(store, namespace, ty.is_metadata(), list).await?);
             }
             let is_child = |entry: &Entry| entry.owner_references().iter().any(|owner| owner.uid == uid);
-            children.retain(|(_, entry)| is_child(entry));
+            children.retain(|(key, entry)| self.may_own(key) && is_child(entry));
             Ok((kind, children))
         }
         .boxed()
+    }
+
+    /// Returns true if the object being reconciled may own an object: a namespaced owner has dependents in its
+    /// namespace only. Anyone may write its UID into a reference elsewhere.
+    fn may_own(&self, key: &ObjectKey) -> bool {
+        self.primary.key.namespace().is_none_or(|namespace| key.namespace() == Some(namespace))
     }
 
     /// Records a write that the reconciler made through the client.
@@ -205,7 +211,8 @@ impl ReconcileSession {
             for (key, entry) in self.latest_list(store, namespace, true, Box::new(|store| store.owned_by(&uid))).await?
             {
                 let controller = entry.controller();
-                if controller.is_some_and(|owner| owner.uid == *uid)
+                if self.may_own(&key)
+                    && controller.is_some_and(|owner| owner.uid == *uid)
                     && entry.applied_fields("", &self.env.manager).is_some()
                 {
                     found.push((store, key, entry));

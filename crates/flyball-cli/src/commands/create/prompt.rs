@@ -21,12 +21,12 @@ pub(super) fn prompt_names([group, version, kind]: [Option<&str>; 3]) -> Result<
 
 fn flag_or_prompt(
     flag: &str,
-    given_value: Option<&str>,
+    value: Option<&str>,
     proposed: Option<&str>,
     check: fn(&str) -> Result<String, String>,
 ) -> Result<String> {
-    match given_value {
-        Some(given_value) => Ok(given_value.to_owned()),
+    match value {
+        Some(value) => Ok(value.to_owned()),
         None => ask::text(flag, proposed, check),
     }
 }

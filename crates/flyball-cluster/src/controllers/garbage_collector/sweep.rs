@@ -192,21 +192,21 @@ impl Sweep<'_> {
     async fn patch(&self, node: &Node, live: &Metadata, mut metadata: Value) -> kube::Result<()> {
         metadata["uid"] = json!(live.uid());
         metadata["resourceVersion"] = json!(live.resource_version());
-        let patch = Request::patch(path(&node.kind, &node.key))
-            .header(http::header::CONTENT_TYPE, "application/merge-patch+json");
+        let Some(path) = node.kind.object_path(&node.key) else { return Ok(()) };
+        let patch = Request::patch(path).header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         self.send(patch, json!({"metadata": metadata})).await
     }
 
     /// Deletes an object, unless it has changed since it was read.
     async fn delete(&self, node: &Node, live: &Metadata, policy: &str) -> kube::Result<()> {
+        let Some(path) = node.kind.object_path(&node.key) else { return Ok(()) };
         let options = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": policy,
             "preconditions": {"uid": live.uid(), "resourceVersion": live.resource_version()},
         });
-        let delete =
-            Request::delete(path(&node.kind, &node.key)).header(http::header::CONTENT_TYPE, "application/json");
+        let delete = Request::delete(path).header(http::header::CONTENT_TYPE, "application/json");
         self.send(delete, options).await
     }
 
@@ -219,6 +219,9 @@ impl Sweep<'_> {
     }
 
     async fn get(&self, kind: &Served, key: &ObjectKey) -> kube::Result<Option<Metadata>> {
+        if kind.object_path(key).is_none() {
+            return Ok(None);
+        }
         let request =
             kube::core::Request::new(kind.path(key.namespace())).get_metadata(key.name(), &Default::default());
         match self.client.request(request.map_err(kube::Error::BuildRequest)?).await {
@@ -231,8 +234,4 @@ impl Sweep<'_> {
     fn read<T>(&self, read: impl FnOnce(&mut Graph) -> T) -> T {
         read(&mut self.graph.lock())
     }
-}
-
-fn path(kind: &Served, key: &ObjectKey) -> String {
-    format!("{}/{}", kind.path(key.namespace()), key.name())
 }

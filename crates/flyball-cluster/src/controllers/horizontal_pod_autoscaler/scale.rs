@@ -3,7 +3,7 @@
 use crate::controllers::MANAGER;
 use crate::controllers::discovery::{self, Served};
 use flyball::{Context, Resource};
-use flyball_core::names::is_path_segment;
+use flyball_core::ObjectKey;
 use http::{Method, Request};
 use k8s_openapi::api::autoscaling::v2::CrossVersionObjectReference;
 use kube::api::DynamicObject;
@@ -81,10 +81,6 @@ impl Scales {
         target: &CrossVersionObjectReference,
         cx: &Context<K>,
     ) -> Result<Vec<Found>, String> {
-        // The name becomes a part of URLs.
-        if !is_path_segment(&target.name) {
-            return Err(format!("invalid name {:?}", target.name));
-        }
         let version = target.api_version.as_deref().unwrap_or_default();
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
         let find = || {
@@ -92,15 +88,17 @@ impl Scales {
             let of = served.iter().filter(|served| *served.kind.group == *group && *served.kind.kind == target.kind);
             let found = |served: &Served| {
                 let namespace = cx.key().namespace().filter(|_| served.namespaced);
-                Found { path: format!("{}/{}", served.path(namespace), target.name), namespaced: served.namespaced }
+                let path = served.object_path(&ObjectKey::new(namespace, &target.name));
+                let path = path.ok_or_else(|| format!("invalid name {:?}", target.name))?;
+                Ok(Found { path, namespaced: served.namespaced })
             };
-            of.map(found).collect::<Vec<_>>()
+            of.map(found).collect::<Result<Vec<_>, String>>()
         };
-        let mut paths = find();
+        let mut paths = find()?;
         if paths.is_empty() {
             let served = discovery::served(cx.client()).await.map_err(|error| text(&error))?;
             *self.0.lock() = served;
-            paths = find();
+            paths = find()?;
         }
         match paths.is_empty() {
             true => Err(format!("no matches for kind {:?} in group {group:?}", target.kind)),

@@ -3,11 +3,11 @@
 //! A terminated pod keeps it until the job's status lists the pod as uncounted; then the finalizer is removed, and then
 //! the pod is counted. Each step can be resumed after an interruption.
 
-use crate::workload::owners;
+use crate::workload::{owners, references};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 
 pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
@@ -53,8 +53,7 @@ impl Reconcile for Orphans {
                 return Ok(Action::done());
             }
             // The cache may be stale: confirm with the API server.
-            let jobs = Api::<Job>::namespaced(cx.client().clone(), key.namespace().unwrap_or_default());
-            if jobs.get_opt(key.name()).await?.is_some_and(|job| is_it(&job)) {
+            if references::read(&key, cx).await?.is_some_and(|job| is_it(&job)) {
                 return Ok(Action::done());
             }
         }

@@ -81,9 +81,8 @@ impl<'s> Converter<'s> {
             _ => converted["x-kubernetes-preserve-unknown-fields"] = true.into(),
         }
         let has_default = |name: &str| values.and_then(|values| values.get(name)).is_some_and(|value| !value.is_null());
-        let required: Vec<&str> =
-            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let required: Vec<&str> = required.into_iter().filter(|name| !has_default(name)).collect();
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let required: Vec<&str> = required.filter(|name| !has_default(name)).collect();
         if !required.is_empty() {
             converted["required"] = json!(required);
         }
