@@ -192,7 +192,8 @@ impl<K: AnyResource> Context<K> {
         Ok(objects)
     }
 
-    /// Returns the objects whose owner is the one being reconciled, in the order of their keys.
+    /// Returns the objects whose owner is the one being reconciled, in the order of their keys. Those of a namespaced
+    /// owner are in its namespace: a reference in another one is not valid, and anyone there may write it.
     ///
     /// # Errors
     ///
