@@ -125,7 +125,7 @@ fn resource(project: &Project, new: &NewKind<'_>, chart: Option<&ExistingChart>)
         Some(chart) => {
             let kind = match new.kind {
                 Some(kind) => kind.to_owned(),
-                None => names::kind(&chart::kind_of(&chart.name)).map_err(|error| {
+                None => names::kind(&chart.kind()).map_err(|error| {
                     Error::new(format!("the name of chart {} is no name of a kind: {error}", chart.name))
                         .hint("name the kind: --kind Site")
                 })?,

@@ -3,6 +3,7 @@
 use super::changes::Changes;
 use super::schema::DefaultValues;
 use super::template::fill;
+use super::types::pascal;
 use crate::error::{Error, Result, ResultExt};
 use flyball_chart::{Chart, File};
 use serde_json::{Map, Value};
@@ -60,6 +61,11 @@ pub(crate) struct ExistingChart {
 }
 
 impl ExistingChart {
+    /// Returns the kind of its releases: its name in CamelCase.
+    pub(crate) fn kind(&self) -> String {
+        pascal(&self.name)
+    }
+
     /// Reads a chart: a folder or a `.tgz`.
     ///
     /// # Errors
@@ -133,26 +139,6 @@ impl ExistingChart {
             None => Ok(()),
             Some(old) => Err(Error::new(format!("{folder}/{} is not in the new chart", old.path))
                 .hint(format!("nothing was written; delete {folder} first"))),
-        }
-    }
-}
-
-/// Returns the kind of a chart's releases: its name in CamelCase.
-pub(crate) fn kind_of(name: &str) -> String {
-    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(|word| word[..1].to_uppercase() + &word[1..]).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kind_is_the_name_in_camel_case() {
-        for (name, kind) in
-            [("memcached", "Memcached"), ("kube-prometheus-stack", "KubePrometheusStack"), ("a_b.c", "ABC")]
-        {
-            assert_eq!(kind_of(name), kind);
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::changes::Changes;
 use super::schema::DefaultValues;
 use super::template::fill;
+use super::types::camel;
 use crate::error::{Error, Result, ResultExt};
 use serde_json::{Map, Value};
 
@@ -40,13 +41,6 @@ fn field_line(line: &str) -> String {
     }
 }
 
-/// Returns the field of the spec that becomes this variable.
-fn camel(variable: &str) -> String {
-    let mut words = variable.split('_');
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |name, word| name + &word[..1].to_uppercase() + &word[1..])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +49,5 @@ mod tests {
     fn fields_are_in_camel_case() {
         assert_eq!(field_line("container_port: 80"), "containerPort: 80");
         assert_eq!(field_line("# a_b: of this"), "# a_b: of this");
-        assert_eq!(camel("size"), "size");
     }
 }

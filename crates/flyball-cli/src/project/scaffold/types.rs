@@ -253,13 +253,13 @@ fn snake(name: &str) -> String {
 }
 
 /// Returns a part of the name of a type.
-fn pascal(name: &str) -> String {
+pub(super) fn pascal(name: &str) -> String {
     let capital = |word: &String| word[..1].to_uppercase() + &word[1..];
     words(name).iter().map(capital).collect()
 }
 
 /// Returns the name of a field after serde's `rename_all = "camelCase"`.
-fn camel(field: &str) -> String {
+pub(super) fn camel(field: &str) -> String {
     let mut parts = field.split('_').filter(|part| !part.is_empty());
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |name, part| name + &part[..1].to_uppercase() + &part[1..])
@@ -284,6 +284,15 @@ mod tests {
             ("", "field_", "field"),
         ] {
             assert_eq!((snake(property).as_str(), camel(&snake(property)).as_str()), (field, back), "{property}");
+        }
+    }
+
+    #[test]
+    fn names_convert_to_pascal_case() {
+        for (name, kind) in
+            [("memcached", "Memcached"), ("kube-prometheus-stack", "KubePrometheusStack"), ("a_b.c", "ABC")]
+        {
+            assert_eq!(pascal(name), kind);
         }
     }
 
