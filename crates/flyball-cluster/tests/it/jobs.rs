@@ -3,7 +3,7 @@
 use crate::workloads::{api, create, pods, set_status};
 use crate::{cluster, eventually};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -115,6 +115,10 @@ async fn job_of_another_manager_is_ignored() {
 #[tokio::test(start_paused = true)]
 async fn job_names_do_not_change_requests() {
     let client = cluster().admin();
+    eventually("the account of pods", || async {
+        api::<ServiceAccount>(&client).get_opt("default").await.unwrap().is_some()
+    })
+    .await;
     let owner =
         json!({"apiVersion": "batch/v1", "kind": "Job", "name": "?watch=true&x=", "uid": "u", "controller": true});
     let metadata = json!({"name": "p", "finalizers": ["batch.kubernetes.io/job-tracking"], "ownerReferences": [owner]});
