@@ -26,6 +26,10 @@ const GADGETS: &str = "/apis/x.io/v1/namespaces/default/gadgets";
 /// Maximum ratio of the CPU time for twice the items.
 const RATIO: f64 = 2.5;
 
+/// Maximum number of times that what seems too slow is measured, after everything else each time: load of a machine
+/// comes and goes.
+const ROUNDS: usize = 3;
+
 /// Held by the test that runs.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
@@ -270,37 +274,44 @@ async fn cost(shape: &Shape, items: usize, user: &User) -> Duration {
     least
 }
 
+/// Measures a request; returns the error if it is too slow.
+async fn judge(shape: &Shape, user: &User) -> Option<String> {
+    // Other load adds to a measurement: the least ones count.
+    let (mut once, mut twice, mut ratio) = (Duration::MAX, Duration::MAX, f64::INFINITY);
+    for _ in 0..8 {
+        once = once.min(cost(shape, shape.items, user).await);
+        twice = twice.min(cost(shape, 2 * shape.items, user).await);
+        ratio = twice.as_secs_f64() / once.as_secs_f64();
+        if ratio <= RATIO {
+            break;
+        }
+    }
+    let line = format!("{}: {once:?} for {}, {twice:?} for twice as many: {ratio:.2}", shape.name, shape.items);
+    println!("{line}");
+    (ratio > RATIO).then_some(line)
+}
+
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn requests_take_linear_time() {
     let _alone = ALONE.lock().await;
     let (admin, ann) = (User::new("admin", &["system:masters"]), User::new("ann", &[]));
-    let mut worst = Vec::new();
     let shapes = SHAPES.iter().map(|shape| (shape, &admin)).chain(ORDINARY.iter().map(|shape| (shape, &ann)));
-    for (shape, user) in shapes {
-        // Other load adds to a measurement: the least ones count.
-        let (mut once, mut twice, mut ratio) = (Duration::MAX, Duration::MAX, f64::INFINITY);
-        for _ in 0..8 {
-            once = once.min(cost(shape, shape.items, user).await);
-            twice = twice.min(cost(shape, 2 * shape.items, user).await);
-            ratio = twice.as_secs_f64() / once.as_secs_f64();
-            if ratio <= RATIO {
-                break;
+    let (mut remaining, mut errors) = (Vec::from_iter(shapes), Vec::new());
+    for _ in 0..ROUNDS {
+        errors.clear();
+        for (shape, user) in std::mem::take(&mut remaining) {
+            if let Some(error) = judge(shape, user).await {
+                errors.push(error);
+                remaining.push((shape, user));
             }
         }
-        let line = format!("{}: {once:?} for {}, {twice:?} for twice as many: {ratio:.2}", shape.name, shape.items);
-        println!("{line}");
-        if ratio > RATIO {
-            worst.push(line);
-        }
     }
-    assert!(worst.is_empty(), "{worst:#?}");
+    assert!(errors.is_empty(), "{errors:#?}");
 }
 
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn definitions_take_linear_time() {
-    let _alone = ALONE.lock().await;
+/// Returns the CPU time of creating a definition, when 150 and when 300 exist.
+async fn cost_of_definitions() -> [Duration; 2] {
     let server = server().await;
     let create = async |number: usize| {
         let (group, plural) = (format!("g{number}.y.io"), format!("things{number}"));
@@ -313,16 +324,30 @@ async fn definitions_take_linear_time() {
         assert_eq!(send(&server, Method::POST, path, JSON, object.to_string()).await.0, 201);
         cpu() - start
     };
-    let mut least = Vec::new();
-    for range in [0..150, 150..300] {
+    let mut least = [Duration::MAX; 2];
+    for (range, least) in [0..150, 150..300].into_iter().zip(&mut least) {
         let mut costs = Vec::new();
         for number in range {
             costs.push(create(number).await);
         }
-        least.push(costs[costs.len() - 40..].iter().min().copied().unwrap());
+        *least = costs[costs.len() - 40..].iter().min().copied().unwrap();
     }
+    least
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn definitions_take_linear_time() {
+    let _alone = ALONE.lock().await;
     // More memory is slower; with quadratic time, the ratio would be 4.
-    let ratio = least[1].as_secs_f64() / least[0].as_secs_f64();
-    println!("{least:?} for the last of 150 and of 300: {ratio:.2}");
-    assert!(ratio <= 3.2, "{least:?} for the last of 150 and of 300");
+    let mut ratio = f64::INFINITY;
+    for _ in 0..ROUNDS {
+        let least = cost_of_definitions().await;
+        ratio = least[1].as_secs_f64() / least[0].as_secs_f64();
+        println!("{least:?} for the last of 150 and of 300: {ratio:.2}");
+        if ratio <= 3.2 {
+            break;
+        }
+    }
+    assert!(ratio <= 3.2, "ratio of the last of 300 and of 150 definitions: {ratio:.2}");
 }
