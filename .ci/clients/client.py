@@ -1,4 +1,4 @@
-"""Python's kubernetes client: typed and dynamic, lists, watches that go on from a version, leases."""
+"""Tests the Python `kubernetes` client: typed and dynamic objects, lists, resumed watches and leases."""
 
 import datetime
 import threading
@@ -10,22 +10,22 @@ from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
 
 config.load_kube_config()
 core = client.CoreV1Api()
-anything = dynamic.DynamicClient(client.ApiClient())
+dynamic_client = dynamic.DynamicClient(client.ApiClient())
 NAMESPACE = "python"
 GROUP, VERSION = "example.com", "v1"
 
 
-def refused(code, call, *arguments, **named):
-    """Calls what must be refused with a code, and returns the refusal."""
+def expect_error(code, call, *args, **kwargs):
+    """Makes a request that must fail with a status code, and returns the error."""
     try:
-        call(*arguments, **named)
+        call(*args, **kwargs)
     except ApiException as error:
         assert error.status == code, error
         return error
-    raise AssertionError(f"{call} is not refused")
+    raise AssertionError(f"{call} succeeded")
 
 
-def typed():
+def typed_objects():
     core.create_namespace(client.V1Namespace(metadata=client.V1ObjectMeta(name=NAMESPACE)))
     for i in range(25):
         core.create_namespaced_config_map(
@@ -45,15 +45,15 @@ def typed():
     core.patch_namespaced_pod_status("pod", NAMESPACE, {"status": {"phase": "Running", "podIP": "10.1.2.3"}})
     assert core.read_namespaced_pod("pod", NAMESPACE).status.pod_ip == "10.1.2.3"
     assert core.list_pod_for_all_namespaces(field_selector="status.phase=Running").items[0].metadata.name == "pod"
-    refused(409, core.create_namespaced_pod, NAMESPACE, pod)
-    refused(404, core.read_namespaced_pod, "none", NAMESPACE)
+    expect_error(409, core.create_namespaced_pod, NAMESPACE, pod)
+    expect_error(404, core.read_namespaced_pod, "none", NAMESPACE)
     pod.metadata.name = "Pod"
-    assert "metadata.name" in refused(422, core.create_namespaced_pod, NAMESPACE, pod).body
-    map = core.read_namespaced_config_map("cm-00", NAMESPACE)
+    assert "metadata.name" in expect_error(422, core.create_namespaced_pod, NAMESPACE, pod).body
+    config_map = core.read_namespaced_config_map("cm-00", NAMESPACE)
     stale = core.read_namespaced_config_map("cm-00", NAMESPACE)
-    map.data["n"] = "new"
-    core.replace_namespaced_config_map("cm-00", NAMESPACE, map)
-    refused(409, core.replace_namespaced_config_map, "cm-00", NAMESPACE, stale)
+    config_map.data["n"] = "new"
+    core.replace_namespaced_config_map("cm-00", NAMESPACE, config_map)
+    expect_error(409, core.replace_namespaced_config_map, "cm-00", NAMESPACE, stale)
     utils.create_from_dict(
         client.ApiClient(), {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": NAMESPACE}, "stringData": {"a": "b"}}
     )
@@ -63,41 +63,41 @@ def typed():
 
 
 def watches():
-    """As an informer does it: list, watch from there, break off, go on from the last version seen."""
+    """Lists, watches, disconnects and resumes from the last resource version, as an informer does."""
     version = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
-    seen = []
+    received = []
 
-    def look(version, count):
+    def receive(version, count):
         for event in watch.Watch().stream(
             core.list_namespaced_config_map, NAMESPACE, resource_version=version, timeout_seconds=20, allow_watch_bookmarks=True
         ):
             if event["type"] != "BOOKMARK":
-                seen.append((event["type"], event["object"].metadata.name))
+                received.append((event["type"], event["object"].metadata.name))
                 count -= 1
                 version = event["object"].metadata.resource_version
             if count == 0:
                 return version
-        raise AssertionError(f"the watch ends with {seen}")
+        raise AssertionError(f"the watch ended after {received}")
 
-    writer = threading.Thread(target=write_some)
+    writer = threading.Thread(target=write_config_map)
     writer.start()
-    version = look(version, 2)
+    version = receive(version, 2)
     writer.join()
-    look(version, 2)
-    assert seen == [("ADDED", "w"), ("MODIFIED", "w"), ("MODIFIED", "w"), ("DELETED", "w")], seen
+    receive(version, 2)
+    assert received == [("ADDED", "w"), ("MODIFIED", "w"), ("MODIFIED", "w"), ("DELETED", "w")], received
     started = time.monotonic()
     list(watch.Watch().stream(core.list_namespaced_config_map, NAMESPACE, timeout_seconds=1))
     assert 0.9 < time.monotonic() - started < 5
 
 
-def write_some():
+def write_config_map():
     core.create_namespaced_config_map(NAMESPACE, client.V1ConfigMap(metadata=client.V1ObjectMeta(name="w")))
     for i in range(2):
         core.patch_namespaced_config_map("w", NAMESPACE, {"data": {"i": str(i)}})
     core.delete_namespaced_config_map("w", NAMESPACE)
 
 
-def custom():
+def custom_resources():
     definitions = client.ApiextensionsV1Api()
     schema = {
         "type": "object",
@@ -123,17 +123,17 @@ def custom():
     )
     for _ in range(100):
         try:
-            things = anything.resources.get(api_version=f"{GROUP}/{VERSION}", kind="Thing")
+            things = dynamic_client.resources.get(api_version=f"{GROUP}/{VERSION}", kind="Thing")
             break
         except dynamic.exceptions.ResourceNotFoundError:
-            anything.resources.invalidate_cache()
+            dynamic_client.resources.invalidate_cache()
             time.sleep(0.1)
     body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"size": 1}}
-    made = things.create(body=body, namespace=NAMESPACE)
-    assert made.spec.size == 1 and made.metadata.generation == 1
+    created = things.create(body=body, namespace=NAMESPACE)
+    assert created.spec.size == 1 and created.metadata.generation == 1
     try:
         things.create(body={**body, "metadata": {"name": "b"}, "spec": {"size": 10}}, namespace=NAMESPACE)
-        raise AssertionError("10 is not refused")
+        raise AssertionError("spec.size 10 is accepted")
     except dynamic.exceptions.UnprocessibleEntityError as error:
         assert "spec.size" in str(error.body)
     patched = things.patch(body={"spec": {"text": "t"}}, name="a", namespace=NAMESPACE, content_type="application/merge-patch+json")
@@ -142,7 +142,7 @@ def custom():
     assert applied.spec.size == 2 and applied.spec.text == "t"
     try:
         things.server_side_apply(body={**body, "spec": {"size": 3}}, namespace=NAMESPACE, field_manager="other")
-        raise AssertionError("the conflict is not told")
+        raise AssertionError("the conflict is not reported")
     except ConflictError as error:
         assert "conflict with" in str(error.body) and ".spec.size" in str(error.body)
     status = things.status.patch(
@@ -159,14 +159,14 @@ def custom():
     assert events == ["ADDED", "DELETED"], events
     try:
         things.get(name="a", namespace=NAMESPACE)
-        raise AssertionError("a is still there")
+        raise AssertionError("thing a still exists")
     except NotFoundError:
         pass
     definitions.delete_custom_resource_definition(f"things.{GROUP}")
 
 
 def leases():
-    """Who holds a lease is decided by its version: of two that take it, one is refused."""
+    """Of two clients that acquire a lease at the same resource version, one gets a conflict."""
     leases = client.CoordinationV1Api()
     now = datetime.datetime.now(datetime.timezone.utc)
     lease = leases.create_namespaced_lease(
@@ -176,19 +176,19 @@ def leases():
     lease.spec.holder_identity = "b"
     leases.replace_namespaced_lease("leader", NAMESPACE, lease)
     lease.spec.holder_identity = "c"
-    refused(409, leases.replace_namespaced_lease, "leader", NAMESPACE, lease)
+    expect_error(409, leases.replace_namespaced_lease, "leader", NAMESPACE, lease)
 
 
-def ends():
+def namespace_deletion():
     core.delete_namespace(NAMESPACE)
     for _ in range(100):
         if not [n for n in core.list_namespace().items if n.metadata.name == NAMESPACE]:
             return
         time.sleep(0.1)
-    raise AssertionError("the namespace does not go")
+    raise AssertionError("the namespace still exists")
 
 
-for step in (typed, watches, custom, leases, ends):
+for step in (typed_objects, watches, custom_resources, leases, namespace_deletion):
     started = time.monotonic()
     step()
     print(f"kubernetes: {step.__name__} ({time.monotonic() - started:.1f} s)")

@@ -1,11 +1,11 @@
-//! Arrows between the modules of one parent, and their cycles.
+//! Dependencies between sibling modules, and their cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::tree::{Location, Modules, display};
 
-/// A path in or below the module `from` that refers to the module `to` or one below it; both are children of `parent`.
+/// A path in the module `from` (or a descendant) to the module `to` (or a descendant); both are children of `parent`.
 #[derive(Debug)]
 pub(crate) struct Arrow {
     pub(crate) parent: Vec<String>,
@@ -22,7 +22,7 @@ impl fmt::Display for Arrow {
     }
 }
 
-/// Returns the arrows of a crate, in the order of its modules and their lines.
+/// Returns the arrows of a crate, in the order of modules and lines.
 pub(crate) fn arrows(modules: &Modules) -> Vec<Arrow> {
     let mut arrows = Vec::new();
     for (from, module) in modules.iter() {

@@ -1,12 +1,12 @@
-//! Structural tests for the crates of this workspace: `tests/it/architecture.rs` of each crate calls it.
+//! Structure tests, called by `tests/it/architecture.rs` of each crate of this workspace.
 //!
-//! [`Sources`] reads the source text of one crate, without building it, and checks the arrows between its modules. An
-//! arrow is a path in an import, a type, an expression, an attribute or the body of a macro that leads from one module
-//! into another. Re-exports are followed: `crate::Store` is an arrow to `cache` if `lib.rs` has `pub use
+//! [`Sources`] parses the source text of one crate, without building it, and checks the arrows between its modules. An
+//! arrow is a dependency of a module on another one: a path in an import, a type, an expression, an attribute or the
+//! body of a macro. Re-exports are followed: `crate::Store` is an arrow to `cache` if `lib.rs` has `pub use
 //! cache::Store`.
 //!
-//! Code under `cfg(test)` has no arrows. A path to an item of an ancestor, or of a descendant, is not an arrow either:
-//! parents and children are one unit. Method calls are not covered, since their text names no module.
+//! Code under `cfg(test)` is ignored, and so are paths to items of an ancestor or a descendant, because parents and
+//! children are one unit. Method calls are not covered, because their text does not name a module.
 
 mod arrow;
 mod document;
@@ -26,7 +26,7 @@ use arrow::Arrow;
 use scan::Scan;
 use tree::{ModulePath, display};
 
-/// The source text of one crate, parsed.
+/// The parsed source text of one crate.
 #[derive(Debug)]
 pub struct Sources {
     files: BTreeSet<String>,
@@ -40,7 +40,7 @@ impl Sources {
     ///
     /// # Panics
     ///
-    /// If a file cannot be read or is not Rust.
+    /// Panics if a file cannot be read or parsed.
     pub fn of(manifest_dir: impl AsRef<Path>) -> Self {
         let mut files = BTreeMap::new();
         read(manifest_dir.as_ref(), "src", &mut files);
@@ -57,10 +57,9 @@ impl Sources {
     /// Fails on arrows between top-level modules that the table does not list, cycles between the modules of one parent
     /// at any depth, files below `src` without a `mod` line, banned words, and lines with more than 120 columns.
     ///
-    /// Each module has a row with the modules that it may import, and the table itself has no cycle: read from the
-    /// first row to the last it is the drawing of the layers. `lib.rs` is exempt. Banned words are names of types,
-    /// functions and constants, and the first words of doc comments. String literals may be wider than 120 columns,
-    /// and so may rows of tables and URLs in comments.
+    /// Each module has a row with its allowed imports. The table must not have a cycle: each row lists only modules of
+    /// rows above it. `lib.rs` is exempt. Banned words apply to names of types, functions and constants, and to the
+    /// first words of doc comments. String literals, rows of tables and URLs in comments may exceed 120 columns.
     #[track_caller]
     pub fn check(&self, table: &[(&str, &[&str])]) {
         let words = self.scan.words.iter().map(ToString::to_string);
@@ -74,8 +73,8 @@ impl Sources {
         report(&errors.concat());
     }
 
-    /// Fails if the section of this heading in a Markdown file does not show the table: a row for each module, in the
-    /// same order, with its name in the first column and the modules that it may import in the second.
+    /// Fails if the section of a Markdown file with this heading differs from the table: it needs a row for each
+    /// module, in the same order, with the module in the first column and its allowed imports in the second.
     #[track_caller]
     pub fn check_document(path: impl AsRef<Path>, heading: &str, table: &[(&str, &[&str])]) {
         let path = path.as_ref();
@@ -83,8 +82,8 @@ impl Sources {
         report(&document::errors(&text, heading, table));
     }
 
-    /// Fails where an identifier occurs in or below these modules, for example `["storage", "apply::update"]`. `crate`
-    /// stands for all of them.
+    /// Fails if an identifier occurs in or below these modules, for example `["storage", "apply::update"]`. `crate`
+    /// means all modules.
     #[track_caller]
     pub fn check_absent(&self, modules: &[&str], identifier: &str) {
         report(&self.occurrences(modules, identifier));

@@ -1,4 +1,4 @@
-//! Parser from source text to modules: follows the `mod` lines of a crate, and reads the tokens of its files.
+//! Parser of the modules of a crate: follows `mod` lines and reads the tokens of the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -15,7 +15,7 @@ const CRATE_ROOTS: &[&str] = &["src/lib.rs", "src/main.rs"];
 pub(crate) struct Scan {
     /// The modules of the library, or of the program if the crate has no library.
     pub(crate) modules: Modules,
-    /// The files that `mod` lines lead to.
+    /// The files that `mod` lines reach.
     pub(crate) reached: BTreeSet<String>,
     pub(crate) words: Vec<Finding>,
 }
@@ -36,7 +36,7 @@ impl Scan {
         scan
     }
 
-    /// Parses a file and those that it leads to.
+    /// Parses a file and the files that it reaches.
     fn file(
         &mut self,
         files: &BTreeMap<String, String>,
@@ -100,14 +100,14 @@ struct ModFile {
 #[derive(Clone)]
 struct Scope {
     path: ModulePath,
-    /// The folder of the files of child modules.
+    /// The directory of child modules.
     folder: PathBuf,
     test: bool,
-    /// Within braces: names declared here are not names of the module.
+    /// True within braces, where declared names are not items of the module.
     is_body: bool,
 }
 
-/// The reader of one file.
+/// The parser of one file.
 struct Reader<'a> {
     file: &'a str,
     modules: &'a mut Modules,
@@ -115,7 +115,7 @@ struct Reader<'a> {
     found: Vec<ModFile>,
 }
 
-/// The attributes in front of an item.
+/// The attributes of an item.
 #[derive(Default)]
 struct Attributes {
     path: Option<String>,
@@ -164,7 +164,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the first token and those that belong to it, and returns their number.
+    /// Parses the first token and the tokens that belong to it, and returns their number.
     fn token(&mut self, scope: &Scope, attributes: &Attributes, tokens: &[TokenTree]) -> usize {
         match &tokens[0] {
             TokenTree::Group(group) => {
@@ -180,7 +180,7 @@ impl Reader<'_> {
                     self.path(scope, tokens)
                 }
             },
-            // `::path` and `<T>::path` do not begin in this module, and `.name` is a field or a method.
+            // `::path` and `<T>::path` do not start in this module, and `.name` is a field or a method.
             TokenTree::Punct(_) if is_colons(tokens) && is_ident(tokens.get(2)) => 2 + path(&tokens[2..]).1,
             TokenTree::Punct(punct) if punct.as_char() == '.' && is_ident(tokens.get(1)) => 2,
             _ => 1,
@@ -208,7 +208,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the paths in the strings of an attribute: `#[serde(with = "crate::quantity")]`.
+    /// Parses the paths in the strings of an attribute: `#[serde(with = "crate::quantity")]`.
     fn quoted_paths(&mut self, scope: &Scope, tokens: TokenStream) {
         for token in tokens {
             if let TokenTree::Group(group) = &token {
@@ -280,7 +280,7 @@ impl Reader<'_> {
         let at = self.at(tokens[0].span());
         if let Some(module) = self.module(scope) {
             module.identifiers.extend(path.iter().map(|name| (name.clone(), at.clone())));
-            // A single name comes into scope by an import, which is an arrow already, unless the import is a glob.
+            // The import of a single name is already recorded as an arrow, unless it is a glob import.
             let is_type = path[0].starts_with(char::is_uppercase);
             if path.len() > 1 || is_type && !module.globs.is_empty() {
                 module.paths.push((path, at));
@@ -344,7 +344,7 @@ impl Reader<'_> {
     }
 }
 
-/// Reads `a::b::c` at the front, and returns its segments and the number of its tokens.
+/// Parses `a::b::c` at the start, and returns its segments and its number of tokens.
 fn path(tokens: &[TokenTree]) -> (Vec<String>, usize) {
     let mut path = Vec::new();
     let mut length = 0;
@@ -377,7 +377,7 @@ fn item_length(tokens: &[TokenTree]) -> usize {
     tokens.iter().position(is_end).map_or(tokens.len(), |end| end + 1)
 }
 
-/// Returns true if the predicate of a `cfg` holds in tests alone: `test`, or `all` with it.
+/// Returns true if the predicate of a `cfg` is true only in tests: `test`, or `all` with it.
 fn is_test_predicate(predicate: &TokenTree) -> bool {
     let TokenTree::Group(group) = predicate else { return false };
     let tokens: Vec<TokenTree> = group.stream().into_iter().collect();

@@ -1,4 +1,4 @@
-//! The modules of a crate, and the targets of the paths in them.
+//! The modules of a crate, and the targets of their paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// The names that a module has, and the paths that its code mentions.
+/// The names of a module, and the paths in its code.
 #[derive(Debug, Default)]
 pub(crate) struct Module {
     pub(crate) items: BTreeSet<String>,
@@ -33,11 +33,11 @@ pub(crate) struct Module {
 #[derive(Debug, Default)]
 pub(crate) struct Modules(BTreeMap<ModulePath, Module>);
 
-/// Re-exports that are followed from one name. The limit ends imports that refer to themselves.
+/// Maximum number of re-exports followed from one name, because imports may be cyclic.
 const MAX_REEXPORTS: usize = 16;
 
 impl Modules {
-    /// Returns the module of this path. A module that has two files, each under its own `cfg`, is one module.
+    /// Returns the module of this path. Two files under different `cfg`s form one module.
     pub(crate) fn entry(&mut self, path: &[String]) -> &mut Module {
         self.0.entry(path.to_vec()).or_default()
     }
@@ -54,13 +54,13 @@ impl Modules {
         self.0.keys().filter(|path| path.len() == 1).map(|path| &*path[0])
     }
 
-    /// Returns the first module outside `from` and its ancestors on the way of a path written in `from`; otherwise the
-    /// one that has the item. `None` if the path leads out of the crate.
+    /// Returns the first module outside `from` and its ancestors that a path written in `from` passes through;
+    /// otherwise the module of the item. `None` if the path leaves the crate.
     pub(crate) fn target(&self, from: &[String], path: &[String]) -> Option<ModulePath> {
         self.start(Some(from), from, path, MAX_REEXPORTS)
     }
 
-    /// Follows a path that is written in `scope`, up to the first module outside `from` if there is one.
+    /// Follows a path written in `scope`, up to the first module outside `from`.
     fn start(&self, from: Option<&[String]>, scope: &[String], path: &[String], budget: usize) -> Option<ModulePath> {
         match &*path[0] {
             "crate" => self.walk(from, &[], &path[1..], budget),

@@ -1,4 +1,4 @@
-//! Lines that are too wide for the screen.
+//! Lines that exceed 120 columns.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,9 @@ use proc_macro2::{TokenStream, TokenTree};
 /// Maximum number of characters of a line, as in `rustfmt.toml`.
 const MAX_WIDTH: usize = 120;
 
-/// Describes the lines of a file that exceed the limit.
+/// Returns errors for the lines of a file that exceed the limit.
 ///
-/// Exempt are lines that neither rustfmt nor a reader can break: those of string literals, rows of Markdown tables, and
-/// comments with a URL.
+/// Lines that cannot be broken are exempt: lines of string literals, rows of Markdown tables, and comments with a URL.
 pub(crate) fn errors(file: &str, text: &str) -> Vec<String> {
     let wide = |line: &str| line.chars().count() > MAX_WIDTH;
     if !text.lines().any(wide) {

@@ -1,10 +1,10 @@
-//! Names and first words of doc comments that are not standard terms.
+//! Banned names and first words of doc comments.
 
 use std::fmt;
 
 use crate::tree::Location;
 
-/// Participles and metaphors, which are no names of types.
+/// Participles and metaphors as names of types.
 const TYPES: &[&str] = &[
     "Behind",
     "Course",
@@ -37,13 +37,13 @@ const TYPES: &[&str] = &[
 const FUNCTIONS: &[&str] =
     &["bring_on", "graft", "lacks", "leashed", "look", "put_back", "seen", "take", "tell", "told", "whole"];
 
-/// Metaphors, also as a part of the name of a type.
+/// Metaphors, banned also as a part of the name of a type.
 const TYPE_WORDS: &[&str] = &["Bell", "Danger", "Ordeal", "Patience"];
 
-/// Superlatives and metaphors in place of `MAX`, also as a part of the name of a constant.
+/// Superlatives and metaphors instead of `MAX`, banned also as a part of the name of a constant.
 const CONSTANT_WORDS: &[&str] = &["LARGEST", "LONGEST", "LOOK", "MOST", "PATIENCE"];
 
-/// Question words in place of a noun, and personifying verbs in place of a technical one.
+/// Question words instead of a noun, and personifying verbs instead of a technical verb.
 const FIRST_WORDS: &[&str] =
     &["Asks", "Gives", "How", "Knows", "Lets", "Looks", "Says", "Tells", "What", "Where", "Whether", "Who", "Whoever"];
 
@@ -80,7 +80,7 @@ pub(crate) fn name(kind: Kind, name: &str, at: Location) -> Option<Finding> {
     is_banned.then(|| Finding { at, text: format!("the name `{keyword} {name}` is banned") })
 }
 
-/// Splits a name at underscores, and between a small letter or a digit and a capital letter.
+/// Splits a name at underscores, and before an uppercase letter after a lowercase letter or a digit.
 fn segments(name: &str) -> impl Iterator<Item = &[u8]> {
     name.split('_').flat_map(|part| {
         part.as_bytes().chunk_by(|before, after| before.is_ascii_uppercase() || !after.is_ascii_uppercase())

@@ -33,7 +33,7 @@ const API_VERSIONS: [&str; 55] = [
     "apiextensions.k8s.io/v1beta1", "apiextensions.k8s.io/v1",
 ];
 
-/// API versions of the client in each version of Helm. Helm 4.1 uses the client of Kubernetes 1.35.
+/// API versions of the client of each Helm version. Helm 4.1 uses the client of Kubernetes 1.35.
 fn api_versions(helm: HelmVersion) -> Vec<String> {
     let of_1_35 = |version: &'static str| match version {
         "admissionregistration.k8s.io/v1" => vec!["v1", version],
@@ -79,17 +79,17 @@ impl Capabilities {
         }
     }
 
-    /// The Helm version that charts are rendered with.
+    /// The Helm version that renders charts.
     pub fn helm(&self) -> HelmVersion {
         self.helm
     }
 
     /// Sets the version of Kubernetes, such as `v1.36.0` or `1.30`.
     ///
-    /// A suffix after the third number is dropped, as by `helm template --kube-version`; Helm 4 keeps it in `.Version`.
+    /// A suffix after the third number is dropped, as in `helm template --kube-version`; Helm 4 keeps it in `.Version`.
     ///
     /// # Errors
-    /// If the text is not a version.
+    /// Fails if the text is not a version.
     pub fn set_kube_version(&mut self, version: &str) -> Result<(), String> {
         let complaint = || format!("could not parse {} as version", crate::quote::quote(version.as_bytes()));
         let text = version.trim().strip_prefix('v').unwrap_or(version.trim());
@@ -113,18 +113,18 @@ impl Capabilities {
         Ok(())
     }
 
-    /// The version of Kubernetes, such as `v1.36.0`.
+    /// Returns the version of Kubernetes, such as `v1.36.0`.
     pub fn kube_version(&self) -> &str {
         &self.version
     }
 
-    /// The first two numbers of it.
+    /// Returns the major and minor version.
     pub(crate) fn kube_numbers(&self) -> (u32, u32) {
         let number = |text: &str| text.parse().unwrap_or_default();
         (number(&self.major), number(&self.minor))
     }
 
-    /// The same with its suffix, as far as Helm shows it.
+    /// Returns the version with its suffix, if the Helm version includes it.
     pub(crate) fn git_version(&self) -> &str {
         &self.git_version
     }
@@ -139,7 +139,7 @@ impl Capabilities {
         self.api_versions.extend(versions);
     }
 
-    /// The value of `.Capabilities`.
+    /// Returns the value of `.Capabilities`.
     pub(crate) fn to_value(&self) -> Value {
         let kube = Record {
             type_name: self.helm.choose("chartutil.KubeVersion", "common.KubeVersion"),

@@ -47,13 +47,13 @@ pub struct CrdFile {
     pub text: String,
 }
 
-/// Why a chart cannot be loaded. The messages are Helm's.
+/// An error of loading a chart, with Helm's message.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
     /// The path does not exist.
     #[error("path {0:?} not found")]
     Missing(String),
-    /// The folder has no `Chart.yaml` (Helm 4).
+    /// The directory has no `Chart.yaml` (Helm 4).
     #[error("unable to detect chart at {0}: open {0}: no such file or directory")]
     NoChart(String),
     /// Its `apiVersion` is unknown to Helm 4.
@@ -98,7 +98,7 @@ pub enum ChartError {
     /// A subchart cannot be loaded.
     #[error("error unpacking subchart {name} in {parent}: {message}")]
     Subchart {
-        /// Its file or folder.
+        /// Its file or directory.
         name: String,
         /// The parent chart.
         parent: String,
@@ -108,15 +108,15 @@ pub enum ChartError {
 }
 
 impl Chart {
-    /// Loads a chart: a folder or a `.tgz`.
+    /// Loads a chart: a directory or a `.tgz`.
     ///
     /// # Errors
-    /// If there is no chart, or it is invalid.
+    /// Fails if there is no chart, or it is invalid.
     pub fn open(path: &Path) -> Result<Chart, ChartError> {
         Self::open_as(path, HelmVersion::default())
     }
 
-    /// Loads a chart as a version of Helm does: with Helm 4, `values.yaml` may have several documents, and an unknown
+    /// Loads a chart as in a version of Helm: with Helm 4, `values.yaml` may have several documents, and an unknown
     /// `apiVersion` is an error.
     ///
     /// # Errors
@@ -128,21 +128,21 @@ impl Chart {
     /// Loads a chart from the bytes of a `.tgz`.
     ///
     /// # Errors
-    /// If the bytes are not an archive, or not a chart.
+    /// Fails if the bytes are not an archive, or not a chart.
     pub fn from_archive(bytes: &[u8]) -> Result<Chart, ChartError> {
         load::from_archive(bytes, HelmVersion::default())
     }
 
-    /// Reads all files of a chart, a folder or a `.tgz`, without those that `.helmignore` excludes. Paths are relative
-    /// to the chart's folder and have no `..`.
+    /// Reads all files of a chart, a directory or a `.tgz`, except those that `.helmignore` excludes. Paths are
+    /// relative to the chart's directory and do not contain `..`.
     ///
     /// # Errors
-    /// If there is no chart, the archive is invalid, or a limit is exceeded.
+    /// Fails if there is no chart, the archive is invalid, or a limit is exceeded.
     pub fn read_files(path: &Path) -> Result<Vec<File>, ChartError> {
         load::read_files(path)
     }
 
-    /// Opens a folder, whatever version of charts it is of.
+    /// Opens a directory with a chart of any API version.
     pub(crate) fn open_any(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
         load::open_any(path, helm)
     }
@@ -152,22 +152,22 @@ impl Chart {
         archive::files(bytes, &mut archive::ArchiveBudget::new())
     }
 
-    /// Creates a chart from its files, whatever version of charts it is of.
+    /// Creates a chart of any API version from its files.
     pub(crate) fn from_files(files: Vec<File>, helm: HelmVersion) -> Result<Chart, ChartError> {
         load::from_files(files, helm)
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// Its version.
+    /// Returns the version.
     pub fn version(&self) -> &str {
         &self.metadata.version
     }
 
-    /// Its `appVersion`, if `Chart.yaml` has one.
+    /// Returns the `appVersion`, if `Chart.yaml` has one.
     pub fn app_version(&self) -> Option<&str> {
         Some(self.metadata.app_version.as_str()).filter(|version| !version.is_empty())
     }
@@ -182,45 +182,45 @@ impl Chart {
         &self.values
     }
 
-    /// Its `values.schema.json`.
+    /// Returns `values.schema.json`.
     pub fn schema(&self) -> Option<&[u8]> {
         self.schema.as_deref()
     }
 
-    /// The files of `templates/`.
+    /// Returns the files of `templates/`.
     pub fn templates(&self) -> &[File] {
         &self.templates
     }
 
-    /// Files that are neither templates nor values nor subcharts.
+    /// Returns files that are neither templates nor values nor subcharts.
     pub fn files(&self) -> &[File] {
         &self.files
     }
 
-    /// Its subcharts.
+    /// Returns the subcharts.
     pub fn dependencies(&self) -> &[Chart] {
         &self.dependencies
     }
 
-    /// Returns the warnings of loading, as Helm logs them.
+    /// Returns the warnings of loading, as logged by Helm.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The files of `crds/`, its own and those of its subcharts.
+    /// Returns the files of `crds/` of the chart and of its subcharts.
     pub fn crds(&self) -> Vec<CrdFile> {
         let mut found = Vec::new();
         self.visit_crds(&mut |path, text| found.push(CrdFile { path: path.to_owned(), text: text.to_owned() }));
         found
     }
 
-    /// Calls this with the path and the text of each file of `crds/`, without a copy: such files are the largest that
-    /// charts have.
+    /// Calls a function with the path and the text of each file of `crds/`, without copying them, because these files
+    /// can be large.
     pub(crate) fn visit_crds(&self, visit: &mut dyn FnMut(&str, &str)) {
         self.visit_crds_below(self.name(), visit);
     }
 
-    /// Its own files of `crds/`.
+    /// Returns the files of `crds/` without those of subcharts.
     pub(crate) fn crd_files(&self) -> impl Iterator<Item = &File> {
         let is_manifest = |path: &str| [".yaml", ".yml", ".json"].iter().any(|end| path.ends_with(end));
         self.files.iter().filter(move |file| file.path.starts_with("crds/") && is_manifest(&file.path))
@@ -235,10 +235,10 @@ impl Chart {
         }
     }
 
-    /// Fails if subcharts that `Chart.yaml` names are missing.
+    /// Fails if subcharts listed in `Chart.yaml` are missing.
     ///
     /// # Errors
-    /// Helm's message about missing subcharts.
+    /// Returns Helm's message about missing subcharts.
     pub fn check_dependencies(&self) -> Result<(), String> {
         self.check_dependencies_as(HelmVersion::default())
     }

@@ -101,7 +101,7 @@ impl TemplateArgs {
     /// Parses the arguments after `helm template`.
     ///
     /// # Errors
-    /// If a flag is unknown or lacks its value; or the help text, if it was requested.
+    /// Fails if a flag is unknown or lacks its value; or with the help text, if requested.
     pub fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
         flags::parse(arguments)
     }
@@ -140,7 +140,7 @@ impl TemplateArgs {
     }
 }
 
-/// Output of `helm template`: the text and the log.
+/// Output of `helm template`: text, log and files.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Output {
     /// Text for standard output.
@@ -152,10 +152,10 @@ pub struct Output {
 }
 
 impl Output {
-    /// Writes the files; paths are relative to a folder.
+    /// Writes the files; paths are relative to a directory.
     ///
     /// # Errors
-    /// The message of the operating system, with the path.
+    /// Returns the message of the operating system, with the path.
     pub fn write_files(&self, folder: &Path) -> Result<(), String> {
         for (path, text) in &self.files {
             let file = folder.join(path);
@@ -171,10 +171,10 @@ impl Output {
 /// Helm's hint for errors in templates.
 const ADVICE: &str = "\n\nUse --debug flag to render out invalid YAML";
 
-/// Runs `helm template`; paths are relative to a folder.
+/// Runs `helm template`; paths are relative to a directory.
 ///
 /// # Errors
-/// Helm's message, without the prefix `Error: `.
+/// Returns Helm's message, without the prefix `Error: `.
 pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) -> Result<Output, String> {
     let helm = args.helm_version;
     let mut capabilities = Capabilities::of(helm);
@@ -277,7 +277,7 @@ fn generated_name(text: &str, clock: &Clock, seed: &Seed) -> Result<String, Stri
 }
 
 fn print(args: &TemplateArgs, chart: &Chart, rendered: &Rendered) -> String {
-    // CRDs are megabytes, of which a text that grows would hold a second copy.
+    // CRDs can have megabytes, and a growing buffer would need a second copy.
     let mut size = rendered.manifests.iter().map(document_size).sum();
     size += printed_hooks(args, rendered).map(|hook| document_size(&hook.manifest)).sum::<usize>();
     if args.include_crds {
@@ -288,7 +288,7 @@ fn print(args: &TemplateArgs, chart: &Chart, rendered: &Rendered) -> String {
         chart.visit_crds(&mut |path, body| document(&mut text, path, body));
     }
     rendered.manifests.iter().for_each(|manifest| document(&mut text, &manifest.path, &manifest.text));
-    // Each document begins with a separator, so that there is space at the end alone, or nothing at all.
+    // Each document begins with a separator, so only the end can contain white space.
     text.truncate(text.trim_end().len());
     text.push('\n');
     for hook in printed_hooks(args, rendered) {
@@ -297,7 +297,7 @@ fn print(args: &TemplateArgs, chart: &Chart, rendered: &Rendered) -> String {
     text
 }
 
-/// Bytes of a document besides its path and its text.
+/// Bytes of a document in addition to its path and its text.
 const DOCUMENT_SIZE: usize = 16;
 
 fn document_size(manifest: &crate::Manifest) -> usize {

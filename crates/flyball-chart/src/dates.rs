@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Zoned};
 use std::fmt;
 
-/// A `time.Time`; Go's zero is the first second of the year 1.
+/// A `time.Time`; Go's zero value is the first second of the year 1.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Moment(pub(crate) Zoned);
 

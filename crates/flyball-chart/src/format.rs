@@ -6,7 +6,7 @@ use crate::text::Writer;
 use crate::value::object::Object;
 use crate::value::{IntKind, Value};
 
-/// Nesting limit of a value; deeper values are cycles.
+/// Nesting limit of a value; deeper values are treated as cycles.
 const DEPTH: usize = 1_000;
 
 /// `fmt.Sprint`: spaces between operands of which neither is a string.
@@ -274,7 +274,7 @@ impl Verb {
         }
     }
 
-    /// An element has an interface type: nil has no type there.
+    /// Elements have an interface type, in which nil has no type.
     fn item(&self, out: &mut Vec<u8>, item: &Value, letter: char, depth: usize) {
         match item {
             Value::Nil if self.sharp && letter == 'v' => out.extend(b"interface {}(nil)"),

@@ -50,20 +50,20 @@ pub(crate) struct Function {
     pub(crate) cost: Cost,
 }
 
-/// Treatment of arguments by a function, which determines the untrusted parts of the result.
+/// The use of arguments by a function, which determines the untrusted parts of the result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Handling {
-    /// Returns an argument, or a value without text. Reads at most one item.
+    /// Returns an argument, or a value without strings. Reads at most one item.
     Moves,
-    /// The same, but iterates over lists and maps, without descending into their items.
+    /// Like `Moves`, but iterates over lists and maps, without descending into their items.
     Copies,
-    /// Builds a text, and tracks which parts of it are data.
+    /// Builds a string, and tracks which parts of it are data.
     Marks,
     /// Returns a new value: if any argument is data, the whole result is data.
     Makes,
 }
 
-/// Functions that return an argument, or a value without text.
+/// Functions that return an argument, or a value without strings.
 const MOVES: &[&str] = &[
     "and",
     "call",
@@ -177,7 +177,7 @@ fn handling(name: &str) -> Handling {
 
 type Body = fn(&Call<'_>, &[Value]) -> Result<Value, String>;
 
-/// Size limit of a text from a function.
+/// Size limit of a string from a function.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 /// Length limit of a list from a function.
 const MAX_LIST_ITEMS: usize = 1 << 20;
@@ -238,7 +238,7 @@ impl Table {
         self.0.insert(name, Function { params, is_variadic: true, call, handling: handling(name), cost });
     }
 
-    /// Adds a function with one name or two: the second is sprig's variant that returns errors.
+    /// Adds a function with one or two names: the second one is sprig's variant that returns errors.
     fn both(&mut self, name: &'static str, must: &'static str, cost: Cost, params: &'static [Type], call: Body) {
         self.add(name, cost, params, call);
         self.add(must, cost, params, call);
@@ -270,7 +270,7 @@ fn marked(value: &Value) -> Text {
     }
 }
 
-/// Converts the bytes of a text to characters: some functions of sprig treat each byte as one.
+/// Converts the bytes of a string to characters, because some functions of sprig treat each byte as a character.
 fn byte_chars(value: &Value) -> impl Iterator<Item = char> {
     bytes(value).iter().map(|byte| char::from(*byte))
 }
@@ -290,7 +290,7 @@ fn float(value: &Value) -> f64 {
     }
 }
 
-/// Returns the map of a map argument; nil is an empty one.
+/// Returns the map of a map argument; nil is an empty map.
 fn dict(value: &Value) -> Map {
     match value {
         Value::Map(map) => map.clone(),
@@ -311,7 +311,7 @@ fn strval(value: &Value) -> Vec<u8> {
     }
 }
 
-/// The same with data marks.
+/// Sprig's `strval` with data marks.
 fn strval_marked(value: &Value) -> Text {
     match value {
         Value::Str(text) => text.clone(),
@@ -331,7 +331,7 @@ fn strslice_marked(value: &Value) -> Vec<Text> {
     }
 }
 
-/// Returns a written text if it is within the size limit.
+/// Returns a written string if it is within the size limit.
 fn written(writer: Writer) -> Result<Value, String> {
     if writer.len() > MAX_TEXT_BYTES {
         return Err(format!("the text is larger than {MAX_TEXT_BYTES} bytes"));
@@ -348,7 +348,7 @@ fn strslice(value: &Value) -> Vec<Vec<u8>> {
     }
 }
 
-/// Returns a text if it is within the size limit.
+/// Returns a string if it is within the size limit.
 fn bounded(text: Vec<u8>) -> Result<Value, String> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(format!("the text is larger than {MAX_TEXT_BYTES} bytes"));

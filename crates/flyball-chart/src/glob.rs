@@ -1,9 +1,8 @@
-//! File patterns: those of `.Files.Glob` (gobwas/glob), and those of `path/filepath` for `.helmignore` and
-//! `--show-only`.
+//! File patterns of `.Files.Glob` (gobwas/glob), and of `path/filepath` for `.helmignore` and `--show-only`.
 
 use regex::Regex;
 
-/// A pattern of `.Files.Glob`: `*` stays within a folder, `**` does not, `{a,b}` are alternatives.
+/// A pattern of `.Files.Glob`: `*` matches within a directory, `**` across directories, `{a,b}` are alternatives.
 pub(crate) struct Glob(Option<Regex>);
 
 impl Glob {

@@ -1,9 +1,9 @@
-//! The Helm versions that charts can be rendered with.
+//! Helm versions.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A major version of Helm. It is available to charts, and messages differ.
+/// A major version of Helm. Charts can read it, and messages differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HelmVersion {
     /// Helm 3.21.
@@ -22,7 +22,7 @@ impl HelmVersion {
         }
     }
 
-    /// Returns a message with the names that types of charts have in this version's Go packages.
+    /// Returns a message with the names of chart types in the Go packages of this version.
     pub(crate) fn go_types(self, message: &str) -> String {
         let types = ["Metadata", "Maintainer", "Dependency"];
         match self {

@@ -1,14 +1,14 @@
-//! Helm charts: what `helm template` does, without Helm, without a cluster and without I/O while rendering.
+//! Helm charts: `helm template` and `helm lint` without Helm, a cluster or I/O while rendering.
 //!
-//! A [`Chart`] is loaded from a folder or an archive; with [`Values`], a [`Release`] and [`Capabilities`] it renders
+//! A [`Chart`] is loaded from a directory or an archive; with [`Values`], a [`Release`] and [`Capabilities`] it renders
 //! to [`Rendered`]: manifests in installation order, hooks, and notes. Rendering is a pure function: the clock, the
 //! seed and the cluster for `lookup` are arguments in [`RenderOptions`].
 //!
-//! The reference is Helm, 3 or [4](HelmVersion): `tests/cases` holds charts with the output of Helm itself, which
-//! this crate reproduces byte for byte. So messages are Helm's and Go's, and this crate has its own YAML reader and
-//! writer instead of the workspace's library.
+//! The reference is Helm, 3 or [4](HelmVersion): `tests/cases` contains charts with the output of Helm itself, which
+//! this crate reproduces byte for byte. Messages are therefore those of Helm and Go, and this crate has its own YAML
+//! reader and writer instead of the workspace's library.
 //!
-//! No input makes this crate panic or exceed its [`Budget`]: charts, values and stored texts may come from untrusted
+//! No input makes this crate panic or exceed its [`Budget`]: charts, values and stored strings may come from untrusted
 //! sources.
 
 mod capabilities;

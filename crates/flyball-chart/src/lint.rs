@@ -1,7 +1,7 @@
-//! Checks of a chart before it is installed: the rules of `helm lint`, with its messages.
+//! The rules of `helm lint`, with its messages.
 //!
-//! The rules read the files of the chart, and the chart rendered with `required` and `fail` switched off. What they
-//! find is a list of [`LintMessage`]s; the rendered objects are returned with it, for checks that need an API server.
+//! The rules check the files of the chart, and its rendered templates with `required` and `fail` disabled. The findings
+//! are [`LintMessage`]s. The rendered objects are returned as well, for checks that need an API server.
 
 mod addresses;
 mod crds;
@@ -37,9 +37,9 @@ type Files = BTreeMap<String, Text>;
 pub enum Severity {
     /// A recommendation.
     Info,
-    /// A break with conventions, which is likely to work.
+    /// A violation of conventions that probably works.
     Warning,
-    /// A mistake with which an installation fails.
+    /// An error that makes an installation fail.
     Error,
 }
 
@@ -48,7 +48,7 @@ pub enum Severity {
 pub struct LintMessage {
     /// Severity.
     pub severity: Severity,
-    /// The file within the chart, such as `templates/service.yaml`, or what else the rule is about.
+    /// The file within the chart, such as `templates/service.yaml`, or another subject of the rule.
     pub path: String,
     /// The problem.
     #[serde(rename = "message")]
@@ -66,7 +66,7 @@ impl fmt::Display for LintMessage {
     }
 }
 
-/// Inputs of the rules beside the chart.
+/// Inputs of the rules in addition to the chart.
 pub(crate) struct LintOptions<'o> {
     pub(crate) values: &'o Values,
     pub(crate) namespace: &'o str,
@@ -82,20 +82,20 @@ impl LintOptions<'_> {
     }
 }
 
-/// A chart that was linted.
+/// The result of linting a chart.
 #[derive(Debug, Clone, Default)]
 pub struct Lint {
     /// Findings, in the order of the rules.
     pub messages: Vec<LintMessage>,
-    /// Warnings of loading and rendering, as Helm logs them.
+    /// Warnings of loading and rendering, as logged by Helm.
     pub warnings: Vec<String>,
-    /// Rendered objects, hooks included, with paths within the chart. Empty if the chart does not render.
+    /// Rendered objects, including hooks, with paths within the chart. Empty if the chart does not render.
     pub objects: Vec<Manifest>,
     /// Files of `crds/`, with paths within the chart.
     pub crds: Vec<CrdFile>,
-    /// `required` or `fail` stopped nothing, so that objects are not those of an installation.
+    /// True if `required` or `fail` would have stopped an installation.
     pub is_incomplete: bool,
-    /// Outputs of templates that are no objects, by path, with the reason.
+    /// Outputs of templates that are not objects, by path, with the reason.
     problems: Vec<(String, String)>,
 }
 
@@ -113,8 +113,8 @@ impl Lint {
         lint
     }
 
-    /// Reports the documents that are not YAML, or no objects, and that no rule of Helm is about: those of subcharts,
-    /// and those behind the first one that is wrong.
+    /// Reports documents that are not YAML or not objects and that no rule of Helm covers: those of subcharts, and
+    /// those after the first invalid one.
     pub(crate) fn check_documents(&mut self) {
         for (path, message) in std::mem::take(&mut self.problems) {
             let is_known = |one: &LintMessage| one.severity == Severity::Error && one.path == path;
@@ -124,7 +124,7 @@ impl Lint {
         }
     }
 
-    /// Adds a finding, if there is a problem. Returns true if there is none.
+    /// Adds a finding if there is a problem; returns true if there is none.
     fn rule(&mut self, severity: Severity, path: &str, outcome: Result<(), String>) -> bool {
         let Err(text) = outcome else { return true };
         self.messages.push(LintMessage { severity, path: path.to_owned(), text });

@@ -1,13 +1,13 @@
-//! Counts the bytes held by the values of a rendering.
+//! Memory accounting for the values of a rendering.
 //!
-//! A rendering runs on a single thread, and all of its values stay on that thread. So the count is thread-local: each
-//! holder adds its bytes when it is created and subtracts them when it is dropped. The memory of a rendering is the
-//! difference to the count before it.
+//! A rendering runs on a single thread, and all of its values stay on that thread, so the count is thread-local: each
+//! owner of memory adds its bytes when it is created and subtracts them when it is dropped. The memory of a rendering
+//! is the difference to the count before it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;
 
-/// A value that can contain itself, and is cleared at the end of a rendering.
+/// A value that can contain itself and is cleared at the end of a rendering.
 pub(crate) trait Clear {
     /// Drops its content.
     fn clear(&self);
@@ -19,24 +19,24 @@ thread_local! {
     static CHANGED: RefCell<Vec<Weak<dyn Clear>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns the number of bytes held by the values of this thread.
+/// Returns the number of bytes used by the values of this thread.
 pub(crate) fn held() -> usize {
     HELD.with(Cell::get)
 }
 
-/// Returns true if this thread holds more than its rendering may.
+/// Returns true if this thread exceeds the limit of its rendering.
 pub(crate) fn is_exhausted() -> bool {
     held() > LIMIT.with(Cell::get)
 }
 
-/// The memory limit of a rendering, for its duration.
+/// The memory limit during a rendering.
 pub(crate) struct Scope {
     limit: usize,
     changed: usize,
 }
 
 impl Scope {
-    /// Allows this thread to hold this number of bytes in addition to the current ones.
+    /// Allows this thread to allocate this number of bytes in addition to the current ones.
     pub(crate) fn new(bytes: usize) -> Self {
         let limit = LIMIT.with(|limit| limit.replace(held().saturating_add(bytes)));
         Self { limit, changed: CHANGED.with(|maps| maps.borrow().len()) }
@@ -49,7 +49,7 @@ impl Scope {
 }
 
 impl Drop for Scope {
-    /// Clears the maps that were changed in the meantime: a map that contains itself would never be dropped.
+    /// Clears the maps that were changed in the meantime, because a map that contains itself would never be dropped.
     fn drop(&mut self) {
         LIMIT.with(|limit| limit.set(self.limit));
         let maps = CHANGED.with(|maps| maps.borrow_mut().split_off(self.changed));

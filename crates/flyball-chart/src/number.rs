@@ -1,4 +1,4 @@
-//! Numbers as Go formats and parses them: constants in templates, and `strconv`.
+//! Parsing and formatting of numbers like Go: constants in templates, and `strconv`.
 
 use crate::quote::quote;
 
@@ -14,7 +14,7 @@ pub(crate) struct Number {
 /// Parses a constant: as an integer and as a float, where possible.
 ///
 /// # Errors
-/// Go's message about an invalid number.
+/// Returns Go's message about an invalid number.
 pub(crate) fn parse_number(text: String) -> Result<Number, String> {
     let unsigned = parse_uint(&text, 0);
     let mut int = parse_int(&text, 0);
@@ -140,7 +140,7 @@ pub(crate) fn format_float(number: f64) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.abs())
 }
 
-/// Go's texts for NaN and infinities.
+/// Go's strings for NaN and infinities.
 pub(crate) fn special(number: f64) -> Option<&'static str> {
     match number {
         _ if number.is_nan() => Some("NaN"),

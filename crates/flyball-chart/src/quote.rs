@@ -1,11 +1,11 @@
-//! Quoting and unquoting of strings, as Go's `strconv` does.
+//! Quoting and unquoting of strings like Go's `strconv`.
 
-/// Quotes a text, as `%q`.
+/// Quotes a string like `%q`.
 pub(crate) fn quote(bytes: &[u8]) -> String {
     quote_with(bytes, false)
 }
 
-/// Quotes a text, optionally with only ASCII.
+/// Quotes a string, optionally with only ASCII.
 pub(crate) fn quote_with(bytes: &[u8], is_ascii: bool) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
@@ -21,7 +21,7 @@ pub(crate) fn quote_with(bytes: &[u8], is_ascii: bool) -> String {
     out
 }
 
-/// Quotes a text with backquotes if possible, else with double quotes: as Go does with patterns.
+/// Quotes a string with backquotes if possible, otherwise with double quotes, like Go's messages about patterns.
 pub(crate) fn backquote(text: &str) -> String {
     let can_stand = |c: char| c != '`' && c != '\u{7f}' && c != '\u{feff}' && (c >= ' ' || c == '\t');
     if text.chars().all(can_stand) { format!("`{text}`") } else { quote(text.as_bytes()) }
@@ -45,8 +45,8 @@ pub(crate) fn escape(out: &mut String, c: char, quote: char, is_ascii: bool) {
     }
 }
 
-/// Go's `unicode.IsPrint`, as far as Rust's tables permit: no control or format character, no space except the plain
-/// one.
+/// Go's `unicode.IsPrint`, as far as the tables of std permit: no control or format characters, and no space except the
+/// plain one.
 pub(crate) fn is_print(c: char) -> bool {
     match c {
         ' ' => true,
@@ -61,7 +61,7 @@ pub(crate) fn unicode(c: char) -> String {
     if is_print(c) { format!("U+{:04X} '{c}'", u32::from(c)) } else { format!("U+{:04X}", u32::from(c)) }
 }
 
-/// Returns the content of a quoted text: `"…"` with escapes, `'…'`, or raw `` `…` ``.
+/// Returns the content of a quoted string: `"…"` with escapes, `'…'`, or raw `` `…` ``.
 pub(crate) fn unquote(written: &str) -> Option<Vec<u8>> {
     let quote = written.chars().next()?;
     let inner = written.strip_prefix(quote)?.strip_suffix(quote)?;

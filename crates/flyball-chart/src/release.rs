@@ -1,4 +1,4 @@
-//! The release that a chart is rendered for: `.Release` in templates.
+//! The release of a rendering: `.Release` in templates.
 
 use regex::Regex;
 use std::sync::LazyLock;
@@ -25,10 +25,10 @@ const MAX_NAME_LENGTH: usize = 53;
 static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new(NAME).expect("a constant pattern"));
 
 impl Release {
-    /// Checks the name.
+    /// Validates the name.
     ///
     /// # Errors
-    /// Helm's message if the name is empty or invalid.
+    /// Returns Helm's message if the name is empty or invalid.
     pub fn check_name(&self) -> Result<(), String> {
         if self.name.is_empty() {
             return Err("release name \"\": no name provided".to_owned());

@@ -1,4 +1,4 @@
-//! Renders a chart: coalesces and validates values, executes templates, and splits their output into manifests and
+//! Rendering of charts: coalesces and validates values, executes templates, and splits their output into manifests and
 //! hooks.
 
 mod brief;
@@ -40,7 +40,7 @@ pub struct Rendered {
     pub hooks: Vec<Hook>,
     /// `templates/NOTES.txt`, or empty.
     pub notes: String,
-    /// Warnings, as Helm logs them.
+    /// Warnings, as logged by Helm.
     pub warnings: Vec<String>,
 }
 
@@ -51,15 +51,15 @@ pub struct Manifest {
     pub path: String,
     /// The text of the document.
     pub text: String,
-    /// The parsed document; null if the text only has comments.
+    /// The parsed document; null if the document has only comments.
     pub object: serde_json::Value,
-    /// None if no data stand in it, which makes it its own outline.
+    /// The outline; `None` if the document contains no data and is its own outline.
     outline: Option<serde_json::Value>,
 }
 
 impl Manifest {
-    /// Returns the document without data: where values that are not trusted stand, it has
-    /// [placeholders](crate::outline_difference). Null if it is the data that make it what it is.
+    /// Returns the document with [placeholders](crate::outline_difference) instead of untrusted data. Null if the
+    /// structure of the document depends on the data.
     pub fn outline(&self) -> &serde_json::Value {
         self.outline.as_ref().unwrap_or(&self.object)
     }
@@ -102,7 +102,7 @@ pub enum DeletePolicy {
     HookFailed,
 }
 
-/// Why a chart cannot be rendered. The messages are Helm's.
+/// An error of a rendering, with Helm's message.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The values for a subchart are not a mapping.
@@ -122,7 +122,7 @@ pub enum RenderError {
     /// A template cannot be parsed, or fails.
     #[error("{0}")]
     Template(String),
-    /// The same in the format of Helm 4.
+    /// A template cannot be parsed, or fails, in the format of Helm 4.
     #[error("{shown}")]
     Trace {
         /// The message on one line, in the format of Helm 3.
@@ -158,23 +158,23 @@ impl RenderError {
     }
 }
 
-/// Inputs of a rendering besides values.
+/// Inputs of a rendering in addition to values.
 #[derive(Clone)]
 pub struct RenderOptions<'c> {
     /// Clock of `now`.
     pub clock: Clock,
     /// Seed of `randAlpha` and similar functions.
     pub seed: Seed,
-    /// The cluster for `lookup`; without one, `lookup` finds nothing.
+    /// The cluster for `lookup`; without one, `lookup` finds no objects.
     pub cluster: Option<&'c dyn Lookup>,
-    /// Ignores `values.schema.json`.
+    /// Disables validation with `values.schema.json`.
     pub skip_schema_validation: bool,
     /// Appends the notes of subcharts to the notes.
     pub sub_notes: bool,
     /// Limits of the rendering.
     pub budget: Budget,
-    /// `tpl` evaluates text of [untrusted values](Values::untrusted), and of the cluster. Authors of such text can
-    /// then run templates.
+    /// Allows `tpl` to evaluate text of [untrusted values](Values::untrusted) and of the cluster. Authors of such text
+    /// can then run templates.
     pub evaluates_data: bool,
 }
 
@@ -207,12 +207,13 @@ const NOTES: &str = "NOTES.txt";
 const STACK: usize = 32 << 20;
 
 impl Chart {
-    /// Renders the chart, as `helm template` does.
+    /// Renders the chart, like `helm template`.
     ///
     /// Without options, the clock is fixed and random values are always the same; see [`Chart::render_with`].
     ///
     /// # Errors
-    /// Helm's message if a template cannot be parsed or fails, values violate the schema, or output is not YAML.
+    /// Returns Helm's message if a template cannot be parsed or fails, values violate the schema, or output is not
+    /// YAML.
     pub fn render(
         &self,
         values: &Values,
@@ -274,23 +275,23 @@ fn render(
     Ok(rendered)
 }
 
-/// A chart that was rendered for its linter.
+/// The result of rendering a chart for the linter.
 #[derive(Default)]
 pub(crate) struct Linted {
-    /// Outputs of the templates; none if there is an error, or if the values do not fit the subcharts.
+    /// Outputs of the templates; empty if there is an error, or if the values do not match the subcharts.
     pub(crate) files: Option<BTreeMap<String, Text>>,
     pub(crate) error: Option<RenderError>,
     pub(crate) log: Vec<String>,
-    /// `required` or `fail` would have stopped an installation.
+    /// True if `required` or `fail` would have stopped an installation.
     pub(crate) is_incomplete: bool,
-    /// Objects, hooks included.
+    /// Objects, including hooks.
     pub(crate) manifests: Vec<Manifest>,
-    /// Outputs that are no objects, by path, with the reason.
+    /// Outputs that are not objects, by path, with the reason.
     pub(crate) problems: Vec<(String, String)>,
 }
 
-/// Renders a chart as `helm lint` does: its constraint on Kubernetes does not count, and `required` and `fail` stop
-/// nothing.
+/// Renders a chart like `helm lint`: ignores its constraint on the Kubernetes version, and disables `required` and
+/// `fail`.
 pub(crate) fn lint_templates(
     chart: &Chart,
     values: &Values,
@@ -310,7 +311,7 @@ pub(crate) fn lint_templates(
             return linted;
         }
         let mut release = release_value(release);
-        // Nothing is installed.
+        // There is no installation.
         release.insert("IsInstall".to_owned(), Value::Bool(false));
         let scope = scope(&chart, all, values, Value::map(release), capabilities);
         let (clock, budget) = (options.clock.clone(), options.budget.clone());
@@ -327,7 +328,7 @@ pub(crate) fn lint_templates(
     })
 }
 
-/// Selects subcharts and lays the values over those of the chart, twice, as Helm does. None if they do not fit.
+/// Selects subcharts and merges the values over those of the chart, twice, like Helm. `None` if they do not match.
 fn lint_values(
     chart: &mut Chart,
     values: &Values,
@@ -355,7 +356,7 @@ impl Linted {
     }
 }
 
-/// Returns the templates with what they see.
+/// Returns the templates with their contexts.
 fn scope(
     chart: &Chart,
     all: serde_json::Map<String, serde_json::Value>,
@@ -369,7 +370,7 @@ fn scope(
         None => Value::from(&all),
         Some(trusted) => {
             release = release.to_data();
-            // Where these cannot be laid over the chart's own, nothing is trusted.
+            // If these cannot be merged over the chart's values, no value is trusted.
             let trusted = coalesce(chart, trusted, Nulls::Delete, &mut Vec::new()).unwrap_or_default();
             Value::untrusted(&all, Some(&serde_json::Value::Object(trusted)))
         }
@@ -454,9 +455,9 @@ impl Scope {
         Value::Map(data)
     }
 
-    /// Executes all templates but partials.
+    /// Executes all templates except partials.
     fn execute(self, world: &World<'_>) -> Result<BTreeMap<String, Text>, RenderError> {
-        // What lies deeper is parsed first, so that a parent's definitions replace those of its subcharts.
+        // Nested charts are parsed first, so that definitions of the parent replace those of its subcharts.
         let mut order: Vec<(String, Template)> = self.templates.into_iter().collect();
         order.sort_by(|(one, _), (other, _)| {
             let key = |path: &str| path.matches('/').count();
@@ -487,7 +488,7 @@ impl Scope {
     }
 }
 
-/// Helm shows the location of a parse error, and the last of its causes.
+/// Helm reports the location of a parse error, and the last of its causes.
 fn parse_error(message: &str) -> String {
     let parts: Vec<&str> = message.split(": ").collect();
     match parts.as_slice() {

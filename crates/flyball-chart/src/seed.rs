@@ -17,14 +17,14 @@ impl Seed {
     ///
     /// # Errors
     ///
-    /// If the operating system has no source of randomness.
+    /// Fails if the operating system has no source of randomness.
     pub fn from_os() -> io::Result<Self> {
         let mut seed = Self::default();
         SystemRandom::new().fill(&mut seed.0).map_err(|_| io::Error::other("no randomness available"))?;
         Ok(seed)
     }
 
-    /// Generates a seed for reproducible simulations. It is not secure: other numbers of the same source reveal it.
+    /// Generates a seed for reproducible simulations. It is not secure: other numbers of the same source determine it.
     pub fn from_rng(rng: &Rng) -> Self {
         let mut seed = Self::default();
         seed.0.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&rng.next().to_le_bytes()));
@@ -51,7 +51,7 @@ impl Seed {
     }
 }
 
-/// The seed is secret, so it is not shown.
+/// The seed is secret, so it is not printed.
 impl fmt::Debug for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seed(…)")
@@ -84,7 +84,7 @@ impl Draws {
         u64::from_le_bytes(bytes)
     }
 
-    /// Generates a number below `bound`; 0 when `bound` is 0.
+    /// Generates a number below `bound`; 0 if `bound` is 0.
     pub(crate) fn below(&self, bound: u64) -> u64 {
         // The bias of the high half of a 64 × 64 bit product is negligible.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64

@@ -33,7 +33,7 @@ impl Version {
     /// Parses a version.
     ///
     /// # Errors
-    /// If the text is not a version.
+    /// Fails if the text is not a version.
     pub(crate) fn parse(text: &str) -> Result<Version, String> {
         let parts = VERSION.captures(text).ok_or("invalid semantic version")?;
         let number = |at: usize| match parts.get(at) {
@@ -132,14 +132,14 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     }
 });
 
-/// Why a constraint is invalid.
+/// The reason why a constraint is invalid.
 pub(crate) enum Error {
     Improper(String),
     Version,
 }
 
 impl Error {
-    /// The message of the library in a version of Helm.
+    /// Returns the message of the library in a Helm version.
     pub(crate) fn message(&self, helm: HelmVersion) -> String {
         match self {
             Error::Improper(text) => {
@@ -156,8 +156,8 @@ pub(crate) struct Constraints(Vec<Vec<Constraint>>);
 struct Constraint {
     operator: String,
     version: Version,
-    /// Number of given parts: 3 if all are, 2 without the patch, 1 without minor and patch, 0 if none; `x` counts as
-    /// missing.
+    /// Number of specified parts: 3 if all are, 2 without the patch, 1 without minor and patch, 0 if none; `x` counts
+    /// as missing.
     numbers: u8,
 }
 
@@ -165,7 +165,7 @@ impl Constraints {
     /// Parses a constraint.
     ///
     /// # Errors
-    /// If the text is not a constraint.
+    /// Fails if the text is not a constraint.
     pub(crate) fn parse(text: &str) -> Result<Constraints, Error> {
         let mut text = text.to_owned();
         let ranges: Vec<(String, String)> = PATTERNS

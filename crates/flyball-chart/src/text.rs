@@ -1,15 +1,15 @@
-//! Texts with marks for untrusted data.
+//! Strings that mark untrusted data.
 //!
-//! Data are the bytes that come from a custom resource or from the cluster. They are never evaluated: `tpl` treats
-//! them as plain text. Functions that build a text from others must preserve the marks with a [`Writer`]; if
-//! positions cannot be tracked exactly, the whole result is marked.
+//! Data are the bytes that come from a custom resource or from the cluster. They are never evaluated: `tpl` treats them
+//! as plain text. Functions that build a string from others must preserve the marks with a [`Writer`]; if positions
+//! cannot be tracked exactly, the whole result is marked.
 
 use crate::memory::Held;
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-/// Ranges of data in a text: sorted, without overlaps.
+/// Ranges of data in a string: sorted, without overlaps.
 pub(crate) type Marks = Vec<Range<usize>>;
 
 /// Bytes, with marks for data.
@@ -40,7 +40,7 @@ impl Text {
         self.data.as_ref().map_or(&[], |data| data.as_slice())
     }
 
-    /// Returns the same text, all of it data.
+    /// Returns the same string, marked completely as data.
     pub(crate) fn to_data(&self) -> Self {
         let data = (!self.is_empty()).then(|| Rc::new(Marks::from_iter(std::iter::once(0..self.len()))));
         Self { chunk: Rc::clone(&self.chunk), data }
@@ -80,13 +80,13 @@ impl PartialEq for Text {
     }
 }
 
-/// Returns a text with replacement characters for bytes that are not UTF-8. A check whether there are any is faster
-/// than the search for them.
+/// Returns a string with replacement characters for invalid UTF-8. Checking the whole string is faster than searching
+/// for invalid bytes.
 pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
-/// Builds a text piece by piece, with its marks.
+/// A builder of strings with marks.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,
@@ -105,12 +105,12 @@ impl Writer {
         self.bytes.extend(bytes);
     }
 
-    /// Adds a text with its marks.
+    /// Adds a string with its marks.
     pub(crate) fn text_of(&mut self, text: &Text) {
         self.part(text, 0..text.len());
     }
 
-    /// Adds a part of a text with its marks.
+    /// Adds a part of a string with its marks.
     pub(crate) fn part(&mut self, text: &Text, range: Range<usize>) {
         let at = self.bytes.len();
         self.add(&text[range.clone()]);

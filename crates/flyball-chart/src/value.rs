@@ -1,7 +1,7 @@
-//! Values of templates: Go's values, as far as templates can distinguish them.
+//! Values of templates: Go values, as far as templates can distinguish them.
 //!
-//! Maps are shared: `set` changes the map for all holders, as in Go. Texts are bytes, since `trunc` may cut within a
-//! character.
+//! Maps are shared: `set` changes the map for all references, as in Go. Strings are bytes, because `trunc` may cut
+//! within a character.
 
 pub(crate) mod object;
 
@@ -90,7 +90,7 @@ pub(crate) struct Key {
     is_data: bool,
 }
 
-/// Estimated size of a map entry besides its key, in bytes.
+/// Estimated size of a map entry in addition to its key, in bytes.
 const ENTRY: usize = 96;
 
 impl Key {
@@ -321,7 +321,7 @@ impl Type {
 }
 
 impl Value {
-    /// Returns true if any text in it is data. The value is within the limits of
+    /// Returns true if any string in it is data. The value is within the limits of
     /// [`World::weigh`](crate::world::World::weigh).
     pub(crate) fn is_data(&self) -> bool {
         match self {
@@ -333,7 +333,7 @@ impl Value {
         }
     }
 
-    /// Returns the same value with all texts marked as data.
+    /// Returns the same value with all strings marked as data.
     pub(crate) fn to_data(&self) -> Value {
         match self {
             Value::Str(text) => Value::Str(text.to_data()),
@@ -416,7 +416,7 @@ impl Value {
         }
     }
 
-    /// Go's truth: neither zero nor empty.
+    /// Go's truth value: neither zero nor empty.
     pub(crate) fn truth(&self) -> bool {
         match self {
             Value::Nil => false,
@@ -431,7 +431,7 @@ impl Value {
         }
     }
 
-    /// Returns its text, with invalid UTF-8 replaced.
+    /// Returns it as a string, with invalid UTF-8 replaced.
     pub(crate) fn text(&self) -> Option<std::borrow::Cow<'_, str>> {
         match self {
             Value::Str(bytes) => Some(lossy(bytes)),
@@ -493,7 +493,7 @@ impl Value {
         }
     }
 
-    /// Returns the nesting depth, up to a limit: a map that contains itself is infinitely deep.
+    /// Returns the nesting depth, up to a limit, because a map that contains itself is infinitely deep.
     pub(crate) fn is_deeper_than(&self, bound: usize) -> bool {
         match self {
             Value::List(list) => bound == 0 || list.items.iter().any(|item| item.is_deeper_than(bound - 1)),
@@ -552,7 +552,8 @@ impl Map {
 }
 
 impl Value {
-    /// Converts an untrusted value: texts are data, unless the trusted value has the same text at the same position.
+    /// Converts an untrusted value: strings are data, unless the trusted value has the same string at the same
+    /// position.
     pub(crate) fn untrusted(json: &serde_json::Value, trusted: Option<&serde_json::Value>) -> Value {
         match json {
             serde_json::Value::String(text) => match trusted.and_then(serde_json::Value::as_str) {

@@ -16,7 +16,7 @@ pub struct Values {
     trusted: Option<Map<String, Value>>,
 }
 
-/// Why values cannot be read. The messages are Helm's.
+/// An error of reading values, with Helm's message.
 #[derive(Debug, thiserror::Error)]
 pub enum ValuesError {
     /// A values file is not YAML, or not a mapping.
@@ -53,7 +53,7 @@ impl From<Map<String, Value>> for Values {
 }
 
 impl Values {
-    /// Creates untrusted values, such as the spec of a custom resource: templates process their texts and never
+    /// Creates untrusted values, such as the spec of a custom resource: templates process their strings and never
     /// evaluate them. Values that are set afterwards are trusted.
     pub fn untrusted(map: Map<String, Value>) -> Self {
         Self { map, trusted: Some(Map::new()) }
@@ -75,15 +75,15 @@ impl Values {
         &self.map
     }
 
-    /// Merges a YAML text over the values, as `--values` does; `name` is for errors.
+    /// Merges YAML over the values, like `--values`; `name` is used in errors.
     ///
     /// # Errors
-    /// If the text is not YAML, or not a mapping.
+    /// Fails if the text is not YAML, or not a mapping.
     pub fn merge_yaml(&mut self, name: &str, text: &[u8]) -> Result<(), ValuesError> {
         self.merge_yaml_as(name, text, HelmVersion::default())
     }
 
-    /// The same as a version of Helm does: with Helm 4, a file may have several documents.
+    /// Merges YAML over the values like a version of Helm: with Helm 4, a file may have several documents.
     pub(crate) fn merge_yaml_as(&mut self, name: &str, text: &[u8], helm: HelmVersion) -> Result<(), ValuesError> {
         let map = read(text, helm).map_err(|message| ValuesError::File { file: name.to_owned(), message })?;
         self.change(|values| {
@@ -95,34 +95,34 @@ impl Values {
     /// Sets values as `--set` does, such as `image.tag=1.2,list={a,b}`.
     ///
     /// # Errors
-    /// If the argument does not follow Helm's syntax.
+    /// Fails if the argument does not follow Helm's syntax.
     pub fn set(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Typed))
             .map_err(|message| ValuesError::Set { flag: "--set", message })
     }
 
-    /// Sets strings as `--set-string` does: as [`Values::set`], but `1` and `true` stay strings.
+    /// Sets strings like `--set-string`: as [`Values::set`], but `1` and `true` stay strings.
     ///
     /// # Errors
-    /// If the argument does not follow Helm's syntax.
+    /// Fails if the argument does not follow Helm's syntax.
     pub fn set_string(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Text))
             .map_err(|message| ValuesError::Set { flag: "--set-string", message })
     }
 
-    /// Sets values to contents of files as `--set-file` does.
+    /// Sets values to contents of files, like `--set-file`.
     ///
     /// # Errors
-    /// If the argument does not follow Helm's syntax, or a file cannot be read.
+    /// Fails if the argument does not follow Helm's syntax, or a file cannot be read.
     pub fn set_file(&mut self, argument: &str, read: ReadFile<'_>) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::File(read)))
             .map_err(|message| ValuesError::Set { flag: "--set-file", message })
     }
 
-    /// Sets JSON as `--set-json` does: `key=value` pairs, or a mapping.
+    /// Sets JSON like `--set-json`: `key=value` pairs, or a mapping.
     ///
     /// # Errors
-    /// If the argument is not JSON.
+    /// Fails if the argument is not JSON.
     pub fn set_json(&mut self, argument: &str) -> Result<(), ValuesError> {
         let trimmed = argument.trim();
         if trimmed.starts_with('{') {
@@ -140,16 +140,16 @@ impl Values {
         self.set_json_pairs(argument)
     }
 
-    /// Sets JSON as `--set-json` of Helm 3 does: only `key=value` pairs.
+    /// Sets JSON like `--set-json` of Helm 3: only `key=value` pairs.
     pub(crate) fn set_json_pairs(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Json))
             .map_err(|_| ValuesError::Json { argument: argument.to_owned() })
     }
 
-    /// Sets a string without special characters, as `--set-literal` does.
+    /// Sets a string without special characters, like `--set-literal`.
     ///
     /// # Errors
-    /// If the path before the `=` does not follow Helm's syntax.
+    /// Fails if the path before the `=` does not follow Helm's syntax.
     pub fn set_literal(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Literal))
             .map_err(|message| ValuesError::Set { flag: "--set-literal", message })
@@ -159,7 +159,7 @@ impl Values {
 /// Parses a values file. With Helm 4, it may have several documents, each of which overrides the previous ones.
 ///
 /// # Errors
-/// If a document is not YAML, or not a mapping.
+/// Fails if a document is not YAML, or not a mapping.
 pub(crate) fn read(text: &[u8], helm: HelmVersion) -> Result<Map<String, Value>, String> {
     let one = |text: &[u8]| -> Result<Map<String, Value>, String> {
         let map = yaml::read_map(text).map_err(|error| error.to_string())?;
@@ -187,7 +187,7 @@ pub(crate) fn floats(value: Value) -> Value {
     }
 }
 
-/// Merges one mapping over another; nulls are kept, since they delete later.
+/// Merges one mapping over another; nulls are preserved, because they delete values later.
 fn merge(base: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {

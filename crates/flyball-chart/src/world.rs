@@ -16,17 +16,17 @@ use std::sync::Arc;
 const MAX_PATTERNS: usize = 256;
 /// Nesting limit of values that are written, copied or compared.
 pub(crate) const VALUE_DEPTH: usize = 1_000;
-/// Bytes of a text per step.
+/// Bytes of a string per step.
 const BYTES_PER_STEP: usize = 64;
-/// Maximum number of copies of a value that a function makes.
+/// Maximum number of copies of a value that a function creates.
 const COPIES: usize = 4;
-/// Estimated size of a value besides its texts, in bytes.
+/// Estimated size of a value in addition to its strings, in bytes.
 const VALUE_SIZE: usize = 64;
 /// Interval of calls to the budget's guard, in steps.
 const STEPS_PER_CHECK: u64 = 20_000;
 /// Interval of calls to the budget's guard, in bytes.
 const BYTES_PER_CHECK: usize = 1 << 20;
-/// Monitors a rendering: receives the number of steps taken and bytes held; an error aborts the rendering.
+/// Monitors a rendering: receives the number of steps taken and the used bytes; an error aborts the rendering.
 pub type Guard = Arc<dyn Fn(u64, usize) -> Result<(), String> + Send + Sync>;
 
 /// The limits of one rendering.
@@ -34,11 +34,11 @@ pub type Guard = Arc<dyn Fn(u64, usize) -> Result<(), String> + Send + Sync>;
 pub struct Budget {
     /// Steps: function calls, iterations and templates. Expensive functions count as several steps.
     pub steps: u64,
-    /// Bytes that the values may hold at the same time, output included.
+    /// Maximum number of bytes of all values, including output.
     pub bytes: usize,
     /// Bytes of the output of one template.
     pub output: usize,
-    /// Nesting depth of templates that call templates.
+    /// Nesting depth of template calls.
     pub depth: usize,
     /// Called regularly; may abort the rendering.
     pub guard: Option<Guard>,
@@ -71,7 +71,7 @@ pub trait Lookup {
     /// Finds one object, or a list.
     ///
     /// # Errors
-    /// A message if the request fails or the kind is unknown. Rendering fails with it.
+    /// Returns a message if the request fails or the kind is unknown. The rendering then fails.
     fn lookup(
         &self,
         api_version: &str,
@@ -81,7 +81,7 @@ pub trait Lookup {
     ) -> Result<Option<serde_json::Value>, String>;
 
     /// Finds an object whose kind, namespace and name are literals in the template, independent of values. The
-    /// default implementation makes no difference.
+    /// default implementation is the same as [`Lookup::lookup`].
     ///
     /// # Errors
     /// See [`Lookup::lookup`].
@@ -103,7 +103,7 @@ pub(crate) struct World<'w> {
     pub(crate) lookup: Option<&'w dyn Lookup>,
     pub(crate) depth: Cell<usize>,
     pub(crate) budget: Budget,
-    /// `tpl` evaluates untrusted data.
+    /// True if `tpl` evaluates untrusted data.
     pub(crate) evaluates: bool,
     pub(crate) helm: HelmVersion,
     /// Compiled patterns of the chart.
@@ -111,7 +111,7 @@ pub(crate) struct World<'w> {
     steps: Cell<u64>,
     check_at: Cell<(u64, usize)>,
     pub(crate) included: RefCell<BTreeMap<String, usize>>,
-    /// Messages of `required` and `fail`, if the templates are linted: then they stop nothing.
+    /// Messages of `required` and `fail` if the templates are linted, in which case they do not stop the rendering.
     missing: Option<RefCell<Vec<String>>>,
 }
 
@@ -120,23 +120,23 @@ pub(crate) trait Executor {
     /// `include`: executes a template by its name.
     ///
     /// # Errors
-    /// If there is none, it fails, or it includes itself infinitely.
+    /// Fails if there is none, if it fails, or if it includes itself infinitely.
     fn include(&self, world: &World<'_>, name: &str, data: Value) -> Result<Value, String>;
 
-    /// `tpl`: executes a text as a template with access to the other ones. Data in it stay data.
+    /// `tpl`: executes a string as a template with access to the other ones. Data in it remains data.
     ///
     /// # Errors
-    /// If it cannot be parsed, or fails.
+    /// Fails if it cannot be parsed, or if it fails.
     fn tpl(&self, world: &World<'_>, text: &Text, data: Value, is_evaluated: bool) -> Result<Value, String>;
 }
 
-/// The context of a function call, beside its arguments.
+/// The context of a function call, in addition to its arguments.
 pub(crate) struct Call<'c> {
     pub(crate) world: &'c World<'c>,
     pub(crate) templates: &'c dyn Executor,
-    /// All arguments are literals in a template of the chart.
+    /// True if all arguments are literals in a template of the chart.
     pub(crate) is_literal: bool,
-    /// The call is in a text with untrusted data.
+    /// True if the call is in a string with untrusted data.
     pub(crate) is_evaluated: bool,
 }
 
@@ -164,10 +164,10 @@ impl<'w> World<'w> {
         }
     }
 
-    /// Returns the compiled form of a pattern of the chart, cached.
+    /// Returns the cached compiled form of a pattern of the chart.
     ///
     /// # Errors
-    /// The error of `make`.
+    /// Returns the error of `make`.
     pub(crate) fn pattern<T: Any>(
         &self,
         pattern: &str,
@@ -190,13 +190,13 @@ impl<'w> World<'w> {
         Self { missing: Some(RefCell::default()), ..self }
     }
 
-    /// Logs what a function would fail with. Returns true if the templates are linted.
+    /// Logs the error of a function if the templates are linted; returns true in this case.
     pub(crate) fn is_linted(&self, entry: impl FnOnce() -> String) -> bool {
         let log = self.missing.as_ref().map(|missing| missing.borrow_mut().push(entry()));
         log.is_some()
     }
 
-    /// Takes what was logged.
+    /// Removes and returns the logged messages.
     pub(crate) fn take_missing(&self) -> Vec<String> {
         self.missing.as_ref().map(RefCell::take).unwrap_or_default()
     }
@@ -215,7 +215,7 @@ impl<'w> World<'w> {
     /// Charges steps, and checks the memory limit before this number of bytes is allocated.
     ///
     /// # Errors
-    /// If the budget is exhausted, or its guard aborts the rendering.
+    /// Fails if the budget is exhausted, or its guard aborts the rendering.
     pub(crate) fn charge(&self, steps: impl TryInto<u64>, bytes: usize) -> Result<(), String> {
         let steps = self.steps.get().saturating_add(steps.try_into().unwrap_or(u64::MAX));
         self.steps.set(steps);
@@ -258,7 +258,7 @@ impl<'w> World<'w> {
     /// Charges a complete traversal of values, and returns its number of steps. Shared values count each time.
     ///
     /// # Errors
-    /// See [`World::charge`]; also if the values are nested too deep, which bounds the recursion over them.
+    /// See [`World::charge`]. Also fails if the values are nested too deep, which limits the recursion over them.
     pub(crate) fn weigh(&self, values: &[Value]) -> Result<u64, String> {
         let mut weight = Weight::default();
         values.iter().try_for_each(|value| self.add_weight(&mut weight, value, 0))?;
@@ -268,7 +268,7 @@ impl<'w> World<'w> {
         Ok(steps + 1)
     }
 
-    /// Charges processing each character of texts and building something from each value: some 10 ns per character,
+    /// Charges processing each character of strings and building something from each value: about 10 ns per character,
     /// where a traversal takes a fraction of 1 ns.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
-//! YAML as Helm reads and writes it: go-yaml with sigs.k8s.io/yaml, that is YAML 1.1, with its messages.
+//! YAML 1.1 as in Helm: with the behavior and messages of go-yaml and sigs.k8s.io/yaml.
 //!
-//! Messages are part of Helm's output, and the meaning of `yes` is part of its behavior; so this is not the
-//! workspace's YAML library.
+//! The workspace's YAML library is not used, because messages are part of Helm's output and the meaning of `yes` is
+//! part of its behavior.
 
 mod decode;
 mod emit;
@@ -29,7 +29,7 @@ pub(crate) enum Data {
     Map(BTreeMap<String, Data>),
 }
 
-/// Why a text cannot be decoded; the messages are those of sigs.k8s.io/yaml.
+/// A decoding error, with the message of sigs.k8s.io/yaml.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The text is not YAML.
@@ -46,10 +46,10 @@ pub enum Error {
     Type(String),
 }
 
-/// Decodes the first document of a text.
+/// Decodes the first document of a YAML stream.
 ///
 /// # Errors
-/// If the text is not YAML as accepted by Helm.
+/// Fails if Helm does not accept the YAML.
 pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
     let text = check_encoding(bytes)?;
     let located = |problem: scanner::Problem| {
@@ -64,7 +64,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
     Ok(data)
 }
 
-/// Splits a stream into documents, as Kubernetes' decoder does; nothing follows an error.
+/// Splits a stream into documents, like Kubernetes' decoder; an error is the last item.
 pub(crate) fn documents(text: &[u8]) -> Vec<Result<&[u8], String>> {
     let mut documents = Vec::new();
     let (mut from, mut at) = (0, 0);
@@ -90,7 +90,7 @@ pub(crate) fn documents(text: &[u8]) -> Vec<Result<&[u8], String>> {
     documents
 }
 
-/// Returns the keys that a mapping of the first document has twice, with their lines.
+/// Returns duplicate keys of mappings in the first document, with their lines.
 pub(crate) fn duplicates(text: &[u8]) -> Vec<(usize, String)> {
     let node = check_encoding(text).ok().and_then(|text| parser::parse(text).ok().flatten());
     let mut found = Vec::new();
@@ -100,10 +100,10 @@ pub(crate) fn duplicates(text: &[u8]) -> Vec<(usize, String)> {
     found
 }
 
-/// Decodes the first document of a text, as Helm does.
+/// Decodes the first document of a YAML stream, like Helm.
 ///
 /// # Errors
-/// If the text is not YAML as accepted by Helm.
+/// Fails if Helm does not accept the YAML.
 pub fn from_yaml(text: &str) -> Result<serde_json::Value, Error> {
     read(text.as_bytes()).map(Data::into_json)
 }
@@ -121,7 +121,7 @@ impl BoundedYaml {
         Self { held: Held::default(), _scope: scope }
     }
 
-    /// Decodes the first document of a text.
+    /// Decodes the first document of a YAML stream.
     ///
     /// # Errors
     /// See [`from_yaml`].
@@ -154,12 +154,12 @@ pub(crate) fn write(data: &Data, version: Version) -> String {
     emit::emit(data, &Origin::Chart, version, emit::natural).0
 }
 
-/// The same, with the ranges of untrusted data.
+/// Encodes a document and returns the ranges of untrusted data.
 pub(crate) fn write_marked(data: &Data, origin: &Origin, version: Version) -> (String, Vec<std::ops::Range<usize>>) {
     emit::emit(data, origin, version, emit::natural)
 }
 
-/// Encodes a value as kubectl and Helm do, but with the keys of each mapping in this order.
+/// Encodes a value like kubectl and Helm, but with the keys of each mapping in this order.
 pub fn to_yaml(value: &serde_json::Value, order: fn(&str, &str) -> Ordering) -> String {
     emit::emit(&Data::of_json(value), &Origin::Chart, Version::Two, order).0
 }
@@ -190,9 +190,8 @@ fn check_encoding(bytes: &[u8]) -> Result<&str, Error> {
     Ok(text)
 }
 
-/// Converts a text as go-yaml reads it from JSON: a next-line character is a line break, and a single line break
+/// Converts a string as go-yaml reads it from JSON: a next-line character is a line break, and a single line break
 /// between quotes is a space.
-/// space.
 pub(crate) fn folded(text: &str) -> Cow<'_, str> {
     const NEXT_LINE: char = '\u{85}';
     if !text.contains(NEXT_LINE) {
@@ -213,7 +212,7 @@ pub(crate) fn folded(text: &str) -> Cow<'_, str> {
 
 const CONTROL: &str = "control characters are not allowed";
 
-/// Returns true if a text has characters that go-yaml does not accept.
+/// Returns true if a string has characters that go-yaml does not accept.
 fn has_control(text: &str) -> bool {
     let is_good = |c: char| {
         matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}')
@@ -252,7 +251,7 @@ impl Data {
     /// control characters, but not all.
     ///
     /// # Errors
-    /// If a text has characters that go-yaml does not accept.
+    /// Fails if a string has characters that go-yaml does not accept.
     pub(crate) fn check_readable(&self) -> Result<(), String> {
         let check = |text: &str| {
             let is_plain = |c: char| c < ' ';
@@ -296,12 +295,12 @@ impl Data {
         }
     }
 
-    /// As JSON with whole numbers: what an API server gets.
+    /// Converts to JSON with integers, for an API server.
     pub(crate) fn into_json(self) -> serde_json::Value {
         self.json(true)
     }
 
-    /// As JSON with nothing but floats: what Go's `interface {}` holds.
+    /// Converts to JSON with floats only, as in Go's `interface {}`.
     pub(crate) fn into_values(self) -> serde_json::Value {
         self.json(false)
     }
@@ -325,10 +324,10 @@ impl Data {
         }
     }
 
-    /// Returns the text of a string field: other scalars are converted to strings.
+    /// Returns the value of a string field: other scalars are converted to strings.
     ///
     /// # Errors
-    /// If it is a list or a mapping; the message contains the field, such as `SimpleHead.kind`.
+    /// Fails if it is a list or a mapping; the message contains the field, such as `SimpleHead.kind`.
     pub(crate) fn to_text(&self, field: &str) -> Result<String, Error> {
         Ok(match self {
             Data::Null => String::new(),

@@ -1,5 +1,5 @@
-//! Cron schedules, with the names, zones and intervals that a
-//! [`CronJob`](https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#schedule-syntax) may use.
+//! Cron schedules, with the names, time zones and intervals of a
+//! [`CronJob`](https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#schedule-syntax) .
 
 use crate::field::go_quote;
 use crate::time::{SignedDuration, Timestamp, parse_duration};
@@ -9,10 +9,10 @@ use jiff::{ToSpan, Zoned};
 
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-/// Number of years that are searched for the next time of a schedule.
+/// Number of years in which the next time of a schedule is searched.
 const YEARS: i16 = 5;
 
-/// The bounds of one field of a schedule: minimum, maximum, and names for the numbers from the minimum on.
+/// Bounds of one field of a schedule: minimum, maximum, and names of the numbers starting at the minimum.
 struct Bounds {
     low: u64,
     high: u64,
@@ -70,8 +70,8 @@ impl Field {
 }
 
 impl Schedule {
-    /// Reads a schedule: five fields, or one of the `@` forms, with `TZ=` or `CRON_TZ=` and the name of a zone before
-    /// it, or in UTC.
+    /// Parses a schedule: five fields or one of the `@` forms, optionally after `TZ=` or `CRON_TZ=` and the name of a
+    /// time zone. The default is UTC.
     ///
     /// # Errors
     ///
@@ -107,8 +107,7 @@ impl Schedule {
         Ok(Self(Rule::Fields { fields, zone }))
     }
 
-    /// Returns the first time after this one, `None` if there is none in the years to come, as for the 30th of
-    /// February.
+    /// Returns the first time after this one; `None` if there is none in the next years, as for the 30th of February.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         match &self.0 {
             Rule::Every(interval) => Timestamp::from_second(after.as_second()).ok()?.checked_add(*interval).ok(),

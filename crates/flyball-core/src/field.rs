@@ -1,13 +1,13 @@
 //! Field errors: the path of a field in an object, and the error type.
 //!
-//! The texts follow `k8s.io/apimachinery/pkg/util/validation/field`, which clients show to people and some compare.
+//! The messages follow `k8s.io/apimachinery/pkg/util/validation/field`, because some clients compare them.
 
 use crate::Object;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The path to a field, built on the stack while a validation descends; printed as `spec.containers[0].name`.
+/// The path of a field, built on the stack during a validation; formatted as `spec.containers[0].name`.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -23,7 +23,7 @@ enum Step<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// The object itself; prints as `<nil>`, as Go's nil path does.
+    /// The object itself; formatted as `<nil>`, like Go's nil path.
     pub const ROOT: Path<'static> = Path { parent: None, step: Step::Root };
 
     /// Starts at a top-level field.
@@ -70,7 +70,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// Returns the value of a selectable field, such as `spec.nodeName`, as a text; an absent one is empty.
+/// Returns the value of a selectable field, such as `spec.nodeName`, as a string; empty if absent.
 pub fn selectable_text(object: &Object, path: &str) -> String {
     let steps: Vec<&str> = path.trim_start_matches('.').split('.').collect();
     match object.at(&steps) {
@@ -80,7 +80,7 @@ pub fn selectable_text(object: &Object, path: &str) -> String {
     }
 }
 
-/// The kind of mistake of a [`FieldError`].
+/// The type of a [`FieldError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Mistake {
@@ -98,7 +98,7 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// Returns the `reason` of the cause on the wire.
+    /// Returns the `reason` of the cause in the API.
     pub fn reason(self) -> &'static str {
         match self {
             Self::NotFound => "FieldValueNotFound",
@@ -135,26 +135,26 @@ impl Mistake {
 #[doc(alias = "field.Error")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// The kind of mistake.
+    /// The type of the error.
     pub mistake: Mistake,
-    /// Path of the field, as [`Path`] prints it.
+    /// Path of the field, as formatted by [`Path`].
     pub field: String,
-    /// The value, where the text shows it.
+    /// The value, if the message contains it.
     pub value: Option<BadValue>,
-    /// Description of the mistake, or of the allowed values; may be empty.
+    /// Description of the error, or of the allowed values; may be empty.
     pub detail: String,
 }
 
-/// Maximum number of bytes of a value that an error message shows: an object of several megabytes must not be repeated
-/// in each of its errors.
+/// Maximum number of bytes of a value in an error message, so that an object of several megabytes is not repeated in
+/// each of its errors.
 const MAX_SHOWN_BYTES: usize = 32 << 10;
 
-/// A value as an error text shows it.
+/// A value in an error message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BadValue {
     /// A JSON value: strings quoted, the rest as JSON.
     Json(Value),
-    /// Text that is inserted verbatim.
+    /// A string that is inserted verbatim.
     Raw(String),
 }
 
@@ -174,27 +174,27 @@ impl FieldError {
         Self::new(Mistake::Required, field, None, detail)
     }
 
-    /// The value breaks a rule.
+    /// The value violates a rule.
     pub fn invalid(field: impl fmt::Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self::new(Mistake::Invalid, field, Some(value.into()), detail)
     }
 
-    /// The value is of the wrong JSON type.
+    /// The value has the wrong JSON type.
     pub fn type_invalid(field: impl fmt::Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self::new(Mistake::TypeInvalid, field, Some(value.into()), detail)
     }
 
-    /// The field may not be set, or not be changed, here.
+    /// The field may not be set or changed.
     pub fn forbidden(field: impl fmt::Display, detail: impl Into<String>) -> Self {
         Self::new(Mistake::Forbidden, field, None, detail)
     }
 
-    /// The value occurs more than once, where it must be unique.
+    /// The value must be unique, but occurs more than once.
     pub fn duplicate(field: impl fmt::Display, value: impl Into<BadValue>) -> Self {
         Self::new(Mistake::Duplicate, field, Some(value.into()), "")
     }
 
-    /// The object that the value names does not exist.
+    /// The value refers to an object that does not exist.
     pub fn not_found(field: impl fmt::Display, value: impl Into<BadValue>) -> Self {
         Self::new(Mistake::NotFound, field, Some(value.into()), "")
     }
@@ -210,7 +210,7 @@ impl FieldError {
         Self::new(Mistake::NotSupported, field, Some(value.into()), detail)
     }
 
-    /// The text has more than `max` bytes.
+    /// The string has more than `max` bytes.
     pub fn too_long(field: impl fmt::Display, max: u64) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(Mistake::TooLong, field, None, format!("may not be more than {max} {unit}"))
@@ -227,7 +227,7 @@ impl FieldError {
         Self::new(Mistake::Internal, field, None, detail)
     }
 
-    /// Returns the text without the field's name.
+    /// Returns the message without the name of the field.
     pub fn body(&self) -> String {
         let mut text = self.mistake.text().to_owned();
         let silent =
@@ -259,7 +259,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Joins errors as Go's aggregate prints them: one alone, several in brackets, each text once.
+/// Joins errors like Go's aggregate: one without brackets, several in brackets, each message once.
 pub fn aggregate<E: fmt::Display>(errors: impl IntoIterator<Item = E>) -> String {
     let mut seen = BTreeSet::new();
     let texts = errors.into_iter().map(|error| error.to_string()).filter(|text| seen.insert(text.clone()));
@@ -267,7 +267,7 @@ pub fn aggregate<E: fmt::Display>(errors: impl IntoIterator<Item = E>) -> String
     if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) }
 }
 
-/// Quotes a text as Go's `%q` does.
+/// Quotes a string like Go's `%q`.
 pub fn go_quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -290,7 +290,7 @@ pub fn go_quote(text: &str) -> String {
     out
 }
 
-/// Writes a value as Go's `encoding/json` does, which escapes `<`, `>` and `&`.
+/// Encodes a value like Go's `encoding/json`, which escapes `<`, `>` and `&`.
 pub fn go_json(value: &Value) -> String {
     let text = value.to_string();
     if !text.contains(['<', '>', '&']) {
@@ -299,7 +299,7 @@ pub fn go_json(value: &Value) -> String {
     text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// Prints a value as Go's `%v` does: `map[a:1 b:[x y]]`.
+/// Formats a value like Go's `%v`: `map[a:1 b:[x y]]`.
 pub fn go_print(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
@@ -314,7 +314,8 @@ pub fn go_print(value: &Value) -> String {
     }
 }
 
-/// Prints a number as Go's `%v` does: one below 0.0001 or from a million on with an exponent of two digits or more.
+/// Formats a number like Go's `%v`: with an exponent of at least two digits if it is below 0.0001 or at least a
+/// million.
 fn go_float(number: f64) -> String {
     let text = format!("{number:e}");
     let Some((digits, exponent)) = text.split_once('e') else { return text };

@@ -13,23 +13,23 @@ pub struct GroupVersion {
 }
 
 impl GroupVersion {
-    /// Names a group and version.
+    /// Creates a group and version.
     pub fn new(group: &str, version: &str) -> Self {
         Self { group: group.into(), version: version.into() }
     }
 
-    /// Reads `v1` or `group/v1`; `None` when there is more than one slash or no version.
+    /// Parses `v1` or `group/v1`; `None` if there is more than one slash or no version.
     pub fn parse(api_version: &str) -> Option<Self> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         (!version.is_empty() && !version.contains('/')).then(|| Self::new(group, version))
     }
 
-    /// Names a kind of this group and version.
+    /// Returns a kind of this group and version.
     pub fn kind(&self, kind: &str) -> GroupVersionKind {
         GroupVersionKind { group: self.group.clone(), version: self.version.clone(), kind: kind.into() }
     }
 
-    /// Names a resource of this group and version.
+    /// Returns a resource of this group and version.
     pub fn resource(&self, resource: &str) -> GroupVersionResource {
         GroupVersionResource { group: self.group.clone(), version: self.version.clone(), resource: resource.into() }
     }
@@ -53,7 +53,7 @@ pub struct GroupVersionKind {
 }
 
 impl GroupVersionKind {
-    /// Names a kind.
+    /// Creates a kind.
     pub fn new(group: &str, version: &str, kind: &str) -> Self {
         Self { group: group.into(), version: version.into(), kind: kind.into() }
     }
@@ -69,7 +69,7 @@ impl GroupVersionKind {
     }
 }
 
-/// Prints as Kubernetes' messages do: `apps/v1, Kind=Deployment`.
+/// Formats the kind like messages of Kubernetes: `apps/v1, Kind=Deployment`.
 impl fmt::Display for GroupVersionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
@@ -88,7 +88,7 @@ pub struct GroupVersionResource {
 }
 
 impl GroupVersionResource {
-    /// Names a resource.
+    /// Creates a resource.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
         Self { group: group.into(), version: version.into(), resource: resource.into() }
     }
@@ -114,13 +114,13 @@ pub struct GroupResource {
 }
 
 impl GroupResource {
-    /// Names a resource.
+    /// Creates a resource.
     pub fn new(group: &str, resource: &str) -> Self {
         Self { group: group.into(), resource: resource.into() }
     }
 }
 
-/// Prints as Kubernetes' messages do: `deployments.apps`, or `pods` in the core group.
+/// Formats the resource like messages of Kubernetes: `deployments.apps`, or `pods` in the core group.
 impl fmt::Display for GroupResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.group.is_empty() { f.write_str(&self.resource) } else { write!(f, "{}.{}", self.resource, self.group) }
@@ -129,15 +129,15 @@ impl fmt::Display for GroupResource {
 
 /// The name of one object within its kind.
 ///
-/// Keys order as a real API server lists: by `namespace/name` byte by byte, so that namespace `a-b` comes before `a`.
-/// One string holds both, since a cache or a store keeps very many of them.
+/// Keys are ordered like lists of a real API server: by the bytes of `namespace/name`, so that namespace `a-b` comes
+/// before `a`. One string contains both, because caches and stores contain very many keys.
 #[doc(alias = "NamespacedName")]
 #[doc(alias = "ObjectRef")]
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey(Arc<str>);
 
 impl ObjectKey {
-    /// Names an object; `namespace` is `None` for cluster-scoped kinds.
+    /// Creates a key; `namespace` is `None` for cluster-scoped kinds.
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         match namespace {
             Some(namespace) => Self([namespace, "/", name].concat().into()),
@@ -155,7 +155,7 @@ impl ObjectKey {
         self.0.split_once('/').map_or(&self.0, |(_, name)| name)
     }
 
-    /// Returns `namespace/name`, or the name alone.
+    /// Returns `namespace/name`, or only the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

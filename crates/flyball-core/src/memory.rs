@@ -1,6 +1,6 @@
-//! The memory usage of a JSON value, which is far larger than its text if it consists of small maps.
+//! The memory usage of a JSON value, which can be much larger than its JSON text.
 //!
-//! [`of`] measures a value, [`of_text`] a text before it is read, with the same weights.
+//! [`of`] measures a value, [`of_text`] a JSON text before it is parsed, with the same weights.
 
 use serde_json::Value;
 
@@ -13,11 +13,11 @@ pub const NODE: usize = 640;
 /// Minimum number of entries of a node, if a map is filled in order.
 const NODE_ENTRIES: usize = 6;
 
-/// Nesting depth up to which maps are counted separately. `serde_json` rejects deeper texts.
+/// Nesting depth up to which maps are counted separately. `serde_json` rejects deeper JSON.
 const MAX_DEPTH: usize = 128;
 
-/// Returns the growth in bytes of a map with `count` entries when one is added, without the key's and the value's own
-/// memory.
+/// Returns the growth in bytes of a map with `count` entries when an entry is added, without the memory of the key and
+/// the value.
 pub fn entry(count: usize) -> usize {
     if count.is_multiple_of(NODE_ENTRIES) { NODE } else { 0 }
 }
@@ -35,10 +35,10 @@ pub fn of(value: &Value) -> usize {
     }
 }
 
-/// Returns the approximate size in bytes of a text after parsing, including the text itself.
+/// Returns the approximate size in bytes of a JSON text after parsing, including the text itself.
 pub fn of_text(text: &[u8]) -> usize {
     let (mut weight, mut in_string, mut is_escaped) = (text.len(), false, false);
-    // The entries of each open map. Deeper maps count as part of the map above.
+    // The entries of each open map. Deeper maps are added to their parent.
     let mut maps = Vec::new();
     for byte in text {
         if in_string {

@@ -1,4 +1,4 @@
-//! Validation rules for metadata, for all places where labels and annotations occur.
+//! Validation rules for metadata, for all fields with labels and annotations.
 //!
 //! Follows `k8s.io/apimachinery/pkg/api/validation/objectmeta.go`.
 
@@ -24,7 +24,7 @@ pub fn validate_labels(labels: Option<&Map<String, Value>>, path: &Path<'_>) -> 
 pub fn validate_annotations(annotations: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for key in annotations.into_iter().flat_map(Map::keys) {
-        // Annotation keys are the only keys that may contain capitals.
+        // Annotation keys are the only keys that may contain uppercase letters.
         errors.extend(
             names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)),
         );
@@ -35,14 +35,14 @@ pub fn validate_annotations(annotations: Option<&Map<String, Value>>, path: &Pat
     errors
 }
 
-/// Returns whether all annotations together are within [`MAX_ANNOTATION_BYTES`].
+/// Returns true if the total size of the annotations is within [`MAX_ANNOTATION_BYTES`].
 pub fn annotations_fit(annotations: &Map<String, Value>) -> bool {
     annotations.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum::<usize>()
         <= MAX_ANNOTATION_BYTES
 }
 
-/// Returns finalizers, with their indexes, that are neither standard nor qualified by a domain: different clients may
-/// use the same name for different purposes.
+/// Returns finalizers, with their indexes, that are neither standard nor qualified by a domain. Different clients might
+/// use such a name for different purposes.
 pub fn unqualified_finalizers(object: &Object) -> impl Iterator<Item = (usize, &str)> {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     object.finalizers().enumerate().filter(|(_, finalizer)| !finalizer.contains('/') && !STANDARD.contains(finalizer))

@@ -1,9 +1,9 @@
 //! Validation of names, labels and keys, with the messages of Kubernetes.
 //!
-//! Each rule returns the reasons why a text is invalid; an empty list if it is valid. See
+//! Each rule returns the reasons why a string is invalid; an empty list if it is valid. See
 //! <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>.
 
-/// A validation rule for a text, which returns the error messages.
+/// A validation rule for a string, which returns the error messages.
 pub type Rule = fn(&str) -> Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -31,7 +31,7 @@ fn lower_alphanumeric(b: u8) -> bool {
     b.is_ascii_lowercase() || b.is_ascii_digit()
 }
 
-/// Returns true if `text` is not empty, starts and ends with an `edge` and holds nothing but edges and `inner` bytes.
+/// Returns true if `text` is not empty, starts and ends with an `edge` and contains only edges and `inner` bytes.
 fn framed(text: &str, edge: fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
@@ -89,7 +89,7 @@ pub fn dns_1035_label(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Names that are one segment of a URL path, as in RBAC: they may contain colons and capitals.
+/// Names that are one segment of a URL path, as in RBAC: they may contain colons and uppercase letters.
 pub fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
@@ -101,9 +101,9 @@ fn is_key_name(text: &str) -> bool {
     framed(text, |b| b.is_ascii_alphanumeric(), b"-_.")
 }
 
-/// Returns true if a name is one segment of a URL path for every parser: besides the rules of [`path_segment`], it
-/// starts no query and no fragment. Names from custom resources must pass this check before they become part of a
-/// request.
+/// Returns true if every parser reads a name as one segment of a URL path: in addition to the rules of
+/// [`path_segment`], it starts no query and no fragment. Names from custom resources must pass this check before they
+/// become part of a request.
 pub fn is_path_segment(name: &str) -> bool {
     let splits = |c: char| matches!(c, '?' | '#' | '\\') || c.is_whitespace() || c.is_control();
     !name.is_empty() && !name.contains(splits) && path_segment(name).is_empty()
@@ -180,7 +180,7 @@ fn climbing(text: &str) -> Option<String> {
     }
 }
 
-/// Applies a rule to the prefix of a generated name, in which a dash at the end is not the last character of the name.
+/// Applies a rule to the prefix of a generated name, which may end with a dash.
 pub fn as_prefix(rule: Rule, text: &str) -> Vec<String> {
     match text.strip_suffix('-') {
         // Kubernetes cuts off one character more than needed; the messages are the same.

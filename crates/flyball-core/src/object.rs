@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// An object of any kind as JSON, with accessors for the metadata that all kinds share.
 ///
-/// Absent fields and fields of the wrong type read as `None` or empty. Validation is the task of a schema.
+/// Absent fields and fields of the wrong type are returned as `None` or empty. A schema validates objects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object(Value);
 

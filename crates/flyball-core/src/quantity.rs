@@ -42,17 +42,17 @@ impl Quantity {
     /// Zero.
     pub const ZERO: Quantity = Quantity { nano: 0, format: Format::DecimalSi };
 
-    /// A whole amount.
+    /// Creates a whole amount.
     pub fn from_integer(n: i64) -> Self {
         Self { nano: i128::from(n) * NANO, format: Format::DecimalSi }
     }
 
-    /// A number of thousandths, as CPUs are counted.
+    /// Creates an amount in thousandths, the unit of CPUs.
     pub fn from_milli(n: i64) -> Self {
         Self { nano: i128::from(n) * 1_000_000, format: Format::DecimalSi }
     }
 
-    /// A number of gibibytes, written with the suffix `Gi`.
+    /// Creates an amount in gibibytes, with the suffix `Gi`.
     ///
     /// ```
     /// # use flyball_core::Quantity;
@@ -141,7 +141,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// Reads a suffix as a power of 2 or of 10.
+/// Parses a suffix as a power of 2 or of 10.
 fn scale(suffix: &str) -> Result<(u32, i32, Format), Error> {
     let found = match suffix {
         "Ki" => (2, 10, Format::BinarySi),
@@ -172,7 +172,7 @@ fn scale(suffix: &str) -> Result<(u32, i32, Format), Error> {
     Ok(found)
 }
 
-/// Multiplies a decimal number out into billionths, rounded up and capped.
+/// Converts a decimal number to billionths, rounded up and capped.
 fn worth(whole: &str, fraction: &str, base: u32, exponent: i32) -> i128 {
     // The digits form one integer of `fraction.len()` decimal places, which the exponent shifts.
     let digits = whole.bytes().chain(fraction.bytes()).skip_while(|b| *b == b'0').take(40);

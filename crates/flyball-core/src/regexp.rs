@@ -1,11 +1,11 @@
-//! Go's syntax of regular expressions, in the syntax of the crate `regex`.
+//! Translation of Go's regular expressions to the syntax of the `regex` crate.
 //!
-//! Follows the steps of Go's `regexp/syntax`, so that errors have Go's reason, and quote the same part of the pattern.
+//! Follows Go's `regexp/syntax` step by step, so that errors have Go's reason and quote the same part of the pattern.
 //! See <https://pkg.go.dev/regexp/syntax>.
 
 use std::fmt::{self, Write};
 
-/// The error of a pattern, with the part that it is about.
+/// The error of a pattern, with the invalid part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     what: &'static str,
@@ -36,11 +36,11 @@ const CLASSES: [&str; 14] = [
     "xdigit",
 ];
 
-/// Translates a pattern into the syntax of the crate `regex`.
+/// Translates a pattern into the syntax of the `regex` crate.
 ///
 /// # Errors
 ///
-/// If Go does not compile the pattern.
+/// Fails if Go does not compile the pattern.
 pub fn translate(pattern: &str) -> Result<String, Error> {
     let mut translator =
         Translator { whole: pattern, rest: pattern, out: String::new(), groups: vec![Group::default()] };
@@ -84,12 +84,12 @@ pub fn translate(pattern: &str) -> Result<String, Error> {
     Ok(translator.out)
 }
 
-/// Returns the part of a text before `after`, which is a suffix of it.
+/// Returns the part of a string before `after`, which is a suffix of it.
 fn until<'t>(text: &'t str, after: &str) -> &'t str {
     &text[..text.len() - after.len()]
 }
 
-/// Reads the counts of `{2,5}`, and returns them with the rest of the text; too large counts saturate.
+/// Parses the counts of `{2,5}`, and returns them with the rest of the string; counts that are too large saturate.
 fn counts(text: &str) -> Option<(u64, Option<u64>, &str)> {
     let number = |text: &str| -> Option<u64> {
         let is_one = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
@@ -103,7 +103,7 @@ fn counts(text: &str) -> Option<(u64, Option<u64>, &str)> {
     }
 }
 
-/// State of a group while it is read.
+/// State of a group during parsing.
 #[derive(Default)]
 struct Group {
     /// Repetitions within the operand of a repetition; none if there is no operand.
@@ -147,7 +147,7 @@ impl<'p> Translator<'p> {
         self.written(&regex_syntax::escape(c.encode_utf8(&mut [0; 4])));
     }
 
-    /// Writes a repetition that begins with `before`, and of which the counts were read.
+    /// Writes a repetition that begins with `before`, after its counts were parsed.
     fn repeat(&mut self, before: &'p str, last: &str, count: u64) -> Result<(), Error> {
         let operator = until(before, self.rest);
         let is_lazy = self.rest.starts_with('?');
@@ -197,7 +197,7 @@ impl<'p> Translator<'p> {
                 'i' | 'm' | 's' | 'U' => has_flag = true,
                 '-' if !is_negative => (is_negative, has_flag) = (true, false),
                 ':' | ')' if !is_negative || has_flag => {
-                    // `(?)` has no effect, and the crate does not support it.
+                    // `(?)` has no effect, and the `regex` crate does not support it.
                     if c == ')' && at == 0 {
                         self.rest = &inside[1..];
                     } else {
@@ -349,7 +349,7 @@ fn perl_class(c: char) -> Option<&'static str> {
     })
 }
 
-/// A character, which may be escaped, and what comes after it.
+/// A character, which may be escaped, and the rest of the pattern.
 fn character(text: &str) -> Result<(char, &str), Error> {
     let mut chars = text.chars();
     let c = chars.next().unwrap_or_default();
@@ -382,8 +382,8 @@ fn character(text: &str) -> Result<(char, &str), Error> {
     Ok((found, after))
 }
 
-/// Reads the number behind `\x`: two digits, or any number of them in braces. Without a number, returns the rest of the
-/// text at which Go fails.
+/// Parses the number after `\x`: two digits, or any number of them in braces. Without a number, returns the rest of the
+/// pattern at which Go fails.
 fn hexadecimal(text: &str) -> (Option<u32>, &str) {
     let mut chars = text.chars();
     if !text.starts_with('{') {

@@ -1,36 +1,37 @@
-//! Randomness that repeats from a seed.
+//! Seeded random numbers.
 
 use std::sync::{Arc, Mutex};
 
-/// A source of random numbers that a simulation can repeat.
+/// A reproducible source of random numbers.
 ///
-/// Clones share one stream, so two parts of a process never draw the same number. It is a SplitMix64 generator: good
-/// enough for names, UIDs and jitter, not for keys and secrets.
+/// Clones share one stream, so two components of a process never get the same number. It is a SplitMix64 generator,
+/// which is sufficient for names, UIDs and jitter, but not for keys and secrets.
 #[derive(Clone, Debug)]
 pub struct Rng(Arc<Mutex<u64>>);
 
 impl Rng {
-    /// Starts a stream that depends on `seed` alone.
+    /// Creates a stream that depends only on `seed`.
     pub fn from_seed(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(seed)))
     }
 
-    /// Starts a stream from the operating system's randomness.
+    /// Creates a stream from the operating system's randomness.
     #[expect(clippy::disallowed_methods, reason = "the only source of seeds outside of simulations")]
     pub fn from_os() -> Self {
         use std::hash::{BuildHasher, Hasher};
         Self::from_seed(std::collections::hash_map::RandomState::new().build_hasher().finish())
     }
 
-    /// Starts a stream of its own for `label`, so that drawing more in one part does not shift the draws of another.
+    /// Creates a separate stream for `label`, so that an additional number in one component does not change those of
+    /// another.
     pub fn fork(&self, label: &str) -> Self {
-        // FNV-1a: stable across processes and releases, which the standard library's hasher does not promise.
+        // FNV-1a: stable across processes and releases, which the hasher of std does not guarantee.
         let hash =
             label.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
         Self::from_seed(self.next() ^ hash)
     }
 
-    /// Draws 64 bits.
+    /// Returns 64 random bits.
     pub fn next(&self) -> u64 {
         let mut state = self.0.lock().expect("no code panics while it draws");
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -40,18 +41,18 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Draws a number below `bound`; 0 when `bound` is 0.
+    /// Returns a random number below `bound`; 0 if `bound` is 0.
     pub fn below(&self, bound: u64) -> u64 {
-        // The high half of a 64 × 64 bit product: no division, and a bias too small to matter here.
+        // The high half of a 64 × 64 bit product: needs no division, and its bias is negligible.
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Draws a number in `[0, 1)`.
+    /// Returns a random number in `[0, 1)`.
     pub fn fraction(&self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Draws a version 4 UUID, as metadata.uid holds.
+    /// Returns a version 4 UUID, as in `metadata.uid`.
     pub fn uuid(&self) -> String {
         let (high, low) = (self.next(), self.next());
         format!(
@@ -64,7 +65,7 @@ impl Rng {
         )
     }
 
-    /// Draws the suffix of a generated name: `n` characters without vowels and without those that look alike.
+    /// Returns the suffix of a generated name: `n` characters without vowels and similar characters.
     pub fn suffix(&self, n: usize) -> String {
         const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         (0..n).map(|_| char::from(ALPHABET[self.below(ALPHABET.len() as u64) as usize])).collect()

@@ -1,7 +1,7 @@
-//! Scopes of the kinds that clusters commonly serve, for callers without API discovery.
+//! Scopes of common kinds, for callers without API discovery.
 
-/// Cluster-scoped kinds, with their groups; see `kubectl api-resources --namespaced=false`. The scope of custom
-/// resources is in their definitions; the Gateway API is listed here since many clusters serve it.
+/// Cluster-scoped kinds with their groups, see `kubectl api-resources --namespaced=false`. CRDs contain the scope of
+/// custom resources; the Gateway API is included because many clusters serve it.
 pub const CLUSTER_SCOPED: [(&str, &str); 32] = [
     ("", "ComponentStatus"),
     ("", "Namespace"),

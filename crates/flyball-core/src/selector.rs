@@ -1,4 +1,4 @@
-//! Selecting objects by their labels or by a few of their fields.
+//! Label and field selectors.
 //!
 //! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors> and
 //! <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>.

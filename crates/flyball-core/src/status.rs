@@ -1,4 +1,4 @@
-//! The response that is not an object: the reason of a rejection, or success.
+//! `Status`, the response of failed requests, and of some successful ones.
 //!
 //! Follows `metav1.Status` and the constructors of `k8s.io/apimachinery/pkg/api/errors`; see
 //! <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/>.
@@ -34,7 +34,7 @@ pub enum Reason {
     Other(Box<str>),
 }
 
-/// A rejection, with a message for people and a reason for programs.
+/// An API error with a human-readable message and a machine-readable reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -44,10 +44,10 @@ pub struct Status {
     /// Machine-readable reason; some errors have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// Message for people.
+    /// Human-readable message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The object and the causes.
+    /// The rejected object and the causes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<Details>>,
 }
@@ -62,7 +62,7 @@ pub struct Details {
     /// API group of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// Its kind, or for many errors its plural resource.
+    /// Kind of the object, or for many errors its plural resource.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// UID of the object.
@@ -80,13 +80,13 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// One of several errors.
+/// A single error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
     /// Type of error, such as `FieldValueRequired`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Message for people.
+    /// Human-readable message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Path of the field.
@@ -100,13 +100,13 @@ impl From<&FieldError> for Cause {
     }
 }
 
-/// Maximum number of causes of one rejection.
+/// Maximum number of causes of one `Status`.
 pub const MAX_CAUSES: usize = 100;
 
-/// Maximum total size of the causes of one rejection, in bytes.
+/// Maximum total size of the causes of one `Status`, in bytes.
 const MAX_CAUSE_BYTES: usize = 256 << 10;
 
-/// Splits causes into those that one rejection lists and the rest; `size` returns the size of one in bytes.
+/// Splits causes into the listed ones and the rest; `size` returns the size of a cause in bytes.
 pub fn first_causes<T>(causes: &[T], size: impl Fn(&T) -> usize) -> (&[T], &[T]) {
     let mut bytes = 0;
     let fits = causes.iter().take(MAX_CAUSES).take_while(|cause| {
@@ -118,7 +118,7 @@ pub fn first_causes<T>(causes: &[T], size: impl Fn(&T) -> usize) -> (&[T], &[T])
 }
 
 impl Status {
-    /// Creates a rejection without details.
+    /// Creates a `Status` without details.
     pub fn new(code: u16, reason: impl Into<Option<Reason>>, message: impl Into<String>) -> Self {
         Self { code, reason: reason.into(), message: message.into(), details: None }
     }
@@ -129,7 +129,7 @@ impl Status {
         self
     }
 
-    /// Adds the rejected object, named by its resource.
+    /// Adds the rejected object, identified by its resource.
     pub fn about(self, resource: &GroupResource, name: &str) -> Self {
         self.with_details(Details {
             name: name.into(),
@@ -139,18 +139,18 @@ impl Status {
         })
     }
 
-    /// 404: no such object.
+    /// 404: the object does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::new(404, Reason::NotFound, format!("{resource} \"{name}\" not found")).about(resource, name)
     }
 
-    /// 404: no such resource, or no such version, in a group that is served.
+    /// 404: the resource or its version is not served.
     pub fn unknown_resource() -> Self {
         Self::new(404, Reason::NotFound, "the server could not find the requested resource")
             .with_details(Details::default())
     }
 
-    /// 409: the name is taken.
+    /// 409: an object with this name exists.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::new(409, Reason::AlreadyExists, format!("{resource} \"{name}\" already exists")).about(resource, name)
     }
@@ -185,8 +185,8 @@ impl Status {
         Self::new(400, Reason::BadRequest, message)
     }
 
-    /// 422: the object is invalid. All errors are listed, up to [`MAX_CAUSES`] and a limit on their total size, since
-    /// each may show a value as large as the object. The message ends with the number of omitted errors.
+    /// 422: the object is invalid. Lists all errors up to [`MAX_CAUSES`] and a limit for their total size, because each
+    /// error may contain a value as large as the object. The message ends with the number of omitted errors.
     pub fn invalid(kind: &GroupVersionKind, name: &str, errors: &[FieldError]) -> Self {
         let qualified =
             if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) };
@@ -210,7 +210,7 @@ impl Status {
             .with_details(Details::default())
     }
 
-    /// 500: an internal error, or one of a webhook.
+    /// 500: an internal error, or an error of a webhook.
     pub fn internal(why: impl fmt::Display) -> Self {
         let message = format!("Internal error occurred: {why}");
         let cause = Cause { message: why.to_string(), ..Cause::default() };
@@ -223,7 +223,7 @@ impl Status {
         Self::new(410, Reason::Expired, message)
     }
 
-    /// 401: the credentials are not valid.
+    /// 401: the credentials are invalid.
     pub fn unauthorized() -> Self {
         Self::new(401, Reason::Unauthorized, "Unauthorized")
     }
@@ -239,7 +239,7 @@ impl Status {
             .with_details(Details { retry_after_seconds: seconds, ..Details::default() })
     }
 
-    /// Returns true if the reason is this one.
+    /// Returns true if the status has this reason.
     pub fn is(&self, reason: Reason) -> bool {
         self.reason == Some(reason)
     }
@@ -286,7 +286,7 @@ mod tests {
         let (causes, message) = listed("x", 30_000);
         assert_eq!(causes, MAX_CAUSES);
         assert!(message.ends_with("], and 29900 more errors"), "{message}");
-        // A value is shown up to 32 KiB, so that eight fit into the limit of 256 KiB.
+        // Values are truncated to 32 KiB, so eight fit into the limit of 256 KiB.
         assert_eq!(listed(&"x".repeat(100 << 10), 50).0, 8);
         assert_eq!(listed(&"x".repeat(3 << 20), 50).0, 8);
     }

@@ -1,4 +1,4 @@
-//! A clock that simulations control, and Kubernetes' formats of time.
+//! A clock that simulations can control, and time formats of Kubernetes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Clock {
         (self.0)()
     }
 
-    /// Returns the time as `metadata.creationTimestamp` holds it: RFC 3339 in UTC, whole seconds.
+    /// Returns the time in the format of `metadata.creationTimestamp`: RFC 3339 in UTC, whole seconds.
     pub fn now_rfc3339(&self) -> String {
         rfc3339(self.now())
     }
@@ -41,19 +41,19 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Adds a duration to a time. The sum stays within the range of times: objects hold times up to the end of the year
-/// 9999, and durations of any length.
+/// Adds a duration to a time. The result saturates, because objects may contain times up to the end of the year 9999
+/// and durations of any length.
 pub fn saturating_add(time: Timestamp, duration: SignedDuration) -> Timestamp {
     let limit = if duration.is_negative() { Timestamp::MIN } else { Timestamp::MAX };
     time.checked_add(duration).unwrap_or(limit)
 }
 
-/// Writes a time as Kubernetes' `Time` does: `2026-11-21T08:00:00Z`.
+/// Formats a time like Kubernetes' `Time`: `2026-11-21T08:00:00Z`.
 pub fn rfc3339(time: Timestamp) -> String {
     format!("{:.0}", Timestamp::from_second(time.as_second()).expect("a second of a timestamp is in range"))
 }
 
-/// Writes a time as Kubernetes' `MicroTime` does: always six digits.
+/// Formats a time like Kubernetes' `MicroTime`: always with six digits.
 pub fn rfc3339_micro(time: Timestamp) -> String {
     format!("{time:.6}")
 }
@@ -63,7 +63,7 @@ pub fn is_time_zone(name: &str) -> bool {
     jiff::tz::db().get(name).is_ok()
 }
 
-/// Writes a time as RFC 3339 in a time zone, in UTC if there is no zone of this name; whole seconds.
+/// Formats a time as RFC 3339 with whole seconds in a time zone, or in UTC if there is no zone of this name.
 pub fn rfc3339_in(time: Timestamp, zone: &str) -> String {
     let zoned = jiff::tz::db().get(zone).ok().map(|zone| time.to_zoned(zone));
     match zoned.filter(|zoned| !zoned.offset().is_zero()) {
@@ -72,7 +72,7 @@ pub fn rfc3339_in(time: Timestamp, zone: &str) -> String {
     }
 }
 
-/// Reads an RFC 3339 time with any offset; `None` where Go's `time.RFC3339` layout would refuse it.
+/// Parses an RFC 3339 time with any offset; `None` if Go's `time.RFC3339` layout rejects it.
 pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let digits = |range: std::ops::Range<usize>| bytes.get(range).is_some_and(|b| b.iter().all(u8::is_ascii_digit));
@@ -92,7 +92,7 @@ pub fn parse_rfc3339(text: &str) -> Option<Timestamp> {
     if !known || &text[17..19] == "60" { None } else { text.parse().ok() }
 }
 
-/// Writes an age as kubectl's tables do: `5s`, `3m20s`, `4h`, `2d3h`, `1y20d`.
+/// Formats an age like tables of kubectl: `5s`, `3m20s`, `4h`, `2d3h`, `1y20d`.
 pub fn human_duration(age: SignedDuration) -> String {
     let seconds = age.as_secs();
     if seconds < -1 {
@@ -122,16 +122,16 @@ pub fn human_duration(age: SignedDuration) -> String {
 /// An error of parsing a duration, with Go's messages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It is malformed, or does not fit into 64 bits.
+    /// The duration is malformed, or does not fit into 64 bits.
     #[error("time: invalid duration {}", go_quote(.text))]
     Invalid {
-        /// The text.
+        /// The duration.
         text: String,
     },
     /// A number has no unit.
     #[error("time: missing unit in duration {}", go_quote(.text))]
     MissingUnit {
-        /// The text.
+        /// The duration.
         text: String,
     },
     /// A unit is unknown.
@@ -139,12 +139,12 @@ pub enum DurationError {
     UnknownUnit {
         /// The unit.
         unit: String,
-        /// The text.
+        /// The duration.
         text: String,
     },
 }
 
-/// Quotes as Go's package `time` does, byte by byte.
+/// Quotes a string like Go's `time` package, byte by byte.
 fn go_quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -159,7 +159,7 @@ fn go_quote(text: &str) -> String {
     quoted
 }
 
-/// Reads a duration such as `1h30m` into nanoseconds, as Go's `time.ParseDuration` does.
+/// Parses a duration such as `1h30m` into nanoseconds, like Go's `time.ParseDuration`.
 ///
 /// # Errors
 ///
@@ -207,12 +207,12 @@ pub fn parse_duration(text: &str) -> Result<i64, DurationError> {
     }
 }
 
-/// Splits off the digits at the beginning of a text.
+/// Splits off the digits at the beginning of a string.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// Reads the digits after a point into a numerator and a denominator; digits that do not fit are dropped.
+/// Parses the digits after a decimal point into a numerator and a denominator; excess digits are dropped.
 fn fraction_of(digits: &str) -> (u64, f64) {
     let (mut numerator, mut denominator) = (0, 1.0);
     for digit in digits.bytes() {
@@ -223,12 +223,12 @@ fn fraction_of(digits: &str) -> (u64, f64) {
     (numerator, denominator)
 }
 
-/// Reads a duration that is not negative, as [`parse_duration`] does.
+/// Parses a nonnegative duration, like [`parse_duration`].
 pub fn parse_unsigned_duration(text: &str) -> Option<Duration> {
     parse_duration(text).ok().and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos)
 }
 
-/// Writes nanoseconds as Go prints a duration: `1h30m0s`, `1.5s`, `100ms`.
+/// Formats nanoseconds like a duration in Go: `1h30m0s`, `1.5s`, `100ms`.
 pub fn format_duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let n = nanos.unsigned_abs();

@@ -1,34 +1,34 @@
-//! Atomic replacement of files: a reader finds the old content or the new, optionally also after a crash.
+//! Atomic replacement of files: readers see either the old or the new content, optionally also after a crash.
 //!
-//! The new content is written to a file beside the old one, which then takes its name. This crate does not depend on
-//! the content of the files, and never follows a link at the temporary name.
+//! The new content is written to a temporary file in the same directory, which is then renamed. This crate does not
+//! depend on the content of the files, and never follows a link at the temporary name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// When the new content is on disk.
+/// The time at which the new content is synced to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// When the operating system writes it: a crash of the machine may leave an empty file.
+    /// Not synced explicitly: a crash of the machine may leave an empty file.
     #[default]
     Cached,
-    /// Before the file gets its name: after a crash there is the old content or the new.
+    /// Before the file is renamed: after a crash, the file has either the old or the new content.
     Content,
-    /// Before the call returns: after a crash there is the new content.
+    /// Before the call returns: after a crash, the file has the new content.
     Name,
 }
 
 /// Options for replacing a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replace {
-    /// Only the owner can read and write the new file. Otherwise it has the permissions of the old one, and those of
-    /// any new file if there is none.
+    /// Only the owner can read and write the new file. Otherwise it has the permissions of the old file, or default
+    /// permissions if there is none.
     pub is_private: bool,
-    /// When the new content is on disk.
+    /// The time at which the new content is synced to disk.
     pub durability: Durability,
-    /// A lock of the caller keeps other processes from replacing the file at the same time. The temporary file is then
-    /// named `<name>.new`, and the next replacement removes one that a crash left.
+    /// The caller holds a lock that prevents other processes from replacing the file at the same time. The temporary
+    /// file is then named `<name>.new`, and the next replacement removes a file that a crash left.
     pub is_locked: bool,
 }
 
@@ -37,18 +37,18 @@ impl Replace {
     ///
     /// # Errors
     ///
-    /// Fails if the new content cannot be written; the old one remains.
+    /// Fails if the new content cannot be written; the old content remains.
     pub fn write(self, path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
         let mut staged = self.stage(path)?;
         staged.write_all(content.as_ref())?;
         staged.commit()
     }
 
-    /// Starts a replacement whose content is written in pieces.
+    /// Starts a replacement whose content is written incrementally.
     ///
     /// # Errors
     ///
-    /// Fails if no file can be created beside this one.
+    /// Fails if no file can be created in the same directory.
     pub fn stage(self, path: &Path) -> io::Result<Staged> {
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
@@ -84,7 +84,7 @@ impl Staged {
     ///
     /// # Errors
     ///
-    /// Fails if the content cannot be put on disk, or the file cannot be renamed.
+    /// Fails if the content cannot be synced, or the file cannot be renamed.
     pub fn commit(mut self) -> io::Result<()> {
         if self.durability >= Durability::Content {
             self.file.sync_all()?;
@@ -117,7 +117,7 @@ impl Drop for Staged {
 ///
 /// # Errors
 ///
-/// Fails if the directory cannot be opened, or put on disk.
+/// Fails if the directory cannot be opened or synced.
 pub fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(folder) if cfg!(unix) => {

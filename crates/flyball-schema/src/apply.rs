@@ -1,9 +1,9 @@
 //! Server-side apply: field ownership, and the effect of a write on an object and its owners.
 //!
-//! The algebra of <https://kubernetes.io/docs/reference/using-api/server-side-apply/>: a [`FieldSet`] is a set of
-//! fields, [`ManagedFields`] holds their owners, [`Objects::update`] records the changes of a plain write, and
-//! [`Objects::apply`] merges the fields that an applier sends and removes those that it no longer sends. All of it is
-//! pure; the caller passes the time and the conversion between versions.
+//! Implements the algebra of <https://kubernetes.io/docs/reference/using-api/server-side-apply/>: a [`FieldSet`] is a
+//! set of fields, [`ManagedFields`] contains their owners, [`Objects::update`] records the changes of a write other
+//! than apply, and [`Objects::apply`] merges the fields that an applier sends and removes those that it no longer
+//! sends. The code is pure; the caller passes the time and the conversion between versions.
 
 mod compare;
 mod managed;

@@ -1,8 +1,8 @@
-//! CEL, the Common Expression Language, as Kubernetes uses it: compiling, checking, metering and running expressions.
+//! CEL, the Common Expression Language, with Kubernetes' extensions: compiling, checking, metering and evaluating.
 //!
-//! The interpreter and most of Kubernetes' libraries come from `kube-cel`. This module adds the checker, the cost
-//! budget and the bounds on memory and stack. It does not depend on the schemas of objects: see [`crate::rules`] for
-//! the rules of custom resources.
+//! `kube-cel` provides the interpreter and most of Kubernetes' libraries. This module adds the checker, the cost
+//! budget, and limits for memory and stack. It does not depend on the schemas of objects: see [`crate::rules`] for the
+//! rules of custom resources.
 
 mod admission;
 mod authorizer;

@@ -1,8 +1,8 @@
-//! Decodes objects of built-in kinds as Go does: unknown fields are dropped, quantities and times are converted to
-//! canonical form, and zero values are omitted unless the field is always written.
+//! Decodes objects of built-in kinds like Go: unknown fields are dropped, quantities and times are converted to
+//! canonical form, and zero values are omitted unless the field is always encoded.
 //!
-//! The input is JSON of a client or the result of a patch, the output the canonical form in which objects are stored
-//! and returned. The error messages are those of Go's `encoding/json`, since the real server passes them on.
+//! The input is JSON from a client or the result of a patch; the output is the canonical form in which objects are
+//! stored and returned. The error messages are those of Go's `encoding/json`, which kube-apiserver returns to clients.
 
 mod convert;
 
@@ -19,13 +19,13 @@ use serde_json::{Map, Number, Value};
 #[error("{0}")]
 pub struct Error(pub String);
 
-/// Maximum number of remarks on one document (unknown fields, duplicate keys), as in the real server.
+/// Maximum number of warnings about one document (unknown fields, duplicate keys), as in kube-apiserver.
 pub const MAX_REMARKS: usize = 100;
 
-/// Approximate maximum size of all remarks on one document in bytes: paths may be as long as the document.
+/// Approximate maximum size of all warnings about one document in bytes: paths may be as long as the document.
 const MAX_REMARK_BYTES: usize = 64 << 10;
 
-/// Returns true if the limits allow one more remark on a document.
+/// Returns true if the limits allow another warning about a document.
 pub fn has_room(remarks: &[String]) -> bool {
     remarks.len() < MAX_REMARKS && remarks.iter().map(String::len).sum::<usize>() < MAX_REMARK_BYTES
 }
@@ -35,7 +35,7 @@ pub fn decode(node: Node<'_>, value: Value, unknown: &mut Vec<String>) -> Result
     Reader { unknown, fields: Vec::new(), place: String::new() }.read(node, value)
 }
 
-/// Returns the value that Go writes for an unset field.
+/// Returns the value that Go encodes for an unset field.
 pub fn zero(node: Node<'_>) -> Value {
     match &node.get().shape {
         Shape::Struct(fields) => {
@@ -56,8 +56,8 @@ pub fn zero(node: Node<'_>) -> Value {
     }
 }
 
-/// Turns empty lists and maps into null, and empty bytes in a map into an empty text: storage does not distinguish
-/// them.
+/// Converts empty lists and maps to null, and empty bytes in a map to an empty string, because storage does not
+/// distinguish them.
 pub fn forget_empty(node: Node<'_>, value: &mut Value) {
     let of_bytes = matches!(&node.get().shape, Shape::Map(map)
         if map.values.is_some_and(|id| matches!(node.at(id).get().shape, Shape::Text(Text::Bytes))));
@@ -97,7 +97,7 @@ fn is_zero(node: Node<'_>, value: &Value) -> bool {
     }
 }
 
-/// Writes a value as Go writes that of a built-in type: fields in the order in which the type declares them.
+/// Encodes a value of a built-in type like Go: fields in the order of their declaration.
 pub fn print(node: Node<'_>, value: &Value) -> String {
     match value {
         Value::Object(fields) => {
@@ -120,9 +120,9 @@ pub fn print(node: Node<'_>, value: &Value) -> String {
 
 struct Reader<'u> {
     unknown: &'u mut Vec<String>,
-    /// The path in Go's errors: names of fields, without indexes and map keys.
+    /// The path in Go's errors: field names without indexes and map keys.
     fields: Vec<String>,
-    /// The path in warnings of unknown fields.
+    /// The path in warnings about unknown fields.
     place: String,
 }
 
@@ -232,7 +232,7 @@ impl Reader<'_> {
 
     fn mismatch(&self, node: Node<'_>, got: &str) -> Error {
         let want = match node.get().shape {
-            // These types have decoders of their own, whose errors name their underlying type.
+            // These types have custom decoders, whose errors contain their underlying type.
             Shape::IntOrString => "int32",
             Shape::Text(Text::Time | Text::MicroTime | Text::Duration) => "string",
             _ => node.get().go.as_deref().unwrap_or("interface {}"),
@@ -274,7 +274,7 @@ impl Error {
     }
 }
 
-/// Names a value's Go type, as messages of the real server do.
+/// Returns the Go type of a value, as in messages of kube-apiserver.
 pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -330,7 +330,7 @@ fn read_text(text: Text, s: String) -> Result<Value, Error> {
 /// Returns the error of Go's `time.Parse` for a layout.
 fn time_error(text: &str, layout: &str) -> Error {
     let quoted = |t: &str| flyball_core::field::go_quote(t);
-    // Go reads both from the left, and quotes the rests at the first mismatch.
+    // Go parses both from the left, and quotes the remaining parts at the first mismatch.
     let shape = b"dddd-dd-ddTdd:dd:dd";
     let fits = shape
         .iter()
@@ -338,7 +338,7 @@ fn time_error(text: &str, layout: &str) -> Error {
         .take_while(|(want, got)| if **want == b'd' { got.is_ascii_digit() } else { want == got })
         .count();
     let (value, element) = if fits < shape.len() {
-        // Elements of the layout, and where in the text each begins.
+        // Elements of the layout, and their positions in the value.
         let elements = [
             (0, "2006"),
             (4, "-"),

@@ -1,4 +1,4 @@
-//! Sizes of JSON values, and their bounds.
+//! Sizes of JSON values, and their limits.
 
 use serde_json::Value;
 

@@ -1,10 +1,10 @@
-//! The values of `format` that the real server validates, and their validation.
+//! Validation of `format`.
 
 use flyball_core::names;
 use flyball_core::time::{self, parse_duration};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Returns true if the real server validates a format of texts. Dashes in its name are ignored.
+/// Returns true if kube-apiserver validates a string format. Dashes in its name are ignored.
 pub fn is_recognized(format: &str) -> bool {
     const DASHED: [&str; 3] = ["date-time", "k8s-short-name", "k8s-long-name"];
     let bare = |format: &str| format.replace('-', "");
@@ -12,7 +12,7 @@ pub fn is_recognized(format: &str) -> bool {
     check(&undashed, "").is_some() || DASHED.iter().any(|known| bare(known) == undashed)
 }
 
-/// Returns true if a text matches a format; `None` if the format is unknown, and so not validated.
+/// Returns true if a string matches a format; `None` if the format is unknown and therefore not validated.
 pub fn check(format: &str, text: &str) -> Option<bool> {
     Some(match format {
         "date-time" => time::parse_rfc3339(text).is_some(),
@@ -53,7 +53,7 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && time::parse_rfc3339(&format!("{text}T00:00:00Z")).is_some()
 }
 
-/// Accepts any text with a number before a unit: `3d`, `2 weeks`, `5 minutes or so`.
+/// Accepts any string with a number before a unit: `3d`, `2 weeks`, `5 minutes or so`.
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 7] = ["ns", "us", "µs", "ms", "s", "m", "h"];
     const LONG: [&str; 7] = ["nano", "micro", "milli", "sec", "min", "h", "d"];

@@ -1,7 +1,7 @@
-//! Schemas of Kubernetes objects, and merges of two of them.
+//! Schemas of Kubernetes objects, and merges of objects.
 //!
 //! Schemas ([`schema`]) of built-in kinds ([`notation`]) and of custom resources ([`openapi`]), and the algebra of
-//! server-side apply ([`apply`]). All of it is pure: no I/O, no clock, no randomness, no HTTP.
+//! server-side apply ([`apply`]). The crate is pure: no I/O, clock, randomness or HTTP.
 
 pub mod apply;
 pub mod cel;

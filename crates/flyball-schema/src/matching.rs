@@ -1,9 +1,9 @@
-//! Matching texts with patterns, with a limit on the work that one validation takes.
+//! Matching of strings with patterns, with a limit for the work of one validation.
 //!
-//! The time of a match grows with the length of the text times the states of the pattern in the worst case. As long as
-//! that product is small, the regex crate does the matching. Beyond that a simulation of the automaton does, which
-//! counts the states that it visits and gives up at a limit. Most patterns have few states active at a time, so that
-//! long texts cost little more than their length; only the actual work counts.
+//! In the worst case, the time of a match grows with the length of the string times the number of states of the
+//! pattern. If that product is small, the regex crate does the matching. Otherwise a simulation of the automaton counts
+//! the visited states and stops at a limit. Most patterns have few active states, so that long strings cost little more
+//! than their length; only the actual work counts.
 
 use crate::pattern::states_of;
 use regex::Regex;
@@ -11,26 +11,26 @@ use regex_automata::nfa::thompson::{NFA, State, WhichCaptures};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// Maximum product of bytes and states that the regex crate matches in one validation: at most 0.2 s.
+/// Maximum product of bytes and states for which the regex crate is used in one validation: at most 0.2 s.
 const MAX_PRODUCT: u64 = 4_000_000;
 
-/// Maximum number of states that simulations visit in one validation: some 0.5 s.
+/// Maximum number of states that simulations visit in one validation: about 0.5 s.
 const MAX_VISITS: u64 = 40_000_000;
 
 /// Cost of compiling one state of a pattern, in visits.
 const COMPILE_VISITS: u64 = 20;
 
-/// Maximum product for expressions, which are charged for their visits: all runs of a budget share it.
+/// Maximum product for expressions, which are charged for their visits; all evaluations of a budget share it.
 const MAX_PRODUCT_OF_EXPRESSIONS: u64 = 1_000_000;
 const MAX_VISITS_OF_RUN: u64 = 20_000_000;
 
-/// A pattern that texts must match.
+/// A pattern that strings must match.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     /// The pattern in Go's syntax.
     text: Box<str>,
     regex: Regex,
-    /// The number of its states, computed on first use.
+    /// Number of states, computed on first use.
     states: OnceLock<u64>,
 }
 
@@ -39,7 +39,7 @@ impl Pattern {
         Self { text: text.into(), regex, states: OnceLock::new() }
     }
 
-    /// Returns the pattern as it was declared.
+    /// Returns the pattern as declared.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -49,16 +49,16 @@ impl Pattern {
     }
 }
 
-/// The text is too long to be matched with the pattern within the limits.
+/// The string is too long to be matched with the pattern within the limits.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Matches the texts of one validation.
+/// A matcher for the strings of one validation.
 #[derive(Debug)]
 pub(crate) struct Matcher {
     product: u64,
     visits: u64,
-    /// Cache, so that patterns in several places are analyzed once.
+    /// Cache of analyzed patterns, which may occur several times.
     cached: BTreeMap<Box<str>, CachedPattern>,
 }
 
@@ -75,12 +75,12 @@ impl Default for Matcher {
 }
 
 impl Matcher {
-    /// Creates a matcher for the runs of expressions.
+    /// Creates a matcher for the evaluation of expressions.
     pub(crate) fn of_expressions() -> Self {
         Self { product: MAX_PRODUCT_OF_EXPRESSIONS, visits: MAX_VISITS_OF_RUN, cached: BTreeMap::new() }
     }
 
-    /// Begins another run of an expression.
+    /// Starts another evaluation of an expression.
     pub(crate) fn refill(&mut self) {
         self.visits = MAX_VISITS_OF_RUN;
     }
@@ -90,12 +90,12 @@ impl Matcher {
         self.cached.clear();
     }
 
-    /// Returns the number of state visits that are left.
+    /// Returns the number of state visits that remain.
     pub(crate) fn left(&self) -> u64 {
         self.product + self.visits
     }
 
-    /// Returns whether a text matches a pattern.
+    /// Returns true if a string matches a pattern.
     pub(crate) fn is_match(&mut self, pattern: &Pattern, text: &str) -> Result<bool, TooLong> {
         let spelled = pattern.regex.as_str();
         let states = *pattern.states.get_or_init(|| self.cached(spelled).states);
@@ -123,7 +123,7 @@ impl Matcher {
     }
 }
 
-/// Returns whether an automaton finds a match in a text; `None` if that takes more state visits than are left.
+/// Returns true if an automaton finds a match in a string; `None` if this needs more state visits than remain.
 fn simulate(automaton: &NFA, text: &[u8], visits: &mut u64) -> Option<bool> {
     *visits = visits.checked_sub(automaton.states().len() as u64 / 8)?;
     // The position at which each state was visited last.

@@ -1,6 +1,6 @@
-//! The notation in which the types of built-in kinds are written down.
+//! Parser of `.types` files, which declare the types of built-in kinds.
 //!
-//! One file a package, one line a field:
+//! A file declares a package, a line declares a field:
 //!
 //! ```text
 //! package core/v1
@@ -34,7 +34,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The types that all packages share: object metadata, label selectors, conditions.
+/// The types shared by all packages: object metadata, label selectors, conditions.
 pub const META: &str = include_str!("notation/meta.types");
 
 /// Types by package and name.
@@ -45,7 +45,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Reads packages; they may refer to one another and to [`META`].
+    /// Parses packages, which may refer to one another and to [`META`].
     pub fn read(packages: &[&'static str]) -> Self {
         let mut reader = Reader::default();
         let all = std::iter::once(META).chain(packages.iter().copied());
@@ -73,7 +73,7 @@ pub fn object_meta(schemas: &mut Schemas) -> Id {
     reader.names["meta/v1.ObjectMeta"]
 }
 
-/// Gap between the places of two fields, for the fields of embedded structs.
+/// Gap between the positions of two fields, for the fields of embedded structs.
 const PLACES: u32 = 1 << 10;
 
 /// One declaration and the lines of its fields.
@@ -84,7 +84,7 @@ struct Declaration {
 }
 
 impl Declaration {
-    /// Names the type as Go prints it: by the last part of its package.
+    /// Returns the name of the type in Go: with the last segment of its package.
     fn go(&self) -> String {
         let short = self.package.rsplit('/').next().expect("a split has a last part");
         format!("{short}.{}", self.head[1])
@@ -98,7 +98,7 @@ struct Reader {
     scalars: BTreeMap<&'static str, Id>,
     /// Named types that are structs, known before their fields.
     structs: BTreeSet<Id>,
-    /// Schemas that are derived from another one, which may not have been read yet.
+    /// Schemas that are derived from another one, which may not be parsed yet.
     derived: Vec<(Id, Id, Difference)>,
 }
 
@@ -185,7 +185,7 @@ impl Reader {
         *self.schemas.change(id) = schema;
     }
 
-    /// Copies the fields of embedded structs, which embed none themselves.
+    /// Copies the fields of embedded structs, which do not embed other structs.
     fn embed(&mut self, declaration: &Declaration) {
         let id = self.names[&format!("{}.{}", declaration.package, declaration.head[1])];
         for (line, place) in declaration.fields.iter().zip((PLACES..).step_by(PLACES as usize)) {
@@ -238,7 +238,7 @@ impl Reader {
             _ if pointer => Presence::Given,
             b'!' => Presence::Always,
             b'?' => Presence::NotEmpty,
-            _ if go_struct => Presence::Always, // Go leaves no struct out
+            _ if go_struct => Presence::Always, // Go never omits structs
             _ => Presence::NotEmpty,
         };
         (name, Field { schema, presence, patch, number: at, place: 0 })
@@ -313,7 +313,7 @@ fn merge_by(schema: &mut Schema, flag: &str, arguments: &str) {
     }
 }
 
-/// Reads the number of a field in protobuf.
+/// Parses the protobuf number of a field.
 fn number(flag: &str) -> u32 {
     flag.strip_prefix('@')
         .and_then(|number| number.parse().ok())

@@ -1,6 +1,6 @@
-//! Schemas of custom resources: `openAPIV3Schema` of a CRD, read into [`Schema`]s.
+//! Schemas of custom resources: `openAPIV3Schema` of a CRD, parsed to [`Schema`]s.
 //!
-//! Reading never fails: malformed parts are ignored. The server validates the schema when the CRD is written. See
+//! Parsing never fails: malformed parts are ignored. The server validates the schema when the CRD is written. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>.
 
 use crate::cel::Rule;
@@ -12,7 +12,7 @@ use crate::{notation, pattern};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Reads the schema of one version of a CRD; without a schema, all values are valid.
+/// Parses the schema of one version of a CRD; without a schema, all values are valid.
 pub fn read(schema: Option<&Value>) -> Root {
     let mut reader = Reader::default();
     let open = serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -59,7 +59,7 @@ impl Reader {
             Some("string") => Shape::Text(Text::Plain),
             Some("array") => self.list(from),
             Some("object") => self.object(from),
-            // Inside anyOf and the like, a schema may omit the type and still describe properties or items.
+            // Inside anyOf and the like, a schema may omit the type but contain properties or items.
             _ if has("properties") || has("additionalProperties") => self.object(from),
             _ if has("items") => self.list(from),
             _ => Shape::Any,

@@ -9,7 +9,7 @@ mod strategic;
 pub use merge::merge;
 pub use strategic::{StrategicError, strategic};
 
-/// An error of applying a patch, with the message of the real server.
+/// An error of applying a patch, with the message of kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(pub String);

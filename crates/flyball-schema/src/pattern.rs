@@ -2,8 +2,9 @@
 //!
 //! Patterns have the syntax of Go's `regexp`, as in kube-apiserver: `\d` is an ASCII digit, for example.
 //!
-//! A short text can describe an automaton of millions of states, and time and memory grow with its states. So states
-//! are counted in the syntax tree, in time linear in the text. Compiled patterns are cached by their text.
+//! A short pattern can describe an automaton with millions of states, and time and memory grow with its states. States
+//! are therefore counted in the syntax tree, in time linear in the length of the pattern. Compiled patterns are cached
+//! by their source.
 
 use flyball_core::regexp;
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Maximum number of states of one pattern.
 pub const MAX_STATES: u64 = 60_000;
-/// Maximum total number of states of the different patterns of one definition.
+/// Maximum total number of states of all distinct patterns of a CRD.
 pub const MAX_STATES_TOGETHER: u64 = 200_000;
 
 /// Maximum size of a compiled pattern in bytes: enough for `MAX_STATES`.
@@ -25,13 +26,13 @@ const MAX_SHARED: usize = 5000;
 /// An error of compiling a pattern.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is malformed.
+    /// The pattern is malformed.
     #[error("{0}")]
     Syntax(String),
-    /// It is too large.
+    /// The pattern is too large.
     #[error("pattern has {states} states, more than {MAX_STATES}: repeat less")]
     TooLarge {
-        /// The number of its states.
+        /// The number of states.
         states: u64,
     },
 }
@@ -49,7 +50,7 @@ static SHARED: Mutex<Shared> = Mutex::new(Shared { patterns: BTreeMap::new(), st
 ///
 /// # Errors
 ///
-/// If it is malformed, or too large.
+/// Fails if the pattern is malformed or too large.
 pub fn states(text: &str) -> Result<u64, Error> {
     states_of_translated(&translate(text)?)
 }
@@ -89,7 +90,7 @@ pub(crate) fn states_of(of: &Hir) -> u64 {
 ///
 /// # Errors
 ///
-/// If it is malformed, or too large.
+/// Fails if the pattern is malformed or too large.
 pub fn compile(text: &str) -> Result<Regex, Error> {
     let lock = || SHARED.lock();
     if let Some(known) = lock().patterns.get(text) {

@@ -1,8 +1,8 @@
-//! Converts protobuf, the encoding of built-in kinds in Go clients, into the equivalent JSON.
+//! Conversion of protobuf, the encoding of built-in kinds in Go clients, to JSON.
 //!
-//! The numbers of fields come from the schema ([`crate::notation`]), as does the wire format of a few types: times,
-//! quantities and the like are messages on the wire and texts in JSON. Pruning and defaulting are the task of
-//! [`crate::decode`], which takes the output. See <https://protobuf.dev/programming-guides/encoding/>.
+//! The schema provides the field numbers ([`crate::notation`]) and the wire format of a few types: times, quantities
+//! and similar types are messages in protobuf and strings in JSON. [`crate::decode`] processes the output further: it
+//! prunes and applies defaults. See <https://protobuf.dev/programming-guides/encoding/>.
 
 use crate::schema::{Node, Shape, Struct, Text};
 use base64::Engine;
@@ -40,7 +40,7 @@ pub enum Error {
     Value(String),
 }
 
-/// The state of decoding: the nesting depth, and the memory that is left.
+/// The state of decoding: the nesting depth, and the remaining memory.
 #[derive(Clone, Copy)]
 struct At<'b> {
     depth: usize,
@@ -52,7 +52,7 @@ impl At<'_> {
         Self { depth: self.depth + 1, ..self }
     }
 
-    /// Counts memory before it is allocated.
+    /// Charges memory before it is allocated.
     fn weigh(self, bytes: usize) -> Result<(), Error> {
         self.remaining.set(self.remaining.get().checked_sub(bytes).ok_or(Error::TooLarge)?);
         Ok(())
@@ -61,7 +61,7 @@ impl At<'_> {
 
 /// Decodes a message of a built-in type into a value of at most about `max_memory` bytes of memory.
 ///
-/// Messages without fields count as maps that defaulting will fill: they take only two bytes on the wire.
+/// Messages without fields count as maps that defaulting will fill, although they have only two bytes on the wire.
 pub fn read(node: Node<'_>, bytes: &[u8], max_memory: usize) -> Result<Value, Error> {
     message(node, bytes, At { depth: 0, remaining: &Cell::new(max_memory) })
 }
@@ -87,7 +87,7 @@ pub enum Wire<'b> {
     Varint(u64),
     /// Eight bytes.
     Fixed64(u64),
-    /// Length-delimited bytes: a text, a message, packed numbers.
+    /// Length-delimited bytes: a string, a message, packed numbers.
     Bytes(&'b [u8]),
     /// Four bytes.
     Fixed32(u32),
@@ -245,7 +245,7 @@ fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
                 serde_json::from_slice(raw).map_err(|error| Error::Value(error.to_string()))
             }
         },
-        // Protobuf has no map of lists: each list is in a message of its own.
+        // Protobuf has no map of lists: each list is in a separate message.
         Shape::List(_) => {
             let mut items = Vec::new();
             for field in fields(bytes) {
@@ -430,7 +430,7 @@ mod tests {
     fn empty_items_count_towards_memory() {
         let thing = Library::read(&[TYPES]);
         let read = |bytes: &[u8]| read(thing.get("core/v1", "Thing").unwrap().node(), bytes, 1 << 20).map(drop);
-        // Values of a map, packed numbers, and JSON in a text: few bytes each.
+        // Values of a map, packed numbers, and JSON in a string: few bytes each.
         let length = |bytes: usize| [(bytes % 128) as u8 | 128, (bytes / 128 % 128) as u8 | 128, (bytes / 16384) as u8];
         let spec = |content: Vec<u8>| [&[0x12][..], &length(content.len()), &content].concat();
         let open = |count: usize| spec([0x42, 0].repeat(count));

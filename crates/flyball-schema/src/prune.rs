@@ -1,7 +1,7 @@
-//! Prunes custom resources to the fields of their schema, and applies its defaults.
+//! Pruning and defaulting of custom resources.
 //!
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-pruning>
-//! and the section on defaulting there.
+//! and the section about defaulting.
 
 use crate::decode;
 use crate::schema::{Map as MapShape, Node, Presence, Shape};
@@ -9,13 +9,13 @@ use flyball_core::field::FieldError;
 use flyball_core::memory;
 use serde_json::{Map, Value};
 
-/// Fields of every object besides those of its schema.
+/// Fields of every object in addition to those of its schema.
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Removes fields that the schema does not specify, and decodes the metadata.
 ///
-/// Returns the paths of the unknown fields: those of the metadata first, then the others in order. Fails if metadata,
-/// the object's own or that of one embedded in it, is not of the right types.
+/// Returns the paths of unknown fields: those of the metadata first, then the others in order. Fails if the metadata of
+/// the object, or of an embedded object, has wrong types.
 pub fn prune(node: Node<'_>, object: &mut Map<String, Value>) -> Result<Vec<String>, decode::Error> {
     let mut unknown = read_metadata(node, object)?;
     let mut pruner = Pruner { unknown: Vec::new(), path: String::new() };
@@ -43,7 +43,7 @@ struct Pruner {
 }
 
 impl Pruner {
-    /// Prunes a value; `keep` is set if the list around it preserves unknown fields.
+    /// Prunes a value; `keep` is true if the containing list preserves unknown fields.
     fn value(&mut self, node: Option<Node<'_>>, value: &mut Value, keep: bool) {
         match value {
             Value::Object(fields) => self.fields(node, fields, false, keep),
@@ -74,7 +74,7 @@ impl Pruner {
             }
             let inner = node.and_then(|node| node.field(name));
             if inner.is_none() && keep_all {
-                // The values of an open map have no schema: maps inside it lose all their fields.
+                // The values of an open map have no schema: all fields of maps inside it are removed.
                 if node.is_some_and(open_map) {
                     self.step(name);
                     self.value(None, value, false);
@@ -106,7 +106,7 @@ fn open_map(node: Node<'_>) -> bool {
     matches!(node.get().shape, Shape::Map(MapShape { values: None, .. }))
 }
 
-/// Drops the nulls that a schema neither allows nor replaces by a default.
+/// Removes nulls that a schema neither allows nor replaces with a default.
 fn drop_nulls(node: Option<Node<'_>>, fields: &mut Map<String, Value>) {
     fields.retain(|name, value| {
         let inner = node.and_then(|node| node.field(name));
@@ -197,22 +197,22 @@ fn check_embedded(
 /// Approximate maximum memory of the defaults in one object: the limit of a whole object.
 pub const MAX_DEFAULT_MEMORY: usize = 32 << 20;
 
-/// Some defaults were left out, as they would take more than [`MAX_DEFAULT_MEMORY`].
+/// Some defaults were omitted, because they would exceed [`MAX_DEFAULT_MEMORY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
 /// Applies the defaults of fields that are absent, or null where null is not allowed.
 ///
-/// Fails once the defaults exceed [`MAX_DEFAULT_MEMORY`]; the caller must reject the object then.
+/// Fails if the defaults exceed [`MAX_DEFAULT_MEMORY`]; the caller must then reject the object.
 pub fn default(node: Node<'_>, value: &mut Value) -> Result<(), TooLarge> {
     let mut room = Some(MAX_DEFAULT_MEMORY);
     fill(node, value, &mut room);
     room.map(drop).ok_or(TooLarge)
 }
 
-/// Copies a default if it fits into `room`, which is `None` once the limit was exceeded.
+/// Copies a default if it fits into `room`, which is `None` after the limit was exceeded.
 fn copy(default: &Value, room: &mut Option<usize>) -> Option<Value> {
-    // It takes an entry in a map.
+    // The default occupies a map entry.
     *room = room.and_then(|room| room.checked_sub(memory::of(default) + memory::NODE / 6));
     room.map(|_| default.clone())
 }

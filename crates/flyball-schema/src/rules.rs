@@ -1,7 +1,7 @@
-//! Runs the CEL rules of a custom resource (`x-kubernetes-validations`) over its objects.
+//! Evaluation of the CEL rules of custom resources (`x-kubernetes-validations`).
 //!
-//! This module defines when a rule runs, the values of its variables and its error message; [`crate::cel`] compiles and
-//! evaluates it. See
+//! This module determines the evaluated rules, the values of their variables and their error messages; [`crate::cel`]
+//! compiles and evaluates the expressions. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
 
 mod value;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct Findings {
     /// Violations that reject the write.
     pub errors: Vec<FieldError>,
-    /// Violations that become warnings, since the write leaves the value as it was ("ratcheting", KEP-4008).
+    /// Violations that become warnings, because the write does not change the value ("ratcheting", KEP-4008).
     pub tolerated: Vec<FieldError>,
 }
 
@@ -34,16 +34,16 @@ enum Violation {
     Broken(FieldError),
 }
 
-/// Runs the rules of a schema on a value and its descendants.
+/// Evaluates the rules of a schema for a value and its descendants.
 ///
-/// `unchanged` is set if a write changes nothing except metadata, which is not visible to rules.
+/// `unchanged` is true if a write changes only metadata, which rules cannot access.
 pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, unchanged: bool, path: &Path<'_>) -> Findings {
     let mut walk = Walk { budget: Budget::of_rules(), findings: Findings::default() };
     walk.visit(node, value, Before { old, unchanged, parent_unchanged: unchanged }, path);
     walk.findings
 }
 
-/// A value as it was before a write.
+/// The state of a value before a write.
 #[derive(Clone, Copy)]
 struct Before<'v> {
     old: Option<&'v Value>,
@@ -188,7 +188,7 @@ fn failure(rule: &Rule, value: &Value, path: &Path<'_>, context: &Context<'_>, b
     }
 }
 
-/// The type of a value, which errors of rules show in place of the value.
+/// The type of a value, which errors of rules contain instead of the value.
 fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Object(_) => "object",

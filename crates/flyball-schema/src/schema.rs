@@ -1,11 +1,11 @@
-//! Schemas of fields, in one form for built-in kinds and for custom resources.
+//! Schemas of built-in kinds and of custom resources.
 //!
-//! A [`Schema`] describes the JSON values that are valid at one place in an object, and their merge strategy. Schemas
-//! refer to one another by number within the [`Schemas`] that holds them, so that types may be recursive and shared;
-//! [`Node`] is the cursor with which the rest of this crate descends.
+//! A [`Schema`] describes the valid JSON values of one field in an object, and their merge strategy. Schemas refer to
+//! one another by number within their [`Schemas`], so types may be recursive and shared. [`Node`] is a cursor for
+//! traversing schemas.
 //!
-//! Built-in kinds come from the notation of [`crate::notation`], custom resources from their CRD (see
-//! [`crate::openapi`]).
+//! [`crate::notation`] creates the schemas of built-in kinds, [`crate::openapi`] those of custom resources from their
+//! CRD.
 
 mod constraints;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The place of a schema within its [`Schemas`].
+/// The index of a schema within its [`Schemas`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(u32);
 
@@ -23,46 +23,46 @@ pub struct Id(u32);
 #[derive(Clone, Debug, Default)]
 pub struct Schemas(Vec<Schema>);
 
-/// A schema within its [`Schemas`], ready to descend from.
+/// A cursor to a schema within its [`Schemas`].
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     all: &'a Schemas,
     id: Id,
 }
 
-/// The schema of one kind, which owns all schemas that it refers to.
+/// The schema of one kind, which owns all referenced schemas.
 #[derive(Clone, Debug)]
 pub struct Root {
     all: Arc<Schemas>,
     id: Id,
 }
 
-/// The schema of one place in an object.
+/// The schema of one value in an object.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
-    /// The sort of value.
+    /// The type of the value.
     pub shape: Shape,
-    /// Null is allowed and kept.
+    /// True if null is allowed and preserved.
     pub nullable: bool,
-    /// The value of an absent field.
+    /// The default of an absent field.
     pub default: Option<Value>,
-    /// Fields that the schema does not name are kept.
+    /// True if unknown fields are preserved.
     pub preserve_unknown: bool,
-    /// The value is an object with apiVersion, kind and metadata.
+    /// True if the value is an object with apiVersion, kind and metadata.
     pub embedded: bool,
-    /// The type as Go prints it in errors (`v1.Protocol`); built-in kinds only.
+    /// The Go type in errors (`v1.Protocol`); only for built-in kinds.
     pub go: Option<Box<str>>,
-    /// Constraints of a custom resource beyond the sort of value.
+    /// Constraints of a custom resource in addition to the type.
     pub constraints: Option<Box<Constraints>>,
 }
 
-/// The sort of value that may stand in one place.
+/// The type of a value.
 #[derive(Clone, Debug, Default)]
 pub enum Shape {
     /// Any JSON.
     #[default]
     Any,
-    /// Any JSON; an object is read by another schema.
+    /// Any JSON; objects have another schema.
     Open(Open),
     /// True or false.
     Boolean,
@@ -70,19 +70,19 @@ pub enum Shape {
     Integer(u8),
     /// Any number.
     Number,
-    /// A text.
+    /// A string.
     Text(Text),
-    /// An integer or a text, such as a port or a percentage.
+    /// An integer or a string, such as a port or a percentage.
     IntOrString,
     /// A list.
     List(List),
-    /// A map from any text to values of one schema.
+    /// A map from strings to values of one schema.
     Map(Map),
-    /// Fields of fixed names.
+    /// An object with declared fields.
     Struct(Struct),
 }
 
-/// The meaning of a text that Go decodes into something else than a string.
+/// The meaning of a string that Go decodes to another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Text {
@@ -95,55 +95,55 @@ pub enum Text {
     Bytes,
 }
 
-/// Any JSON of which an object is read by a schema of its own.
+/// Any JSON, with a separate schema for objects.
 #[derive(Clone, Debug)]
 pub struct Open {
     /// Schema of an object, and of each item of a list.
     pub object: Id,
-    /// The fields that protobuf has instead of the one value: one for each sort of value.
+    /// The fields in protobuf: one for each type of value.
     pub numbered: Vec<(u32, Id)>,
 }
 
-/// A list and how two of them merge.
+/// The schema of a list and its merge strategy.
 #[derive(Clone, Debug)]
 pub struct List {
     /// Schema of the items; any JSON if absent.
     pub items: Option<Id>,
-    /// Identity of the items.
+    /// Identity of the items in merges.
     pub kind: ListKind,
 }
 
-/// The identity of the items of a list when two lists merge; see
+/// The identity of list items in merges; see
 /// <https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy>.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListKind {
-    /// Not at all: the list is one value.
+    /// None: the list is atomic.
     Atomic,
-    /// By their values.
+    /// Their values.
     Set,
-    /// By the values of these fields.
+    /// The values of these fields.
     Map(Vec<Box<str>>),
 }
 
-/// A map and how two of them merge.
+/// The schema of a map and its merge strategy.
 #[derive(Clone, Debug)]
 pub struct Map {
     /// Schema of the values; any JSON if absent.
     pub values: Option<Id>,
-    /// The map is one value.
+    /// True if the map is atomic.
     pub atomic: bool,
 }
 
-/// Fields of fixed names, and how two such values merge.
+/// The schema of an object with declared fields, and its merge strategy.
 #[derive(Clone, Debug, Default)]
 pub struct Struct {
-    /// Name of the Go struct; built-in kinds only.
+    /// Name of the Go struct; only for built-in kinds.
     pub name: Box<str>,
     /// The fields by name.
     pub fields: BTreeMap<Box<str>, Field>,
-    /// The value is replaced as a whole.
+    /// True if the object is atomic.
     pub atomic: bool,
-    /// Structs whose fields are among those above, but are in a field of this number in protobuf.
+    /// Structs whose fields are embedded here, but are in a field with this number in protobuf.
     pub embedded: Vec<(u32, Id)>,
 }
 
@@ -152,37 +152,37 @@ pub struct Struct {
 pub struct Field {
     /// Schema of its value.
     pub schema: Id,
-    /// The condition under which it is written.
+    /// The condition under which it is encoded.
     pub presence: Presence,
-    /// Rules of strategic merge patch.
+    /// Rules for strategic merge patches.
     pub patch: Patch,
-    /// Its number in protobuf; 0 if it has none here.
+    /// Its number in protobuf; 0 if it has none.
     pub number: u32,
-    /// Its position in the order in which Go writes the fields.
+    /// Its position in Go's encoding order.
     pub place: u32,
 }
 
-/// The condition under which Go writes a field of a built-in kind.
+/// The condition under which Go encodes a field of a built-in kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// When it is given, even as zero or empty: a pointer, and every field of a custom resource.
+    /// If it is set, including zero and empty values: pointers, and all fields of custom resources.
     Given,
-    /// When it is neither zero nor empty.
+    /// If it is neither zero nor empty.
     NotEmpty,
-    /// Always: as zero or empty if it is not given, lists and maps as null.
+    /// Always: as zero or empty if it is not set, lists and maps as null.
     Always,
-    /// Always: as null if it is not given.
+    /// Always: as null if it is not set.
     OrNull,
 }
 
-/// The rules of strategic merge patch for a field.
+/// The rules of a field for strategic merge patches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// Lists merge instead of being replaced.
+    /// True if lists are merged instead of replaced.
     pub merge: bool,
-    /// The patch may list the only keys to keep.
+    /// True if the patch may list the only keys to keep.
     pub retain_keys: bool,
-    /// The field that identifies the items of a merged list; without one they are plain values.
+    /// The field that identifies the items of a merged list; `None` for lists of scalars.
     pub key: Option<Box<str>>,
 }
 
@@ -193,7 +193,7 @@ impl Schemas {
         Id(u32::try_from(self.0.len() - 1).expect("fewer schemas than 2³²"))
     }
 
-    /// Changes a schema that has been added.
+    /// Changes an added schema.
     pub fn change(&mut self, id: Id) -> &mut Schema {
         &mut self.0[id.0 as usize]
     }
@@ -205,12 +205,12 @@ impl Schemas {
 }
 
 impl Root {
-    /// Builds the schema of a kind from the schemas that it refers to.
+    /// Builds the schema of a kind from the referenced schemas.
     pub fn new(all: Arc<Schemas>, id: Id) -> Self {
         Self { all, id }
     }
 
-    /// Returns the cursor to descend with.
+    /// Returns a cursor to the root schema.
     pub fn node(&self) -> Node<'_> {
         self.all.node(self.id)
     }
@@ -225,7 +225,7 @@ impl std::ops::Deref for Node<'_> {
 }
 
 impl<'a> Node<'a> {
-    /// Returns the schema for as long as its [`Schemas`] live.
+    /// Returns the schema, with the lifetime of its [`Schemas`].
     pub fn get(self) -> &'a Schema {
         &self.all.0[self.id.0 as usize]
     }
@@ -265,7 +265,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns true if a custom resource's schema names a format, such as `date-time`.
+    /// Returns true if a custom resource's schema has a format, such as `date-time`.
     pub fn has_format(self) -> bool {
         self.constraints.as_ref().is_some_and(|constraints| constraints.format.is_some())
     }

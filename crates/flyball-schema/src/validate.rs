@@ -1,6 +1,6 @@
-//! Validating custom resources against their schema.
+//! Validation of custom resources against their schema.
 //!
-//! All errors are reported, with the messages of the real server, which are those of go-openapi. Parts that an update
+//! All errors are reported, with the messages of kube-apiserver, which are those of go-openapi. Parts that an update
 //! does not change are not rejected, even if the schema has become stricter ("ratcheting", KEP-4008).
 
 use crate::formats;
@@ -27,12 +27,12 @@ pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, prefix: &str
 struct Validator<'p> {
     prefix: &'p str,
     matcher: RefCell<Matcher>,
-    /// The first text that was too long for its pattern. It is not an error of one alternative, which another one, or
-    /// `not`, could compensate.
+    /// The first string that was too long for its pattern. Unlike other errors, another alternative or `not` cannot
+    /// compensate for it.
     unmatched: OnceCell<FieldError>,
 }
 
-/// The outcome of validating one value: the errors, and the number of checked constraints, which selects the best of
+/// The result of validating one value: the errors, and the number of checked constraints, which determines the best of
 /// several failed alternatives.
 #[derive(Default)]
 struct Outcome {
@@ -132,7 +132,7 @@ impl Validator<'_> {
         {
             return None;
         }
-        // For values that are neither texts nor lists, the error names the format, if there is one.
+        // For values that are neither strings nor lists, the error names the format, if there is one.
         let (want, got) = match (&demands.format, value) {
             (Some(format), Value::Bool(_) | Value::Object(_)) => (&**format, ""),
             (Some(format), Value::Number(n)) => (&**format, if n.is_f64() { "float64" } else { "int64" }),
@@ -209,7 +209,7 @@ impl Validator<'_> {
         outcome
     }
 
-    /// Returns the field of errors that have no field of their own.
+    /// Returns the field for errors without a field.
     fn root_field(&self) -> String {
         self.field("")
     }
@@ -226,7 +226,7 @@ impl Validator<'_> {
         Some(self.invalid(name, text, &format!("should match '{}'", pattern.as_str())))
     }
 
-    /// Returns true if a text matches a pattern. A text that is too long for the pattern ends all matching.
+    /// Returns true if a string matches a pattern. A string that is too long for the pattern ends all matching.
     fn is_match(&self, pattern: &Pattern, text: &str, name: &str) -> bool {
         if self.unmatched.get().is_some() {
             return true;
@@ -355,7 +355,7 @@ fn first_valid(outcomes: impl Iterator<Item = Outcome>) -> Result<Outcome, Outco
     Err(best.unwrap_or_default())
 }
 
-/// Returns true if `more` exceeds `less`, or equals it if the bound is exclusive.
+/// Returns true if `more` exceeds `less`, or equals it if the limit is exclusive.
 fn beyond(more: &Number, less: &Number, bound: &Bound) -> bool {
     match (more.as_i64(), less.as_i64()) {
         (Some(more), Some(less)) => more > less || bound.exclusive && more == less,
@@ -375,7 +375,7 @@ fn is_multiple(number: &Number, factor: &Number) -> bool {
     (ratio - ratio.round()).abs() < 1e-9
 }
 
-/// The items of an old list, to find the predecessors of new items; in a list of type map, by the values of its keys.
+/// The items of an old list by their keys, to find the previous state of new items.
 pub(crate) struct Predecessors<'s, 'v> {
     keys: &'s [Box<str>],
     items: HashMap<Vec<Option<&'v Value>>, &'v Value>,
@@ -398,7 +398,7 @@ impl<'s, 'v> Predecessors<'s, 'v> {
         Self { keys, items }
     }
 
-    /// Returns the predecessor of an item.
+    /// Returns the previous state of an item.
     pub(crate) fn find(&self, item: &'v Value) -> Option<&'v Value> {
         if self.items.is_empty() { None } else { self.items.get(&identity(self.keys, item)).copied() }
     }
@@ -408,8 +408,8 @@ fn identity<'v>(keys: &[Box<str>], item: &'v Value) -> Vec<Option<&'v Value>> {
     keys.iter().map(|key| item.get(&**key)).collect()
 }
 
-/// Finds duplicate items in lists of type set or map. Duplicates in metadata are valid: its list types define merging
-/// only.
+/// Finds duplicate items in lists of type set or map. Duplicates in metadata are valid, because its list types only
+/// define merging.
 pub fn validate_lists(node: Node<'_>, value: &Value, path: &Path<'_>) -> Vec<FieldError> {
     validate_lists_of(node, value, path, true)
 }

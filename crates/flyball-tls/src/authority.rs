@@ -1,4 +1,4 @@
-//! Issuing of certificates.
+//! Certificate authorities.
 
 use crate::Validity;
 use rcgen::{
@@ -25,13 +25,13 @@ impl fmt::Debug for Identity {
 /// The kind of peer that a certificate identifies.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose<'a> {
-    /// A server that is reached by these names and addresses.
+    /// A server with these names and addresses.
     Server(&'a [String]),
-    /// A client, which may be in a group: the organization of its name.
+    /// A client, optionally in a group, which is the organization of its name.
     Client(Option<&'a str>),
 }
 
-/// An authority that signs certificates.
+/// A certificate authority.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: String,
@@ -56,7 +56,7 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(params, key), certificate })
     }
 
-    /// Restores the authority of this name from its certificate and key in PEM.
+    /// Restores a certificate authority with this name from its certificate and key in PEM.
     ///
     /// # Errors
     ///
@@ -65,12 +65,12 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(authority(name), KeyPair::from_pem(key)?), certificate })
     }
 
-    /// Returns its certificate in PEM, which peers trust.
+    /// Returns the CA certificate in PEM, which peers trust.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// Returns its private key in PEM.
+    /// Returns the private key in PEM.
     pub fn key(&self) -> String {
         self.issuer.key().serialize_pem()
     }
@@ -89,7 +89,7 @@ impl Authority {
         params.distinguished_name = named(name, group);
         params.extended_key_usages = vec![usage];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        // Python's strict verification requires it.
+        // Required by Python's strict verification.
         params.use_authority_key_identifier_extension = true;
         validity.limit(&mut params);
         let key = KeyPair::generate()?;

@@ -1,4 +1,4 @@
-//! Configurations of TLS clients and servers.
+//! TLS configurations of clients and servers.
 
 use crate::Identity;
 use crate::verifier::Verifier;
@@ -9,16 +9,16 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::Arc;
 
-/// Certificates cannot be used.
+/// An error of a certificate, a key or a TLS configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A certificate or key cannot be read.
+    /// A certificate or key cannot be parsed.
     #[error("cannot read a certificate or its key")]
     Read(#[from] pem::Error),
-    /// A certificate or key is not supported, or they do not belong together.
+    /// A certificate or key is not supported, or the key does not match the certificate.
     #[error("cannot use a certificate or its key")]
     Use(#[from] rustls::Error),
-    /// Clients cannot be verified by an authority.
+    /// The CA for client certificates is invalid.
     #[error("cannot verify clients")]
     Verify(#[from] VerifierBuilderError),
 }
@@ -26,24 +26,24 @@ pub enum ConfigError {
 /// The servers that a client trusts.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
-    /// Those that the machine trusts; `SSL_CERT_FILE` and `SSL_CERT_DIR` replace its certificates.
+    /// The trusted CAs of the machine, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
     System,
-    /// Those with a certificate in this bundle in PEM, or by an authority in it. Other text is ignored.
+    /// The certificates and CAs of this PEM bundle. Other text in it is ignored.
     Bundle(&'a [u8]),
-    /// Any that holds the key of the certificate that it presents.
+    /// Any server that has the key of its certificate.
     Any,
 }
 
-/// Returns the cryptography that all of TLS uses.
+/// Returns the cryptography provider for TLS.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Returns the configuration of a client without a certificate.
+/// Returns the TLS configuration of a client without a certificate.
 ///
 /// # Errors
 ///
-/// Fails if no version of TLS is supported.
+/// Fails if no TLS version is supported.
 pub fn client_config(trust: Trust<'_>) -> Result<ClientConfig, rustls::Error> {
     let provider = provider();
     let verifier = match trust {
@@ -57,8 +57,8 @@ pub fn client_config(trust: Trust<'_>) -> Result<ClientConfig, rustls::Error> {
     Ok(config.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
-/// Returns the configuration of a server. Clients may present a certificate if there is an authority, in PEM, that they
-/// are verified by.
+/// Returns the TLS configuration of a server. If there is a CA, in PEM, clients may present a certificate that it
+/// verifies.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Certificates: authorities, the certificates that they issue, and their verification.
+//! Certificate authorities, certificates, and their verification.
 //!
-//! The API server, webhooks and proxies take certificates and TLS configurations from here. The caller passes the time;
-//! keys come from the operating system. This crate opens no socket, and stores nothing.
+//! The API server, webhooks and proxies use the certificates and TLS configurations of this crate. The caller passes
+//! the time; keys come from the operating system. This crate opens no sockets and stores no files.
 
 mod authority;
 mod config;

@@ -1,25 +1,25 @@
-//! The time for which a certificate is valid.
+//! Validity periods of certificates.
 
 use flyball_core::time::{SignedDuration, Timestamp};
 use rcgen::{CertificateParams, date_time_ymd};
 use std::time::Duration;
 
-/// The time for which a certificate is valid.
+/// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// The first moment.
+    /// Start of the period.
     pub from: Timestamp,
-    /// The last moment.
+    /// End of the period.
     pub until: Timestamp,
 }
 
 impl Validity {
-    /// From 1970 to the end of 9999, for certificates that live as long as their process.
+    /// From 1970 to the end of 9999, for certificates that are used until their process ends.
     pub const UNLIMITED: Self = Self { from: Timestamp::UNIX_EPOCH, until: Timestamp::constant(253_402_128_000, 0) };
-    /// Time by which certificates are dated back, as clocks differ.
+    /// Time by which certificates are backdated, because clocks differ.
     pub const BACKDATED: SignedDuration = SignedDuration::from_hours(24);
 
-    /// Returns the validity of a certificate that is made now: it begins a day earlier.
+    /// Returns the validity period of a new certificate, which begins a day earlier.
     pub fn new(now: Timestamp, lifetime: SignedDuration) -> Self {
         let from = now.saturating_sub(Self::BACKDATED).unwrap_or(Timestamp::UNIX_EPOCH);
         Self { from, until: from.saturating_add(lifetime).unwrap_or(Timestamp::UNIX_EPOCH) }
@@ -37,10 +37,10 @@ impl Validity {
     }
 }
 
-/// Returns the validity of a certificate in DER, `None` if that cannot be read.
+/// Parses the validity period of a certificate in DER; `None` if the certificate is malformed.
 pub fn validity(der: &[u8]) -> Option<Validity> {
-    // Certificate and tbsCertificate are sequences that begin; then come version (tagged, may be left out), serial
-    // number, algorithm and issuer, see RFC 5280, 4.1.
+    // A Certificate and its tbsCertificate are sequences. The tbsCertificate begins with the version (tagged,
+    // optional), serial number, algorithm and issuer, see RFC 5280, 4.1.
     let (_, certificate, _) = element(der)?;
     let (_, mut rest, _) = element(certificate)?;
     if rest.first() == Some(&0xa0) {
@@ -55,7 +55,7 @@ pub fn validity(der: &[u8]) -> Option<Validity> {
     Some(Validity { from: time(from_tag, from)?, until: time(to_tag, to)? })
 }
 
-/// Reads one element of DER: its tag, its content, and what follows it.
+/// Parses one DER element: returns its tag, its content and the rest of the input.
 fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, first], rest) = der.split_first_chunk()?;
     let (length, rest) = match first {
@@ -64,14 +64,14 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
             let (bytes, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
             (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
         }
-        // Length 0x80 is invalid in DER, and the elements here are shorter.
+        // Length 0x80 is invalid in DER, and these elements are shorter.
         _ => return None,
     };
     let (content, rest) = rest.split_at_checked(length)?;
     Some((tag, content, rest))
 }
 
-/// Reads a UTCTime, whose years are from 1950 to 2049, or a GeneralizedTime.
+/// Parses a UTCTime, with years from 1950 to 2049, or a GeneralizedTime.
 fn time(tag: u8, text: &[u8]) -> Option<Timestamp> {
     let text = std::str::from_utf8(text).ok().filter(|text| text.is_ascii())?;
     let full = match (tag, text.len()) {
@@ -109,7 +109,7 @@ mod tests {
                 assert!(!read.contains(read.until + SignedDuration::from_secs(1)));
                 assert_eq!(validity(&der[..60]), None);
                 for end in 0..der.len() {
-                    // The result does not matter: neither call may panic.
+                    // The calls must not panic; their results are irrelevant.
                     let _ = validity(&der[..end]);
                     let _ = element(&der[..end]).and_then(|(_, content, _)| element(content));
                 }

@@ -1,4 +1,4 @@
-//! Verification of servers.
+//! Verification of server certificates.
 
 use crate::validity;
 use flyball_core::time::Timestamp;
@@ -10,7 +10,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::sync::Arc;
 
-/// Verifies as Go does: a certificate that is itself among the trusted ones is accepted, even if it is an authority's.
+/// Verifies like Go: a trusted certificate is accepted as a server certificate, even if it is a CA certificate.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     trusted: Trusted,
@@ -22,13 +22,13 @@ enum Trusted {
     Any,
     Certificates {
         all: Vec<CertificateDer<'static>>,
-        /// The verifier of chains; `None` if there is no trust anchor.
+        /// The verifier of certificate chains; `None` if there is no trust anchor.
         chains: Option<Arc<WebPkiServerVerifier>>,
     },
 }
 
 impl Verifier {
-    /// Trusts these certificates and what they have signed.
+    /// Trusts these certificates and certificates signed by them.
     pub(crate) fn new(all: Vec<CertificateDer<'static>>, provider: &Arc<CryptoProvider>) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(all.iter().cloned());
@@ -37,7 +37,7 @@ impl Verifier {
         Self { trusted, algorithms: provider.signature_verification_algorithms }
     }
 
-    /// Trusts any certificate; the server still has to prove that it holds the key.
+    /// Trusts any certificate; the server must still prove that it has the private key.
     pub(crate) fn any(provider: &CryptoProvider) -> Self {
         Self { trusted: Trusted::Any, algorithms: provider.signature_verification_algorithms }
     }

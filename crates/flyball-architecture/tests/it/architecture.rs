@@ -1,6 +1,6 @@
 use flyball_architecture::Sources;
 
-/// The layers from the ground up: each module, and the modules that it may import.
+/// The layers, lowest first: each module and its allowed imports.
 const LAYERS: &[(&str, &[&str])] = &[
     ("document", &[]),
     ("tree", &[]),

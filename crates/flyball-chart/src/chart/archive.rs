@@ -1,6 +1,6 @@
-//! Charts as `.tgz`: extracted in memory, within limits, and without files outside of the chart's folder.
+//! Charts as `.tgz`: extracted in memory, within limits, and without files outside of the chart's directory.
 //!
-//! The limits are for the whole chart: archives of subcharts within an archive share them.
+//! The limits apply to the whole chart: nested archives of subcharts share them.
 
 use super::{ChartError, File};
 use flate2::read::MultiGzDecoder;
@@ -66,7 +66,7 @@ pub(super) fn files(bytes: &[u8], budget: &mut ArchiveBudget) -> Result<Vec<File
     Ok(files)
 }
 
-/// Returns the path relative to the chart's folder.
+/// Returns the path relative to the chart's directory.
 fn inner_path(name: &str) -> Result<String, String> {
     let delimiter = if name.contains('\\') { '\\' } else { '/' };
     let mut parts = name.split(delimiter);

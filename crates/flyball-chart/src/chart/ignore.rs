@@ -6,7 +6,7 @@
 use super::ChartError;
 use crate::glob::path_match;
 
-/// The rules; the first match decides.
+/// The rules; the first match applies.
 #[derive(Default)]
 pub(super) struct Rules(Vec<Rule>);
 
@@ -14,7 +14,7 @@ struct Rule {
     pattern: String,
     negate: bool,
     only_folders: bool,
-    /// The pattern is matched with the path, not only with the file name.
+    /// True if the pattern is matched with the path instead of the file name.
     is_path: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Loads a chart: a folder or an archive becomes files, files become a chart with its subcharts.
+//! Loading of charts: reads the files of a directory or an archive, and creates a chart with its subcharts.
 
 use super::archive::{ArchiveBudget, MAX_CHART_BYTES, MAX_FILE_BYTES, without_mark};
 use super::ignore::Rules;
@@ -10,7 +10,7 @@ use serde_json::Map;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Nesting depth of subcharts and folders.
+/// Nesting depth of subcharts and directories.
 const DEPTH: usize = 50;
 
 pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
@@ -41,7 +41,7 @@ fn is_folder(path: &Path) -> Result<bool, ChartError> {
     }
 }
 
-/// Reads a file that should be an archive.
+/// Reads an archive from a file.
 fn archive_bytes(path: &Path) -> Result<Vec<u8>, ChartError> {
     let shown = path.display().to_string();
     let read_error = |error: std::io::Error| ChartError::Read { path: shown.clone(), message: message(&error) };
@@ -67,17 +67,17 @@ pub(super) fn from_archive(bytes: &[u8], helm: HelmVersion) -> Result<Chart, Cha
     nested(files, 0, &mut budget, helm)
 }
 
-/// Opens a folder, whatever version of charts it is of.
+/// Opens a directory with a chart of any API version.
 pub(super) fn open_any(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
     nested(folder(path)?, 0, &mut ArchiveBudget::new(), helm)
 }
 
-/// Creates a chart from its files, whatever version of charts it is of.
+/// Creates a chart of any API version from its files.
 pub(super) fn from_files(files: Vec<File>, helm: HelmVersion) -> Result<Chart, ChartError> {
     nested(files, 0, &mut ArchiveBudget::new(), helm)
 }
 
-/// Checks that Helm knows the version of a chart; what else is wrong is found when it is loaded.
+/// Checks that Helm supports the API version of a chart. Loading finds other errors.
 fn check_version(files: &[File], helm: HelmVersion) -> Result<(), ChartError> {
     let is_known = |file: &File| {
         let read = yaml::read(&file.data).and_then(|data| Metadata::of(&data));
@@ -99,7 +99,7 @@ pub(crate) fn message(error: &std::io::Error) -> String {
     }
 }
 
-/// Reads a folder, except files that `.helmignore` excludes.
+/// Reads a directory, except files that `.helmignore` excludes.
 fn folder(top: &Path) -> Result<Vec<File>, ChartError> {
     let rules = match std::fs::read(top.join(".helmignore")) {
         Ok(bytes) => Rules::parse(&String::from_utf8_lossy(&bytes))?,

@@ -1,7 +1,7 @@
 //! `values.schema.json`: validation of values.
 //!
-//! Helm validates with santhosh-tekuri/jsonschema, and messages follow it. Drafts 4 to 2020-12 are supported as far
-//! as charts use them; references are limited to the document, since schemas are not fetched.
+//! Helm validates with santhosh-tekuri/jsonschema, whose messages are reproduced. Drafts 4 to 2020-12 are supported as
+//! far as charts use them. References must be within the document, because schemas are not fetched.
 
 mod check;
 mod meta;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 /// Checks values against the schemas of a chart and of its subcharts.
 ///
 /// # Errors
-/// All violations, chart by chart.
+/// Returns all violations, grouped by chart.
 pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(), String> {
     let mut all = String::new();
     if let Some(schema) = &chart.schema
@@ -45,7 +45,7 @@ pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(),
 /// Checks values against one schema.
 ///
 /// # Errors
-/// All that is wrong.
+/// Returns all violations.
 pub(crate) fn validate_one(schema: &[u8], values: &Map<String, Value>) -> Result<(), String> {
     let root: Value = match serde_json::from_slice(schema) {
         Ok(root) => root,

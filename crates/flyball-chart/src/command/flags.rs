@@ -1,4 +1,4 @@
-//! Parses a command line as Helm does, with its error messages.
+//! Parser of Helm's command line, with Helm's error messages.
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
@@ -11,7 +11,7 @@ struct Program<A: clap::Args> {
     args: A,
 }
 
-/// Flags of `helm template` without effect here, since nothing is installed or fetched.
+/// Flags of `helm template` that have no effect, because charts are neither installed nor fetched.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct IdleFlags {
     #[arg(long, hide = true)]
@@ -70,7 +70,7 @@ pub(super) struct IdleFlags {
     plain_http: bool,
 }
 
-/// Flags for the cluster and for the network, which change nothing either.
+/// Flags for the cluster and the network, which have no effect either.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct ClusterFlags {
     #[arg(long, hide = true)]
@@ -110,7 +110,7 @@ pub(super) struct ClusterFlags {
 /// Parses the arguments after a command of Helm.
 ///
 /// # Errors
-/// If a flag is unknown, lacks its value or has an invalid one; or the help text, if it was requested.
+/// Returns Helm's message if a flag is unknown, lacks its value or has an invalid one; or the help text, if requested.
 pub(super) fn parse<A: clap::Args>(arguments: &[String]) -> Result<A, String> {
     let command = Program::<A>::command();
     let arguments = plain_switches(&command, arguments)?;
@@ -118,7 +118,8 @@ pub(super) fn parse<A: clap::Args>(arguments: &[String]) -> Result<A, String> {
     Program::<A>::from_arg_matches(&matches).map(|program| program.args).map_err(|error| complaint(&error))
 }
 
-/// Boolean flags may have a value, as in `--no-hooks=false`: they are replaced by the flag alone, or removed.
+/// Boolean flags may have a value, as in `--no-hooks=false`: they are replaced with the flag without a value, or
+/// removed.
 fn plain_switches(command: &clap::Command, arguments: &[String]) -> Result<Vec<String>, String> {
     let is_switch = |name: &str| {
         command.get_arguments().any(|arg| {

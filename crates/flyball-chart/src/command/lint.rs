@@ -1,4 +1,4 @@
-//! The command `helm lint`: arguments in, findings out.
+//! The command `helm lint` as a function from arguments to findings.
 
 use super::values::{ValueArgs, values};
 use crate::lint::{Lint, LintOptions, Source};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Nesting depth of folders in which subcharts are searched.
+/// Nesting depth of directories in which subcharts are searched.
 const DEPTH: usize = 50;
 
 /// The arguments of `helm lint`. See <https://helm.sh/docs/helm/helm_lint/>.
@@ -55,16 +55,16 @@ pub struct LintArgs {
 }
 
 impl LintArgs {
-    /// Reads what stands behind `helm lint` on a command line.
+    /// Parses the arguments after `helm lint`.
     ///
     /// # Errors
-    /// A flag is unknown or lacks its value; or help was asked for, which is the message then.
+    /// Fails if a flag is unknown or lacks its value; or with the help text, if requested.
     pub fn parse(arguments: &[String]) -> Result<LintArgs, String> {
         super::flags::parse(arguments)
     }
 }
 
-/// Findings of `helm lint` in all charts.
+/// Findings of `helm lint` for all charts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LintReport {
     /// Number of charts with errors; with `--strict`, also of those with warnings.
@@ -76,14 +76,14 @@ pub struct LintReport {
     pub warnings: Vec<String>,
 }
 
-/// Findings in one chart.
+/// Findings for one chart.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LintedChart {
-    /// Path of the chart, as it was given.
+    /// Path of the chart, as passed in the arguments.
     pub path: String,
-    /// Returns true if a finding is an error; with `--strict`, also if one is a warning.
+    /// True if a finding is an error or, with `--strict`, a warning.
     pub failed: bool,
-    /// Reason why the rules were not applied.
+    /// The reason why the rules were not applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Findings.
@@ -101,7 +101,7 @@ impl LintReport {
             if args.quiet && !has_problems {
                 continue;
             }
-            // A String takes all that is written to it.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "==> Linting {}", chart.path);
             if let Some(error) = &chart.error {
                 let _ = writeln!(text, "Error {error}");
@@ -117,16 +117,16 @@ impl LintReport {
         text
     }
 
-    /// Returns the numbers of charts, which are Helm's error if any failed.
+    /// Returns the summary with the numbers of charts, which is Helm's error if any chart failed.
     pub fn summary(&self) -> String {
         format!("{} chart(s) linted, {} chart(s) failed", self.charts.len(), self.failed)
     }
 }
 
-/// Runs `helm lint`; paths are relative to a folder. `check` returns further findings about a chart.
+/// Runs `helm lint`; paths are relative to a directory. `check` returns additional findings for a chart.
 ///
 /// # Errors
-/// Helm's message about the arguments, without `Error: ` before it.
+/// Returns Helm's message about the arguments, without the prefix `Error: `.
 pub fn lint(
     args: &LintArgs,
     folder: &Path,
@@ -185,7 +185,7 @@ pub fn lint(
     Ok(report)
 }
 
-/// Returns a warning as Helm logs it: Helm 4 has a record for each.
+/// Returns a warning as logged by Helm; Helm 4 writes a log record for each warning.
 fn logged(warning: String, helm: HelmVersion) -> String {
     match helm == HelmVersion::V3 || warning.starts_with("level=") {
         true => warning,
@@ -200,7 +200,7 @@ fn join(path: &str, name: &str) -> String {
     }
 }
 
-/// Finds the charts below a folder, in the order of names. Links are not followed.
+/// Finds the charts below a directory, in the order of names. Links are not followed.
 fn subcharts(folder: &Path, path: &str, depth: usize, found: &mut Vec<String>) {
     let Ok(entries) = std::fs::read_dir(folder.join(path)) else { return };
     let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()));

@@ -1,4 +1,4 @@
-//! The flags that set values: `--values`, `--set` and its sisters.
+//! Flags that set values: `--values`, `--set` and similar flags.
 
 use crate::chart::load_message;
 use crate::{HelmVersion, Values};
@@ -28,10 +28,10 @@ pub struct ValueArgs {
     pub set_literal: Vec<String>,
 }
 
-/// Reads the values that a command line sets; paths are relative to a folder.
+/// Reads the values of a command line; paths are relative to a directory.
 ///
 /// # Errors
-/// Helm's message.
+/// Returns Helm's message.
 pub(super) fn values(args: &ValueArgs, helm: HelmVersion, folder: &Path) -> Result<Values, String> {
     let mut values = Values::default();
     let read = |path: &str| {

@@ -1,4 +1,4 @@
-//! Go's layouts: dates are formatted and parsed like the reference time, 2 January 2006, 15:04:05.
+//! Go's time layouts, which consist of the reference time, 2 January 2006, 15:04:05.
 
 use super::{DAYS, MONTHS, Moment};
 use crate::quote::quote;
@@ -6,7 +6,7 @@ use jiff::Zoned;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 
-/// A piece of a layout.
+/// An element of a layout.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Piece {
     LongMonth,
@@ -46,7 +46,7 @@ enum Piece {
     },
 }
 
-/// Finds the first piece of a layout; returns the text before it, the piece, and the rest.
+/// Finds the first element of a layout; returns the text before it, the element, and the rest.
 fn next_piece(layout: &str) -> Option<(&str, Piece, &str)> {
     const OFFSETS: [(&str, bool, bool, bool, bool); 10] = [
         ("-070000", false, true, true, false),
@@ -227,7 +227,7 @@ struct Fields {
 /// Parses a date.
 ///
 /// # Errors
-/// Go's message about the mismatch.
+/// Returns Go's message about the mismatch.
 pub(crate) fn parse(layout: &str, value: &str) -> Result<Moment, String> {
     let quoted = |text: &str| quote(text.as_bytes());
     let head = format!("parsing time {}", quoted(value));
@@ -447,7 +447,7 @@ fn nanos(digits: &str) -> i32 {
     digits.parse().unwrap_or(0)
 }
 
-/// Parses a number of one or two digits; of two, if required.
+/// Parses a number with one or two digits, or exactly two if required.
 fn number(text: &str, must_be_two: bool) -> Result<(i32, &str), Option<&'static str>> {
     let count = text.bytes().take(2).take_while(u8::is_ascii_digit).count();
     if count == 0 || (must_be_two && count < 2) {

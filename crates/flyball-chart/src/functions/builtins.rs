@@ -6,7 +6,7 @@ use crate::value::{IntKind, Value};
 use std::cmp::Ordering;
 
 pub(super) fn add(table: &mut Table) {
-    // `and` and `or` are implemented with argument evaluation, since they short-circuit.
+    // `and` and `or` are implemented in the argument evaluation, because they short-circuit.
     table
         .variadic("and", cost::constant, &[REFLECT, REFLECT], |_, args| Ok(args.last().cloned().unwrap_or(Value::Nil)));
     table.variadic("or", cost::constant, &[REFLECT, REFLECT], |_, args| Ok(args.last().cloned().unwrap_or(Value::Nil)));
@@ -17,7 +17,7 @@ pub(super) fn add(table: &mut Table) {
     table.variadic("println", cost::letters, &[ANY], |_, args| super::written(sprintln(args)));
     table.variadic("printf", cost::letters, &[STR, ANY], |call, args| {
         let format = super::marked(&args[0]);
-        // An unclosed bracket is searched to the end, and a verb may write an argument again.
+        // An unclosed bracket is searched to the end, and verbs may repeat an argument.
         let brackets = format.iter().filter(|byte| **byte == b'[').count();
         call.world.charge(brackets.saturating_mul(format.len()) / 64, 0)?;
         let mut out = sprintf(&format, &args[1..], crate::memory::Scope::room() / 4);
@@ -205,7 +205,7 @@ fn compare(args: &[Value]) -> Result<Option<Ordering>, String> {
     }
 }
 
-/// Joins the arguments to one text; missing ones are `<no value>`.
+/// Joins the arguments to a string; missing ones are `<no value>`.
 fn joined(args: &[Value]) -> String {
     if let [Value::Str(bytes)] = args {
         return String::from_utf8_lossy(bytes).into_owned();

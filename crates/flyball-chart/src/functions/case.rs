@@ -1,4 +1,4 @@
-//! Upper and lower case, words, and line wrapping.
+//! Case conversion, words, and line wrapping.
 
 use super::{INT, STR, Table, cost, int, text};
 use crate::value::Value;
@@ -157,7 +157,7 @@ impl Words {
             let uppers = self.run(start, char::is_uppercase);
             let end = match (uppers - start, self.chars.get(uppers)) {
                 (1, _) => self.run(uppers, is_small),
-                // The last capital starts the next word: HTTP, Server.
+                // The last uppercase letter starts the next word: HTTP, Server.
                 (_, Some(next)) if is_letter(*next) => uppers - 1,
                 _ => uppers,
             };

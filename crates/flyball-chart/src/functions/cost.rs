@@ -9,7 +9,7 @@ use crate::world::Call;
 /// Charges a call to the budget.
 ///
 /// # Errors
-/// If the budget is exhausted.
+/// Fails if the budget is exhausted.
 pub(crate) type Cost = fn(&Call<'_>, &[Value]) -> Result<(), String>;
 
 /// Cost of a function that does not iterate over its arguments.

@@ -1,6 +1,6 @@
 //! Decimal arithmetic, used by sprig so that 0.1 + 0.2 is 0.3.
 
-/// A number as digits and an exponent of ten; numbers out of range use floats.
+/// A number as digits and an exponent of ten; numbers outside this range use floats.
 #[derive(Clone, Copy)]
 pub(super) enum Decimal {
     Exact { digits: i128, exponent: i32 },

@@ -87,13 +87,13 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Charges a text with indented lines, which may be much longer than its source.
+/// Charges a string with indented lines, which may be much longer than its source.
 fn indented(call: &Call<'_>, text: Value) -> Result<Value, String> {
     call.world.charge(bytes(&text).len() / 4, 0)?;
     Ok(text)
 }
 
-/// Charges the parsing of a text, where every other byte may become a value.
+/// Charges parsing a string in which every other byte may become a value.
 fn take_reading(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const BYTES_PER_BYTE: usize = 24;
     let length = bytes(&args[0]).len();
@@ -115,7 +115,7 @@ fn mismatch(value: &Value, expected: &str) -> String {
     format!("json: cannot unmarshal {is} into Go value of type {expected}")
 }
 
-/// `toYaml`: values that cannot be encoded become an empty text.
+/// `toYaml`: values that cannot be encoded become an empty string.
 pub(crate) fn to_yaml(value: &Value) -> Value {
     yaml_text(value).unwrap_or(Value::str(""))
 }
@@ -152,7 +152,7 @@ fn data(value: &Value, by_json: bool) -> Result<Data, String> {
     data_within(value, by_json)
 }
 
-/// The same for a value within the nesting limit.
+/// Converts a value within the nesting limit to plain data.
 fn data_within(value: &Value, by_json: bool) -> Result<Data, String> {
     Ok(match value {
         Value::Nil => Data::Null,

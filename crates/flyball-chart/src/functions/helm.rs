@@ -39,14 +39,14 @@ pub(super) fn add(table: &mut Table) {
             true => cluster.lookup_literal(&version, &kind, &namespace, &name)?,
             false => cluster.lookup(&version, &kind, &namespace, &name)?,
         };
-        // The author of objects in the cluster is not the author of the chart, so the result is untrusted.
+        // Objects in the cluster do not come from the author of the chart, so the result is untrusted.
         Ok(found.map_or_else(|| Value::Map(Map::empty(MapKind::Any)), |object| Value::from(&object).to_data()))
     });
     // Host names are not resolved, so that the output of a chart does not depend on a resolver.
     table.add("getHostByName", cost::deep, &[STR], |_, _| Ok(Value::str("")));
 }
 
-/// Fails with a message, or logs it with the words of a version of Helm if the templates are linted.
+/// Fails with a message, or logs the message of a Helm version if the templates are linted.
 fn failure(call: &Call<'_>, message: &str, (of_3, of_4): (&str, &str)) -> Result<Value, String> {
     let entry = || {
         let is_word = !message.is_empty() && message.chars().all(|c| is_print(c) && !matches!(c, ' ' | '"' | '='));

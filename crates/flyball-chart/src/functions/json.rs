@@ -11,13 +11,13 @@ use std::fmt::Write;
 
 /// Nesting limit of decoded values, as in Go.
 const DEPTH: usize = 10_000;
-/// Nesting limit of encoded values: deeper ones contain themselves.
+/// Nesting limit of encoded values: deeper values are treated as cycles.
 const WRITE_DEPTH: usize = 1_000;
 
 /// Encodes a value; `escapes_html` escapes `<`, `>` and `&`, which is Go's default.
 ///
 /// # Errors
-/// If the value has no JSON form, or contains itself.
+/// Fails if the value has no JSON form or contains itself.
 pub(crate) fn write(value: &Value, escapes_html: bool) -> Result<String, String> {
     if value.is_deeper_than(WRITE_DEPTH) {
         return Err("json: unsupported value: encountered a cycle".to_owned());
@@ -168,7 +168,7 @@ pub(crate) fn indent(compact: &str) -> String {
 /// Decodes a document; numbers are floats.
 ///
 /// # Errors
-/// Go's message about the error.
+/// Returns Go's message about the error.
 pub(crate) fn read(bytes: &[u8]) -> Result<Value, String> {
     let mut reader = Reader { bytes, at: 0, depth: 0 };
     reader.space();
@@ -227,7 +227,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Consumes a byte. At the end, the position is one further.
+    /// Consumes a byte. At the end of input, the position is one byte past the end.
     fn next(&mut self) -> Result<u8, String> {
         let byte = self.peek().ok_or(UNEXPECTED_END);
         self.at += 1;

@@ -1,4 +1,4 @@
-//! Lists. They are immutable: functions that add items return a new list.
+//! Functions for lists, which are immutable: functions that add items return a new list.
 
 use super::{ANY, INT, MAX_LIST_ITEMS, NIL_POINTER, Table, cost, int};
 use crate::value::{List, ListKind, Value};

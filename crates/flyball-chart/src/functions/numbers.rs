@@ -91,7 +91,7 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Go's conversion: toward zero, and the smallest number if out of range.
+/// Go's conversion: truncates toward zero, and returns the smallest number if the value is out of range.
 #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "bounds are checked before")]
 fn truncate(number: f64) -> i64 {
     if number.is_nan() || number >= i64::MAX as f64 || number < i64::MIN as f64 { i64::MIN } else { number as i64 }

@@ -1,4 +1,4 @@
-//! Paths with slashes; the functions for paths of the operating system are the same here.
+//! Paths with slashes; functions for paths of the operating system also use slashes.
 
 use super::{STR, Table, cost, text};
 use crate::value::Value;

@@ -1,4 +1,4 @@
-//! Random texts and numbers, generated from the rendering's seed.
+//! Random strings and numbers, generated from the rendering's seed.
 
 use super::json::base64;
 use super::{INT, STR, Table, cost, int, text};
@@ -47,7 +47,7 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-/// Cost of shuffling the characters of a text.
+/// Cost of shuffling the characters of a string.
 fn draws(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     let length = text(&args[0]).len();
     cost::letters(call, args)?;

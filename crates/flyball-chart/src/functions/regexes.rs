@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 pub(super) fn add(table: &mut Table) {
     table.add("regexMatch", search, &[STR, STR], |call, args| {
-        // An invalid pattern matches nothing.
+        // An invalid pattern has no matches.
         let Ok(program) = known(call, args) else { return Ok(Value::Bool(false)) };
         program.charge(call, args)?;
         Ok(Value::Bool(program.regex.is_match(bytes(&args[1]))))
@@ -85,14 +85,14 @@ fn search(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     call.world.charge(500 + program * 2, subject.saturating_mul(16))
 }
 
-/// Cost of a search where each match becomes a value; there may be a match at each byte.
+/// Cost of a search in which each match becomes a value; each byte may match.
 fn search_parts(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const PART: usize = 128;
     search(call, args)?;
     call.world.charge(bytes(&args[1]).len(), bytes(&args[1]).len().saturating_mul(PART))
 }
 
-/// Charges the replacement of each match by a text. References in the text are to parts of the subject.
+/// Charges replacing each match. References in the replacement insert parts of the subject.
 fn take_replacement(call: &Call<'_>, program: &Program, subject: &[u8], replacement: &[u8]) -> Result<(), String> {
     let references = replacement.iter().filter(|byte| **byte == b'$').count();
     let written = matches(call, program, subject)?.len().saturating_mul(replacement.len());
@@ -167,7 +167,7 @@ fn compile(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
     Ok(program)
 }
 
-/// The same for functions that panic in Go on an invalid pattern, with the message of the panic.
+/// Returns the compiled pattern for functions that panic in Go on an invalid pattern; the error is Go's panic message.
 fn expect(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
     let panic = |message| format!("regexp: Compile({}): {message}", crate::quote::backquote(&text(&args[0])));
     let program = known(call, args).map_err(panic)?;
@@ -178,7 +178,7 @@ fn expect(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
 /// Compiles a pattern in Go's syntax.
 ///
 /// # Errors
-/// Go's message about the error.
+/// Returns Go's message about the error.
 pub(crate) fn pattern(pattern: &str) -> Result<Regex, String> {
     let translated = regexp::translate(pattern).map_err(|error| error.to_string())?;
     regex::bytes::RegexBuilder::new(&translated).size_limit(1 << 23).build().map_err(|error| {
@@ -190,7 +190,7 @@ pub(crate) fn pattern(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// Go's `$1W` refers to the group `1W`, as in the crate; `$` before other characters is literal.
+/// Go's `$1W` refers to the group `1W`, as in the `regex` crate; `$` before other characters is literal.
 fn expansion(template: &str) -> String {
     let mut out = String::new();
     let mut chars = template.chars().peekable();

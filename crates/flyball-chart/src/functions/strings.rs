@@ -1,4 +1,4 @@
-//! Texts: slicing, trimming, joining, quoting. Positions count bytes, as in Go.
+//! Strings: slicing, trimming, joining, quoting. Positions count bytes, as in Go.
 
 use super::{ANY, INT, STR, Table, bytes, cost, int, marked, strslice, strslice_marked, strval_marked, text, written};
 use crate::format::write;
@@ -153,7 +153,7 @@ fn words(args: &[Value], word: impl Fn(&mut Writer, &Value)) -> Result<Value, St
     written(out)
 }
 
-/// Returns a part of a text, with its data marks if it is valid UTF-8.
+/// Returns a substring, with its data marks if it is valid UTF-8.
 fn trimmed(value: &Value, trim: impl Fn(&str) -> &str) -> Value {
     let text = marked(value);
     match std::str::from_utf8(&text) {
@@ -165,15 +165,15 @@ fn trimmed(value: &Value, trim: impl Fn(&str) -> &str) -> Value {
     }
 }
 
-/// Returns the maximum number of steps of a text search.
+/// Returns the maximum number of steps of a string search.
 fn search_steps(text: &Value, part: &Value) -> usize {
     let (length, part) = (bytes(text).len(), bytes(part).len());
     length.saturating_mul(part.min(length)) / 64
 }
 
-/// Charges splitting a text.
+/// Charges splitting a string.
 fn take_split(call: &Call<'_>, text: &Value, separator: &Value) -> Result<(), String> {
-    // Each part has an entry of its own.
+    // Each part has a separate entry.
     let parts = bytes(text).len() / bytes(separator).len().max(1);
     call.world.charge(search_steps(text, separator).saturating_add(parts), parts.saturating_mul(256))
 }
@@ -303,7 +303,7 @@ fn substring(start: i64, end: i64, text: &[u8]) -> Result<Value, String> {
     Ok(Value::str(&text[at(from)..at(to)]))
 }
 
-/// Truncates a text to this number of bytes, with dots for omitted text at the start and end.
+/// Truncates a string to this number of bytes, with dots instead of omitted text at the start and end.
 fn abbreviate(text: &[u8], offset: i64, width: i64) -> Value {
     let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
     if width < 4 || length <= width {

@@ -1,4 +1,4 @@
-//! Laws of function costs: the charge of a call covers its run time, for all arguments.
+//! Tests of function costs: for all arguments, the charge of a call covers its run time.
 
 use super::{Function, Handling, find, functions};
 use crate::seed::Seed;
@@ -25,7 +25,7 @@ fn thread_time() -> u64 {
     stat.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// An argument of about this size; `shape` selects one of the values that a parameter accepts.
+/// Returns an argument of about this size; `shape` selects one of the values that a parameter accepts.
 fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value {
     let word = |at: usize| format!("word-{at} ");
     let text = |size: usize| (0..size / 8).map(word).collect::<String>();
@@ -62,7 +62,7 @@ fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value 
     }
 }
 
-/// Calls a function as a template does, unless it is expensive; returns its charge, its result and its duration.
+/// Calls a function like a template, unless it is expensive; returns its charge, its result and its duration.
 fn call(world: &World<'_>, function: &Function, args: &[Value]) -> (u64, Option<Value>, u64) {
     let context = Call { world, templates: &Rc::default(), is_literal: false, is_evaluated: false };
     let before = world.steps();
@@ -80,7 +80,7 @@ fn call(world: &World<'_>, function: &Function, args: &[Value]) -> (u64, Option<
 
 /// Returns charge and time of a call whose arguments have about this size.
 fn measured(function: &Function, shapes: &[usize], size: usize) -> (u64, u64) {
-    // The minimum of two, since other threads share the processor's caches.
+    // The minimum of two measurements, because other threads share the processor caches.
     let measured = (0..2).map(|_| {
         let world = world();
         let argument = |(param, shape): (&Type, &usize)| argument(&world, *param, *shape, size);

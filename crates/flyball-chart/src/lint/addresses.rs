@@ -1,13 +1,13 @@
-//! Addresses in `Chart.yaml`: what Helm takes for a mail address, for a page and for a URL.
+//! Validation of addresses in `Chart.yaml`: email addresses, web pages and URLs.
 //!
-//! Helm asks asaskevich/govalidator, whose rules are followed here, and Go's parser of URLs.
+//! Follows the rules of asaskevich/govalidator, which Helm uses, and of Go's URL parser.
 
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Letters beyond ASCII in mail addresses.
+/// Non-ASCII letters in email addresses.
 const WIDE: &str = r"\x{A0}-\x{D7FF}\x{F900}-\x{FDCF}\x{FDF0}-\x{FFEF}";
-/// Letters beyond ASCII in the names of hosts.
+/// Non-ASCII letters in host names.
 const WIDE_HOST: &str = r"\x{A1}-\x{FFFF}";
 const MAX_URL: usize = 2083;
 const MIN_URL: usize = 3;
@@ -16,9 +16,9 @@ static EMAIL: LazyLock<Regex> = LazyLock::new(|| {
     let atom = format!(r"[a-zA-Z0-9!#$%&'*+\-/=?^_`{{|}}~{WIDE}]+");
     let blank = r"(?:(?:[ \t]*\r\n)?[ \t]+)?";
     let plain = format!(r"[\x01-\x08\x0b\x0c\x0e-\x1f\x7f\x21\x23-\x5b\x5d-\x7e{WIDE}]");
-    // The pattern of the original has an opening parenthesis where a backslash is meant.
+    // The original pattern has an opening parenthesis instead of a backslash.
     let escaped = format!(r"\([\x01-\x09\x0b\x0c\x0d-\x7f]|[{WIDE}]");
-    // Its repetition takes in the quotation mark.
+    // Its repetition includes the quotation mark.
     let quoted = format!(r#"(?:"{blank}(?:{plain}|{escaped}))*{blank}""#);
     let (first, middle) = (format!("[a-zA-Z0-9{WIDE}]"), format!("[a-zA-Z0-9.\\-_~{WIDE}]"));
     let (last, last_middle) = (format!("[a-zA-Z{WIDE}]"), format!("[a-zA-Z0-9\\-_~{WIDE}]"));
@@ -51,14 +51,14 @@ pub(super) fn is_email(text: &str) -> bool {
     EMAIL.is_match(text)
 }
 
-/// Returns true for the address of a page, with or without a scheme.
+/// Returns true for the address of a web page, with or without a scheme.
 pub(super) fn is_url(text: &str) -> bool {
     if text.chars().count() >= MAX_URL || text.len() <= MIN_URL || text.starts_with('.') {
         return false;
     }
     let lacks_scheme = text.contains(':') && !text.contains("://");
     let whole = if lacks_scheme { format!("http://{text}") } else { text.to_owned() };
-    // Only a request keeps what follows a number sign.
+    // Fragments are not removed from request URIs.
     let whole = whole.split('#').next().unwrap_or_default();
     let Some(parts) = parse(whole, false) else { return false };
     if parts.host.starts_with('.') || (parts.host.is_empty() && !parts.path.is_empty() && !parts.path.contains('.')) {
@@ -78,7 +78,7 @@ struct Parts<'u> {
     path: &'u str,
 }
 
-/// Go's `url.Parse`, as far as it says what is none.
+/// Parses a URL like Go's `url.Parse`; `None` if Go rejects it.
 fn parse(text: &str, is_request: bool) -> Option<Parts<'_>> {
     if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return None;
@@ -108,7 +108,7 @@ fn parse(text: &str, is_request: bool) -> Option<Parts<'_>> {
     is_escaped(path).then_some(Parts { has_scheme, host, path })
 }
 
-/// Splits off the scheme, which may be empty. None if there is a colon and nothing before it.
+/// Splits off the scheme, which may be empty. `None` if the URL begins with a colon.
 fn scheme(text: &str) -> Option<(&str, &str)> {
     for (at, c) in text.char_indices() {
         match c {
@@ -134,7 +134,7 @@ fn is_host(host: &str) -> bool {
         None => host.rfind(':').map_or("", |at| &host[at..]),
     };
     let is_plain = |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || "!$&'()*+,;=:[]<>\"-_.~%".contains(c);
-    // Of a host, only bytes beyond ASCII may be escaped.
+    // In a host, only non-ASCII bytes may be escaped.
     let mut escapes = host.split('%').skip(1);
     let is_wide = |rest: &str| {
         rest.starts_with("25") || rest.starts_with(|c: char| matches!(c, '8'..='9' | 'a'..='f' | 'A'..='F'))
@@ -142,7 +142,7 @@ fn is_host(host: &str) -> bool {
     is_port(port) && host.chars().all(is_plain) && is_escaped(host) && escapes.all(is_wide)
 }
 
-/// Returns true if two hexadecimal digits follow each percent sign.
+/// Returns true if each percent sign is followed by two hexadecimal digits.
 fn is_escaped(text: &str) -> bool {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     text.split('%').skip(1).all(|rest| is_hex(rest.as_bytes().first()) && is_hex(rest.as_bytes().get(1)))

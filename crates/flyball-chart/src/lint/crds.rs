@@ -1,4 +1,4 @@
-//! Rules for the files of `crds/`, which Helm 4 has.
+//! Rules of Helm 4 for the files of `crds/`.
 
 use super::source::{Entry, Source};
 use super::templates::Head;
@@ -26,7 +26,7 @@ pub(super) fn check(source: &Source, lint: &mut Lint) {
     check_chart(&chart, lint);
 }
 
-/// Checks the files of a chart and of its subcharts. Returns false at the first one that is not YAML.
+/// Checks the files of a chart and of its subcharts. Stops at the first file that is not YAML, and returns false.
 fn check_chart(chart: &Chart, lint: &mut Lint) -> bool {
     for file in chart.crd_files() {
         for document in yaml::documents(&file.data) {

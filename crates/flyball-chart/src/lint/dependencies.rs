@@ -1,4 +1,4 @@
-//! Rules for subcharts, and for what `Chart.yaml` says of them.
+//! Rules for subcharts and for dependencies in `Chart.yaml`.
 
 use super::source::Source;
 use super::{Lint, Severity};

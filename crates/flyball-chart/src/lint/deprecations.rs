@@ -1,4 +1,4 @@
-//! Deprecated APIs of Kubernetes, as the clients of Helm know them.
+//! Deprecated APIs of Kubernetes, according to the clients of Helm.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/deprecation-guide/>.
 
@@ -9,7 +9,7 @@ use crate::capabilities::Capabilities;
 /// replacement of another kind.
 type Row = (&'static str, u32, u32, &'static str, &'static str);
 
-/// Rows that the clients of Kubernetes 1.35 and 1.36 have in common.
+/// Rows shared by the clients of Kubernetes 1.35 and 1.36.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     ("admissionregistration.k8s.io/v1alpha1", 29, 32, "",
@@ -72,7 +72,7 @@ const ROWS: &[Row] = &[
     ("v1", 33, 0, "discovery.k8s.io/v1", "Endpoints>EndpointSlice EndpointsList>EndpointSliceList"),
 ];
 
-/// Rows of the client of Kubernetes 1.36 alone, which is that of Helm 3.21.
+/// Rows only in the client of Kubernetes 1.36, which Helm 3.21 uses.
 #[rustfmt::skip]
 const ROWS_1_36: &[Row] = &[
     ("admissionregistration.k8s.io/v1beta1", 37, 40, "admissionregistration.k8s.io/v1",
@@ -82,7 +82,7 @@ const ROWS_1_36: &[Row] = &[
     ("resource.k8s.io/v1beta2", 39, 42, "", "DeviceTaintRule*"),
 ];
 
-/// Rows of the client of Kubernetes 1.35 alone, which is that of Helm 4.1.
+/// Rows only in the client of Kubernetes 1.35, which Helm 4.1 uses.
 #[rustfmt::skip]
 const ROWS_1_35: &[Row] = &[
     ("admissionregistration.k8s.io/v1beta1", 37, 40, "", "MutatingAdmissionPolicy* MutatingAdmissionPolicyBinding*"),
@@ -96,7 +96,7 @@ const ROWS_1_35: &[Row] = &[
 /// Checks an object's kind against the version of Kubernetes.
 ///
 /// # Errors
-/// The kind is deprecated; Kubernetes' warning.
+/// Returns Kubernetes' warning if the kind is deprecated.
 pub(super) fn check(api_version: &str, kind: &str, capabilities: &Capabilities) -> Result<(), String> {
     let rows = ROWS.iter().chain(capabilities.helm().choose(ROWS_1_36, ROWS_1_35));
     let of_version = rows.filter(|row| row.0 == api_version);
@@ -118,7 +118,7 @@ pub(super) fn check(api_version: &str, kind: &str, capabilities: &Capabilities) 
     Err(warning)
 }
 
-/// Finds a kind in a list, and the kind that replaces it.
+/// Finds a kind in a list; returns its replacement.
 fn find<'k>(kinds: &'k str, kind: &'k str) -> Option<&'k str> {
     kinds.split(' ').find_map(|one| {
         if let Some((from, to)) = one.split_once('>') {

@@ -51,7 +51,7 @@ fn name(metadata: &Metadata) -> Result<(), String> {
     let name = metadata.name.as_str();
     match name {
         "" => Err("name is required".to_owned()),
-        // Go's `filepath.Base` drops slashes at the end.
+        // Go's `filepath.Base` drops trailing slashes.
         _ if name.contains('/') && name != "/" => Err(format!("chart name {} is invalid", quote(name.as_bytes()))),
         _ => Ok(()),
     }

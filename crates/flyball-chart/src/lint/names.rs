@@ -5,10 +5,10 @@ use crate::quote::quote;
 const MAX_SUBDOMAIN: usize = 253;
 const MAX_LABEL: usize = 63;
 
-/// Checks the name of an object of a kind.
+/// Validates the name of an object of a kind.
 ///
 /// # Errors
-/// The messages of Kubernetes.
+/// Returns the messages of Kubernetes.
 pub(super) fn check(kind: &str, name: &str) -> Result<(), String> {
     let problems = match kind.to_lowercase().as_str() {
         "service" => label_1035(name),

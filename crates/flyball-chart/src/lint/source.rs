@@ -1,13 +1,13 @@
-//! The files of a chart, as rules find them: in a folder or in an archive.
+//! The files of a chart for the rules, from a directory or an archive.
 
 use crate::chart::{Chart, ChartError, File, load_message};
 use crate::helm::HelmVersion;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A chart whose files are read one by one, even if it does not load.
+/// A chart whose files are read individually, even if it cannot be loaded.
 pub(crate) struct Source {
-    /// The absolute path, which messages name.
+    /// The absolute path, for messages.
     pub(super) place: String,
     files: Files,
 }
@@ -17,7 +17,7 @@ enum Files {
     Archive(Vec<File>),
 }
 
-/// Kind of an entry of a folder.
+/// Type of a directory entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Entry {
     File,
@@ -25,10 +25,10 @@ pub(super) enum Entry {
 }
 
 impl Source {
-    /// Opens a chart; `path` is relative to a folder.
+    /// Opens a chart; `path` is relative to a directory.
     ///
     /// # Errors
-    /// There is no `Chart.yaml`, or the archive cannot be read.
+    /// Fails if there is no `Chart.yaml`, or the archive cannot be read.
     pub(crate) fn open(folder: &Path, path: &str) -> Result<Source, String> {
         let whole = folder.join(path);
         let place = clean(&std::path::absolute(&whole).unwrap_or_else(|_| whole.clone())).display().to_string();
@@ -49,7 +49,7 @@ impl Source {
         Ok(Source { place, files: Files::Folder(whole) })
     }
 
-    /// Returns what stands at a path within the chart.
+    /// Returns the type of the entry at a path within the chart.
     pub(super) fn entry(&self, path: &str) -> Option<Entry> {
         match &self.files {
             Files::Folder(folder) => {
@@ -66,7 +66,7 @@ impl Source {
     /// Reads a file within the chart.
     ///
     /// # Errors
-    /// Go's message.
+    /// Returns Go's message.
     pub(super) fn read(&self, path: &str) -> Result<Arc<[u8]>, String> {
         match &self.files {
             Files::Folder(folder) => std::fs::read(folder.join(path)).map(Arc::from).map_err(|error| {

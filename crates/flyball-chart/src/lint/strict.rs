@@ -1,4 +1,4 @@
-//! `Chart.yaml` read strictly: unknown fields and duplicate keys are errors.
+//! Strict parsing of `Chart.yaml`: unknown fields and duplicate keys are errors.
 
 use crate::quote::quote;
 use crate::yaml::{self, Data};
@@ -26,10 +26,10 @@ const MAINTAINER: &[&str] = &["name", "email", "url"];
 const DEPENDENCY: &[&str] =
     &["name", "version", "repository", "condition", "tags", "enabled", "import-values", "alias"];
 
-/// Checks the text and the data that were read of it.
+/// Checks the text and the decoded data.
 ///
 /// # Errors
-/// The message of sigs.k8s.io/yaml about the first unknown field, or about duplicate keys.
+/// Returns the message of sigs.k8s.io/yaml about the first unknown field, or about duplicate keys.
 pub(super) fn check(text: &[u8], data: &Data) -> Result<(), String> {
     let duplicates = yaml::duplicates(text);
     if !duplicates.is_empty() {

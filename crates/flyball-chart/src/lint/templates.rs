@@ -1,4 +1,4 @@
-//! Rules for templates and for the documents that they render to.
+//! Rules for templates and rendered documents.
 
 use super::source::{Entry, Source};
 use super::{Lint, LintOptions, Severity, deprecations, names};
@@ -59,7 +59,7 @@ pub(super) fn check(source: &Source, options: &LintOptions<'_>, lint: &mut Lint)
     let Linted { files, log, is_incomplete, error, manifests, problems } = linted;
     lint.warnings.extend(log);
     lint.is_incomplete = is_incomplete;
-    // Values that do not fit subcharts are left to the installation.
+    // Values that do not match subcharts are reported by the installation.
     let Some(files) = files else {
         if let Some(error) = error {
             lint.rule(Severity::Error, FOLDER, Err(error.to_string()));
@@ -73,7 +73,7 @@ pub(super) fn check(source: &Source, options: &LintOptions<'_>, lint: &mut Lint)
     lint.problems = problems.into_iter().map(|(path, message)| (inner(&path), message)).collect();
 }
 
-/// Returns a path within the chart, without the name of the chart.
+/// Returns a path relative to the chart.
 fn inner_path(path: &str) -> &str {
     path.split_once('/').map_or(path, |(_, inner)| inner)
 }
@@ -146,7 +146,7 @@ fn release_time(template: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Checks that the first line with text is not indented.
+/// Checks that the first nonempty line is not indented.
 fn top_indent(text: &[u8]) -> Result<(), String> {
     let lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     match lines.into_iter().find(|line| !lossy(line).trim().is_empty()) {
@@ -167,7 +167,7 @@ fn selector(head: &Head, text: &[u8]) -> Result<(), String> {
     Err(format!("a {kind} must contain matchLabels or matchExpressions, and {name} does not"))
 }
 
-/// Checks that no item of a list has the annotation of Helm that counts for objects alone.
+/// Checks that no item of a list has the annotation of Helm that applies only to objects.
 fn list_annotations(head: &Head, text: &[u8], helm: HelmVersion) -> Result<(), String> {
     if head.kind != "List" {
         return Ok(());
@@ -212,7 +212,7 @@ fn map_or_null(data: &Data) -> Option<&Data> {
     matches!(data, Data::Map(_) | Data::Null).then_some(data)
 }
 
-/// Returns a field of a mapping. Go's JSON does not mind the case of names.
+/// Returns a field of a mapping. Go's JSON decoder ignores the case of names.
 fn field<'d>(data: &'d Data, name: &str) -> &'d Data {
     let Data::Map(fields) = data else { return &Data::Null };
     let found = fields
@@ -221,7 +221,7 @@ fn field<'d>(data: &'d Data, name: &str) -> &'d Data {
     found.unwrap_or(&Data::Null)
 }
 
-/// The fields of a document that rules read.
+/// The fields of a document that the rules use.
 pub(super) struct Head {
     pub(super) api_version: String,
     pub(super) kind: String,
@@ -229,10 +229,10 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads a document; none if it has nothing but comments.
+    /// Parses a document; `None` if it has only comments.
     ///
     /// # Errors
-    /// The message of sigs.k8s.io/yaml: it is not YAML, or a field is of another type.
+    /// Returns the message of sigs.k8s.io/yaml if the document is not YAML, or a field has the wrong type.
     pub(super) fn read(text: &[u8], helm: HelmVersion) -> Result<Option<Head>, String> {
         let data = yaml::read(text).map_err(|error| error.to_string())?;
         let record = helm.choose("K8sYamlStruct", "k8sYamlStruct");

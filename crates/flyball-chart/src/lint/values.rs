@@ -31,7 +31,7 @@ fn validate(source: &Source, options: &LintOptions<'_>, log: &mut Vec<String>) -
     });
     let own = read.map_err(|message| format!("unable to parse YAML: {message}"))?;
     let own = own.into_iter().map(|(key, value)| (key, value.into_values())).collect();
-    // Those of subcharts are not laid under them: the rule is about the values of this chart alone.
+    // Values of subcharts are not merged, because the rule applies only to the values of this chart.
     let mut all = options.values.as_map().clone();
     tables(&mut all, own, "", Nulls::Delete, log);
     let Ok(text) = source.read(SCHEMA) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Short messages of template errors: Helm's messages list every template on the call path before the cause.
+//! Short messages of template errors. Helm's messages list every template on the call path before the cause.
 
 /// Size limit of a message that is kept unchanged, and of a cause, in bytes.
 const MAX_REASON: usize = 512;

@@ -1,4 +1,4 @@
-//! Merges the values of a user, of a chart and of its subcharts.
+//! Merging of the values of a user, of a chart and of its subcharts.
 //!
 //! The parent's values take precedence, maps are merged, other values are replaced; `global` is shared by all; null
 //! deletes. See
@@ -9,10 +9,10 @@ use crate::format::display;
 use crate::quote::quote;
 use serde_json::{Map, Value};
 
-/// Warnings, as Helm logs them.
+/// Warnings, as logged by Helm.
 pub(crate) type Log = Vec<String>;
 
-/// Treatment of nulls: they are kept if values will be coalesced again, or delete.
+/// Treatment of nulls: they are kept if values will be coalesced again; otherwise they delete values.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Nulls {
     Delete,
@@ -26,7 +26,7 @@ fn join(prefix: &str, name: &str) -> String {
 /// Merges values over those of a chart and of its subcharts.
 ///
 /// # Errors
-/// If the values for a subchart are not a mapping.
+/// Fails if the values for a subchart are not a mapping.
 pub(crate) fn coalesce(
     chart: &Chart,
     values: &Map<String, Value>,
@@ -89,7 +89,7 @@ fn own_values(chart: &Chart, dest: &mut Map<String, Value>, prefix: &str, nulls:
     }
 }
 
-/// Merges a table under another.
+/// Merges a table with another one, which takes precedence.
 pub(crate) fn tables(
     above: &mut Map<String, Value>,
     below: Map<String, Value>,

@@ -70,7 +70,7 @@ impl Head {
     }
 }
 
-/// Replaces all data by numbered placeholders.
+/// Replaces all data with numbered placeholders.
 pub(super) fn outlined(text: &Text) -> Vec<u8> {
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
     for (number, mark) in text.marks().iter().enumerate() {
@@ -108,7 +108,7 @@ pub(super) fn collect(
             let object = data.into_json();
             held.add(size_of_json(&object) * 2 + text.len());
             world.charge(1, 0).map_err(RenderError::Template)?;
-            // If data start documents, the outlines cannot be assigned to documents.
+            // If data contains document separators, the outlines cannot be assigned to documents.
             let outline = match outlines.get(at).filter(|_| outlines.len() == documents.len()) {
                 _ if !has_data => None,
                 Some(outline) if *outline == document => None,

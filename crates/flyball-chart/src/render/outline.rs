@@ -1,8 +1,8 @@
 //! Outlines: documents with placeholders for data.
 //!
-//! Data that a template inserts without quotes can be parsed as more than a scalar, and can hide text of the chart
-//! after them. So an object is compared with its outline: it may differ only in scalars with placeholders, and these
-//! must keep the chart's text.
+//! Data that a template inserts without quotes may be parsed as more than a scalar, and may hide text of the chart
+//! after it. An object is therefore compared with its outline: it may differ only in scalars with placeholders, and
+//! these must preserve the chart's text.
 
 use serde_json::Value;
 
@@ -15,8 +15,8 @@ pub(super) fn placeholder(number: usize) -> String {
     format!("{BEGIN}{number}{END}")
 }
 
-/// Finds a field of an object that differs from its outline, other than by data in scalars. Returns its path, such as
-/// `.rules[0].verbs`.
+/// Finds a field of an object that differs from its outline in other ways than data in scalars. Returns its path, such
+/// as `.rules[0].verbs`.
 pub fn difference(outline: &Value, object: &Value) -> Option<String> {
     difference_within(outline, object).map(|path| if path.is_empty() { ".".to_owned() } else { path })
 }
@@ -44,11 +44,11 @@ fn difference_within(outline: &Value, object: &Value) -> Option<String> {
     }
 }
 
-/// Returns true if a scalar is its outline with data in place of the placeholders.
+/// Returns true if a scalar equals its outline with data instead of placeholders.
 fn is_filled<'o>(outline: &'o str, scalar: &Value) -> bool {
     let mut pieces = outline.split(BEGIN);
     let first = pieces.next().unwrap_or_default();
-    // With `indent`, each line of a text is a separate range of data, with only white space between them, which YAML
+    // With `indent`, each line of a string is a separate range of data, with only white space between them, which YAML
     // parses in several ways.
     let chart_text =
         |piece: &'o str| piece.split_once(END).map_or("", |(_, text)| if text.trim().is_empty() { "" } else { text });

@@ -1,4 +1,4 @@
-//! Executes templates, with the semantics and messages of Go's `text/template`.
+//! Execution of templates, with the semantics and messages of Go's `text/template`.
 
 use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
 use crate::format;
@@ -33,7 +33,7 @@ impl Templates {
     /// Parses a text and adds its definitions; an empty template does not replace a non-empty one.
     ///
     /// # Errors
-    /// If the text cannot be parsed.
+    /// Fails if the text cannot be parsed.
     pub(crate) fn add(&mut self, source: Source, world: &World<'_>) -> Result<(), String> {
         world.charge(source.text.len(), source.text.len().saturating_mul(PARSED))?;
         for tree in super::parser::parse(source, &|name| functions::is_in(name, world.helm))? {
@@ -47,7 +47,7 @@ impl Templates {
     /// Executes the template with a name.
     ///
     /// # Errors
-    /// If there is none, or it fails.
+    /// Fails if there is none, or if it fails.
     pub(crate) fn execute(self: &Rc<Self>, world: &World<'_>, name: &str, data: Value) -> Result<Text, String> {
         let Some(tree) = self.trees.get(name) else {
             return Err(format!(
@@ -73,7 +73,7 @@ impl Templates {
     }
 }
 
-/// A value as in Go's `reflect`: missing, a value in an interface, or a value of a known type.
+/// A value like in Go's `reflect`: missing, a value in an interface, or a value with a static type.
 #[derive(Clone)]
 enum Slot {
     Nothing,
@@ -474,7 +474,7 @@ impl<'t> State<'t, '_> {
                 _ => self.world.charge_shallow(1, receiver),
             };
             weighed.or_else(|message| self.error(message))?;
-            // Parts of a date or a version may be parts of the text that it was parsed from.
+            // Parts of a date or a version may be parts of the string that it was parsed from.
             let is_data = values.iter().any(Value::is_data)
                 || matches!(&value, Value::Object(object) if object.is_made_of_texts())
                 || matches!(&value, Value::Map(map) if matches!(map.kind, MapKind::Values(_)) && name == "YAML");

@@ -1,4 +1,4 @@
-//! Splits a template into tokens, as Go's `text/template/parse` does: same tokens, positions, lines and errors.
+//! Lexer of templates with the tokens, positions, lines and errors of Go's `text/template/parse`.
 
 use crate::quote;
 use memchr::memmem;
@@ -49,7 +49,7 @@ pub(crate) enum Kind {
 pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
     pub(crate) at: usize,
-    /// A part of the template, or the complaint of an error.
+    /// A part of the template, or an error message.
     pub(crate) text: Cow<'a, str>,
     pub(crate) line: usize,
 }
@@ -113,7 +113,7 @@ impl<'a> Lexer<'a> {
         Self { input, data, start: 0, at: 0, line: 1, start_line: 1, parens: 0, state: State::Text }
     }
 
-    /// Returns the next token; after an error or the end, the end again.
+    /// Returns the next token; after an error or the end, returns the end repeatedly.
     pub(crate) fn next_token(&mut self) -> Token<'a> {
         loop {
             let token = match self.state {

@@ -19,7 +19,7 @@ pub(crate) struct Source {
     pub(crate) text: String,
     /// Ranges of untrusted data.
     pub(crate) data: Marks,
-    /// True if it contains untrusted data and was evaluated because the author of the operator allows that.
+    /// True if it contains untrusted data and is evaluated because the author of the operator allows this.
     pub(crate) is_evaluated: bool,
 }
 

@@ -14,7 +14,7 @@ const DEPTH: usize = 1_000;
 /// Parses a text: the template itself, and its definitions, in the order of their ends.
 ///
 /// # Errors
-/// Go's message: `template: file:line: message`.
+/// Returns Go's message: `template: file:line: message`.
 pub(crate) fn parse(source: Source, has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, String> {
     let source = Rc::new(source);
     let data: &[std::ops::Range<usize>] = if source.is_evaluated { &[] } else { &source.data };

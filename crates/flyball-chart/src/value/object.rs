@@ -1,4 +1,4 @@
-//! Values with fields and methods: values from Helm and sprig that are neither text, number, list nor map.
+//! Values with fields and methods: values from Helm and sprig that are neither strings, numbers, lists nor maps.
 
 mod moment;
 mod version;
@@ -77,7 +77,7 @@ impl Object {
         }
     }
 
-    /// Returns true if its string form may contain the text that it was parsed from.
+    /// Returns true if its string form may contain the string that it was parsed from.
     pub(crate) fn is_made_of_texts(&self) -> bool {
         matches!(self, Object::Moment(_) | Object::Version(_))
     }

@@ -25,7 +25,7 @@ pub(super) enum Mode<'r> {
     Literal,
 }
 
-/// Why parsing stops: end of the argument, or an error.
+/// The reason why parsing stops: end of the argument, or an error.
 enum Stop {
     End,
     Bad(String),
@@ -55,7 +55,7 @@ struct Parser<'a> {
     mode: &'a Mode<'a>,
 }
 
-/// Returns Go's name for the type of a value.
+/// Returns the name of a value's type in Go.
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "nil",
@@ -100,7 +100,7 @@ impl Parser<'_> {
         c
     }
 
-    /// Splits a text at the first of several characters; `None` at the end.
+    /// Splits a string at the first of several characters; `None` at the end.
     fn until(&mut self, stops: &str) -> (String, Option<char>) {
         let mut found = String::new();
         while let Some(c) = self.next() {

@@ -1,4 +1,4 @@
-//! Decodes documents: resolves tags, merges and aliases of nodes.
+//! Decoding of documents: resolves tags, merges and aliases of nodes.
 
 use super::parser::Node;
 use super::resolve::resolve;
@@ -44,7 +44,7 @@ fn is_merge(key: &Node) -> bool {
     }
 }
 
-/// Decodes `<<`: one mapping, or several of which the first takes precedence.
+/// Decodes `<<`: one mapping, or several; the first one takes precedence.
 fn merge(into: &mut BTreeMap<String, Data>, value: &Node) -> Result<(), Error> {
     let wants_map = || Error::Yaml("map merge requires map or sequence of maps as the value".to_owned());
     let one = |into: &mut BTreeMap<String, Data>, node: &Node| match node {

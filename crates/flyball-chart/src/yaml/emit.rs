@@ -1,4 +1,4 @@
-//! Emits YAML as go-yaml does: version 2 for `toYaml`, version 3 with an indent of two for `toYamlPretty`.
+//! YAML emitter with the output of go-yaml: version 2 for `toYaml`, version 3 with an indent of two for `toYamlPretty`.
 
 use super::Data;
 use super::resolve::{is_timestamp, resolve};
@@ -197,7 +197,7 @@ impl Emitter {
         self.out.rsplit('\n').next().map_or(0, |line| line.chars().count())
     }
 
-    /// Emits a text without escapes, and breaks long lines at single spaces.
+    /// Emits a string without escapes, and breaks long lines at single spaces.
     fn folded(&mut self, text: &str, fold: Option<usize>, is_quoted: bool) {
         let (mut column, mut was_space, mut was_break) = (self.column(), false, false);
         for (at, c) in text.char_indices() {
@@ -334,7 +334,7 @@ fn is_printable(c: char, version: Version) -> bool {
     }
 }
 
-/// The possible styles of a text.
+/// The possible styles of a string.
 struct Traits {
     plain: bool,
     single: bool,
@@ -387,7 +387,7 @@ impl Traits {
     }
 }
 
-/// Returns true if a plain text would be parsed as another type.
+/// Returns true if a plain string would be parsed as another type.
 fn is_ambiguous(text: &str) -> bool {
     !matches!(resolve(text), Data::Str(_)) || is_timestamp(text) || is_base_60(text)
 }
@@ -406,7 +406,7 @@ fn is_base_60(text: &str) -> bool {
         && digits(fraction)
 }
 
-/// The key order: numbers within texts are compared by value.
+/// The key order: numbers within strings are compared by value.
 pub(super) fn natural(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     for at in 0..a.len().min(b.len()) {

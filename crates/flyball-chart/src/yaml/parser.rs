@@ -14,7 +14,7 @@ pub(super) enum Node {
 }
 
 impl Node {
-    /// Collects the keys that a mapping has twice, with their lines.
+    /// Collects duplicate keys of mappings, with their lines.
     pub(super) fn duplicates(&self, found: &mut Vec<(usize, String)>) {
         stacker::maybe_grow(128 << 10, 1 << 20, || match self {
             Node::Scalar { .. } => {}
@@ -72,7 +72,7 @@ fn plain_problem<T>(message: String) -> Parse<T> {
 }
 
 impl Parser {
-    /// Returns the kind of the next token, which is not copied: it may hold a long text.
+    /// Returns the kind of the next token, without copying the token, which may be long.
     fn peek(&mut self) -> Parse<&Kind> {
         Ok(&self.scanner.peek()?.kind)
     }

@@ -1,10 +1,10 @@
-//! Splits YAML into tokens, as libyaml does, of which go-yaml is a port: same tokens, same errors, same lines.
+//! YAML scanner with the tokens, errors and lines of libyaml, of which go-yaml is a port.
 
 mod scalars;
 
 use std::collections::VecDeque;
 
-/// A place in a text.
+/// A position in the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Mark {
     pub(super) index: usize,

@@ -1,6 +1,6 @@
-//! Malformed charts, values and archives: none makes the library panic, hang or exhaust memory.
+//! Fuzz tests: malformed charts, values and archives must not cause panics, hangs or unbounded memory.
 //!
-//! The loop and its mutations are those of `flyball-server`; `engine.rs` there describes a run.
+//! The fuzzing loop and its mutations are those of `flyball-server`, see `engine.rs` there.
 #![expect(clippy::unwrap_used, reason = "an unwrap in a test is an assertion")]
 
 #[path = "../../../flyball-server/tests/fuzz/engine.rs"]

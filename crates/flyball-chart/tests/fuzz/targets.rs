@@ -1,4 +1,4 @@
-//! The inputs: charts and archives of chart authors, and values of users.
+//! Fuzz targets: charts and archives of chart authors, and values of users.
 
 use crate::engine;
 use flate2::Compression;
@@ -57,7 +57,7 @@ fn pack(text: &str, marks: &[&str]) -> Vec<u8> {
         let (path, data) = file.split_once('\n').unwrap_or((file, ""));
         let data = if path.ends_with(".tgz") { pack(data, inner) } else { data.as_bytes().to_vec() };
         let mut header = tar::Header::new_gnu();
-        // The path is not validated: it may be absolute, or leave the folder.
+        // The path is not validated: it may be absolute, or outside of the directory.
         let name = &mut header.as_old_mut().name;
         let length = path.len().min(name.len());
         name[..length].copy_from_slice(&path.as_bytes()[..length]);
@@ -95,7 +95,7 @@ fn open_and_render(archive: &[u8]) -> String {
     }
 }
 
-/// An archive of these files in the folder of a chart.
+/// Returns an archive of these files in the directory of a chart.
 fn archive(files: &[(&str, &str)]) -> Vec<u8> {
     let text: String = files.iter().map(|(path, text)| format!("{}site/{path}\n{text}", MARKS[0])).collect();
     // Marks are not allowed within a file here.

@@ -1,4 +1,4 @@
-//! The library as an operator uses it: charts from archives, a cluster for `lookup`, seeds, and limits.
+//! Tests of the library: charts from archives, a cluster for `lookup`, seeds, and limits.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;

@@ -1,6 +1,6 @@
-//! Plays the charts of `tests/lint.json` against the recorded answers of `helm lint`, of Helm 3.19 and Helm 4.1.
+//! Compares lint results of the charts in `tests/lint.json` with recordings of `helm lint` of Helm 3.19 and Helm 4.1.
 //!
-//! Where Helm 3.21, whose rules are the same, differs from Helm 3.19 in its libraries, there is no answer of Helm 3.
+//! Helm 3.21 has the same rules as Helm 3.19. There is no recording of Helm 3 where their libraries differ.
 
 use crate::cases::{tests, texts};
 use flyball_chart::{HelmVersion, LintArgs, Seed, lint};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder with the files of a case, which is removed at the end.
+/// A directory with the files of a case, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -35,7 +35,7 @@ impl Drop for Folder {
 struct Answer {
     failed: bool,
     stdout: String,
-    /// Sorted, without the places in Helm's source.
+    /// The sorted log, without source locations of Helm.
     stderr: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
-//! Selectors compiled for frequent matching: the requirements of each label or field are combined.
+//! Compiled selectors, which combine the requirements for each label or field.
 //!
-//! A client may send thousands of requirements, and a watch matches its selector against each change. The cost of
+//! A client may send thousands of requirements, and a watch matches each change against its selector. The cost of
 //! matching a compiled selector depends on the number of labels of the object, not on the length of the selector.
 
 use super::{LabelSelector, Operator, Requirement};
@@ -19,7 +19,7 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Requires that it equals a value, or that it differs from it.
+    /// Requires the value to equal, or to differ from, another one.
     pub fn equal(&mut self, value: &str, negated: bool) {
         if negated {
             self.refused.insert(value.to_owned());
@@ -74,12 +74,12 @@ pub struct Demands {
 }
 
 impl Demands {
-    /// Returns true if every object is selected.
+    /// Returns true if all objects are selected.
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
 
-    /// Returns true if an object is selected that has these labels, each once.
+    /// Returns true if an object with these labels is selected; each label occurs once.
     pub fn match_labels<'l>(&self, labels: impl Iterator<Item = (&'l str, &'l str)>) -> bool {
         let mut found = 0;
         for (key, value) in labels {

@@ -5,18 +5,18 @@ use super::Error;
 /// All of these terms must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
-    /// The terms, in the order of their texts.
+    /// The terms, in the order of the selector.
     pub terms: Vec<FieldTerm>,
 }
 
-/// One comparison of a field with a text.
+/// One comparison of a field with a string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldTerm {
     /// Path of the field, without a leading dot.
     pub field: String,
     /// Value that the field is compared with; an absent field equals the empty string.
     pub value: String,
-    /// The field must differ from the value.
+    /// True if the field must differ from the value.
     pub negated: bool,
 }
 
@@ -57,13 +57,13 @@ impl FieldSelector {
         self.terms.iter().find(|term| !term.negated && term.field == field).map(|term| term.value.as_str())
     }
 
-    /// Returns true if an object is selected whose fields `get` looks up, an absent one being the empty text.
+    /// Returns true if an object is selected. `get` looks up its fields; absent fields are empty strings.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> &'a str) -> bool {
         self.terms.iter().all(|term| (get(&term.field) == term.value) != term.negated)
     }
 }
 
-/// Splits at the commas that no backslash escapes.
+/// Splits at unescaped commas.
 fn split_terms(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 /// All of these requirements must hold; an empty selector selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    /// The requirements, in the order written.
+    /// The requirements, in the order of the selector.
     pub requirements: Vec<Requirement>,
 }
 
-/// One requirement on one label.
+/// A requirement on a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     /// Key of the label.
@@ -42,7 +42,7 @@ impl LabelSelector {
         Parser { tokens: tokens(text), at: 0 }.parse().map_err(Error)
     }
 
-    /// Reads a `metav1.LabelSelector`, which has been validated; a malformed one selects nothing.
+    /// Parses a validated `metav1.LabelSelector`; a malformed one selects no objects.
     pub fn from_value(selector: &Value) -> Self {
         let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
         let mut requirements: Vec<Requirement> = Vec::new();
@@ -76,7 +76,7 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// Returns true if an object is selected whose labels `get` looks up.
+    /// Returns true if an object is selected. `get` looks up its labels.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.holds(get(&requirement.key)))
     }
@@ -136,7 +136,7 @@ enum Token<'a> {
 }
 
 impl Token<'_> {
-    /// The token as an error quotes it.
+    /// The token as quoted in errors.
     fn literal(self) -> String {
         match self {
             Self::Word(text) | Self::Symbol(text) => text.to_owned(),
@@ -174,7 +174,7 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
     }
 }
 
-/// Reads a selector by recursive descent; the words `in` and `notin` are operators only where one is expected.
+/// A recursive descent parser of selectors; `in` and `notin` are operators only where an operator is expected.
 struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     at: usize,
@@ -257,7 +257,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads `(a, b)`; an empty place between commas is the empty value.
+    /// Parses `(a, b)`; no characters between commas mean the empty value.
     fn set(&mut self) -> Result<BTreeSet<String>, String> {
         match self.next_token() {
             Token::Symbol("(") => {}

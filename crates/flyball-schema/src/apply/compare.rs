@@ -7,11 +7,11 @@ use crate::schema::ListKind;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// The paths in which two objects differ.
+/// The differences of two objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) removed: FieldSet,
-    /// Fields that are new or have another value.
+    /// Fields that are new or have a different value.
     pub(super) written: FieldSet,
 }
 
@@ -61,7 +61,7 @@ impl Delta {
         }
     }
 
-    /// Compares two values of one type; returns true if they are single values.
+    /// Compares two values of one type; returns true if they are atomic.
     fn visit(&mut self, atom: Atom<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
         match atom {
             Atom::Scalar(_) => {}
@@ -104,7 +104,7 @@ impl Delta {
     }
 
     fn lists(&mut self, list: &ListAtom<'_>, old: &[Value], new: &[Value]) {
-        // Stored lists may hold an item twice: they may be older than the schema that forbids it.
+        // Stored lists may contain duplicates, because they may be older than the schema that forbids them.
         let mut items: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for item in old {
             list.element(item).into_iter().for_each(|element| items.entry(element).or_default().0.push(item));

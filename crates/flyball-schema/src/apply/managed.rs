@@ -4,7 +4,7 @@ use super::set::FieldSet;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// The managers of an object and what each owns.
+/// The managers of an object and their fields.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ManagedFields(pub(super) BTreeMap<Manager, Entry>);
 
@@ -12,23 +12,23 @@ pub struct ManagedFields(pub(super) BTreeMap<Manager, Entry>);
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) manager: Manager,
-    /// Version in which the fields are named.
+    /// API version of the field paths.
     pub(super) api_version: String,
     /// Time of the manager's last change; `None` if it only became the owner of existing fields.
     pub(super) time: Option<String>,
     pub(super) fields: FieldSet,
 }
 
-/// A field manager: the same name as applier, as updater and on a subresource is three managers.
+/// A field manager. The same name for applies, for updates and for a subresource identifies three managers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Manager {
     /// Kind of write.
     pub operation: Operation,
     /// Its name.
     pub name: String,
-    /// Version that it writes in; `None` for an applier, which is the same in all versions.
+    /// API version of its writes; `None` for an applier, which is the same manager in all versions.
     pub api_version: Option<String>,
-    /// Subresource it writes to, empty for the object itself.
+    /// Subresource that it writes to, empty for the object itself.
     pub subresource: String,
 }
 
@@ -58,7 +58,7 @@ impl Manager {
         }
     }
 
-    /// Names the manager as conflicts do: `"kubectl" using apps/v1`.
+    /// Formats the manager like in conflicts: `"kubectl" using apps/v1`.
     pub fn describe(&self) -> String {
         let mut text = flyball_core::field::go_quote(&self.name);
         if !self.subresource.is_empty() {
@@ -81,7 +81,7 @@ impl Operation {
 }
 
 impl ManagedFields {
-    /// Reads `metadata.managedFields`; `None` if an entry is malformed.
+    /// Parses `metadata.managedFields`; `None` if an entry is malformed.
     pub fn decode(entries: Option<&Value>) -> Option<Self> {
         let mut managed = Self::default();
         for entry in entries.and_then(Value::as_array).into_iter().flatten() {
@@ -124,7 +124,7 @@ impl ManagedFields {
         Self::decode(Some(&sent)).filter(|managed| !managed.0.is_empty()).unwrap_or_else(stored)
     }
 
-    /// Writes `metadata.managedFields`; `None` if no field has an owner.
+    /// Encodes `metadata.managedFields`; `None` if no field has an owner.
     pub fn encode(self) -> Option<Value> {
         let mut entries: Vec<Entry> = self.0.into_values().collect();
         entries.sort_by(|a, b| {

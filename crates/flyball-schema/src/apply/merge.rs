@@ -38,7 +38,7 @@ pub(super) fn merge(ty: Type<'_>, live: Option<&Value>, applied: Option<&Value>)
     }
 }
 
-/// Merges two lists whose items have names, in the applier's order, with the other items woven in where they stood.
+/// Merges two lists whose items have keys: in the applier's order, with the other items at their previous positions.
 fn merge_lists(list: &ListAtom<'_>, live: &[Value], applied: &[Value]) -> Vec<Value> {
     let live = named(list, live);
     let applied = named(list, applied);
@@ -69,7 +69,7 @@ fn merge_lists(list: &ListAtom<'_>, live: &[Value], applied: &[Value]) -> Vec<Va
                 continue;
             }
             if in_applied.contains_key(ours) && shared.peek().is_some_and(|next| *next != ours) {
-                l += 1; // the applier places it elsewhere
+                l += 1; // the applier moves it
                 continue;
             }
         }
@@ -95,7 +95,7 @@ fn merge_lists(list: &ListAtom<'_>, live: &[Value], applied: &[Value]) -> Vec<Va
     out
 }
 
-/// Returns the items of a list with their names, without those that have no name.
+/// Returns the items of a list with their keys, without items that have no key.
 fn named<'v>(list: &ListAtom<'_>, items: &'v [Value]) -> Vec<(PathElement, &'v Value)> {
     items.iter().filter_map(|item| Some((list.element(item).ok()?, item))).collect()
 }

@@ -14,12 +14,12 @@ pub enum OverlayError {
     /// The object does not fit the schema.
     #[error("failed to convert original object to typed object: {0}")]
     Live(Misfit),
-    /// The patch changes an atomic value; this would remove the parts that it does not name.
+    /// The patch changes an atomic value, which would remove the parts that it omits.
     #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {0}")]
     Atomic(String),
 }
 
-/// Merges a patch into an object of a schema as server-side apply does, but without owners: no field is removed.
+/// Merges a patch into an object like server-side apply, but without ownership: no field is removed.
 ///
 /// See <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>.
 pub fn overlay(schema: Node<'_>, live: &Value, patch: &Value) -> Result<Value, OverlayError> {

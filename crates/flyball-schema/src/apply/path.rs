@@ -1,10 +1,10 @@
-//! One step of a path into an object, as managedFields write it.
+//! Path elements of fields, as in managedFields.
 
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A step from a value to one that it holds.
+/// An element of a path: a step from a value to one of its children.
 ///
 /// The order is that of structured-merge-diff, and defines the order of conflicts in a response.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,18 +15,18 @@ pub enum PathElement {
     Key(Box<[(Box<str>, Scalar)]>),
     /// The item of a set that equals this value: `v:"web"`.
     Value(Scalar),
-    /// The item of a list at this place: `i:0`.
+    /// The item of a list at this index: `i:0`.
     Index(usize),
 }
 
-/// A value that can identify the item of a list.
+/// A value that can identify a list item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Scalar {
     Number(Number),
     Text(Box<str>),
     Bool(bool),
-    /// A list or map as JSON; it occurs only in managedFields that a client wrote by hand.
+    /// A list or map as JSON, which occurs only in managedFields written by clients.
     Json(Box<str>),
     Null,
 }
@@ -95,7 +95,7 @@ impl From<&Scalar> for Value {
 }
 
 impl PathElement {
-    /// Steps to a field.
+    /// Creates the path element of a field.
     pub fn field(name: &str) -> Self {
         Self::Field(name.into())
     }
@@ -130,7 +130,7 @@ impl PathElement {
     }
 }
 
-/// Prints as conflicts do: `.spec`, `[name="web"]`, `[="web"]`, `[0]`.
+/// Formats the element like in conflicts: `.spec`, `[name="web"]`, `[="web"]`, `[0]`.
 impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 
 /// A set of paths.
 ///
-/// A path and those below it are members independently of one another: a set may hold `.spec` without `.spec.a`, and
-/// the reverse. No branch is empty, so that two sets are equal exactly if they hold the same paths.
+/// A path and its descendants are independent members: a set may contain `.spec` without `.spec.a`, and the reverse. No
+/// branch is empty, so that two sets are equal if and only if they contain the same paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet(BTreeMap<PathElement, Branch>);
 
 /// The part of a set at one element: the element itself, and the elements below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Branch {
-    /// The path that ends here is in the set.
+    /// True if the path that ends here is in the set.
     pub member: bool,
     /// The paths below the element.
     pub below: FieldSet,
 }
 
 impl Branch {
-    /// A branch of the element alone.
+    /// A branch with only the element.
     pub const MEMBER: Branch = Branch { member: true, below: FieldSet(BTreeMap::new()) };
 
     /// Returns true if the branch holds no path.
@@ -31,12 +31,12 @@ impl Branch {
 }
 
 impl FieldSet {
-    /// The set without paths.
+    /// The empty set.
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
 
-    /// Returns true if there is no path in the set.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -71,7 +71,7 @@ impl FieldSet {
         }
     }
 
-    /// Returns true if a path is in the set.
+    /// Returns true if the set contains a path.
     pub fn contains(&self, path: &[PathElement]) -> bool {
         match path.split_first() {
             None => false,
@@ -80,7 +80,7 @@ impl FieldSet {
         }
     }
 
-    /// Returns the paths that are in either set.
+    /// Returns the union of two sets.
     pub fn union(mut self, other: &Self) -> Self {
         for (element, theirs) in &other.0 {
             let ours = self.0.entry(element.clone()).or_default();
@@ -91,7 +91,7 @@ impl FieldSet {
         self
     }
 
-    /// Returns the paths of this set that are not in the other.
+    /// Returns the difference of two sets: the paths that are not in the other.
     pub fn difference(&self, other: &Self) -> Self {
         self.combine(other, |ours, theirs| Branch {
             member: ours.member && !theirs.is_some_and(|theirs| theirs.member),
@@ -99,7 +99,7 @@ impl FieldSet {
         })
     }
 
-    /// Returns the paths of this set that are not in the other and lie below none that is.
+    /// Returns the paths that are not in the other set and not below one of its paths.
     pub fn recursive_difference(&self, other: &Self) -> Self {
         self.combine(other, |ours, theirs| match theirs {
             Some(theirs) if theirs.member => Branch::default(),
@@ -108,7 +108,7 @@ impl FieldSet {
         })
     }
 
-    /// Returns the paths that are in both sets.
+    /// Returns the intersection of two sets.
     pub fn intersection(&self, other: &Self) -> Self {
         self.combine(other, |ours, theirs| match theirs {
             Some(theirs) => {
@@ -123,7 +123,7 @@ impl FieldSet {
         Self(combined.filter(|(_, branch)| !branch.is_empty()).collect())
     }
 
-    /// Calls `visit` with every path; paths that end at a level come before longer ones.
+    /// Calls `visit` with every path; shorter paths come before longer ones.
     pub fn each(&self, visit: &mut impl FnMut(&[PathElement])) {
         self.each_below(&mut Vec::new(), visit);
     }
@@ -141,7 +141,7 @@ impl FieldSet {
         }
     }
 
-    /// Writes the set as `fieldsV1` holds it.
+    /// Encodes the set as `fieldsV1`.
     pub fn encode(&self) -> Value {
         let branches = self.0.iter().map(|(element, branch)| {
             let mut below = branch.below.encode();
@@ -153,7 +153,7 @@ impl FieldSet {
         Value::Object(branches.collect())
     }
 
-    /// Reads what `fieldsV1` holds; `None` if it is malformed.
+    /// Decodes a set from `fieldsV1`; `None` if it is malformed.
     pub fn decode(fields: &Value) -> Option<Self> {
         let mut set = Self::new();
         for (key, below) in fields.as_object()? {
@@ -162,7 +162,7 @@ impl FieldSet {
             }
             let nothing_below = below.as_object()?.is_empty();
             let branch = Branch { member: nothing_below || below.get(".").is_some(), below: Self::decode(below)? };
-            // Elements of unknown kinds are skipped, as in the real server: a later release may add kinds.
+            // Elements of unknown types are skipped, as in kube-apiserver, because a later release may add types.
             if let Some(element) = PathElement::parse(key) {
                 set.put(element, branch);
             } else if key.as_bytes().get(1) != Some(&b':') || matches!(key.as_bytes()[0], b'f' | b'k' | b'v' | b'i') {

@@ -1,4 +1,4 @@
-//! Server-side apply as lists of operations, with the resulting object and its owners.
+//! Tests of server-side apply: lists of operations with the expected object and owners.
 
 use super::*;
 use crate::openapi;
@@ -19,7 +19,7 @@ impl Versions for OneVersion {
     }
 }
 
-/// An object on a server that supports apply and update only.
+/// An object on a server that supports only apply and update.
 struct World {
     kind: OneVersion,
     live: Value,
@@ -231,8 +231,8 @@ fn repeated_apply_changes_nothing() {
     assert_eq!(w.managed, managed);
 }
 
-/// Creates specs that are not empty, without empty lists and maps: as in the real algebra, empty values own no fields
-/// and are equivalent to absent ones.
+/// Creates non-empty specs without empty lists and maps: as in structured-merge-diff, empty values own no fields and
+/// are equivalent to absent ones.
 fn arbitrary_spec() -> impl Strategy<Value = Value> {
     let labels = proptest::collection::btree_map("[ab]", "[xy]", 1..3);
     let tags = proptest::collection::btree_set("[abc]", 1..4);
@@ -250,7 +250,7 @@ fn arbitrary_spec() -> impl Strategy<Value = Value> {
     )
 }
 
-/// Returns true if the live value contains the wanted one; empty values match absent ones.
+/// Returns true if the live value contains the expected one; empty values match absent ones.
 fn holds(live: &Value, expected: &Value) -> bool {
     match (live, expected) {
         (Value::Null, expected) => *expected == json!({}) || *expected == json!([]),

@@ -1,4 +1,4 @@
-//! Merge rules of values: the view of server-side apply on a schema.
+//! Types of values for server-side apply.
 
 use super::path::{PathElement, Scalar as KeyValue};
 use super::set::{Branch, FieldSet};
@@ -9,14 +9,14 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The type of a place in an object.
+/// The type of a value in an object.
 #[derive(Clone, Copy)]
 pub(super) enum Type<'a> {
-    /// The type that a schema describes.
+    /// The type of a schema.
     Schema(Node<'a>),
-    /// Below a schema that keeps unknown fields: maps merge, lists are one value.
+    /// Below a schema that preserves unknown fields: maps are granular, lists are atomic.
     Deduced,
-    /// Inside a list of any values: all is one value.
+    /// Inside a list of arbitrary values: all values are atomic.
     Atomic,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for Misfit {
 }
 
 impl<'a> Type<'a> {
-    /// Returns the structure of a value; for null or a missing value of an open type, a map.
+    /// Returns the structure of a value; for null or an absent value of an open type, a map.
     pub(super) fn atom(self, value: Option<&Value>) -> Atom<'a> {
         let scalar = || matches!(value, Some(Value::Bool(_) | Value::Number(_) | Value::String(_)));
         let open = |map: MapAtom<'a>, list: ListAtom<'a>| match value {
@@ -84,7 +84,7 @@ impl<'a> Type<'a> {
             Type::Deduced => open(MapAtom { atomic: false, fields: None, rest: Some(Type::Deduced) }, one_list()),
             Type::Atomic => open(MapAtom { atomic: true, fields: None, rest: Some(Type::Atomic) }, one_list()),
             Type::Schema(node) => match &node.get().shape {
-                // Raw JSON of a built-in kind is one value, that of a custom resource is not.
+                // Raw JSON of a built-in kind is atomic, that of a custom resource is not.
                 Shape::Any if !node.preserve_unknown => Type::Atomic.atom(value),
                 Shape::Any | Shape::Open(_) => Type::Deduced.atom(value),
                 Shape::Boolean => Atom::Scalar(Scalar::Boolean),
@@ -157,7 +157,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// Returns the paths of all parts of a value.
+    /// Returns the paths of a value and of all its descendants.
     pub(super) fn fields(self, value: &Value) -> Branch {
         match (self.atom(Some(value)), value) {
             (Atom::Scalar(_), _) => Branch::MEMBER,
@@ -241,7 +241,7 @@ fn default(node: Node<'_>, name: &str) -> Option<Value> {
 }
 
 impl<'a> ListAtom<'a> {
-    /// Returns the name of an item of a set or map list; `Err` is the reason why it has none.
+    /// Returns the path element of an item of a set or map list; `Err` is the reason why it has no key.
     pub(super) fn element(&self, item: &Value) -> Result<PathElement, String> {
         let ListKind::Map(keys) = self.kind else {
             return match item {
@@ -279,7 +279,7 @@ impl<'a> ListAtom<'a> {
 }
 
 impl<'a> MapAtom<'a> {
-    /// Returns the type of a field; `None` if the schema has none of that name.
+    /// Returns the type of a field; `None` if the schema has no field with this name.
     pub(super) fn get(&self, name: &str) -> Option<Type<'a>> {
         let field = self
             .fields
@@ -287,7 +287,7 @@ impl<'a> MapAtom<'a> {
         field.or(self.rest)
     }
 
-    /// Returns true if the schema names the field.
+    /// Returns true if the schema declares the field.
     pub(super) fn names(&self, name: &str) -> bool {
         self.fields.is_some_and(|(_, fields)| fields.fields.contains_key(name))
     }

@@ -1,4 +1,4 @@
-//! Updates and applies: the effect of a write on the fields of an object and on their owners.
+//! Updates and applies: the effect of a write on an object and on its field owners.
 
 use super::compare::Comparison;
 use super::managed::{Entry, ManagedFields, Manager, Operation};
@@ -13,26 +13,26 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::LazyLock;
 
-/// The versions of a kind, in which managers may have named their fields.
+/// The API versions of a kind, which managers may use for their fields.
 pub trait Versions {
     /// Returns the schema of a version; `None` if it is no longer served.
     fn schema(&self, api_version: &str) -> Option<Node<'_>>;
 
-    /// Converts an object, and keeps fields that are unknown in the version. `None` if the version is no longer served;
-    /// an error is the reason why the conversion failed.
+    /// Converts an object and preserves fields that are unknown in the version. `None` if the version is no longer
+    /// served; an error is the reason why the conversion failed.
     fn convert<'v>(&self, object: &'v Value, api_version: &str) -> Result<Option<Cow<'v, Value>>, String>;
 }
 
-/// The objects of one kind, in one version.
+/// Objects of one kind in one version.
 #[derive(Clone, Copy)]
 pub struct Objects<'a> {
     /// The versions of the kind.
     pub versions: &'a dyn Versions,
     /// Version of the given objects.
     pub api_version: &'a str,
-    /// Fields without owners at this endpoint, with all fields below them; for most kinds, the status.
+    /// Fields without owners at this endpoint, with all descendants; for most kinds, the status.
     pub ignored: &'a FieldSet,
-    /// An object without any fields, the previous state of a created object.
+    /// An object without fields, which is the previous state of a created object.
     pub empty: &'a Value,
 }
 
@@ -45,7 +45,7 @@ pub struct Applied {
     pub managed: ManagedFields,
 }
 
-/// The reason of a rejected apply.
+/// An error of an apply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The applied configuration does not fit the schema.
@@ -57,10 +57,10 @@ pub enum Error {
     /// Other managers own fields for which the applier has different values.
     #[error("conflicts with {} fields of other managers", .0.len())]
     Conflicts(Vec<Conflict>),
-    /// The version is not one of the kind's.
+    /// The kind does not have this version.
     #[error("no schema for version {0}")]
     Version(String),
-    /// An object cannot be converted to a version in which a manager named its fields, or does not fit its schema then.
+    /// An object cannot be converted to the version of a manager, or does not match the schema of that version.
     #[error("{0}")]
     Conversion(String),
 }
@@ -91,7 +91,7 @@ impl Conflict {
     }
 }
 
-/// Metadata that the server sets or that identifies the object: it has no manager.
+/// Metadata without managers: set by the server, or the identity of the object.
 static UNOWNED: LazyLock<FieldSet> = LazyLock::new(|| {
     let mut set = FieldSet::new();
     for field in ["apiVersion", "kind", "metadata"] {
@@ -142,16 +142,16 @@ impl Objects<'_> {
         Ok(Some((converted, ty)))
     }
 
-    /// Checks that an object fits the types of its schema; a set may hold an item twice.
+    /// Checks that an object matches the types of its schema; sets may contain duplicates.
     pub fn check(&self, object: &Value) -> Result<(), Error> {
         self.ty()?.check(object, true).map_err(Error::Live)
     }
 
-    /// Records the changes of a plain write from `live` to `new`, optionally with a time: the changed fields now belong
-    /// to `manager` alone.
+    /// Records the changes of a write other than apply from `live` to `new`, optionally with a time: the changed fields
+    /// now belong only to `manager`.
     ///
-    /// Both objects come without managedFields; `live` is `{}` for a create. An object without managers remains
-    /// without.
+    /// Both objects are passed without managedFields; `live` is `{}` for a create. An object without managers remains
+    /// without managers.
     pub fn update(
         &self,
         live: &Value,
@@ -321,7 +321,7 @@ impl Objects<'_> {
         Ok((remaining.into_iter().collect(), conflicts))
     }
 
-    /// Removes from a merged object the fields that its applier owned, no longer applies, and that no other manager
+    /// Removes fields from a merged object that its applier owned and no longer applies, and that no other manager
     /// owns.
     fn prune(&self, merged: Value, managed: &ManagedFields, last: &Entry) -> Result<Value, Error> {
         let version = last.api_version.as_str();
@@ -343,7 +343,7 @@ impl Objects<'_> {
                 .map_err(Error::during("failed add back owned items"))?;
         }
 
-        // Fields that neither set names are restored as well: an applier can only remove fields that it owned.
+        // Fields in neither set are restored as well: an applier can only remove fields that it owned.
         let pruned_fields = ty
             .with_named_fields(&ty.fields(&before).below)
             .difference(&ty.with_named_fields(&ty.fields(&pruned).below));
@@ -375,7 +375,7 @@ impl Objects<'_> {
         Ok(converted.unwrap_or(pruned))
     }
 
-    /// Returns the fields of the annotation of `kubectl apply` that have not changed since.
+    /// Returns the fields of the annotation of `kubectl apply` that are unchanged.
     fn last_applied(&self, ty: Type<'_>, live: &Value) -> Option<FieldSet> {
         let annotations = live.get("metadata")?.get("annotations")?;
         let noted: Value = serde_json::from_str(annotations.get(LAST_APPLIED)?.as_str()?).ok()?;

@@ -1,5 +1,4 @@
-//! Types of the variables in admission: the request, its namespace, and objects as their published schemas describe
-//! them.
+//! Types of the variables in admission: the request, its namespace, and objects according to their published schemas.
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>.
 
@@ -70,7 +69,7 @@ pub fn namespace() -> Type<'static> {
     Type::Object { schema: &NAMESPACE, whole: false }
 }
 
-/// Reads the schema of a kind from an OpenAPI v3 document and resolves its references; `None` if the document has no
+/// Parses the schema of a kind from an OpenAPI v3 document and resolves its references; `None` if the document has no
 /// such kind.
 ///
 /// Values without a type, such as quantities, are omitted, as are lists and maps of them: expressions have no access to
@@ -92,7 +91,7 @@ pub fn object(schema: &Map<String, Value>) -> Type<'_> {
 
 struct Published<'d> {
     schemas: &'d Map<String, Value>,
-    /// The names of the schemas that are being read, outermost first.
+    /// The names of the schemas being parsed, outermost first.
     within: Vec<&'d str>,
 }
 
@@ -140,7 +139,7 @@ impl<'d> Published<'d> {
     }
 }
 
-/// Returns the name of the schema that one refers to, alone or beside a description or a default.
+/// Returns the name of the referenced schema; a description or a default may accompany the reference.
 fn referred(schema: &Value) -> Option<&str> {
     match schema["$ref"].as_str() {
         Some(path) => path.rsplit('/').next(),

@@ -33,7 +33,7 @@ pub struct Question {
     pub account: Option<(String, String)>,
 }
 
-/// Decides a check; the text is the reason.
+/// A function that decides a check; the string is the reason.
 pub type Decide = dyn Fn(&Question) -> (bool, String) + Send + Sync;
 
 /// The stages of a check under construction.
@@ -178,7 +178,7 @@ fn with(this: &Cel, change: impl FnOnce(&mut Question)) -> ResolveResult {
     step(this, Stage::Resource, Stage::Resource, change)
 }
 
-/// Rejects invalid arguments, with the messages of the real server.
+/// Rejects invalid arguments, with the messages of kube-apiserver.
 fn need(fine: bool, function: &str, why: &str) -> Result<(), ExecutionError> {
     if fine { Ok(()) } else { Err(ExecutionError::function_error(function, why)) }
 }

@@ -1,11 +1,11 @@
-//! Cost budgets of several runs of expressions.
+//! Cost budgets for several evaluations of expressions.
 
 use super::patterns::Patterns;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum cost of all expressions of one write: more than two policies that each reach their own limit.
+/// Maximum cost of all expressions of one write: more than the limits of two policies.
 const TOTAL: u64 = 25_000_000;
 
 /// The cost budget of all expressions of one write.
@@ -31,11 +31,11 @@ impl TotalBudget {
     }
 }
 
-/// The cost budget of several runs; once it is exceeded, no further expression runs.
+/// The cost budget of several evaluations; after it is exceeded, no further expression is evaluated.
 #[derive(Debug)]
 pub struct Budget {
     remaining: Cell<Option<u64>>,
-    /// The regular expressions that the runs have compiled.
+    /// The regular expressions compiled by the evaluations.
     pub(super) patterns: RefCell<Patterns>,
     total: Option<Arc<TotalBudget>>,
 }
@@ -69,12 +69,12 @@ impl Budget {
         self.remaining.get() == Some(0)
     }
 
-    /// Returns true if no further expression may run.
+    /// Returns true if no further expression may be evaluated.
     pub(crate) fn is_stopped(&self) -> bool {
         self.remaining.get().is_none()
     }
 
-    /// Prevents further runs.
+    /// Prevents further evaluations.
     pub(crate) fn stop(&self) {
         self.remaining.set(None);
     }

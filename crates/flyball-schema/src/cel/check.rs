@@ -1,7 +1,7 @@
-//! Type checking of expressions before they run: fields that are not in the schema, operators and functions without an
-//! overload for their operands, functions that do not exist.
+//! Type checking of expressions before evaluation: unknown fields and functions, and operators and functions without an
+//! overload for their operands.
 //!
-//! Unknown types pass: an expression is rejected only if the real server rejects it too.
+//! Unknown types pass: an expression is rejected only if kube-apiserver rejects it too.
 
 use super::authorizer;
 use super::cost::{self, Estimate, Size, Spot};
@@ -71,7 +71,7 @@ impl<'s> Checker<'s> {
         self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, seen)| seen.clone())
     }
 
-    /// A place below that of a value; as in the real server, a value without a place counts as the root.
+    /// The schema position below a value; as in kube-apiserver, a value without a position counts as the root.
     fn within(&self, of: Option<Spot<'s>>, step: impl Fn(Spot<'s>) -> Spot<'s>) -> Option<Spot<'s>> {
         of.map(step).or(self.root)
     }
@@ -223,7 +223,7 @@ impl<'s> Checker<'s> {
         found.unwrap_or_else(|| self.wrong(place, format!("undefined field '{name}'")))
     }
 
-    /// Returns the types of loop variables over a value: positions or keys, and values.
+    /// Returns the types of loop variables over a value: indexes or keys, and values.
     fn entries(&self, range: &Estimate<'s>) -> (Estimate<'s>, Estimate<'s>) {
         let is_list = matches!(range.ty, Type::List(_));
         let (key, value) = match &range.ty {
@@ -265,7 +265,7 @@ impl<'s> Checker<'s> {
         Estimate { ty: result.ty, cost, size, entry: step.entry, spot: None }
     }
 
-    /// A loop that names both position and value.
+    /// A loop with variables for both index and value.
     fn two_variables(&mut self, call: &CallExpr, range: &IdedExpr) -> Estimate<'s> {
         let range = self.visit(range);
         self.places.next(&format!("{}(", call.func_name));

@@ -1,7 +1,7 @@
-//! Estimates the maximum cost of an expression before it runs.
+//! Estimates of the maximum cost of an expression before its evaluation.
 //!
 //! A rule is rejected if it could take too long on the largest object that its schema allows. The cost model is that of
-//! the real server. See
+//! kube-apiserver. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#resource-use-by-validation-functions>.
 
 use super::typing::{Schema, Type, field};
@@ -48,7 +48,7 @@ impl Size {
 
 /// Multiplies and rounds up.
 fn scaled(size: u64, by: f64) -> u64 {
-    // Floats convert to the nearest integer that there is.
+    // Floats are converted to the nearest representable integer.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -59,13 +59,13 @@ fn scaled(size: u64, by: f64) -> u64 {
     cost
 }
 
-/// Returns the cost of searching a text for a pattern.
+/// Returns the cost of searching a string for a pattern.
 pub(super) fn of_match(text: &str, pattern: &str) -> u64 {
     let chars = |text: &str| text.chars().count() as u64;
     scaled(chars(text) + 1, PER_CHARACTER).saturating_mul(scaled(chars(pattern), PER_PATTERN_CHARACTER))
 }
 
-/// A place in the schema of an expression's variable.
+/// A position in the schema of an expression's variable.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Spot<'s> {
     Schema {
@@ -73,11 +73,11 @@ pub(super) enum Spot<'s> {
         whole: bool,
     },
     Metadata,
-    /// A text without a length limit.
+    /// A string without a length limit.
     Text,
     /// The key of a map.
     Key,
-    /// A place outside the schema.
+    /// A position outside the schema.
     Nowhere,
 }
 
@@ -111,7 +111,7 @@ impl<'s> Spot<'s> {
         if schema.get("additionalProperties").is_some_and(Value::is_object) { Self::Key } else { Self::Nowhere }
     }
 
-    /// Returns the maximum size of a value at this place.
+    /// Returns the maximum size of a value at this position.
     pub(super) fn size(self) -> Option<Size> {
         match self {
             Self::Schema { schema, .. } => Some(Size::up_to(max_elements(schema))),
@@ -137,7 +137,7 @@ fn is_int_or_string(schema: &Schema) -> bool {
 /// Returns the maximum number of characters or entries of a value of a schema.
 fn max_elements(schema: &Schema) -> u64 {
     let inner = |name: &str| schema.get(name).and_then(Value::as_object);
-    // A character of text takes up to four bytes.
+    // A character takes up to four bytes.
     let length = || bound(schema, "maxLength").map(|n| n.saturating_mul(4));
     if is_int_or_string(schema) {
         return length().unwrap_or(MAX_REQUEST - 2);
@@ -209,7 +209,7 @@ impl<'s> Estimate<'s> {
         Self { size: scalar(&ty), ty, cost, entry: None, spot: None }
     }
 
-    /// Returns the estimate of a value at a place of the schema.
+    /// Returns the estimate of a value at a position of the schema.
     pub(super) fn at(ty: Type<'s>, cost: u64, spot: Option<Spot<'s>>) -> Self {
         Self { size: spot.and_then(Spot::size).or_else(|| scalar(&ty)), ty, cost, entry: None, spot }
     }
@@ -234,7 +234,7 @@ pub(super) fn literal(of: &LiteralValue) -> Size {
     })
 }
 
-/// Returns the cost of a call with all its parts, and the sizes of its result and of the entries of the result.
+/// Returns the cost of a call including its arguments, and the sizes of its result and of the result's entries.
 pub(super) fn of_call(
     name: &str,
     target: Option<&Estimate<'_>>,
@@ -359,7 +359,7 @@ fn may_be_text(ty: &Type<'_>) -> bool {
     ty.is_dyn() || ty.is("string") || ty.is("bytes")
 }
 
-/// The size of a text in which parts were replaced.
+/// The size of a string after replacements.
 fn replaced(size: Size, old: Size, new: Size) -> Size {
     let (longest, unreplaced) = if old.min == 0 {
         (size.max.saturating_add(1), size.max)

@@ -1,4 +1,4 @@
-//! Expressions that stand alone, in the configuration of admission.
+//! Expressions in the configuration of admission, which are independent of a schema.
 
 use super::authorizer::{Decide, Question, REQUEST_RESOURCE, authorizer, request_resource};
 use super::budget::Budget;
@@ -49,7 +49,7 @@ impl Default for Scope {
 }
 
 impl Expression {
-    /// Compiles an expression; one that does not compile fails whenever it is run.
+    /// Compiles an expression; an invalid expression fails on each evaluation.
     pub fn new(text: &str) -> Self {
         Self { text: text.to_owned(), program: compile(text) }
     }

@@ -2,7 +2,7 @@
 
 use super::typing::{BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, TYPE, Type, UINT};
 
-/// Namespaces of functions; these names are reserved, and no variable has them.
+/// Namespaces of functions, whose names are reserved.
 pub(super) const NAMESPACES: [&str; 10] =
     ["base64", "cidr", "format", "ip", "jsonpatch", "lists", "optional", "regex", "sets", "strings"];
 
@@ -62,7 +62,8 @@ pub(super) fn entry<'s>(of: &Type<'s>, at: &Type<'s>) -> Option<Type<'s>> {
     }
 }
 
-/// Returns the result type of arithmetic on a value and an unknown one: it is known if only one overload accepts them.
+/// Returns the result type of arithmetic with an unknown operand: it is known if only one overload accepts the other
+/// one.
 fn beside_unknown<'s>(name: &str, known: &Type<'s>, is_first: bool) -> Option<Type<'s>> {
     match (name, known) {
         (_, Type::Dyn) => Some(Type::Dyn),
@@ -195,7 +196,7 @@ fn result<'s>(name: &str) -> Type<'s> {
     }
 }
 
-/// Returns true if a function of this name exists.
+/// Returns true if a function with this name exists.
 pub(super) fn is_function(name: &str) -> bool {
     const OTHERS: [&str; 45] = [
         "allowed",

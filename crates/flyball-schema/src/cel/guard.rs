@@ -1,4 +1,4 @@
-//! Validates text arguments before library functions parse them, with Go's error messages.
+//! Validation of string arguments before library functions parse them, with Go's error messages.
 
 use super::memory::library;
 use super::netip;
@@ -11,11 +11,11 @@ use std::net::IpAddr;
 /// A check of a function's first argument, which returns the reason why it is invalid.
 type Check = fn(&str) -> Option<String>;
 
-/// Functions whose first argument is a text of some form.
+/// Functions whose first argument is a string in a specific format.
 const CHECKS: [(&str, Check); 5] =
     [("ip", ip), ("isCanonical", ip), ("containsIP", ip), ("cidr", cidr), ("containsCIDR", cidr)];
 
-/// Adds the checks before the functions.
+/// Adds checks to the functions.
 pub(super) fn add(context: &mut Context<'_>) {
     for (name, check) in CHECKS {
         context.add_function(name, move |call: &FunctionContext<'_, '_>, Arguments(of): Arguments| {
@@ -46,7 +46,7 @@ fn ip(text: &str) -> Option<String> {
 }
 
 fn cidr(text: &str) -> Option<String> {
-    // The real server's message repeats it.
+    // kube-apiserver's message repeats it.
     const UNREAD: &str = "network address parse error during conversion from string";
     match netip::prefix(text) {
         Err(why) => Some(format!("{UNREAD}: {UNREAD}: {why}")),

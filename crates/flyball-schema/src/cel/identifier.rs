@@ -1,4 +1,4 @@
-//! Escaping names of fields into identifiers of CEL; see
+//! Escaping of field names to CEL identifiers; see
 //! <https://kubernetes.io/docs/reference/using-api/cel/#escaping>.
 
 /// Returns true if a name is a keyword of CEL.
@@ -6,7 +6,7 @@ pub fn is_reserved(name: &str) -> bool {
     RESERVED.contains(&name)
 }
 
-/// Keywords of CEL, which are valid names of fields.
+/// Keywords of CEL that are valid field names.
 pub(crate) const RESERVED: [&str; 22] = [
     "true",
     "false",
@@ -32,7 +32,7 @@ pub(crate) const RESERVED: [&str; 22] = [
     "__name__",
 ];
 
-/// Turns an identifier back into a field's name.
+/// Converts an identifier to a field name.
 pub(super) fn unescape(name: &str) -> String {
     let reserved = name.strip_prefix("__").and_then(|rest| rest.strip_suffix("__"));
     if let Some(word) = reserved.filter(|word| RESERVED.contains(word)) {
@@ -41,7 +41,7 @@ pub(super) fn unescape(name: &str) -> String {
     name.replace("__slash__", "/").replace("__dash__", "-").replace("__dot__", ".").replace("__underscores__", "__")
 }
 
-/// Turns a field's name into an identifier.
+/// Converts a field name to an identifier.
 pub(crate) fn escape(name: &str) -> String {
     name.replace("__", "__underscores__").replace('.', "__dot__").replace('-', "__dash__").replace('/', "__slash__")
 }

@@ -1,6 +1,6 @@
-//! Errors of expressions with the place in the source, as cel-go prints them (`common/error.go`).
+//! Errors of expressions with their source position, formatted like in cel-go (`common/error.go`).
 
-/// The longest line of a source that an error shows, in bytes, as in cel-go.
+/// Maximum length of a source line in an error, in bytes, as in cel-go.
 const MAX_SNIPPET_LENGTH: usize = 16_384;
 
 /// Formats an error at a line and column, both counted from 1, with that line of the source and a mark below it.

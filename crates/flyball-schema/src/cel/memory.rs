@@ -1,9 +1,9 @@
-//! Limits the memory that one run of an expression allocates.
+//! Memory limits of one evaluation of an expression.
 //!
-//! The cost model is that of the real server, where values are shared. The interpreter copies values, and some
-//! functions have results that are much larger than their arguments. So each value that an expression puts into a list,
-//! a map or a longer text is charged with its size, and functions with large results are charged before they run. Lists
-//! that loops build grow in place, where the interpreter would copy them in every iteration.
+//! The cost model of kube-apiserver assumes shared values. The interpreter copies values, and some functions have
+//! results that are much larger than their arguments. Each value that an expression puts into a list, a map or a longer
+//! string is therefore charged with its size, and functions with large results are charged before they run. Lists that
+//! loops build grow in place, where the interpreter would copy them in every iteration.
 
 use super::{meter, patterns};
 use kube_cel::KubeCelExt;
@@ -18,12 +18,12 @@ use kube_cel::cel::{Context, ExecutionError, FunctionContext, ResolveResult};
 use parking_lot::Mutex;
 use std::sync::{Arc, LazyLock};
 
-/// Maximum number of bytes that one run of an expression may allocate.
+/// Maximum number of bytes that one evaluation may allocate.
 const MAX_BYTES: usize = 64 << 20;
-/// Size of a value in bytes, without its text and its entries.
+/// Size of a value in bytes, without its string and its entries.
 const VALUE_BYTES: usize = 64;
 
-/// Charges the size of its argument, and returns it.
+/// A function that charges the size of its argument and returns the argument.
 const CHARGED: &str = "@charged";
 /// Creates an empty list that grows in place.
 const COLLECT: &str = "@collect";
@@ -61,7 +61,7 @@ pub(super) fn bound(of: IdedExpr) -> IdedExpr {
             ..list
         }),
         Expr::Map(map) => Expr::Map(MapExpr { entries: map.entries.into_iter().map(entry).collect() }),
-        // The arguments of the payment are not evaluated.
+        // The arguments of the charging function are not evaluated.
         Expr::Call(call) if call.func_name == meter::PAY => Expr::Call(call),
         Expr::Call(call) => {
             let grows = call.func_name == ADD && !call.args.iter().any(is_literal_number);
@@ -101,7 +101,7 @@ fn entry(at: IdedEntryExpr) -> IdedEntryExpr {
     IdedEntryExpr { id: at.id, expr }
 }
 
-/// Turns `sum + [item]`, the step of a loop, into a list that grows in place.
+/// Converts `sum + [item]`, the step of a loop, to a list that grows in place.
 fn step(of: IdedExpr, sum: &str) -> IdedExpr {
     let is_sum = |of: &IdedExpr| matches!(&of.expr, Expr::Ident(name) if name == sum);
     let IdedExpr { id, expr } = of;
@@ -189,7 +189,7 @@ pub(super) fn library(name: &str, target: Option<Cel>, arguments: impl IntoItera
     Cel::resolve(&node(Expr::Call(CallExpr { func_name: name.to_owned(), target, args })), &context)
 }
 
-/// Counts how often a text occurs, without overlap.
+/// Counts non-overlapping occurrences of a string.
 fn occurrences(of: &str, within: &str, limit: Option<&Cel>) -> usize {
     let most = match limit {
         Some(Cel::Int(most)) if *most >= 0 => usize::try_from(*most).unwrap_or(usize::MAX),
@@ -198,7 +198,7 @@ fn occurrences(of: &str, within: &str, limit: Option<&Cel>) -> usize {
     within.matches(of).take(most).count()
 }
 
-/// Returns the maximum size of a function's result in bytes, as far as it exceeds the size of the arguments.
+/// Returns the maximum size of a function's result in bytes, if it exceeds the size of the arguments.
 fn size_of_result(name: &str, target: &Cel, arguments: &[Cel]) -> usize {
     match (name, target, arguments) {
         ("replace", Cel::String(text), [Cel::String(from), Cel::String(to), limit @ ..]) => {
@@ -207,7 +207,7 @@ fn size_of_result(name: &str, target: &Cel, arguments: &[Cel]) -> usize {
         ("split", Cel::String(text), [Cel::String(by), limit @ ..]) => {
             (occurrences(by, text, limit.first()) + 1).saturating_mul(VALUE_BYTES).saturating_add(text.len())
         }
-        // The empty text matches at each position.
+        // The empty string matches at each position.
         ("findAll", Cel::String(text), [_, Cel::Int(most)]) if *most >= 0 => {
             let most = usize::try_from(*most).unwrap_or(usize::MAX);
             most.min(text.len() + 1).saturating_mul(VALUE_BYTES).saturating_add(text.len())
@@ -229,7 +229,7 @@ fn size_of_result(name: &str, target: &Cel, arguments: &[Cel]) -> usize {
     }
 }
 
-/// Adds the functions that charge.
+/// Adds the charging functions.
 pub(super) fn add(context: &mut Context<'_>) {
     context.add_function(CHARGED, |Arguments(of): Arguments| -> ResolveResult {
         let value = of.first().cloned().unwrap_or(Cel::Null);
@@ -251,7 +251,7 @@ pub(super) fn add(context: &mut Context<'_>) {
         Ok(Cel::List(Arc::new(items)))
     });
     context.add_function("matches", |This(text): This<Cel>, Arguments(of): Arguments| -> ResolveResult {
-        // In a function call, the text is the first of two arguments.
+        // In a function call, the string is the first of two arguments.
         let (Cel::String(text), Some(Cel::String(pattern))) = (&text, of.last()) else {
             return Err(ExecutionError::NoSuchOverload);
         };
@@ -270,7 +270,7 @@ pub(super) fn add(context: &mut Context<'_>) {
             return Err(ExecutionError::NoSuchOverload);
         };
         let limit = match limit {
-            // A negative number is no limit.
+            // A negative number means no limit.
             [Cel::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
             _ => usize::MAX,
         };

@@ -1,9 +1,10 @@
-//! Meters the cost of an expression while it runs, to limit its run time.
+//! Metering of the cost of an expression during evaluation, which limits its run time.
 //!
-//! The interpreter does not count. So metering inserts calls that charge the cost before each basic block: the whole
-//! expression except the bodies of loops, the branches of conditionals and the right sides of `&&` and `||`, which are
-//! blocks of their own. Costs are those of the real server; if a size is unknown before evaluation, the minimum is
-//! charged. So each expression that is rejected here is rejected there too, and every iteration of a loop is charged.
+//! The interpreter does not count costs. Metering therefore inserts calls that charge the cost before each basic block:
+//! the whole expression except the bodies of loops, the branches of conditionals and the right sides of `&&` and `||`,
+//! which are separate blocks. The costs are those of kube-apiserver; if a size is unknown before evaluation, the
+//! minimum is charged. So each expression that is rejected here is also rejected by kube-apiserver, and every iteration
+//! of a loop is charged.
 //! See <https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>.
 
 use super::cost::{self, Estimate, Size};
@@ -20,24 +21,24 @@ use kube_cel::cel::objects::Value as Cel;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext};
 use std::cell::Cell;
 
-/// Maximum cost of one run of an expression.
+/// Maximum cost of one evaluation of an expression.
 const PER_CALL: u64 = 1_000_000;
 
-/// Error of a run that exceeds the limit.
+/// Error of an evaluation that exceeds the limit.
 pub(crate) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
 
-/// Error of several runs that together exceed their budget.
+/// Error of several evaluations that exceed their common budget.
 pub const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
 thread_local! {
-    /// Cost so far of the run on this thread; an expression runs on one thread from start to end.
+    /// Current cost of the evaluation on this thread; an expression is evaluated on one thread.
     static SPENT: Cell<u64> = const { Cell::new(0) };
-    /// Bytes that the run has allocated so far.
+    /// Bytes allocated by the evaluation.
     static BUILT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs an expression; returns its value and its cost.
+/// Evaluates an expression; returns its value and its cost.
 pub(super) fn measure(ready: &IdedExpr, context: &Context<'_>) -> (Result<Cel, ExecutionError>, u64) {
     SPENT.set(0);
     BUILT.set(0);
@@ -45,7 +46,7 @@ pub(super) fn measure(ready: &IdedExpr, context: &Context<'_>) -> (Result<Cel, E
     (result, SPENT.replace(0))
 }
 
-/// Charges bytes that a run allocates; a run that exceeds the limit fails.
+/// Charges allocated bytes; an evaluation that exceeds the limit fails.
 pub(super) fn charge(bytes: usize, limit: usize) -> Result<(), ExecutionError> {
     let built = BUILT.get().saturating_add(bytes);
     BUILT.set(built);
@@ -63,12 +64,12 @@ pub(super) fn pay(price: u64) -> Result<(), ExecutionError> {
     if is_exceeded(spent) { Err(ExecutionError::function_error(PAY, EXCEEDED)) } else { Ok(()) }
 }
 
-/// Returns true if a cost exceeds the limit of one run.
+/// Returns true if a cost exceeds the limit of one evaluation.
 pub(super) fn is_exceeded(cost: u64) -> bool {
     cost > PER_CALL
 }
 
-/// The function that charges a fixed cost, and the costs of calls that depend on their arguments.
+/// The function that charges a fixed cost and the costs of calls that depend on their arguments.
 pub(super) const PAY: &str = "@pay";
 
 /// Adds the function that charges costs.
@@ -197,13 +198,13 @@ impl Bill {
             self.fixed += match call.func_name.as_str() {
                 _ if is_own => 0,
                 "check" if call.target.is_some() => 350_000,
-                // These charge when they are called.
+                // These functions charge when they are called.
                 "matches" | "find" | "findAll" => 0,
                 name if depends_on_size(name) => 0,
                 _ => 1,
             };
         }
-        // An index that is itself a plain lookup has no additional cost.
+        // An index that is a plain lookup has no additional cost.
         if matches!(call.func_name.as_str(), INDEX | OPT_INDEX) && call.args.get(1).is_some_and(is_path) {
             let mut args = call.args.into_iter();
             let of = args.next().map(|of| self.walk(of));
@@ -281,7 +282,7 @@ fn is_namespace(of: &IdedExpr) -> bool {
     matches!(&of.expr, Expr::Ident(name) if NAMESPACES.contains(&name.as_str()))
 }
 
-/// Returns true if a variable holds both a position and a value.
+/// Returns true if a variable contains both an index and a value.
 fn is_pair(name: &str) -> bool {
     name.starts_with("@pair")
 }
@@ -307,7 +308,7 @@ fn price_of(call: &CallExpr, context: &Context<'_>) -> u64 {
     cost::of_call(&call.func_name, target.as_ref(), &arguments, &call.args, in_sets).0
 }
 
-/// Returns the type and size of an expression, as far as they are known without evaluation.
+/// Returns the type and size of an expression, if they are known without evaluation.
 fn estimate(of: &IdedExpr, context: &Context<'_>) -> Estimate<'static> {
     let (ty, size) = match &of.expr {
         Expr::Literal(literal) => {
@@ -345,7 +346,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::Arc;
 
-    /// Runs an expression on `self`.
+    /// Evaluates an expression on `self`.
     fn run(expression: &str, object: &Value, budget: &Budget) -> Result<bool, String> {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, object));

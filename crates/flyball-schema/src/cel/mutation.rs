@@ -1,4 +1,4 @@
-//! Converts the results of mutating expressions into JSON.
+//! Conversion of the results of mutating expressions to JSON.
 
 use super::rewrite::TYPE_NAME;
 use crate::extent::MAX_DEPTH;
@@ -6,10 +6,10 @@ use base64::Engine;
 use kube_cel::cel::objects::{Key, Value as Cel};
 use serde_json::{Map, Number, Value};
 
-/// Approximate maximum size of the result of an expression in bytes: it may contain the same value many times.
+/// Approximate maximum size of the result of an expression in bytes: the same value may occur many times.
 const MAX_BYTES: usize = 8 << 20;
 
-/// Rejects values that are nested too deep, or too large, as JSON.
+/// Rejects values whose JSON would be too deep or too large.
 fn measure(value: &Cel, levels: usize, room: &mut usize) -> Result<(), String> {
     let mut take = |bytes: usize| {
         *room = room.checked_sub(bytes).ok_or("the expression makes too large an object")?;

@@ -17,7 +17,7 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// Reads an address with the length of a prefix.
+/// Parses an address with a prefix length.
 pub(super) fn prefix(text: &str) -> Result<IpAddr, String> {
     let wrong = |why: String| format!("netip.ParsePrefix({}): {why}", go_quote(text));
     let Some((before, bits)) = text.rsplit_once('/') else { return Err(wrong("no '/'".into())) };
@@ -33,7 +33,7 @@ pub(super) fn prefix(text: &str) -> Result<IpAddr, String> {
     if (0..=most).contains(&length) { Ok(address) } else { Err(wrong("prefix length out of range".into())) }
 }
 
-/// The error, and the position where it begins.
+/// The error and its position.
 type Wrong<'t> = (&'static str, Option<&'t str>);
 
 fn v4(text: &str) -> Result<[u8; 4], Wrong<'_>> {

@@ -1,7 +1,8 @@
-//! Regular expressions of expressions: compiled once for all runs of a budget, and charged for the work that they take.
+//! Regular expressions in CEL: compiled once per budget, and charged by their work.
 //!
-//! The cost of a match in the real server depends on the length of the pattern, not on its states. So compiling a
-//! pattern is charged by its states, and matching by the states that are visited; the work of common patterns is free.
+//! In kube-apiserver, the cost of a match depends on the length of the pattern, not on its states. Here, compiling a
+//! pattern is additionally charged by its states, and matching by the visited states; the work of common patterns is
+//! free.
 
 use super::meter;
 use crate::matching::{Matcher, Pattern};
@@ -15,19 +16,20 @@ use std::sync::Arc;
 const FREE_STATES: u64 = 2000;
 /// Cost of compiling a state.
 const STATE_COST: u64 = 4;
-/// States that are charged for each pattern besides its own.
+/// States that are charged for each pattern in addition to its own.
 const PATTERN_STATES: u64 = 20;
 /// Maximum number of cached states and patterns.
 const MAX_CACHED_STATES: u64 = 200_000;
 const MAX_CACHED_PATTERNS: usize = 1000;
-/// Visits of states that are free in a budget, and how many cost as much as one unit.
+/// Free state visits of a budget, and the number of visits that cost one unit.
 const FREE_VISITS: u64 = 20_000;
 const VISITS_PER_COST: u64 = 20;
-/// Bytes between a match and the end of a text that cost one unit: the search for the next match may pass over them.
+/// Bytes between a match and the end of a string that cost one unit, because the search for the next match may read
+/// them.
 const BYTES_PER_COST: usize = 1000;
 
 thread_local! {
-    /// The patterns of the run on this thread.
+    /// The patterns of the evaluation on this thread.
     static CURRENT: RefCell<Patterns> = RefCell::default();
 }
 
@@ -55,13 +57,13 @@ impl Default for Patterns {
 }
 
 impl Patterns {
-    /// Makes these the patterns of the run on this thread; returns those of the run before.
+    /// Sets the patterns of the evaluation on this thread; returns the previous ones.
     pub(super) fn make_current(mut self) -> Self {
         self.matcher.refill();
         CURRENT.replace(self)
     }
 
-    /// Returns a compiled pattern with its number of states, or Go's error message. Charges a match with a text, and
+    /// Returns a compiled pattern with its number of states, or Go's error message. Charges a match with a string, and
     /// the compilation.
     fn compile(&mut self, function: &str, text: &str, pattern: &str) -> Result<(Arc<Pattern>, u64), ExecutionError> {
         meter::pay(super::cost::of_match(text, pattern))?;
@@ -98,7 +100,7 @@ fn beyond(free: &mut u64, amount: u64) -> u64 {
     rest
 }
 
-/// Returns whether a text matches a pattern.
+/// Returns true if a string matches a pattern.
 pub(super) fn is_match(text: &str, pattern: &str) -> Result<bool, ExecutionError> {
     CURRENT.with_borrow_mut(|patterns| {
         let (pattern, _) = patterns.compile("matches", text, pattern)?;
@@ -109,7 +111,7 @@ pub(super) fn is_match(text: &str, pattern: &str) -> Result<bool, ExecutionError
     })
 }
 
-/// Returns at most as many matches of a pattern in a text.
+/// Returns up to a number of matches of a pattern in a string.
 pub(super) fn find(function: &str, text: &str, pattern: &str, limit: usize) -> Result<Vec<String>, ExecutionError> {
     CURRENT.with_borrow_mut(|patterns| {
         let (pattern, states) = patterns.compile(function, text, pattern)?;

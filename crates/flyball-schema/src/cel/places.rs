@@ -1,4 +1,4 @@
-//! Positions of the parts of an expression in its text, which the parser does not report.
+//! Source positions of the parts of an expression, which the parser does not report.
 //!
 //! A traversal of the syntax tree in source order requests the position of each part in turn.
 
@@ -32,7 +32,7 @@ impl Places {
         let mut places = Self::default();
         let mut at = 0;
         let mut dot = None;
-        // True after a value, where `-` and `[` have another meaning.
+        // True after a value, where `-` and `[` are binary operators.
         let mut value = false;
         while let Some(c) = text[at..].chars().next() {
             let rest = &text[at..];
@@ -67,7 +67,7 @@ impl Places {
             } else if c == '?' && !value {
                 // Part of `.?`, `[?` or `{?`, which are not conditionals.
             } else if c == '?' && dot.is_some() {
-                // The field's name follows.
+                // The field name follows.
             } else if let Some((sign, name)) = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign)) {
                 length = sign.len();
                 if value || !matches!(*sign, "-" | "[") {
@@ -92,7 +92,7 @@ impl Places {
     }
 }
 
-/// Returns the length of a quoted text.
+/// Returns the length of a quoted string.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {

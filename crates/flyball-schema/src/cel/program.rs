@@ -24,8 +24,8 @@ pub struct Program {
 
 /// Maximum number of characters of an expression.
 const MAX_CHARS: usize = 100_000;
-/// Maximum nesting depth of an expression; the operands of an operator nest in each other. No expression may overflow
-/// the stack of the process.
+/// Maximum nesting depth of an expression; the operands of an operator are nested. No expression may overflow the stack
+/// of the process.
 const MAX_DEPTH: usize = 250;
 /// Maximum number of reported errors.
 const MAX_ERRORS: usize = 100;
@@ -35,7 +35,7 @@ const PARSER_STACK_BYTES: usize = 64 << 20;
 /// Stack size of the interpreter for each level of nesting in bytes: twice its usage without optimizations.
 const STACK_BYTES_PER_LEVEL: usize = 48 << 10;
 
-/// Returns true if an expression nests too deep for the parser.
+/// Returns true if an expression is nested too deep for the parser.
 fn too_deep(expression: &str) -> bool {
     /// A pair of brackets: the number of conditionals in it so far, and of operators since the last of them.
     #[derive(Default)]
@@ -133,7 +133,7 @@ impl Program {
         &self.written
     }
 
-    /// Runs a recursive function on a separate stack if the thread's stack may be too small.
+    /// Runs a recursive function on a separate stack if the stack of the thread may be too small.
     pub(super) fn go_through<T>(&self, go: impl FnOnce() -> T) -> T {
         stacker::maybe_grow(self.stack, self.stack, go)
     }
@@ -143,7 +143,7 @@ impl Program {
         self.written.references()
     }
 
-    /// Runs the program and charges the budget; errors have the messages of the real server.
+    /// Evaluates the program and charges the budget; errors have the messages of kube-apiserver.
     pub(crate) fn run(&self, context: &Context<'_>, budget: &Budget) -> Result<Cel, String> {
         if budget.is_stopped() {
             return Err(meter::OUT_OF_BUDGET.into());

@@ -1,4 +1,4 @@
-//! Rewrites expressions that the interpreter does not support: optional fields, macros of two variables, objects.
+//! Rewriting of expressions that the interpreter does not support: optional fields, macros with two variables, objects.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/cel/#cel-options-language-features-and-libraries>.
 
@@ -16,7 +16,7 @@ use kube_cel::cel::{Context, ExecutionError, ResolveResult};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-/// Returns true for macros with variables for both position and value.
+/// Returns true for macros with variables for both index and value.
 pub(super) fn is_two_variable_macro(call: &CallExpr) -> bool {
     let arguments = match call.func_name.as_str() {
         "all" | "exists" | "existsOne" | "exists_one" => 3..=3,
@@ -60,7 +60,7 @@ pub(super) fn rewrite(at: IdedExpr) -> IdedExpr {
             match (is_optional(&operand), select.test) {
                 (true, false) => call(OPT_INDEX, [operand, text(&select.field)]),
                 (true, true) => method("hasValue", node(call(OPT_INDEX, [operand, text(&select.field)])), []),
-                // The interpreter evaluates a field of a value without fields to false, but rejects an index.
+                // The interpreter evaluates field access on a value without fields to false, but rejects an index.
                 (false, false) => call(INDEX, [operand, text(&select.field)]),
                 (false, true) => Expr::Select(SelectExpr { operand: operand.into(), ..select }),
             }
@@ -127,7 +127,7 @@ fn is_optional(of: &IdedExpr) -> bool {
     }
 }
 
-/// Turns a macro of two variables into a loop over pairs.
+/// Converts a macro with two variables to a loop over pairs.
 fn two_variables(id: u64, of: CallExpr) -> Expr {
     let (pair, sum) = (format!("@pair{id}"), format!("@sum{id}"));
     let CallExpr { func_name, target, mut args } = of;
@@ -180,7 +180,7 @@ fn two_variables(id: u64, of: CallExpr) -> Expr {
     }))
 }
 
-/// Turns `x.optMap(v, e)` into a conditional.
+/// Converts `x.optMap(v, e)` to a conditional.
 fn optional(of: CallExpr) -> Expr {
     let CallExpr { func_name, target, mut args } = of;
     let (Some(target), Some(body)) = (target, args.pop()) else { return Expr::Unspecified };
@@ -237,11 +237,11 @@ fn method<const N: usize>(name: &str, target: IdedExpr, args: [IdedExpr; N]) -> 
 /// The key of the type name in an object literal.
 pub(super) static TYPE_NAME: LazyLock<Arc<String>> = LazyLock::new(|| Arc::new("@type".to_owned()));
 
-/// The pairs of position and value in a list, of key and value in a map.
+/// A function that returns the pairs of index and value of a list, or of key and value of a map.
 const PAIRS: &str = "@pairs";
-/// A map from pairs.
+/// A function that creates a map from pairs.
 const FROM_PAIRS: &str = "@from_pairs";
-/// A map from maps.
+/// A function that merges maps.
 const FROM_MAPS: &str = "@from_maps";
 
 /// Adds the functions that rewritten expressions call.

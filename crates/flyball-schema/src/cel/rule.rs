@@ -1,4 +1,4 @@
-//! Rules of `x-kubernetes-validations`, compiled.
+//! Compiled rules of `x-kubernetes-validations`.
 
 use super::{Program, compile};
 use flyball_core::field::Path;
@@ -11,20 +11,20 @@ pub struct Rule {
     /// The expression that must be true.
     pub(crate) text: String,
     pub(crate) program: Result<Arc<Program>, String>,
-    /// Message of the error if it is not true.
+    /// Message of the error if it is false.
     pub(crate) message: String,
     pub(crate) message_expression: Option<Arc<Program>>,
     /// Reason of the cause.
     pub(crate) reason: String,
-    /// A field below that the error points at, such as `.spec.name` or `['a-b']`.
+    /// Path of a descendant field for the error, such as `.spec.name` or `['a-b']`.
     pub(crate) field_path: String,
-    /// Runs on new values too, although it refers to `oldSelf`.
+    /// True if the rule is also evaluated for new values although it refers to `oldSelf`.
     pub(crate) optional_old_self: bool,
     pub(crate) uses_old_self: bool,
 }
 
 impl Rule {
-    /// Reads an entry of `x-kubernetes-validations`.
+    /// Parses an entry of `x-kubernetes-validations`.
     pub fn read(from: &Value) -> Self {
         let text = |name: &str| from.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let program = compile(&text("rule")).map(Arc::new);
@@ -34,7 +34,7 @@ impl Rule {
             text: text("rule"),
             program,
             message: text("message"),
-            // `optionalOldSelf` applies to the rule alone.
+            // `optionalOldSelf` applies only to the rule.
             message_expression: compile(&text("messageExpression"))
                 .ok()
                 .filter(|program| !optional_old_self || !program.references().has_variable("oldSelf"))
@@ -52,7 +52,7 @@ impl Rule {
         if message.is_empty() { format!("failed rule: {}", self.text.trim()) } else { message.to_owned() }
     }
 
-    /// Appends the rule's own path, of which every step prints with a dot.
+    /// Appends the rule's own path, in which every element is formatted with a dot.
     pub(crate) fn field(&self, path: &Path<'_>) -> String {
         let mut steps = String::new();
         let mut rest = self.field_path.as_str();

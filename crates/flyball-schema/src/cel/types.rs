@@ -17,7 +17,7 @@ impl Opaque for Type {
     }
 }
 
-/// The types that have a name of their own.
+/// The named types.
 pub(super) const NAMES: [&str; 10] =
     ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
 
@@ -43,7 +43,7 @@ fn type_of(of: &Cel) -> Cel {
     }
 }
 
-/// Converts a value to text: the interpreter has no conversion of booleans, and another format of times.
+/// Converts a value to a string: the interpreter has no conversion of booleans, and another format of times.
 fn text_of(call: &FunctionContext<'_, '_>, of: Cel) -> ResolveResult {
     match of {
         Cel::Bool(is) => Ok(is.to_string().into()),
@@ -65,7 +65,7 @@ fn truth_of(of: Cel) -> ResolveResult {
     }
 }
 
-/// Converts a text or a number to a number; an invalid text fails with the message of the real server.
+/// Converts a string or a number to a number; an invalid string fails with the message of kube-apiserver.
 fn number_of(name: &'static str, call: &FunctionContext<'_, '_>, of: Cel) -> ResolveResult {
     let Cel::String(text) = &of else {
         return match name {

@@ -1,38 +1,38 @@
-//! Types of values, known before an expression runs.
+//! Static types of values.
 
 use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// A schema in the form of a CRD.
+/// A schema in the format of a CRD.
 pub(super) type Schema = Map<String, Value>;
 
 /// The key of the type name in built-in schemas; those of CRDs have none.
 pub(super) const TYPE_NAME: &str = "$name";
 
-/// The type of a value that an expression works with.
+/// The type of a value in an expression.
 #[derive(Clone, Debug)]
 pub enum Type<'s> {
     /// Unknown: any type.
     Dyn,
-    /// A type that its name identifies.
+    /// A type identified by its name.
     Plain(&'static str),
-    /// A list of such values.
+    /// A list with items of this type.
     List(Arc<Type<'s>>),
-    /// A map from such keys to such values.
+    /// A map with keys and values of these types.
     Map(Arc<Type<'s>>, Arc<Type<'s>>),
     /// An optional value of this type.
     Optional(Arc<Type<'s>>),
-    /// An object of a schema; a whole object has metadata besides.
+    /// An object of a schema; a root object also has metadata.
     Object {
         /// Its schema.
         schema: &'s Schema,
-        /// It has apiVersion, kind and metadata.
+        /// True if it has apiVersion, kind and metadata.
         whole: bool,
     },
-    /// The metadata of an object as rules see it: its name.
+    /// The metadata of an object in rules, which contain only the name.
     Metadata,
-    /// Fields whose types are known one by one.
+    /// Fields with individually known types.
     Fields(Arc<Vec<(String, Type<'s>)>>),
 }
 
@@ -76,7 +76,7 @@ impl<'s> Type<'s> {
         Self::of(schema, schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true)))
     }
 
-    /// Returns true if this is known to be a type of this name.
+    /// Returns true if this is known to be a type with this name.
     pub fn is(&self, name: &str) -> bool {
         matches!(self, Self::Plain(known) if *known == name)
     }
@@ -113,7 +113,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Returns true if null may stand for a value: never for one of a plain type.
+    /// Returns true if the type includes null, which plain types do not.
     fn takes_null(&self) -> bool {
         match self {
             Self::Plain(name) => !["bool", "bytes", "double", "int", "string", "type", "uint"].contains(name),
@@ -122,7 +122,7 @@ impl<'s> Type<'s> {
         }
     }
 
-    /// Returns the type of such a value that may be absent.
+    /// Returns the optional type of this type.
     pub(super) fn optional(self) -> Self {
         if matches!(self, Self::Optional(_)) { self } else { Self::Optional(self.into()) }
     }
@@ -159,7 +159,7 @@ pub(super) fn common(types: Vec<Type<'_>>) -> Type<'_> {
     types.fold(first, |known, next| if known.fits(&next) { known.join(next) } else { Type::Dyn })
 }
 
-/// Returns the type of a field, by its name as expressions write it.
+/// Returns the type of a field, by its name in expressions.
 pub(super) fn field<'s>(schema: &'s Schema, whole: bool, name: &str) -> Option<Type<'s>> {
     if whole && matches!(name, "apiVersion" | "kind") {
         return Some(STRING);
@@ -170,7 +170,7 @@ pub(super) fn field<'s>(schema: &'s Schema, whole: bool, name: &str) -> Option<T
     property(schema, name).map(Type::part)
 }
 
-/// Returns the schema of a field, by its name as expressions write it.
+/// Returns the schema of a field, by its name in expressions.
 pub(super) fn property<'s>(schema: &'s Schema, name: &str) -> Option<&'s Schema> {
     let properties = schema.get("properties").and_then(Value::as_object)?;
     let reserved =

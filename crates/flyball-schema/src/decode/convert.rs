@@ -1,4 +1,4 @@
-//! Conversion of values to built-in types without decoding text, as after strategic merge patches.
+//! Conversion of values to built-in types without decoding JSON text, as after strategic merge patches.
 
 use super::{base64_error, json_type};
 use crate::schema::{Node, Presence, Shape, Text};
@@ -71,7 +71,7 @@ fn is_whole(n: &Number) -> bool {
     n.as_f64().is_none_or(|n| n.fract() == 0.0)
 }
 
-/// Writes a number as Go does in JSON: with the fewest digits that identify it.
+/// Formats a number like Go's JSON encoder: with the fewest digits that identify it.
 fn digits(n: &Number) -> String {
     let Some(float) = n.as_f64().filter(|_| n.is_f64() && is_whole(n)) else { return n.to_string() };
     let short = format!("{float:e}");
@@ -100,7 +100,7 @@ pub fn as_go_numbers(value: &mut Value) {
     }
 }
 
-/// Fits numbers into the types of their fields as Go's conversions do: larger numbers lose their upper bits.
+/// Converts numbers to the types of their fields like Go: larger numbers lose their upper bits.
 pub fn fit_numbers(node: Node<'_>, value: &mut Value) {
     match (&node.get().shape, value) {
         (Shape::Integer(bits), Value::Number(n)) => {
@@ -136,7 +136,7 @@ pub fn fit_numbers(node: Node<'_>, value: &mut Value) {
     }
 }
 
-/// Returns the kind of a value as in Go's reflection.
+/// Returns the kind of a value in Go's reflection.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",

@@ -1,11 +1,11 @@
-//! JSON patch (RFC 6902), with the deviations of the real server.
+//! JSON patch (RFC 6902), with the deviations of kube-apiserver.
 //!
-//! They are: a replace of a missing field adds it, a negative index counts from the end, a test for null succeeds if
-//! the field is absent, an operation without a value uses null, an empty path refers to the whole document, and text
-//! before the first slash of a path is ignored.
+//! A replace of a missing field adds it, a negative index counts from the end, a test for null succeeds if the field is
+//! absent, an operation without a value uses null, an empty path refers to the whole document, and text before the
+//! first slash of a path is ignored.
 //!
-//! The patch is subject to limits while it is applied: on the depth of the document, the bytes that are copied, and the
-//! work. If the document is no deeper than `MAX_DEPTH`, neither is the result.
+//! While a patch is applied, the depth of the document, the copied bytes and the work are limited. If the document is
+//! no deeper than `MAX_DEPTH`, neither is the result.
 
 use crate::extent::{Extent, MAX_DEPTH};
 use Error::{Misfit, TooLarge};
@@ -17,16 +17,16 @@ pub const MAX_OPERATIONS: usize = 10_000;
 /// Maximum number of steps in one path.
 pub const MAX_TOKENS: usize = 128;
 
-/// Maximum number of bytes that one patch copies, as in the real server.
+/// Maximum number of bytes that one patch copies, as in kube-apiserver.
 const MAX_COPIED_BYTES: usize = 3 << 20;
 
 /// Maximum number of existing values that one patch traverses in move and copy operations.
 const MAX_WORK: usize = 8 << 20;
 
-/// Number of list items whose shift costs as much as one traversed value.
+/// Number of list items whose shift costs as much as traversing a value.
 const SHIFTS: usize = 8;
 
-/// An error of applying a patch, with the message of the real server.
+/// An error of applying a patch, with the message of kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The patch exceeds a limit.
@@ -46,7 +46,7 @@ impl From<Error> for super::Error {
     }
 }
 
-/// Applies the operations of a patch in order; on failure the document is partially patched and must be dropped.
+/// Applies the operations of a patch in order; after an error, the document is partially patched and must be discarded.
 pub fn apply(document: &mut Value, operations: &[Value]) -> Result<(), Error> {
     if operations.len() > MAX_OPERATIONS {
         let message = format!("a JSON patch has at most {MAX_OPERATIONS} operations, not {}", operations.len());
@@ -96,7 +96,7 @@ fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<
     }
 }
 
-/// The rest of the budget of a patch.
+/// The remaining budget of a patch.
 struct Budget {
     /// Bytes that may be copied.
     bytes: usize,
@@ -105,7 +105,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Charges for a value that is placed at a path, and rejects one that would be nested too deep there.
+    /// Charges for a value inserted at a path, and rejects values that would be nested too deep.
     fn place(&mut self, path: &Pointer<'_>, extent: Extent) -> Result<(), Error> {
         let depth = path.tokens.len() + extent.depth;
         if depth > MAX_DEPTH {
@@ -135,7 +135,7 @@ impl Budget {
 /// A JSON pointer (RFC 6901).
 struct Pointer<'p> {
     text: &'p str,
-    /// The part after the first slash; none if there is no slash.
+    /// The part after the first slash; `None` if there is no slash.
     tokens: Vec<String>,
 }
 
@@ -211,7 +211,7 @@ impl<'p> Pointer<'p> {
             Value::Object(fields) => put(fields, last, value),
             Value::Array(items) => {
                 let length = items.len();
-                // -1 is the position behind the last item: negative indexes count from the end after the addition.
+                // -1 is the position after the last item: negative indexes count from the end after the addition.
                 let at = if last == "-" { Some(length) } else { index(last, length + 1) };
                 let at = at.filter(|at| *at <= length).ok_or_else(|| self.outside("add", last))?;
                 budget.work((length - at) / SHIFTS)?;
@@ -263,7 +263,7 @@ fn put(fields: &mut Map<String, Value>, name: &str, value: Value) {
     fields.insert(name.to_owned(), value);
 }
 
-/// Reads an index into a list of so many items; a negative one counts from the end.
+/// Parses an index into a list of this length; negative indexes count from the end.
 fn index(token: &str, length: usize) -> Option<usize> {
     match token.strip_prefix('-') {
         Some(back) => length.checked_sub(back.parse().ok()?),

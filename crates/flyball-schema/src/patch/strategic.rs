@@ -2,7 +2,7 @@
 //!
 //! See
 //! <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
-//! Only built-in kinds support it: their schema holds the patch strategy of each field.
+//! Only built-in kinds support it, because their schema contains the patch strategy of each field.
 
 use crate::decode::go_type;
 use crate::schema::{Node, Patch, Shape};
@@ -15,7 +15,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 
-/// An error of applying a strategic merge patch, with the message of the real server.
+/// An error of applying a strategic merge patch, with the message of kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StrategicError {
     /// A directive of the patch is malformed.
@@ -199,7 +199,7 @@ fn identity<'v>(item: &'v Value, how: &Patch) -> Result<&'v Value, Error> {
     }
 }
 
-/// The positions of the items of a list by their merge keys; of several equal ones, the position of the first.
+/// The positions of list items by their merge keys; for duplicates, the first position.
 struct Positions<'v>(HashMap<&'v Value, usize>);
 
 impl<'v> Positions<'v> {
@@ -261,7 +261,7 @@ fn merge_lists(
         live.retain(|item| identity(item, how).map_or(true, |found| !deleted.contains(found)));
         let items = node.and_then(Node::items);
         fresh.iter().try_for_each(|item| identity(item, how).map(drop))?;
-        // Added items are recorded, so that a duplicate in the patch finds them.
+        // Added items are recorded so that duplicates in the patch match them.
         let mut known: HashMap<Value, usize> = HashMap::with_capacity(live.len() + fresh.len());
         for (at, item) in live.iter().enumerate() {
             if let Ok(found) = identity(item, how) {
@@ -334,7 +334,7 @@ fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Error {
     ))
 }
 
-/// Removes values with a directive from a new value; `None` if it has one itself.
+/// Removes values with a directive from a new value; `None` if the value itself has a directive.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(fields) if fields.contains_key(DIRECTIVE) => None,
@@ -346,7 +346,7 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-/// Removes null fields from a new value, since they have nothing to delete.
+/// Removes null fields from a new value, because there is nothing to delete.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => Value::Object(

@@ -1,4 +1,4 @@
-//! The values of objects in rules.
+//! Conversion of objects to CEL values.
 
 use crate::cel::{Cel, RESERVED, escape};
 use crate::schema::{ListKind, Node, Shape};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Converts JSON into a value of CEL: typed by the schema, fields under their escaped names, nulls left out.
+/// Converts JSON to a CEL value: typed by the schema, with escaped field names, without nulls.
 pub fn to_cel(node: Option<Node<'_>>, value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,

@@ -5,12 +5,12 @@ use crate::cel::Rule;
 use crate::matching::Pattern;
 use serde_json::{Number, Value};
 
-/// The constraints in the schema of a custom resource, beyond the sort of value.
+/// The constraints in the schema of a custom resource, in addition to its type.
 #[derive(Clone, Debug, Default)]
 pub struct Constraints {
-    /// The `type` that it names.
+    /// The `type` keyword.
     pub ty: Option<Box<str>>,
-    /// The `format` that it names.
+    /// The `format` keyword.
     pub format: Option<Box<str>>,
     /// The minimum.
     pub minimum: Option<Bound>,
@@ -22,13 +22,13 @@ pub struct Constraints {
     pub min_length: Option<u64>,
     /// Maximum number of characters.
     pub max_length: Option<u64>,
-    /// The pattern that the text must match.
+    /// The pattern that the string must match.
     pub pattern: Option<Pattern>,
     /// Minimum number of items.
     pub min_items: Option<u64>,
     /// Maximum number of items.
     pub max_items: Option<u64>,
-    /// No item may occur twice.
+    /// True if items must be unique.
     pub unique_items: bool,
     /// Minimum number of fields.
     pub min_properties: Option<u64>,
@@ -36,17 +36,17 @@ pub struct Constraints {
     pub max_properties: Option<u64>,
     /// The required fields.
     pub required: Vec<Box<str>>,
-    /// The only values allowed.
+    /// The allowed values.
     pub one_of_values: Vec<Value>,
-    /// All of these must hold.
+    /// `allOf`.
     pub all_of: Vec<Id>,
-    /// One or more of these must hold.
+    /// `anyOf`.
     pub any_of: Vec<Id>,
-    /// Exactly one of these must hold.
+    /// `oneOf`.
     pub one_of: Vec<Id>,
-    /// This must not hold.
+    /// `not`.
     pub not: Option<Id>,
-    /// The CRD's constraints on the metadata of an object; the schema itself holds those of Kubernetes.
+    /// The CRD's constraints on the metadata of an object; the schema itself contains those of Kubernetes.
     pub metadata: Option<Id>,
     /// CEL rules.
     pub rules: Vec<Rule>,
@@ -57,6 +57,6 @@ pub struct Constraints {
 pub struct Bound {
     /// The number.
     pub value: Number,
-    /// The number itself is not allowed.
+    /// True if the number itself is not allowed.
     pub exclusive: bool,
 }

@@ -1,7 +1,7 @@
 //! Dispatch: the server as a function from request to response.
 //!
 //! It authenticates and authorizes a request, reads its body, waits for a slot, and calls the responsible part of the
-//! server. It does not depend on the content of bodies. ARCHITECTURE.md lists the way of a PATCH from here on.
+//! server. It does not depend on the content of bodies. ARCHITECTURE.md lists the path of a PATCH request from here.
 
 use super::call::{Call, Refused};
 use super::{Components, Server, apart, objects, upload};

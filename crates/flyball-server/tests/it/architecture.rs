@@ -1,4 +1,4 @@
-//! The layers of the crate: the table of ARCHITECTURE.md, with the arrows that are allowed.
+//! Layers of the crate: the allowed imports, as in the table of ARCHITECTURE.md.
 
 use flyball_architecture::Sources;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,14 +117,14 @@ fn kinds_are_named_where_they_are_declared() {
     assert!(exceptions.is_empty(), "{exceptions:?}");
 }
 
-/// Maximum number of files in the way of a PATCH.
+/// Maximum number of files in the path of a PATCH request.
 const MAX_FILES_OF_A_PATCH: usize = 15;
 
 #[test]
 fn patch_steps_match_the_document() {
     let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
     let document = fs::read_to_string(document).unwrap();
-    let section = document.lines().skip_while(|line| *line != "### The way of a PATCH").skip(1);
+    let section = document.lines().skip_while(|line| *line != "### Path of a PATCH request").skip(1);
     let rows = section.take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with("| `"));
     let mut files = 0;
     for row in rows {

@@ -49,7 +49,7 @@ pub(super) struct Checker<'s> {
     draft: Draft,
     depth: usize,
     steps: usize,
-    /// Why the schema itself is invalid.
+    /// The reason why the schema itself is invalid.
     broken: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl<'s> Checker<'s> {
     /// Returns all violations of a value.
     ///
     /// # Errors
-    /// If the schema has an unresolvable reference or infinite recursion.
+    /// Fails if the schema has an unresolvable reference or infinite recursion.
     pub(super) fn check(mut self, value: &Value) -> Result<Vec<Violation>, String> {
         let failure = self.value(self.root, value, &[]).0;
         if let Some(broken) = self.broken {
@@ -203,7 +203,7 @@ impl<'s> At<'_, 's> {
         self.unevaluated(fields, value);
     }
 
-    /// Type, constant, enumeration and format: a violation of one of them skips the other keywords.
+    /// Type, constant, enumeration and format: if one of them is violated, the other keywords are skipped.
     fn constants(&mut self, fields: &'s Map<String, Value>, value: &Value) -> bool {
         let before = self.failures.len();
         if let Some(expected) = fields.get("type") {
@@ -392,7 +392,7 @@ impl<'s> At<'_, 's> {
         self.bound(fields, "minItems", items.len(), |got, want| got >= want);
         self.bound(fields, "maxItems", items.len(), |got, want| got <= want);
         if fields.get("uniqueItems") == Some(&Value::Bool(true)) {
-            // Equal values have equal hashes, so that few need a comparison.
+            // Only values with equal hashes are compared.
             let mut prints: BTreeMap<String, Vec<usize>> = BTreeMap::new();
             let same = (0..items.len()).find_map(|at| {
                 let others = prints.entry(crate::values::floats(items[at].clone()).to_string()).or_default();

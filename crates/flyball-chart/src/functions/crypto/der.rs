@@ -1,4 +1,4 @@
-//! DER and PEM, as far as private keys need them.
+//! The parts of DER and PEM that private keys need.
 
 use super::super::encoding::from_base64;
 use super::super::json::base64;

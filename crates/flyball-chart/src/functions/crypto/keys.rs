@@ -72,7 +72,7 @@ impl PrivateKey {
     /// Parses a key.
     ///
     /// # Errors
-    /// If the key cannot sign certificates.
+    /// Fails if the key cannot sign certificates.
     pub(crate) fn parse(text: &str) -> Result<PrivateKey, String> {
         let (kind, der) = from_pem(text).ok_or("no PEM data in input")?;
         let pkcs8 = match kind.as_str() {
@@ -97,7 +97,7 @@ fn number(call: &Call<'_>, bits: usize) -> BigUint {
     BigUint::from_bytes_be(&random::bytes(call, bits / 8))
 }
 
-/// Generates a prime of this number of bits. Its first two bits are ones, so that a product of two primes has twice
+/// Generates a prime with this number of bits. Its first two bits are ones, so that a product of two primes has twice
 /// as many bits.
 fn prime(call: &Call<'_>, bits: usize) -> BigUint {
     loop {
@@ -171,7 +171,7 @@ fn ecdsa(call: &Call<'_>) -> String {
     pem("EC PRIVATE KEY", &wrap(SEQUENCE, &parts.concat()))
 }
 
-/// Returns the secret scalar of a key on the curve P-256, if it is one.
+/// Returns the secret scalar of a key on the curve P-256, if it is on this curve.
 pub(crate) fn p256_secret(key: &PrivateKey) -> Option<BigUint> {
     /// DER before the secret, with its length.
     const VERSION: &[u8] = &[2, 1, 1, 4, 32];

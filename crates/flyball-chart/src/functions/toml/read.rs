@@ -1,4 +1,4 @@
-//! Decodes TOML as BurntSushi/toml does, with its messages.
+//! TOML decoder with the order and messages of BurntSushi/toml.
 
 use super::scan::{Problem, Scanned, Scanner, Written, is_blank, is_line_end, quoted};
 use crate::quote::quote;
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum nesting depth of lists and inline tables, and number of parts of a key.
 const DEPTH: usize = 200;
 
-/// Limit of steps from table to table when keys are set. A key of many parts takes many steps, and the paths of its
-/// tables are stored.
+/// Limit of steps between tables when keys are set. A key with many parts takes many steps, and the paths of its tables
+/// are stored.
 const MAX_STEPS: usize = 1_000_000;
 
 /// The value at a key.
@@ -24,7 +24,7 @@ type Table = BTreeMap<String, Node>;
 /// Decodes a document.
 ///
 /// # Errors
-/// If it is not TOML: the message contains the line and the last key.
+/// Fails if the document is not TOML; the message contains the line and the last key.
 pub(in super::super) fn read(text: &str) -> Result<Value, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.bytes().take(6).any(|byte| byte == 0) {
@@ -179,7 +179,7 @@ impl Reader<'_> {
         self.enter(key, is_list)
     }
 
-    /// `a.b = value`; context and key stay set afterwards.
+    /// `a.b = value`; context and key remain set afterwards.
     fn pair(&mut self) -> Scanned<()> {
         self.scanner.skip(is_blank)?;
         match self.scanner.peek() {
@@ -468,7 +468,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the text of a string.
+    /// Returns the content of a string.
     fn text(&self, written: &Written<'_>) -> Scanned<String> {
         let without_first_line_end = |text: &str| {
             let rest = text.strip_prefix("\r\n").or_else(|| text.strip_prefix('\n'));
@@ -527,7 +527,7 @@ impl Reader<'_> {
         Ok(out)
     }
 
-    /// Finds the table of a key; of a list of tables, the last one.
+    /// Finds the table of a key; for a list of tables, the last one.
     fn table(&mut self, key: &[String]) -> Result<&mut Table, Vec<String>> {
         let mut table = &mut self.root;
         for (at, part) in key.iter().enumerate() {

@@ -26,7 +26,7 @@ fn is_bare(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// Quotes a character as Go does; the end is a zero.
+/// Quotes a character like Go; the end of input is a zero.
 pub(super) fn quoted(c: Option<char>) -> String {
     let text = crate::quote::quote(c.unwrap_or('\0').encode_utf8(&mut [0; 4]).as_bytes());
     let inner = &text[1..text.len() - 1];
@@ -37,7 +37,7 @@ pub(super) fn quoted(c: Option<char>) -> String {
     }
 }
 
-/// A string, as it is written.
+/// A string as written in the document.
 pub(super) enum Written<'t> {
     Basic(&'t str),
     Lines(&'t str),

@@ -1,6 +1,6 @@
 //! Conversion of `v1` horizontal pod autoscalers to and from `v2`, the stored version.
 //!
-//! `v1` has a CPU target only. Other fields are annotations, as JSON in the order of the real server's types: metrics
+//! `v1` has a CPU target only. Other fields are annotations, as JSON in the order of kube-apiserver's types: metrics
 //! and conditions in their `v1` form, behavior in its internal form.
 
 use super::{GROUP, horizontal_pod_autoscaler};
