@@ -1,11 +1,11 @@
 //! A model of etcd for tests.
 //!
 //! It enforces the rules that an operator can violate: an added member counts for the quorum before it starts; a
-//! process that has lost its data is no longer a member; without a quorum there are no reads, writes and membership
-//! changes. Processes are started with the flags of the real etcd, and their data has the lifetime of a pod. Raft is
-//! not modeled: all members of a cluster share one database.
+//! process that has lost its data is no longer a member; without a quorum, reads, writes and membership changes fail.
+//! Processes are started with the flags of the real etcd, and their data has the lifetime of a pod. Raft is not
+//! modeled: all members of a cluster share one database.
 //!
-//! Runs are deterministic: identifiers are counted, maps are sorted, and faults are drawn from a seed.
+//! Runs are deterministic: identifiers are counted, maps are sorted, and faults are seeded.
 
 use crate::etcd::{Chunks, Error, Etcd, Member, MemberStatus, Result};
 use crate::snapshots::{self, Snapshots};
@@ -211,7 +211,7 @@ impl Model {
         self.state().faults = faults;
     }
 
-    /// Returns how often the operator made each call.
+    /// Returns the number of calls of the operator by method.
     pub fn calls(&self) -> BTreeMap<&'static str, u64> {
         self.state().calls.clone()
     }
@@ -256,7 +256,7 @@ impl Model {
         }
     }
 
-    /// Returns true if the member in a pod answers its readiness probe.
+    /// Returns true if the member in a pod passes its readiness probe.
     pub fn is_ready(&self, pod: &str) -> bool {
         let mut state = self.state();
         state.settle();
@@ -349,7 +349,7 @@ impl Etcd for Model {
                 return Err(NO_LEADER);
             }
             let members = &state.clusters[&token].members;
-            // As with strict-reconfig-check, which is on by default.
+            // As with strict-reconfig-check, which is enabled by default.
             if members.len() > 1 && members.keys().any(|id| !state.is_running(&token, *id)) {
                 return Err((503, "etcdserver: unhealthy cluster"));
             }

@@ -13,9 +13,9 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The label of backups that are made on schedule, with its value.
+/// The label of scheduled backups, with its value.
 const SCHEDULED: (&str, &str) = ("etcd_backup", "scheduled");
-/// Delay before the next try if a cluster cannot provide a snapshot.
+/// Delay before a retry if a cluster cannot provide a snapshot.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Timeout of a backup.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
@@ -105,7 +105,7 @@ impl<E: Etcd, S: Snapshots> EtcdBackupReconciler<E, S> {
     }
 }
 
-/// Finds the backups of a cluster, the oldest first.
+/// Returns the backups of a cluster, oldest first.
 pub(crate) async fn of_cluster(cluster: &EtcdCluster, cx: &Context<EtcdCluster>) -> Result<Vec<EtcdBackup>> {
     let mut backups = cx.list::<EtcdBackup>(cx.key().namespace()).await?;
     backups.retain(|backup| backup.spec.etcd_cluster.name == cluster.name_any());
@@ -147,7 +147,7 @@ pub(crate) async fn schedule(
     for old in done.iter().take(done.len().saturating_sub(max_backups as usize)) {
         cx.delete(*old).await?;
     }
-    // A failing backup is retried, and no further ones are created meanwhile.
+    // A failing backup is retried, and no other backups are created in the meantime.
     if !pending.is_empty() {
         return Ok(None);
     }

@@ -23,12 +23,12 @@ const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_ANSWER: usize = 1 << 20;
 /// Maximum size of a snapshot chunk as JSON: its content has 32 KiB.
 const MAX_CHUNK: usize = 4 << 20;
-/// Size of the SHA-256 checksum at the end of a snapshot, in a chunk of its own; a restore verifies it.
+/// Size of the SHA-256 checksum at the end of a snapshot, in a separate chunk; restores verify it.
 const HASH: usize = 32;
-/// Path prefixes of the gateway: since 3.4, in 3.3, and before.
+/// Path prefixes of the gateway: since 3.4, in 3.3, and before 3.3.
 const PREFIXES: [&str; 3] = ["v3", "v3beta", "v3alpha"];
 
-/// Client of etcd's JSON gateway, which every member serves beside gRPC.
+/// Client of etcd's JSON gateway, which every member serves in addition to gRPC.
 #[derive(Clone, Debug)]
 pub struct Gateway(Client);
 
@@ -41,7 +41,7 @@ impl Default for Gateway {
     }
 }
 
-/// Reads a number, which the gateway writes as text, and omits if it is 0.
+/// Parses a number, which the gateway encodes as a string and omits if it is 0.
 fn number<T: FromStr + Default>(value: &Value) -> T {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -184,7 +184,7 @@ impl Reading {
     }
 }
 
-/// Reads one line: the chunk, and the number of bytes that follow.
+/// Parses one line: the chunk, and the number of remaining bytes.
 fn piece(line: &[u8]) -> Result<(Bytes, u64), String> {
     let line: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let result = line.get("result").ok_or_else(|| line["error"]["message"].to_string())?;

@@ -21,13 +21,13 @@ use tokio::sync::Semaphore;
 
 /// Maximum number of concurrent connections; others wait.
 const CONNECTIONS: usize = 16;
-/// Timeout of a request's head.
+/// Timeout of a request's header.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 /// Timeout of a transfer.
 const TIME: Duration = Duration::from_secs(30 * 60);
 const PIECE: usize = 64 << 10;
 
-/// Stores snapshots in a folder, on a volume that outlives the operator's pod, and serves them.
+/// Stores snapshots in a directory, on a volume that outlives the operator's pod, and serves them.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -41,7 +41,7 @@ impl Folder {
         Self { path: path.into(), url: url.into(), limit }
     }
 
-    /// Returns the path of a snapshot, if the name is valid and does not leave the folder.
+    /// Returns the path of a snapshot, if the name is valid and does not leave the directory.
     fn file(&self, name: &str) -> io::Result<PathBuf> {
         let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         match !name.starts_with('.') && !name.is_empty() && name.chars().all(is_fit) {
@@ -67,7 +67,7 @@ impl Folder {
         Ok(size)
     }
 
-    /// Serves the snapshots to all clients, for as long as it is polled.
+    /// Serves the snapshots to all clients while it is polled.
     ///
     /// Restrict access to members: a client with the name of a snapshot can read all of it.
     pub async fn serve(self, listener: TcpListener) {

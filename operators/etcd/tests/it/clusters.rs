@@ -1,4 +1,4 @@
-//! The lifecycle of clusters: recovery, growth, shrinking, pause and deletion.
+//! Tests of the lifecycle of clusters: recovery, growth, shrinking, pause and deletion.
 
 use crate::levels::backup;
 use crate::world::{NAME_OF_SAMPLE, condition, play};

@@ -1,4 +1,4 @@
-//! Random faults in calls to etcd and to the API server, from a seed.
+//! Tests with seeded random faults in calls to etcd and to the API server.
 
 use crate::world::{World, play, play_with};
 use etcd_operator::model::Faults as Etcd;
@@ -11,7 +11,7 @@ const API: Faults =
     Faults { conflict: 0.03, refused: 0.03, lost: 0.03, cut: 0.02, late: 0.05, repeated: 0.02, ..Faults::NONE };
 const ETCD: Etcd = Etcd { refused: 0.1, lost: 0.1 };
 
-/// Brings up a cluster, breaks it, upgrades it and resizes it.
+/// Creates a cluster, breaks it, upgrades it and resizes it.
 async fn story(world: &World) {
     world.model.set_faults(ETCD);
     world.create(3, json!({})).await;
@@ -64,7 +64,7 @@ fn errors_of_etcd_are_retried() {
 fn no_member_is_added_while_one_cannot_start() {
     play(async |world| {
         world.create(1, json!({})).await;
-        // No node accepts pods any more.
+        // All nodes are unschedulable.
         world.cordon(true).await;
         world.patch(json!({"size": 3})).await;
         let status = world.until("a member is added", async |status| status.size == 2).await;

@@ -1,4 +1,4 @@
-//! The proofs of the operator's capability level, which `flyball levels` runs.
+//! Proofs of the operator's capability level, run by `flyball levels`.
 //!
 //! See <https://sdk.operatorframework.io/docs/overview/operator-capabilities/>.
 
@@ -40,7 +40,7 @@ fn level_2_upgrade_replaces_one_member_at_a_time() {
         world.create(3, json!({})).await;
         let before = world.names().await;
         world.begin_to_count();
-        // As in the example.
+        // As in the sample.
         let path = format!("/apis/etcd.database.coreos.com/v1beta2/namespaces/default/etcdclusters/{NAME_OF_SAMPLE}");
         let patch = json!([{"op": "replace", "path": "/spec/version", "value": "3.3.12"}]).to_string();
         let patch = http::Request::patch(path).header("content-type", "application/json-patch+json").body(patch.into());
@@ -71,7 +71,7 @@ fn level_3_backup_and_restore_recover_the_data() {
         assert_eq!(world.get("kept").await.as_deref(), Some("before"));
         assert_eq!(world.settled(3).await.incarnation.unwrap().number, 2);
 
-        // A restore runs once: later writes are kept.
+        // A restore runs once, so later writes are preserved.
         world.put("kept", "later").await;
         sleep(Duration::from_secs(300)).await;
         assert_eq!(world.get("kept").await.as_deref(), Some("later"));
@@ -179,7 +179,7 @@ fn level_5_autopilot_defragments_one_member_at_a_time() {
         assert!(!is_loose(&metrics) && metrics.contains("step=\"Defragment\"} 3\n"), "{metrics}");
         world.assert_undisturbed();
 
-        // Space that is unused again soon after is not released at once.
+        // Space that becomes unused shortly afterwards is not released immediately.
         for _ in 0..30 {
             world.put("large", &"y".repeat(1000)).await;
         }

@@ -49,7 +49,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client. It connects and logs in at the first call.
+    /// Creates a client. It connects and logs in on the first call.
     pub fn new(
         credentials: Credentials,
         site: Site,
@@ -73,7 +73,7 @@ impl Client {
         let mut found = Vec::new();
         loop {
             for content in page["objects"].as_array().map_or(&[][..], Vec::as_slice) {
-                // Skipping malformed objects could make a folder appear empty, and cause its deletion.
+                // Skipping malformed objects could make a folder appear empty and cause its deletion.
                 let malformed = || Error::Malformed { method: METHOD, what: "an object without a reference".into() };
                 found.push(Properties::from_value(content).ok_or_else(malformed)?);
             }
@@ -98,7 +98,7 @@ impl Client {
         Ok(Some(entity))
     }
 
-    /// Finds a folder of the datacenter: that of its virtual machines or that of its hosts.
+    /// Finds a folder of the datacenter: the folder of its virtual machines or of its hosts.
     async fn datacenter_folder(&self, folder: &str) -> Result<ManagedObject> {
         let root = &self.session.content().await?.root_folder;
         let all = self.properties(root, Reach::Below, &[("Datacenter", &["name", folder])]).await?;

@@ -1,4 +1,4 @@
-//! The forms of VI/JSON: typed references, property collections, and values that carry their type.
+//! The wire format of VI/JSON: typed references, property collections, and values with types.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub struct ManagedObject {
 }
 
 impl ManagedObject {
-    /// Names an object.
+    /// Creates a reference.
     pub fn new(kind: &str, id: &str) -> Self {
         Self { kind: kind.into(), id: id.into() }
     }
@@ -42,7 +42,7 @@ pub(super) struct Properties {
 }
 
 impl Properties {
-    /// Reads an `ObjectContent`.
+    /// Parses an `ObjectContent`.
     pub(super) fn from_value(content: &Value) -> Option<Self> {
         let properties = content["propSet"].as_array().map_or(&[][..], Vec::as_slice);
         let values = properties.iter().filter_map(|p| Some((p["name"].as_str()?.to_owned(), p["val"].clone())));
@@ -72,7 +72,7 @@ pub(super) enum Reach {
     Itself,
     /// The children of a folder.
     Children,
-    /// Everything in a folder and in the folders below it.
+    /// All objects in a folder and its descendants.
     Below,
 }
 
