@@ -1,5 +1,5 @@
 //! A benchmark peer for harnesses that compare frameworks, controlled by environment variables and standard input.
-//! 
+//!
 //! `KUBECONFIG`, `NAMESPACE`, `KIND` (`widgets` or `pods`), `WORKLOAD` (`noop`, `latency`, `write` or `queue`), `N` and
 //! `CONCURRENCY` specify the benchmark; `FLYBALL_THREADS` is the number of threads, 1 by default as for operators. With
 //! `queue`, it prints the throughput of the work queue on two threads, and exits. Otherwise it prints `ready T` and
