@@ -53,8 +53,8 @@ pub enum Error {
 pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
     let text = check_encoding(bytes)?;
     let located = |problem: scanner::Problem| {
-        let place = if problem.line == 0 { String::new() } else { format!("line {}: ", problem.line) };
-        Error::Yaml(format!("{place}{}", problem.message))
+        let prefix = if problem.line == 0 { String::new() } else { format!("line {}: ", problem.line) };
+        Error::Yaml(format!("{prefix}{}", problem.message))
     };
     let data = match parser::parse(text).map_err(located)? {
         Some(node) => decode::decode(&node)?,
@@ -223,7 +223,7 @@ fn has_control(text: &str) -> bool {
 
 impl Data {
     /// Go's message about an unexpected type.
-    pub(crate) fn mismatch(&self, place: &str, expected: &str) -> Error {
+    pub(crate) fn mismatch(&self, target: &str, expected: &str) -> Error {
         let is = match self {
             Data::Null => "null",
             Data::Bool(_) => "bool",
@@ -232,7 +232,7 @@ impl Data {
             Data::List(_) => "array",
             Data::Map(_) => "object",
         };
-        Error::Type(format!("cannot unmarshal {is} into {place} of type {expected}"))
+        Error::Type(format!("cannot unmarshal {is} into {target} of type {expected}"))
     }
 
     fn yaml_type(&self) -> &'static str {

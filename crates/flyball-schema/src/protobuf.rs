@@ -100,18 +100,18 @@ impl<'b> Wire<'b> {
     pub fn bytes(self, field: &str) -> Result<&'b [u8], Error> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            other => Err(other.wrong(field)),
+            other => Err(other.type_error(field)),
         }
     }
 
     fn varint(self, field: &str) -> Result<u64, Error> {
         match self {
             Self::Varint(number) => Ok(number),
-            other => Err(other.wrong(field)),
+            other => Err(other.type_error(field)),
         }
     }
 
-    fn wrong(self, field: &str) -> Error {
+    fn type_error(self, field: &str) -> Error {
         let wire = match self {
             Self::Varint(_) => 0,
             Self::Fixed64(_) => 1,
@@ -180,8 +180,8 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, Error> {
 }
 
 fn read_bytes<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Error> {
-    let taken = bytes.split_off(..N).ok_or(Error::Short)?;
-    taken.try_into().map_err(|_| Error::Short)
+    let chunk = bytes.split_off(..N).ok_or(Error::Short)?;
+    chunk.try_into().map_err(|_| Error::Short)
 }
 
 fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
@@ -355,7 +355,7 @@ fn value(node: Node<'_>, wire: Wire<'_>, name: &str, at: At<'_>) -> Result<Value
         Shape::Integer(_) => (wire.varint(name)? as i64).into(),
         Shape::Number => match wire {
             Wire::Fixed64(bits) => Number::from_f64(f64::from_bits(bits)).map_or(Value::Null, Value::Number),
-            other => return Err(other.wrong(name)),
+            other => return Err(other.type_error(name)),
         },
         Shape::Text(Text::Plain) => lossy(wire.bytes(name)?).into(),
         Shape::Text(Text::Bytes) => BASE64.encode(wire.bytes(name)?).into(),

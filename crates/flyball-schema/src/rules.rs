@@ -176,13 +176,13 @@ fn failure(rule: &Rule, value: &Value, path: &Path<'_>, context: &Context<'_>, b
         "FieldValueRequired" => FieldError::required(field, detail),
         reason => {
             let duplicate = reason == "FieldValueDuplicate";
-            let shown = if value.is_object() || value.is_array() { None } else { Some(value.clone()) };
+            let reported = if value.is_object() || value.is_array() { None } else { Some(value.clone()) };
             let mut error = if duplicate {
                 FieldError::duplicate(field, Value::Null)
             } else {
                 FieldError::invalid(field, Value::Null, detail)
             };
-            error.value = shown.map(Into::into);
+            error.value = reported.map(Into::into);
             error
         }
     }

@@ -89,9 +89,9 @@ impl ServerCertVerifier for Verifier {
 
 /// Rejects a certificate that is not valid now.
 fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-    let bad = || Error::InvalidCertificate(CertificateError::BadEncoding);
-    let now = i64::try_from(now.as_secs()).ok().and_then(|now| Timestamp::from_second(now).ok()).ok_or_else(bad)?;
-    let validity = validity(certificate).ok_or_else(bad)?;
+    let invalid = || Error::InvalidCertificate(CertificateError::BadEncoding);
+    let now = i64::try_from(now.as_secs()).ok().and_then(|now| Timestamp::from_second(now).ok()).ok_or_else(invalid)?;
+    let validity = validity(certificate).ok_or_else(invalid)?;
     if now < validity.from {
         return Err(Error::InvalidCertificate(CertificateError::NotValidYet));
     }

@@ -68,16 +68,16 @@ impl Emitter {
     }
 
     /// Emits a value after the start of its line; `columns` is the indentation of nested lists.
-    fn value(&mut self, data: &Data, origin: &Origin, columns: usize, place: Context) {
+    fn value(&mut self, data: &Data, origin: &Origin, columns: usize, context: Context) {
         match data {
             Data::Map(entries) if !entries.is_empty() => {
-                if place == Context::Entry {
+                if context == Context::Entry {
                     self.out.push('\n');
                 }
                 let mut keys: Vec<&String> = entries.keys().collect();
                 keys.sort_by(|a, b| (self.order)(a, b));
                 for (at, key) in keys.into_iter().enumerate() {
-                    if at > 0 || place == Context::Entry {
+                    if at > 0 || context == Context::Entry {
                         self.indent(columns);
                     }
                     let (is_data, origin) = match origin {
@@ -102,11 +102,11 @@ impl Emitter {
                 }
             }
             Data::List(items) if !items.is_empty() => {
-                if place == Context::Entry {
+                if context == Context::Entry {
                     self.out.push('\n');
                 }
                 for (at, item) in items.iter().enumerate() {
-                    if at > 0 || place == Context::Entry {
+                    if at > 0 || context == Context::Entry {
                         self.indent(columns);
                     }
                     self.out.push_str("- ");
@@ -118,11 +118,11 @@ impl Emitter {
                 }
             }
             scalar => {
-                if place == Context::Entry {
+                if context == Context::Entry {
                     self.out.push(' ');
                 }
                 // A literal in a list item or at the root is indented relative to its parent.
-                let around = match place {
+                let around = match context {
                     Context::Root => 0,
                     Context::Item | Context::Entry => columns.saturating_sub(2),
                 };

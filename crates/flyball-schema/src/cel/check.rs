@@ -39,18 +39,18 @@ fn run<'s>(text: &str, root: Option<Spot<'s>>, variables: &[(&str, Type<'s>)]) -
     let program = super::compile(text)?;
     let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Estimate::at(ty.clone(), 1, root)));
     let mut checker = Checker { root, scope: variables.collect(), places: Places::of(text), errors: Vec::new() };
-    let seen = program.go_through(|| checker.visit(program.expression()));
+    let estimate = program.go_through(|| checker.visit(program.expression()));
     checker.errors.sort();
-    let shown: Vec<String> = checker.errors.iter().map(|(at, why)| point_at(text, *at, why)).collect();
-    if shown.is_empty() { Ok(Checked { made: seen.ty, cost: seen.cost }) } else { Err(shown.join("\n")) }
+    let messages: Vec<String> = checker.errors.iter().map(|(at, reason)| point_at(text, *at, reason)).collect();
+    if messages.is_empty() { Ok(Checked { made: estimate.ty, cost: estimate.cost }) } else { Err(messages.join("\n")) }
 }
 
 /// Formats an error with its position in the source.
-fn point_at(source: &str, at: usize, why: &str) -> String {
+fn point_at(source: &str, at: usize, reason: &str) -> String {
     let before: String = source.char_indices().take_while(|(i, _)| *i < at).map(|(_, c)| c).collect();
     let line = before.matches('\n').count();
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-    located(source, line + 1, column + 1, why)
+    located(source, line + 1, column + 1, reason)
 }
 
 struct Checker<'s> {
@@ -62,8 +62,8 @@ struct Checker<'s> {
 }
 
 impl<'s> Checker<'s> {
-    fn wrong(&mut self, at: usize, why: String) -> Type<'s> {
-        self.errors.push((at, why));
+    fn report(&mut self, at: usize, reason: String) -> Type<'s> {
+        self.errors.push((at, reason));
         Type::Dyn
     }
 
@@ -91,14 +91,14 @@ impl<'s> Checker<'s> {
                 Estimate { size: Some(cost::literal(literal)), ..Estimate::of(ty, 0) }
             }
             Expr::Ident(name) => {
-                let place = self.places.next(name);
+                let position = self.places.next(name);
                 match self.variable(name) {
                     Some(seen) => Estimate { cost: 1, ..seen },
                     None if super::types::NAMES.contains(&name.as_str()) || name.contains(['@', '#', '.']) => {
                         Estimate::at(TYPE, 1, self.root)
                     }
                     None => Estimate::of(
-                        self.wrong(place, format!("undeclared reference to '{name}' (in container '')")),
+                        self.report(position, format!("undeclared reference to '{name}' (in container '')")),
                         1,
                     ),
                 }
@@ -146,15 +146,15 @@ impl<'s> Checker<'s> {
     fn object(&mut self, of: &StructExpr) -> Estimate<'s> {
         let is_patch = of.type_name == "JSONPatch";
         let is_known = is_patch || of.type_name == "Object" || of.type_name.starts_with("Object.");
-        let place = self.places.next(&format!("{}{{", of.type_name.rsplit('.').next().unwrap_or_default()));
+        let position = self.places.next(&format!("{}{{", of.type_name.rsplit('.').next().unwrap_or_default()));
         if !is_known {
             let name = &of.type_name;
-            self.wrong(place, format!("undeclared reference to '{name}' (in container '')"));
+            self.report(position, format!("undeclared reference to '{name}' (in container '')"));
         }
         let mut cost: u64 = 40;
         for entry in &of.entries {
             let EntryExpr::StructField(entry) = &entry.expr else { continue };
-            let place = self.places.next(&format!("{}:", entry.field));
+            let position = self.places.next(&format!("{}:", entry.field));
             let value = self.visit_part(&entry.value, entry.optional);
             cost = cost.saturating_add(value.cost);
             let expected = match entry.field.as_str() {
@@ -165,8 +165,9 @@ impl<'s> Checker<'s> {
             };
             if expected.is_empty() || !value.ty.is_dyn() && !value.ty.is(expected) {
                 let (field, provided) = (&entry.field, &value.ty);
-                let why = format!("expected type of field '{field}' is '{expected}' but provided type is '{provided}'");
-                self.wrong(place, why);
+                let reason =
+                    format!("expected type of field '{field}' is '{expected}' but provided type is '{provided}'");
+                self.report(position, reason);
             }
         }
         let ty = if !is_known {
@@ -189,38 +190,38 @@ impl<'s> Checker<'s> {
             return Estimate::of(Type::Dyn, 1);
         }
         let operand = self.visit(&select.operand);
-        let mut place = self.places.next(&format!(".{}", select.field));
+        let mut position = self.places.next(&format!(".{}", select.field));
         if select.test {
-            place = self.places.next("has(");
+            position = self.places.next("has(");
         }
         if authorizer::is_own(&operand.ty) {
             let found = authorizer::field(&operand.ty, &select.field).filter(|_| !select.test);
-            let why = || format!("unexpected failed resolution of '{}'", operand.ty);
-            return Estimate::of(found.unwrap_or_else(|| self.wrong(place, why())), 1);
+            let reason = || format!("unexpected failed resolution of '{}'", operand.ty);
+            return Estimate::of(found.unwrap_or_else(|| self.report(position, reason())), 1);
         }
-        let found = self.field(&operand.ty, &select.field, place);
+        let found = self.field(&operand.ty, &select.field, position);
         if select.test {
             return Estimate::of(BOOL, operand.cost);
         }
-        let taken =
+        let cost =
             u64::from(matches!(operand.ty, Type::Map(..) | Type::Object { .. } | Type::Metadata | Type::Fields(_)));
         let spot = self.within(operand.spot, |spot| spot.field(&select.field));
-        Estimate::at(found, operand.cost.saturating_add(taken), spot)
+        Estimate::at(found, operand.cost.saturating_add(cost), spot)
     }
 
-    fn field(&mut self, of: &Type<'s>, name: &str, place: usize) -> Type<'s> {
+    fn field(&mut self, of: &Type<'s>, name: &str, position: usize) -> Type<'s> {
         let found = match of {
             Type::Object { schema, whole } => field(schema, *whole, name),
             Type::Fields(fields) => fields.iter().find(|(own, _)| own == name).map(|(_, ty)| ty.clone()),
             Type::Metadata => matches!(name, "name" | "generateName").then_some(STRING),
             Type::Map(_, values) => Some((**values).clone()),
-            Type::Optional(inner) => Some(self.field(inner, name, place).optional()),
+            Type::Optional(inner) => Some(self.field(inner, name, position).optional()),
             Type::Plain("bool" | "int" | "uint" | "double" | "string" | "bytes") | Type::List(_) => {
-                return self.wrong(place, format!("type '{of}' does not support field selection"));
+                return self.report(position, format!("type '{of}' does not support field selection"));
             }
             Type::Plain(_) | Type::Dyn => Some(Type::Dyn),
         };
-        found.unwrap_or_else(|| self.wrong(place, format!("undefined field '{name}'")))
+        found.unwrap_or_else(|| self.report(position, format!("undefined field '{name}'")))
     }
 
     /// Returns the types of loop variables over a value: indexes or keys, and values.
@@ -315,8 +316,8 @@ impl<'s> Checker<'s> {
         let of = self.visit(operand);
         let (ty, part) = match &part.expr {
             Expr::Literal(LiteralValue::String(name)) if call.func_name == "_?._" => {
-                let place = self.places.next(&format!(".{}", name.inner()));
-                (self.field(&of.ty, name.inner(), place), 0)
+                let position = self.places.next(&format!(".{}", name.inner()));
+                (self.field(&of.ty, name.inner(), position), 0)
             }
             _ => {
                 self.places.next("_[_]");
@@ -349,7 +350,7 @@ impl<'s> Checker<'s> {
         // Expressions that a macro created have no position.
         let is_expanded =
             call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
-        let place = match is_operator {
+        let position = match is_operator {
             _ if is_expanded => 0,
             true => self.places.next(name),
             false => self.places.next(&format!("{name}(")),
@@ -366,7 +367,7 @@ impl<'s> Checker<'s> {
             match &target {
                 None if is_operator => operator(name, &types),
                 _ if !is_function(name) => {
-                    Some(self.wrong(place, format!("undeclared reference to '{name}' (in container '')")))
+                    Some(self.report(position, format!("undeclared reference to '{name}' (in container '')")))
                 }
                 Some(target) => method(name, &target.ty, &types),
                 None => function(name, &types),
@@ -375,8 +376,8 @@ impl<'s> Checker<'s> {
         let ty = found.unwrap_or_else(|| {
             let list: Vec<String> = types.iter().map(ToString::to_string).collect();
             let target = target.map_or_else(String::new, |target| format!("{}.", target.ty));
-            self.wrong(
-                place,
+            self.report(
+                position,
                 format!("found no matching overload for '{name}' applied to '{target}({})'", list.join(", ")),
             )
         });
@@ -493,9 +494,9 @@ mod tests {
             ("self.s.startsWith(1)", "1:18: found no matching overload for 'startsWith' applied to 'string.(int)'"),
             ("self.a in ['x']", "1:8: found no matching overload for '@in' applied to '(int, list(string))'"),
         ];
-        for (expression, why) in cases {
+        for (expression, reason) in cases {
             let error = checked(expression).expect_err(expression);
-            assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{why}").as_str()), "{expression}");
+            assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{reason}").as_str()), "{expression}");
         }
     }
 

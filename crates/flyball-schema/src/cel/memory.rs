@@ -179,13 +179,13 @@ static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| Context::default()
 /// Calls a function of the library on values.
 pub(super) fn library(name: &str, target: Option<Cel>, arguments: impl IntoIterator<Item = Cel>) -> ResolveResult {
     let mut context = LIBRARY.new_inner_scope();
-    let mut given = |at: usize, value: Cel| {
+    let mut argument = |at: usize, value: Cel| {
         let name = format!("@{at}");
         context.add_variable_from_value(name.clone(), value);
         node(Expr::Ident(name))
     };
-    let args = arguments.into_iter().enumerate().map(|(at, value)| given(at + 1, value)).collect();
-    let target = target.map(|target| given(0, target).into());
+    let args = arguments.into_iter().enumerate().map(|(at, value)| argument(at + 1, value)).collect();
+    let target = target.map(|target| argument(0, target).into());
     Cel::resolve(&node(Expr::Call(CallExpr { func_name: name.to_owned(), target, args })), &context)
 }
 

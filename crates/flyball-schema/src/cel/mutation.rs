@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn object_types_must_match_their_field_path() {
-        let why = "type mismatch: unexpected type name \"Object.spec\", expected \"Object.metadata\", which matches field name path from root Object type";
-        assert_eq!(evaluate("Object{metadata: Object.spec{a: 1}}"), Err(why.to_owned()));
+        let reason = "type mismatch: unexpected type name \"Object.spec\", expected \"Object.metadata\", which matches field name path from root Object type";
+        assert_eq!(evaluate("Object{metadata: Object.spec{a: 1}}"), Err(reason.to_owned()));
     }
 }

@@ -109,7 +109,7 @@ impl<E: Etcd, S: Snapshots> EtcdBackupReconciler<E, S> {
 pub(crate) async fn of_cluster(cluster: &EtcdCluster, cx: &Context<EtcdCluster>) -> Result<Vec<EtcdBackup>> {
     let mut backups = cx.list::<EtcdBackup>(cx.key().namespace()).await?;
     backups.retain(|backup| backup.spec.etcd_cluster.name == cluster.name_any());
-    backups.sort_by_key(|backup| (made(backup), backup.name_any()));
+    backups.sort_by_key(|backup| (creation_time(backup), backup.name_any()));
     Ok(backups)
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn latest<'a>(backups: &'a [EtcdBackup], cluster: &EtcdCluster) -> Op
     existing.max_by_key(|status| status.last_success_date.as_str()).map(|status| status.snapshot.as_str())
 }
 
-fn made(backup: &EtcdBackup) -> Option<Timestamp> {
+fn creation_time(backup: &EtcdBackup) -> Option<Timestamp> {
     backup.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn schedule(
     if !pending.is_empty() {
         return Ok(None);
     }
-    let age = done.last().and_then(|last| made(last)).map(|time| cx.now().duration_since(time).unsigned_abs());
+    let age = done.last().and_then(|last| creation_time(last)).map(|time| cx.now().duration_since(time).unsigned_abs());
     if let Some(wait) = age.and_then(|age| interval.checked_sub(age)).filter(|wait| !wait.is_zero()) {
         return Ok(Some(wait));
     }

@@ -159,11 +159,11 @@ struct Reading {
 
 impl Reading {
     async fn next(&mut self) -> Result<Option<Bytes>> {
-        let wrong = |why: &dyn Display| unreachable(&self.endpoint, why.to_string());
+        let wrong = |reason: &dyn Display| unreachable(&self.endpoint, reason.to_string());
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line = self.buffer.split_to(end + 1);
-                let (piece, remaining) = piece(&line).map_err(|why| wrong(&why))?;
+                let (piece, remaining) = piece(&line).map_err(|reason| wrong(&reason))?;
                 self.is_whole = remaining == 0 && piece.len() == HASH;
                 return Ok(Some(piece));
             }
@@ -201,7 +201,7 @@ mod tests {
         let read = |line: &str| piece(line.as_bytes());
         assert_eq!(read(r#"{"result":{"remaining_bytes":"7","blob":"Zm9v"}}"#), Ok(("foo".into(), 7)));
         assert_eq!(read(r#"{"result":{"blob":"YmFy"}}"#), Ok(("bar".into(), 0)));
-        assert!(read(r#"{"error":{"code":14,"message":"stopped"}}"#).is_err_and(|why| why.contains("stopped")));
+        assert!(read(r#"{"error":{"code":14,"message":"stopped"}}"#).is_err_and(|reason| reason.contains("stopped")));
         assert!(read("<html>").is_err());
     }
 

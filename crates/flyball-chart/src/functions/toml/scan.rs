@@ -170,8 +170,8 @@ impl<'t> Scanner<'t> {
                     if count >= 6 && !is_escaped {
                         self.at += 4;
                         let six = String::from_iter([quote; 6]);
-                        let shown = if quote == '"' { format!("'{six}'") } else { format!("\"{six}\"") };
-                        return self.fail(Some(c), format!("unexpected {shown}"));
+                        let quoted = if quote == '"' { format!("'{six}'") } else { format!("\"{six}\"") };
+                        return self.fail(Some(c), format!("unexpected {quoted}"));
                     }
                     self.at += count.min(5) - 1;
                     let inner = &self.text[from..self.at - 3];
