@@ -11,7 +11,7 @@ mod scanner;
 
 pub(crate) use emit::{Origin, Version};
 
-use crate::memory::{self, Held};
+use crate::memory::{self, MemoryCharge};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ pub fn from_yaml(text: &str) -> Result<serde_json::Value, Error> {
 
 /// Decodes documents within a common memory limit. All of them are decoded on the same thread.
 pub struct BoundedYaml {
-    held: Held,
+    charge: MemoryCharge,
     _scope: memory::Scope,
 }
 
@@ -118,7 +118,7 @@ impl BoundedYaml {
     /// Sets the limit in bytes, approximately.
     pub fn new(max_bytes: usize) -> Self {
         let scope = memory::Scope::new(max_bytes);
-        Self { held: Held::default(), _scope: scope }
+        Self { charge: MemoryCharge::default(), _scope: scope }
     }
 
     /// Decodes the first document of a YAML stream.
@@ -127,7 +127,7 @@ impl BoundedYaml {
     /// See [`from_yaml`].
     pub fn read(&mut self, text: &str) -> Result<serde_json::Value, Error> {
         let value = from_yaml(text)?;
-        self.held.add(memory::size_of_json(&value));
+        self.charge.add(memory::size_of_json(&value));
         Ok(value)
     }
 

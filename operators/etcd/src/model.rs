@@ -48,14 +48,14 @@ struct State {
 
 #[derive(Default)]
 struct Cluster {
-    members: BTreeMap<u64, Listed>,
+    members: BTreeMap<u64, ListedMember>,
     database: Database,
     raft_index: u64,
     /// Bytes written to the file of each member, without freed space.
     files: BTreeMap<u64, u64>,
 }
 
-struct Listed {
+struct ListedMember {
     name: String,
     peer_url: String,
 }
@@ -155,7 +155,7 @@ impl State {
             },
             None if state == "new" => {
                 let (database, id) = (disk.and_then(|disk| disk.restored.clone()).unwrap_or_default(), self.id());
-                let listed = Listed { name: String::new(), peer_url: own.into() };
+                let listed = ListedMember { name: String::new(), peer_url: own.into() };
                 let files = [(id, database.size())].into();
                 let cluster = Cluster { members: [(id, listed)].into(), database, raft_index: 1, files };
                 self.clusters.insert(token.into(), cluster);
@@ -333,7 +333,7 @@ impl Etcd for Model {
             if consistent && !state.has_quorum(&token) {
                 return Err(NO_LEADER);
             }
-            let member = |(id, listed): (&u64, &Listed)| Member {
+            let member = |(id, listed): (&u64, &ListedMember)| Member {
                 id: *id,
                 name: listed.name.clone(),
                 peer_urls: vec![listed.peer_url.clone()],
@@ -357,7 +357,7 @@ impl Etcd for Model {
                 return Err((400, "etcdserver: Peer URLs already exists"));
             }
             let id = state.id();
-            let listed = Listed { name: String::new(), peer_url: peer_url.into() };
+            let listed = ListedMember { name: String::new(), peer_url: peer_url.into() };
             state.clusters.entry(token).or_default().members.insert(id, listed);
             Ok(())
         };

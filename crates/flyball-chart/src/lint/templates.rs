@@ -6,7 +6,7 @@ use crate::chart::{CrdFile, File};
 use crate::helm::HelmVersion;
 use crate::quote::quote;
 use crate::release::Release;
-use crate::render::{Linted, RenderOptions, lint_templates};
+use crate::render::{LintOutput, RenderOptions, lint_templates};
 use crate::text::lossy;
 use crate::yaml::{self, Data, Error};
 use regex::bytes::Regex;
@@ -56,7 +56,7 @@ pub(super) fn check(source: &Source, options: &LintOptions<'_>, lint: &mut Lint)
         ..RenderOptions::default()
     };
     let linted = lint_templates(&chart, options.values, &release, options.capabilities, &render);
-    let Linted { files, log, is_incomplete, error, manifests, problems } = linted;
+    let LintOutput { files, log, is_incomplete, error, manifests, problems } = linted;
     lint.warnings.extend(log);
     lint.is_incomplete = is_incomplete;
     // Values that do not match subcharts are reported by the installation.

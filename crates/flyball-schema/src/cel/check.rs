@@ -4,10 +4,10 @@
 //! Unknown types pass: an expression is rejected only if kube-apiserver rejects it too.
 
 use super::authorizer;
-use super::cost::{self, Estimate, Size, Spot};
+use super::cost::{self, Estimate, SchemaPosition, Size};
 use super::functions::{NAMESPACES, entry, function, in_namespace, is_function, method, operator};
 use super::location::located;
-use super::places::Places;
+use super::positions::SourcePositions;
 use super::rewrite;
 use super::typing::{BOOL, BYTES, DOUBLE, INT, NULL, STRING, Schema, TYPE, Type, UINT, common, field};
 use kube_cel::cel::common::ast::{
@@ -27,7 +27,7 @@ pub struct Checked<'s> {
 pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<Checked<'s>, String> {
     let own = Type::of(schema, whole);
     let old = if optional_old { own.clone().optional() } else { own.clone() };
-    run(text, Some(Spot::Schema { schema, whole }), &[("self", own), ("oldSelf", old)])
+    run(text, Some(SchemaPosition::Schema { schema, whole }), &[("self", own), ("oldSelf", old)])
 }
 
 /// Checks an expression on variables of known types without a schema.
@@ -35,10 +35,15 @@ pub fn check_among<'s>(text: &str, variables: &[(&str, Type<'s>)]) -> Result<Typ
     run(text, None, variables).map(|checked| checked.made)
 }
 
-fn run<'s>(text: &str, root: Option<Spot<'s>>, variables: &[(&str, Type<'s>)]) -> Result<Checked<'s>, String> {
+fn run<'s>(
+    text: &str,
+    root: Option<SchemaPosition<'s>>,
+    variables: &[(&str, Type<'s>)],
+) -> Result<Checked<'s>, String> {
     let program = super::compile(text)?;
     let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Estimate::at(ty.clone(), 1, root)));
-    let mut checker = Checker { root, scope: variables.collect(), places: Places::of(text), errors: Vec::new() };
+    let mut checker =
+        Checker { root, scope: variables.collect(), positions: SourcePositions::of(text), errors: Vec::new() };
     let estimate = program.go_through(|| checker.visit(program.expression()));
     checker.errors.sort();
     let messages: Vec<String> = checker.errors.iter().map(|(at, reason)| point_at(text, *at, reason)).collect();
@@ -55,9 +60,9 @@ fn point_at(source: &str, at: usize, reason: &str) -> String {
 
 struct Checker<'s> {
     /// The schema of `self`.
-    root: Option<Spot<'s>>,
+    root: Option<SchemaPosition<'s>>,
     scope: Vec<(String, Estimate<'s>)>,
-    places: Places,
+    positions: SourcePositions,
     errors: Vec<(usize, String)>,
 }
 
@@ -72,7 +77,11 @@ impl<'s> Checker<'s> {
     }
 
     /// The schema position below a value; as in kube-apiserver, a value without a position counts as the root.
-    fn within(&self, of: Option<Spot<'s>>, step: impl Fn(Spot<'s>) -> Spot<'s>) -> Option<Spot<'s>> {
+    fn within(
+        &self,
+        of: Option<SchemaPosition<'s>>,
+        step: impl Fn(SchemaPosition<'s>) -> SchemaPosition<'s>,
+    ) -> Option<SchemaPosition<'s>> {
         of.map(step).or(self.root)
     }
 
@@ -91,7 +100,7 @@ impl<'s> Checker<'s> {
                 Estimate { size: Some(cost::literal(literal)), ..Estimate::of(ty, 0) }
             }
             Expr::Ident(name) => {
-                let position = self.places.next(name);
+                let position = self.positions.next(name);
                 match self.variable(name) {
                     Some(seen) => Estimate { cost: 1, ..seen },
                     None if super::types::NAMES.contains(&name.as_str()) || name.contains(['@', '#', '.']) => {
@@ -146,7 +155,7 @@ impl<'s> Checker<'s> {
     fn object(&mut self, of: &StructExpr) -> Estimate<'s> {
         let is_patch = of.type_name == "JSONPatch";
         let is_known = is_patch || of.type_name == "Object" || of.type_name.starts_with("Object.");
-        let position = self.places.next(&format!("{}{{", of.type_name.rsplit('.').next().unwrap_or_default()));
+        let position = self.positions.next(&format!("{}{{", of.type_name.rsplit('.').next().unwrap_or_default()));
         if !is_known {
             let name = &of.type_name;
             self.report(position, format!("undeclared reference to '{name}' (in container '')"));
@@ -154,7 +163,7 @@ impl<'s> Checker<'s> {
         let mut cost: u64 = 40;
         for entry in &of.entries {
             let EntryExpr::StructField(entry) = &entry.expr else { continue };
-            let position = self.places.next(&format!("{}:", entry.field));
+            let position = self.positions.next(&format!("{}:", entry.field));
             let value = self.visit_part(&entry.value, entry.optional);
             cost = cost.saturating_add(value.cost);
             let expected = match entry.field.as_str() {
@@ -190,9 +199,9 @@ impl<'s> Checker<'s> {
             return Estimate::of(Type::Dyn, 1);
         }
         let operand = self.visit(&select.operand);
-        let mut position = self.places.next(&format!(".{}", select.field));
+        let mut position = self.positions.next(&format!(".{}", select.field));
         if select.test {
-            position = self.places.next("has(");
+            position = self.positions.next("has(");
         }
         if authorizer::is_own(&operand.ty) {
             let found = authorizer::field(&operand.ty, &select.field).filter(|_| !select.test);
@@ -205,8 +214,9 @@ impl<'s> Checker<'s> {
         }
         let cost =
             u64::from(matches!(operand.ty, Type::Map(..) | Type::Object { .. } | Type::Metadata | Type::Fields(_)));
-        let spot = self.within(operand.spot, |spot| spot.field(&select.field));
-        Estimate::at(found, operand.cost.saturating_add(cost), spot)
+        let schema_position =
+            self.within(operand.schema_position, |schema_position| schema_position.field(&select.field));
+        Estimate::at(found, operand.cost.saturating_add(cost), schema_position)
     }
 
     fn field(&mut self, of: &Type<'s>, name: &str, position: usize) -> Type<'s> {
@@ -233,10 +243,13 @@ impl<'s> Checker<'s> {
             Type::Object { .. } | Type::Metadata | Type::Fields(_) => (STRING, Type::Dyn),
             Type::Dyn | Type::Plain(_) | Type::Optional(_) => (Type::Dyn, Type::Dyn),
         };
-        let value = Estimate::at(value, 1, self.within(range.spot, Spot::items));
+        let value = Estimate::at(value, 1, self.within(range.schema_position, SchemaPosition::items));
         let value = Estimate { size: value.size.or(range.entry), ..value };
-        let key =
-            if is_list { Estimate::of(key, 1) } else { Estimate::at(key, 1, self.within(range.spot, Spot::keys)) };
+        let key = if is_list {
+            Estimate::of(key, 1)
+        } else {
+            Estimate::at(key, 1, self.within(range.schema_position, SchemaPosition::keys))
+        };
         (key, value)
     }
 
@@ -263,17 +276,17 @@ impl<'s> Checker<'s> {
             _ => result.size,
         };
         let cost = parts.into_iter().fold(0, u64::saturating_add);
-        Estimate { ty: result.ty, cost, size, entry: step.entry, spot: None }
+        Estimate { ty: result.ty, cost, size, entry: step.entry, schema_position: None }
     }
 
     /// A loop with variables for both index and value.
     fn two_variables(&mut self, call: &CallExpr, range: &IdedExpr) -> Estimate<'s> {
         let range = self.visit(range);
-        self.places.next(&format!("{}(", call.func_name));
+        self.positions.next(&format!("{}(", call.func_name));
         let (key, value) = self.entries(&range);
         let depth = self.scope.len();
         for (name, seen) in rewrite::names(call, 2).into_iter().flatten().zip([key.clone(), value]) {
-            self.places.next(name);
+            self.positions.next(name);
             self.scope.push((name.to_owned(), seen));
         }
         let inner: Vec<Estimate<'s>> = call.args[2..].iter().map(|part| self.visit(part)).collect();
@@ -297,10 +310,10 @@ impl<'s> Checker<'s> {
     /// `x.optMap(v, e)`.
     fn optional(&mut self, call: &CallExpr, target: &IdedExpr) -> Estimate<'s> {
         let target = self.visit(target);
-        self.places.next(&format!("{}(", call.func_name));
+        self.positions.next(&format!("{}(", call.func_name));
         let depth = self.scope.len();
         for name in rewrite::names(call, 1).into_iter().flatten() {
-            self.places.next(name);
+            self.positions.next(name);
             let ty = if let Type::Optional(inner) = &target.ty { (**inner).clone() } else { Type::Dyn };
             self.scope.push((name.to_owned(), Estimate::of(ty, 1)));
         }
@@ -316,11 +329,11 @@ impl<'s> Checker<'s> {
         let of = self.visit(operand);
         let (ty, part) = match &part.expr {
             Expr::Literal(LiteralValue::String(name)) if call.func_name == "_?._" => {
-                let position = self.places.next(&format!(".{}", name.inner()));
+                let position = self.positions.next(&format!(".{}", name.inner()));
                 (self.field(&of.ty, name.inner(), position), 0)
             }
             _ => {
-                self.places.next("_[_]");
+                self.positions.next("_[_]");
                 let part = self.visit(part);
                 (entry(&of.ty, &part.ty).unwrap_or(Type::Dyn), part.cost)
             }
@@ -352,8 +365,8 @@ impl<'s> Checker<'s> {
             call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
         let position = match is_operator {
             _ if is_expanded => 0,
-            true => self.places.next(name),
-            false => self.places.next(&format!("{name}(")),
+            true => self.positions.next(name),
+            false => self.positions.next(&format!("{name}(")),
         };
         arguments.extend(after.iter().map(|argument| self.visit(argument)));
         let (cost, size, entry) =
@@ -381,11 +394,11 @@ impl<'s> Checker<'s> {
                 format!("found no matching overload for '{name}' applied to '{target}({})'", list.join(", ")),
             )
         });
-        let spot = match arguments.first() {
-            Some(of) if name == "_[_]" => self.within(of.spot, Spot::items),
+        let schema_position = match arguments.first() {
+            Some(of) if name == "_[_]" => self.within(of.schema_position, SchemaPosition::items),
             _ => None,
         };
-        let seen = Estimate::at(ty, cost, spot);
+        let seen = Estimate::at(ty, cost, schema_position);
         Estimate { size: size.or(seen.size), entry, ..seen }
     }
 }

@@ -134,11 +134,11 @@ impl Etcd for Gateway {
     async fn snapshot(&self, endpoint: &str) -> Result<Chunks> {
         let response = timeout(REQUEST_TIMEOUT, self.begin(endpoint, "maintenance/snapshot", &json!({}))).await;
         let body = response.map_err(|late| unreachable(endpoint, late))??;
-        let reading = Reading { endpoint: endpoint.into(), body, buffer: BytesMut::new(), is_whole: false };
-        let pieces = stream::try_unfold(reading, |mut reading| async move {
-            let piece = timeout(LONG_REQUEST_TIMEOUT, reading.next()).await;
-            let piece = piece.map_err(|late| unreachable(&reading.endpoint, late))??;
-            Ok(piece.map(|piece| (piece, reading)))
+        let reader = SnapshotReader { endpoint: endpoint.into(), body, buffer: BytesMut::new(), is_whole: false };
+        let pieces = stream::try_unfold(reader, |mut reader| async move {
+            let piece = timeout(LONG_REQUEST_TIMEOUT, reader.next()).await;
+            let piece = piece.map_err(|late| unreachable(&reader.endpoint, late))??;
+            Ok(piece.map(|piece| (piece, reader)))
         });
         Ok(pieces.boxed())
     }
@@ -149,7 +149,7 @@ impl Etcd for Gateway {
 }
 
 /// A snapshot in transfer: one JSON object per line.
-struct Reading {
+struct SnapshotReader {
     endpoint: String,
     body: Incoming,
     buffer: BytesMut,
@@ -157,7 +157,7 @@ struct Reading {
     is_whole: bool,
 }
 
-impl Reading {
+impl SnapshotReader {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         let wrong = |reason: &dyn Display| unreachable(&self.endpoint, reason.to_string());
         loop {

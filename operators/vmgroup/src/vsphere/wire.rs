@@ -67,7 +67,7 @@ impl Properties {
 
 /// Objects that a property collector reaches from its starting object.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Reach {
+pub(super) enum Traversal {
     /// The starting object.
     Itself,
     /// The children of a folder.
@@ -77,15 +77,15 @@ pub(super) enum Reach {
 }
 
 /// Body of a `RetrievePropertiesEx` for all objects of a type (or a subtype of it) in reach of `start`.
-pub(super) fn property_request(start: &ManagedObject, reach: Reach, requested: &[(&str, &[&str])]) -> Value {
+pub(super) fn property_request(start: &ManagedObject, traversal: Traversal, requested: &[(&str, &[&str])]) -> Value {
     let children = |on: Value| {
         json!([{"_typeName": "TraversalSpec", "name": "children", "type": "Folder", "path": "childEntity",
             "skip": false, "selectSet": on}])
     };
-    let (skip, select) = match reach {
-        Reach::Itself => (false, json!([])),
-        Reach::Children => (true, children(json!([]))),
-        Reach::Below => (true, children(json!([{"_typeName": "SelectionSpec", "name": "children"}]))),
+    let (skip, select) = match traversal {
+        Traversal::Itself => (false, json!([])),
+        Traversal::Children => (true, children(json!([]))),
+        Traversal::Below => (true, children(json!([{"_typeName": "SelectionSpec", "name": "children"}]))),
     };
     let properties = requested
         .iter()

@@ -1,6 +1,6 @@
 //! TOML decoder with the order and messages of BurntSushi/toml.
 
-use super::scan::{Problem, Scanned, Scanner, Written, is_blank, is_line_end, quoted};
+use super::scan::{Problem, Scanned, Scanner, StringLiteral, is_blank, is_line_end, quoted};
 use crate::quote::quote;
 use crate::value::{List, ListKind, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -235,15 +235,15 @@ impl Reader<'_> {
             Some('[') => self.nested(Self::list),
             Some('{') => self.nested(|reader| reader.inline(in_list)),
             Some(quote @ ('"' | '\'')) => {
-                let written = match self.scanner.next_if(|c| c == quote)? {
+                let literal = match self.scanner.next_if(|c| c == quote)? {
                     None if quote == '"' => self.scanner.basic()?,
                     None => self.scanner.raw()?,
                     Some(_) => match self.scanner.next_if(|c| c == quote)? {
-                        None => Written::Raw(""),
+                        None => StringLiteral::Raw(""),
                         Some(_) => self.scanner.lines(quote)?,
                     },
                 };
-                self.text(&written).map(Value::str)
+                self.text(&literal).map(Value::str)
             }
             Some('.') => self.scanner.fail(c, "floats must start with a digit, not '.'"),
             Some(letter) if letter.is_alphabetic() => {
@@ -470,16 +470,16 @@ impl Reader<'_> {
     }
 
     /// Returns the content of a string.
-    fn text(&self, written: &Written<'_>) -> Scanned<String> {
+    fn text(&self, literal: &StringLiteral<'_>) -> Scanned<String> {
         let without_first_line_end = |text: &str| {
             let rest = text.strip_prefix("\r\n").or_else(|| text.strip_prefix('\n'));
             rest.unwrap_or(text).to_owned()
         };
-        match written {
-            Written::Raw(text) => Ok((*text).to_owned()),
-            Written::RawLines(text) => Ok(without_first_line_end(text)),
-            Written::Basic(text) => self.unescaped(text),
-            Written::Lines(text) => self.unescaped(&without_first_line_end(text)),
+        match literal {
+            StringLiteral::Raw(text) => Ok((*text).to_owned()),
+            StringLiteral::RawLines(text) => Ok(without_first_line_end(text)),
+            StringLiteral::Basic(text) => self.unescaped(text),
+            StringLiteral::Lines(text) => self.unescaped(&without_first_line_end(text)),
         }
     }
 
