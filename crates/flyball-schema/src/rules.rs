@@ -141,25 +141,25 @@ fn run(
     }
     let kind = kind_of(value);
     let text = if rule.message.is_empty() { rule.text.trim() } else { rule.message.trim() };
-    let broke = |why: String| Some(Violation::Broken(FieldError::invalid(path, kind, why)));
+    let broke = |reason: String| Some(Violation::Broken(FieldError::invalid(path, kind, reason)));
     let program = match &rule.program {
         Ok(program) => program,
-        Err(why) => return broke(format!("rule compile error: {why}")),
+        Err(reason) => return broke(format!("rule compile error: {reason}")),
     };
     match program.run(&context, budget) {
         Ok(Cel::Bool(true)) => None,
         Ok(_) => Some(Violation::NotTrue(failure(rule, value, path, &context, budget))),
-        Err(why) if why == OUT_OF_BUDGET => broke(why),
-        Err(why) if why == EXCEEDED => {
+        Err(reason) if reason == OUT_OF_BUDGET => broke(reason),
+        Err(reason) if reason == EXCEEDED => {
             budget.stop();
             broke(format!(
-                "'{why}': no further validation rules will be run due to call cost exceeds limit for rule: {text}"
+                "'{reason}': no further validation rules will be run due to call cost exceeds limit for rule: {text}"
             ))
         }
-        Err(why) if why == "no such overload" => broke(format!(
-            "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {text}"
+        Err(reason) if reason == "no such overload" => broke(format!(
+            "'{reason}': call arguments did not match a supported operator, function or macro signature for rule: {text}"
         )),
-        Err(why) => broke(format!("{why} evaluating rule: {text}")),
+        Err(reason) => broke(format!("{reason} evaluating rule: {text}")),
     }
 }
 

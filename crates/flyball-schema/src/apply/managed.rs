@@ -214,7 +214,8 @@ mod tests {
     #[test]
     fn client_can_remove_or_replace_managers() {
         let live = json!([entry("live", "Apply")]);
-        let write = |sent: Value, subresource| ManagedFields::for_write(Some(&live), Some(&sent), subresource).encode();
+        let write =
+            |client: Value, subresource| ManagedFields::for_write(Some(&live), Some(&client), subresource).encode();
         assert_eq!(write(json!([]), false), None);
         assert_eq!(write(json!([{}]), false), None);
         assert_eq!(write(json!([{}]), true), Some(live.clone()));

@@ -179,8 +179,8 @@ fn with(this: &Cel, change: impl FnOnce(&mut Question)) -> ResolveResult {
 }
 
 /// Rejects invalid arguments, with the messages of kube-apiserver.
-fn need(fine: bool, function: &str, why: &str) -> Result<(), ExecutionError> {
-    if fine { Ok(()) } else { Err(ExecutionError::function_error(function, why)) }
+fn need(fine: bool, function: &str, reason: &str) -> Result<(), ExecutionError> {
+    if fine { Ok(()) } else { Err(ExecutionError::function_error(function, reason)) }
 }
 
 /// Adds the methods of checks and decisions.
@@ -295,9 +295,9 @@ mod tests {
             ),
             ("[1, 2, 3].all(i, authorizer.path('/healthz').check('get').allowed())", super::super::meter::EXCEEDED),
         ];
-        for (expression, why) in cases {
+        for (expression, reason) in cases {
             let error = evaluate(expression).expect_err(expression);
-            assert!(error.ends_with(&format!("resulted in error: {why}")), "{expression}: {error}");
+            assert!(error.ends_with(&format!("resulted in error: {reason}")), "{expression}: {error}");
         }
     }
 
@@ -324,9 +324,9 @@ mod tests {
                 "1:4: unexpected failed resolution of 'kubernetes.authorization.Authorizer'",
             ),
         ];
-        for (expression, why) in cases {
+        for (expression, reason) in cases {
             let error = check(expression).expect_err(expression);
-            assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{why}").as_str()), "{expression}");
+            assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{reason}").as_str()), "{expression}");
         }
     }
 }

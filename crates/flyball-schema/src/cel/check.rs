@@ -73,7 +73,7 @@ impl<'s> Checker<'s> {
     }
 
     fn variable(&self, name: &str) -> Option<Estimate<'s>> {
-        self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, seen)| seen.clone())
+        self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, estimate)| estimate.clone())
     }
 
     /// The schema position below a value; as in kube-apiserver, a value without a position counts as the root.
@@ -102,7 +102,7 @@ impl<'s> Checker<'s> {
             Expr::Ident(name) => {
                 let position = self.positions.next(name);
                 match self.variable(name) {
-                    Some(seen) => Estimate { cost: 1, ..seen },
+                    Some(estimate) => Estimate { cost: 1, ..estimate },
                     None if super::types::NAMES.contains(&name.as_str()) || name.contains(['@', '#', '.']) => {
                         Estimate::at(TYPE, 1, self.root)
                     }
@@ -133,7 +133,9 @@ impl<'s> Checker<'s> {
                 }
                 let size = Some(Size::exactly(keys.len() as u64));
                 let ((cost, _), (more, entry)) = (gathered(&keys, 30), gathered(&values, 0));
-                let types = |seen: Vec<Estimate<'s>>| common(seen.into_iter().map(|seen| seen.ty).collect()).into();
+                let types = |estimate: Vec<Estimate<'s>>| {
+                    common(estimate.into_iter().map(|estimate| estimate.ty).collect()).into()
+                };
                 let ty = Type::Map(types(keys), types(values));
                 Estimate { size, entry, ..Estimate::of(ty, cost.saturating_add(more)) }
             }
@@ -144,10 +146,10 @@ impl<'s> Checker<'s> {
 
     /// An entry of a list, a map or an object literal; an optional one is omitted if its value is absent.
     fn visit_part(&mut self, at: &IdedExpr, optional: bool) -> Estimate<'s> {
-        let seen = self.visit(at);
-        match seen.ty {
-            Type::Optional(inner) if optional => Estimate { ty: (*inner).clone(), ..seen },
-            _ => seen,
+        let estimate = self.visit(at);
+        match estimate.ty {
+            Type::Optional(inner) if optional => Estimate { ty: (*inner).clone(), ..estimate },
+            _ => estimate,
         }
     }
 
@@ -285,9 +287,9 @@ impl<'s> Checker<'s> {
         self.positions.next(&format!("{}(", call.func_name));
         let (key, value) = self.entries(&range);
         let depth = self.scope.len();
-        for (name, seen) in rewrite::names(call, 2).into_iter().flatten().zip([key.clone(), value]) {
+        for (name, estimate) in rewrite::names(call, 2).into_iter().flatten().zip([key.clone(), value]) {
             self.positions.next(name);
-            self.scope.push((name.to_owned(), seen));
+            self.scope.push((name.to_owned(), estimate));
         }
         let inner: Vec<Estimate<'s>> = call.args[2..].iter().map(|part| self.visit(part)).collect();
         self.scope.truncate(depth);
@@ -303,8 +305,8 @@ impl<'s> Checker<'s> {
         };
         let rounds = body.saturating_add(round).saturating_mul(range.size().max);
         let size = Some(range.size()).filter(|_| !ty.is("bool"));
-        let seen = Estimate::of(ty, range.cost.saturating_add(rounds).saturating_add(1));
-        Estimate { size: size.or(seen.size), ..seen }
+        let estimate = Estimate::of(ty, range.cost.saturating_add(rounds).saturating_add(1));
+        Estimate { size: size.or(estimate.size), ..estimate }
     }
 
     /// `x.optMap(v, e)`.
@@ -398,8 +400,8 @@ impl<'s> Checker<'s> {
             Some(of) if name == "_[_]" => self.within(of.schema_position, SchemaPosition::items),
             _ => None,
         };
-        let seen = Estimate::at(ty, cost, schema_position);
-        Estimate { size: size.or(seen.size), entry, ..seen }
+        let estimate = Estimate::at(ty, cost, schema_position);
+        Estimate { size: size.or(estimate.size), entry, ..estimate }
     }
 }
 

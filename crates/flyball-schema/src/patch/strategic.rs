@@ -141,7 +141,7 @@ fn merge_ordered(
         let live = list(original.get(name).cloned())?;
         let patched = list(patch.get(name).cloned())?;
         check_order(patched.as_deref().unwrap_or_default(), &order, &how)?;
-        let before = live.clone().unwrap_or_default();
+        let previous = live.clone().unwrap_or_default();
         let merged = match (live, patched) {
             (None, None) => continue,
             (Some(live), None) => live,
@@ -153,7 +153,7 @@ fn merge_ordered(
             (Some(_), Some(patched)) => patched,
         };
         let (named, others) = partition(merged, &order, &how)?;
-        original.insert(name.to_owned(), Value::Array(arrange(named, others, &order, &before, &how)));
+        original.insert(name.to_owned(), Value::Array(arrange(named, others, &order, &previous, &how)));
         patch.remove(name);
     }
     Ok(())

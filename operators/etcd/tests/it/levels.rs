@@ -45,8 +45,8 @@ fn level_2_upgrade_replaces_one_member_at_a_time() {
         let patch = json!([{"op": "replace", "path": "/spec/version", "value": "3.3.12"}]).to_string();
         let patch = http::Request::patch(path).header("content-type", "application/json-patch+json").body(patch.into());
         let _: EtcdCluster = world.admin.request(patch.unwrap()).await.unwrap();
-        let seen = world.until("two versions beside each other", async |status| two_versions(status)).await;
-        assert_eq!((seen.current_version.as_str(), seen.target_version.as_str()), ("3.1.10", "3.3.12"));
+        let upgrading = world.until("two versions beside each other", async |status| two_versions(status)).await;
+        assert_eq!((upgrading.current_version.as_str(), upgrading.target_version.as_str()), ("3.1.10", "3.3.12"));
         let status = world.settled(3).await;
         assert!(status.versions.values().all(|version| version == "3.3.12"), "{status:#?}");
         assert_eq!(status.current_version, "3.3.12");

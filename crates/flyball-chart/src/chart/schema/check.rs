@@ -442,10 +442,13 @@ impl<'s> At<'_, 's> {
             }
         }
         let bound = |keyword: &str| fields.get(keyword).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-        let places = || matched.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let positions = || matched.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let message = |word: &str, limit: usize| {
             let (limit, got) = (count(limit), count(matched.len()));
-            format!("{word} {limit} items required to match contains schema, but matched {got} items at {}", places())
+            format!(
+                "{word} {limit} items required to match contains schema, but matched {got} items at {}",
+                positions()
+            )
         };
         match bound("minContains") {
             Some(least) if matched.len() < least => {
