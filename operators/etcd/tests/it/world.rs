@@ -44,12 +44,12 @@ pub(crate) fn operator(model: &Model, metrics: ClusterMetrics) -> Operator {
 }
 
 /// Runs a scenario without faults.
-pub(crate) fn play(story: impl AsyncFnOnce(&World)) {
-    play_with(SEED, Faults::default(), story);
+pub(crate) fn run_scenario(scenario: impl AsyncFnOnce(&World)) {
+    run_scenario_with(SEED, Faults::default(), scenario);
 }
 
 /// Runs a scenario; returns the trace of the operator's requests to the API server.
-pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&World)) -> String {
+pub(crate) fn run_scenario_with(seed: u64, faults: Faults, scenario: impl AsyncFnOnce(&World)) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let (clock, rng) = (simulated_clock(), Rng::from_seed(seed));
@@ -83,7 +83,7 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
         let controllers = Controllers::all();
         tokio::select! {
             biased;
-            end = timeout(Duration::from_secs(6 * 3600), story(&world)) => end.expect("the story ends within six hours"),
+            end = timeout(Duration::from_secs(6 * 3600), scenario(&world)) => end.expect("the scenario ends within six hours"),
             end = operator.run(client, pending()) => panic!("the operator ended: {end:?}"),
             () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
             () = world.watch() => unreachable!("it watches for ever"),
@@ -131,7 +131,7 @@ impl World {
             sleep(Duration::from_millis(300)).await;
         }
         let pods: Vec<_> = self.members().await.into_iter().map(|pod| (pod.metadata.name, pod.status)).collect();
-        panic!("{what} does not come to pass: {:?} {pods:?}", self.status().await);
+        panic!("timeout: {what}: {:?} {pods:?}", self.status().await);
     }
 
     /// Waits until a cluster runs with this number of members, and no step remains.

@@ -77,7 +77,7 @@ async fn settle(groups: &Groups<Client>, group: &Group, goal: Goal) -> Vec<Error
             }
         }
     }
-    panic!("no end after {MAX_PASSES} passes: {errors:?}");
+    panic!("the goal is not reached after {MAX_PASSES} passes: {errors:?}");
 }
 
 /// Returns the state of machines without values that depend on the run.
