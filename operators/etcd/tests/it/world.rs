@@ -83,7 +83,7 @@ pub(crate) fn run_scenario_with(seed: u64, faults: Faults, scenario: impl AsyncF
         let controllers = Controllers::all();
         tokio::select! {
             biased;
-            end = timeout(Duration::from_secs(6 * 3600), scenario(&world)) => end.expect("the scenario ends within six hours"),
+            end = timeout(Duration::from_secs(6 * 3600), scenario(&world)) => end.expect("the scenario ends in time"),
             end = operator.run(client, pending()) => panic!("the operator ended: {end:?}"),
             () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
             () = world.watch() => unreachable!("it watches for ever"),
