@@ -1,7 +1,7 @@
-//! How long a controller needs for N objects, from process start to the last reconcile.
+//! Benchmark of controllers: the time from process start to the last reconcile of N objects.
 //!
-//! `flyball`, `kube::runtime::Controller` and a bare client (`floor`) take turns against one embedded API server, each
-//! in a process of its own, over TLS. Medians are printed, and how often the floor fits into them.
+//! `flyball`, `kube::runtime::Controller` and a bare client (`floor`) run alternately against one embedded API server,
+//! each in a separate process, over TLS. It prints medians and their ratios to the floor.
 
 use crate::{Result, connect};
 use flyball_cluster::{Cluster, Endpoint, Options};
@@ -22,17 +22,17 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const CONTESTANTS: [&str; 3] = ["floor", "flyball", "kube"];
-/// Requests that the floor has under way at a time, as `flyball` has reconciles.
+/// Concurrent requests of the floor, equal to the concurrent reconciles of `flyball`.
 const CONCURRENCY: usize = 16;
-/// Who applies what `kube` and the floor write.
+/// Field manager of the writes of `kube` and the floor.
 const MANAGER: &str = "bench";
 
-/// What is done with each object.
+/// The work for each object.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Work {
-    /// Nothing: the floor lists.
+    /// No work: the floor only lists.
     Nothing,
-    /// A ConfigMap is made for it, and its status set: the floor sends those two requests.
+    /// Creates a ConfigMap and sets the status: the floor sends these two requests.
     Writes,
 }
 
@@ -58,7 +58,7 @@ struct WidgetStatus {
     observed: i64,
 }
 
-/// What a contestant says of one run.
+/// The result of one run of a contestant.
 #[derive(Clone, Copy)]
 struct Figures {
     seconds: f64,
@@ -89,7 +89,7 @@ pub(crate) async fn compare(work: Work, runs: usize, sizes: &[usize]) -> Result<
         let mut all = CONTESTANTS.map(|_| Vec::new());
         for run in 0..=runs {
             for (name, figures) in CONTESTANTS.iter().zip(&mut all) {
-                // What was written for one contestant is of no use to the next.
+                // Objects written by one contestant must not affect the next.
                 let namespace = match work {
                     Work::Nothing => format!("w{n}"),
                     Work::Writes => format!("w{n}-{run}-{name}"),
@@ -98,7 +98,7 @@ pub(crate) async fn compare(work: Work, runs: usize, sizes: &[usize]) -> Result<
                     populate(&client, &namespace, *n).await?;
                 }
                 let measured = run_one(work, name, path, &namespace, *n)?;
-                // The first run warms up.
+                // The first run is a warm-up.
                 if run > 0 {
                     figures.push(measured);
                 }
@@ -127,7 +127,7 @@ async fn post(client: &Client, path: &str, object: &serde_json::Value) -> Result
     Ok(())
 }
 
-/// Defines the kind, and waits until it is served.
+/// Creates the CRD, and waits until the kind is served.
 async fn define(client: &Client) -> Result<()> {
     let mut crd = serde_json::to_value(Widget::crd())?;
     (crd["apiVersion"], crd["kind"]) = ("apiextensions.k8s.io/v1".into(), "CustomResourceDefinition".into());
@@ -174,7 +174,7 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
-/// The objects that were reconciled; the process ends with the last one.
+/// The reconciled objects; the process exits after the last one.
 #[derive(Clone)]
 struct Goal(Arc<Mutex<BTreeSet<String>>>, usize);
 
@@ -218,7 +218,7 @@ pub(crate) async fn contestant(work: &str, name: &str, kubeconfig: &str, namespa
     Err("ended early".into())
 }
 
-/// Runs kube's controller in the way its documentation shows.
+/// Runs kube's controller as in its documentation.
 async fn kube_controller(work: Work, client: Client, namespace: &str, goal: Goal) {
     let widgets = kube::Api::<Widget>::namespaced(client.clone(), namespace);
     let maps = kube::Api::<ConfigMap>::namespaced(client.clone(), namespace);
@@ -242,7 +242,7 @@ async fn kube_controller(work: Work, client: Client, namespace: &str, goal: Goal
     controller.run(reconcile, failed, Arc::new(goal)).for_each(|_| async {}).await;
 }
 
-/// Does with a bare client what has to be done at least.
+/// Sends only the necessary requests with a bare client.
 async fn floor(work: Work, client: Client, namespace: &str, goal: Goal) -> Result<()> {
     let path = format!("/apis/bench.flyball.dev/v1/namespaces/{namespace}/widgets");
     let answer = client.send(http::Request::get(path).body(kube::client::Body::empty())?).await?;

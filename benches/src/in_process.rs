@@ -1,4 +1,4 @@
-//! The cluster as a value: how soon it is there, what a copy costs, how much it takes in without a socket.
+//! Benchmarks of the cluster as a library: startup, forks, and throughput without a socket.
 
 use crate::Result;
 use flyball_cluster::{Cluster, Controllers, Options};

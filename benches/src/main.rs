@@ -1,10 +1,10 @@
-//! Measurements, each beside a peer in the same run.
+//! Benchmarks, each compared with a peer in the same run.
 //!
 //! ```console
-//! $ cargo run --release -- cold-start [RUNS [N…]]           a controller that does nothing, beside kube's
-//! $ cargo run --release -- writes [RUNS [N…]]               one that writes a child and a status for each object
-//! $ cargo run --release -- server FLYBALL [KUBECONFIG]      the server of this binary, beside that of a kubeconfig
-//! $ cargo run --release -- in-process                       the same server as a value, without a socket
+//! $ cargo run --release -- cold-start [RUNS [N…]]           a controller without work, compared with kube's $ cargo
+//! run --release -- writes [RUNS [N…]]               a controller that writes a child and a status for each object $
+//! cargo run --release -- server FLYBALL [KUBECONFIG]      the server of this binary, compared with that of a
+//! kubeconfig $ cargo run --release -- in-process                       the same server as a library, without a socket
 //! ```
 
 mod contest;
@@ -39,7 +39,7 @@ fn main() -> Result<()> {
     measured
 }
 
-/// Runs a contest as often, and with as many objects, as the command line says.
+/// Runs a contest with the number of runs and objects of the command line.
 fn compare(runtime: &Runtime, work: Work, how: &[&str], usual: &[usize]) -> Result<()> {
     let (runs, sizes) = how.split_first().map_or((Ok(5), usual.to_vec()), |(runs, sizes)| {
         let sizes: Vec<usize> = sizes.iter().filter_map(|n| n.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! The server: how soon it is ready, what it takes when nobody asks, and how much it answers over TLS.
+//! Benchmarks of the server: startup, idle memory, and throughput over TLS.
 
 use crate::{Result, connect};
 use kube::Client;
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// Starts of the process, of which the median counts.
+/// Number of process starts for the median.
 const STARTS: usize = 21;
-/// Clients at a time, each with a connection of its own.
+/// Concurrent clients, each with its own connection.
 const CLIENTS: usize = 16;
-/// Requests of each kind.
+/// Number of requests of each kind.
 const REQUESTS: usize = 8_000;
-/// The namespace that is made and removed.
+/// The namespace of the benchmark, which is created and deleted.
 const NAMESPACE: &str = "flyball-bench";
 
 pub(crate) async fn measure(flyball: &str, peer: Option<&str>) -> Result<()> {
@@ -80,7 +80,7 @@ fn resident(pid: u32) -> Result<f64> {
     Ok(line.split_whitespace().next().ok_or("no number")?.parse::<f64>()? / 1024.0)
 }
 
-/// Sends so many requests of each kind from several clients at once; gives how many were answered a second.
+/// Sends a number of requests from concurrent clients; returns the requests per second.
 async fn throughput(kubeconfig: &str) -> Result<Vec<(&'static str, f64)>> {
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
@@ -132,7 +132,7 @@ async fn rate(clients: &[Client], request: impl Fn(usize) -> (&'static str, Stri
             .step_by(clients.len())
             .map(|i| {
                 let (verb, path, body) = request(i);
-                // An apply of an object sends it under its own name.
+                // Applies identify the object by name.
                 let body = if verb == "APPLY" { with_name(body, &path) } else { body };
                 (verb, path, body)
             })

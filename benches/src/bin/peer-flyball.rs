@@ -1,10 +1,10 @@
-//! A contestant for harnesses that compare frameworks, spoken to by environment variables and lines.
+//! A benchmark peer for harnesses that compare frameworks, controlled by environment variables and standard input.
 //!
 //! `KUBECONFIG`, `NAMESPACE`, `KIND` (`widgets` or `pods`), `WORKLOAD` (`noop`, `latency`, `write` or `queue`), `N` and
-//! `CONCURRENCY` say what to do; `FLYBALL_THREADS` says on how many threads: on one unless given, as operators do. With
-//! `queue` it prints what the work queue does in a second on two threads, and ends. Else it prints `ready T` and
-//! `reconciled N T`, in nanoseconds since 1970; on the line `dump` it prints a `latency` line for each size that it saw
-//! for the first time, `total` and `end`; it ends with its input.
+//! `CONCURRENCY` specify the benchmark; `FLYBALL_THREADS` is the number of threads, 1 by default as for operators. With
+//! `queue`, it prints the throughput of the work queue on two threads, and exits. Otherwise it prints `ready T` and
+//! `reconciled N T`, in nanoseconds since 1970. On the input line `dump`, it prints a `latency` line for the first
+//! reconcile of each size, `total` and `end`. It exits at the end of its input.
 
 use flyball::bench::MeasuredQueue;
 use flyball::{Action, Context, Controller, ObjectKey, Operator, Reconcile, Resource, Result};
@@ -34,7 +34,7 @@ struct WidgetStatus {
     observed: i64,
 }
 
-/// What has been seen so far.
+/// The observations of the reconciler.
 #[derive(Default)]
 struct Seen {
     names: HashSet<String>,
@@ -46,7 +46,7 @@ struct Seen {
 impl Seen {
     fn reconciled(&mut self, name: &str, wanted: usize) {
         if self.reconciles == 0 {
-            // Nothing is reconciled before the caches are in sync.
+            // Reconciles start after the caches are synced.
             println!("ready {}", now());
         }
         self.reconciles += 1;
@@ -110,7 +110,7 @@ impl Reconcile for Pods {
     }
 }
 
-/// Sets a controller up as the variables say.
+/// Creates a controller according to the environment variables.
 fn set_up<R: Reconcile<Resource: Resource>>(controller: Controller<R>) -> Result<Controller<R>, Box<dyn Error>> {
     Ok(match variable("CONCURRENCY", "").as_str() {
         "" => controller,
@@ -118,8 +118,8 @@ fn set_up<R: Reconcile<Resource: Resource>>(controller: Controller<R>) -> Result
     })
 }
 
-/// Prints how many keys the queue takes in and hands out: all in first, then all out; and one in while another goes
-/// out, with no more than a thousand in between.
+/// Prints the number of keys per second that the queue accepts and returns: first all in, then all out; then
+/// concurrently, with at most a thousand keys in between.
 async fn queues(n: usize) -> Result<(), Box<dyn Error>> {
     let keys: Arc<Vec<ObjectKey>> =
         Arc::new((0..n).map(|i| ObjectKey::new(Some("ns"), &format!("widget-{i}"))).collect());
@@ -165,7 +165,7 @@ async fn queues(n: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes the runtime that [`Operator::main`] makes for `--threads`.
+/// Creates the same runtime as [`Operator::main`] with `--threads`.
 fn runtime(threads: usize) -> std::io::Result<Runtime> {
     let mut builder = match threads {
         1 => Builder::new_current_thread(),

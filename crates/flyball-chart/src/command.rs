@@ -108,7 +108,7 @@ impl TemplateArgs {
 
     /// Rejects flags that require a cluster or other unsupported features.
     fn check(&self) -> Result<(), String> {
-        let not_done = |flag: &str, why: &str| Err(format!("{flag} is not supported: {why}"));
+        let not_done = |flag: &str, reason: &str| Err(format!("{flag} is not supported: {reason}"));
         let dry_run = self.dry_run.as_ref().map(|value| value.as_deref().unwrap_or("client"));
         match (self.helm_version, dry_run) {
             (_, None | Some("client")) | (HelmVersion::V3, Some("" | "true")) => {}

@@ -14,19 +14,19 @@ pub(crate) trait Clear {
 }
 
 thread_local! {
-    static HELD: Cell<usize> = const { Cell::new(0) };
+    static USED_BYTES: Cell<usize> = const { Cell::new(0) };
     static LIMIT: Cell<usize> = const { Cell::new(usize::MAX) };
     static CHANGED: RefCell<Vec<Weak<dyn Clear>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Returns the number of bytes used by the values of this thread.
-pub(crate) fn held() -> usize {
-    HELD.with(Cell::get)
+pub(crate) fn used_bytes() -> usize {
+    USED_BYTES.with(Cell::get)
 }
 
 /// Returns true if this thread exceeds the limit of its rendering.
 pub(crate) fn is_exhausted() -> bool {
-    held() > LIMIT.with(Cell::get)
+    used_bytes() > LIMIT.with(Cell::get)
 }
 
 /// The memory limit during a rendering.
@@ -38,13 +38,13 @@ pub(crate) struct Scope {
 impl Scope {
     /// Allows this thread to allocate this number of bytes in addition to the current ones.
     pub(crate) fn new(bytes: usize) -> Self {
-        let limit = LIMIT.with(|limit| limit.replace(held().saturating_add(bytes)));
+        let limit = LIMIT.with(|limit| limit.replace(used_bytes().saturating_add(bytes)));
         Self { limit, changed: CHANGED.with(|maps| maps.borrow().len()) }
     }
 
     /// Returns the number of remaining bytes.
     pub(crate) fn room() -> usize {
-        LIMIT.with(Cell::get).saturating_sub(held())
+        LIMIT.with(Cell::get).saturating_sub(used_bytes())
     }
 }
 
@@ -59,26 +59,26 @@ impl Drop for Scope {
 
 /// A number of bytes, counted until it is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Held(usize);
+pub(crate) struct MemoryCharge(usize);
 
-impl Held {
+impl MemoryCharge {
     pub(crate) fn new(bytes: usize) -> Self {
-        let mut held = Self(0);
-        held.add(bytes);
-        held
+        let mut charge = Self(0);
+        charge.add(bytes);
+        charge
     }
 
     /// Adds bytes.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.0 = self.0.saturating_add(bytes);
-        HELD.with(|held| held.set(held.get().saturating_add(bytes)));
+        USED_BYTES.with(|used| used.set(used.get().saturating_add(bytes)));
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         // The thread-local count is already destroyed when a thread ends.
-        let _ = HELD.try_with(|held| held.set(held.get().saturating_sub(self.0)));
+        let _ = USED_BYTES.try_with(|used| used.set(used.get().saturating_sub(self.0)));
     }
 }
 

@@ -277,7 +277,7 @@ fn render(
 
 /// The result of rendering a chart for the linter.
 #[derive(Default)]
-pub(crate) struct Linted {
+pub(crate) struct LintOutput {
     /// Outputs of the templates; empty if there is an error, or if the values do not match the subcharts.
     pub(crate) files: Option<BTreeMap<String, Text>>,
     pub(crate) error: Option<RenderError>,
@@ -298,10 +298,10 @@ pub(crate) fn lint_templates(
     release: &Release,
     capabilities: &Capabilities,
     options: &RenderOptions<'_>,
-) -> Linted {
+) -> LintOutput {
     stacker::grow(STACK, || {
         let _bounds = memory::Scope::new(options.budget.bytes);
-        let mut linted = Linted::default();
+        let mut linted = LintOutput::default();
         let mut chart = chart.clone();
         let Some(all) = lint_values(&mut chart, values, &mut linted.log) else { return linted };
         if !options.skip_schema_validation
@@ -339,7 +339,7 @@ fn lint_values(
     coalesce(chart, &all, Nulls::Delete, log).ok()
 }
 
-impl Linted {
+impl LintOutput {
     fn collect(&mut self, files: BTreeMap<String, Text>, world: &World<'_>) {
         for (path, text) in &files {
             let one = BTreeMap::from([(path.clone(), text.clone())]);

@@ -4,7 +4,7 @@
 //! as plain text. Functions that build a string from others must preserve the marks with a [`Writer`]; if positions
 //! cannot be tracked exactly, the whole result is marked.
 
-use crate::memory::Held;
+use crate::memory::MemoryCharge;
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
@@ -21,12 +21,12 @@ pub(crate) struct Text {
 
 struct Chunk {
     bytes: Box<[u8]>,
-    _held: Held,
+    _charge: MemoryCharge,
 }
 
 impl Text {
     pub(crate) fn new(bytes: &[u8], data: Marks) -> Self {
-        let chunk = Chunk { bytes: bytes.into(), _held: Held::new(bytes.len() + 64 + data.len() * 16) };
+        let chunk = Chunk { bytes: bytes.into(), _charge: MemoryCharge::new(bytes.len() + 64 + data.len() * 16) };
         Self { chunk: Rc::new(chunk), data: (!data.is_empty()).then(|| Rc::new(data)) }
     }
 
@@ -91,7 +91,7 @@ pub(crate) fn lossy(bytes: &[u8]) -> Cow<'_, str> {
 pub(crate) struct Writer {
     bytes: Vec<u8>,
     data: Marks,
-    held: Held,
+    charge: MemoryCharge,
 }
 
 impl Writer {
@@ -101,7 +101,7 @@ impl Writer {
 
     /// Adds bytes that are not data.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
-        self.held.add(bytes.len());
+        self.charge.add(bytes.len());
         self.bytes.extend(bytes);
     }
 
@@ -127,7 +127,7 @@ impl Writer {
         let from = self.bytes.len();
         write(&mut self.bytes);
         let to = self.bytes.len();
-        self.held.add(to.saturating_sub(from));
+        self.charge.add(to.saturating_sub(from));
         if is_data {
             self.mark(from..to);
         }
@@ -138,7 +138,7 @@ impl Writer {
             _ if range.is_empty() => {}
             Some(last) if last.end == range.start => last.end = range.end,
             _ => {
-                self.held.add(16);
+                self.charge.add(16);
                 self.data.push(range);
             }
         }

@@ -6,7 +6,7 @@
 pub(crate) mod object;
 
 use crate::helm::HelmVersion;
-use crate::memory::{self, Held};
+use crate::memory::{self, MemoryCharge};
 use crate::text::{Marks, Text, lossy};
 use object::Object;
 use std::cell::RefCell;
@@ -71,14 +71,14 @@ pub(crate) struct Map {
 #[derive(Default)]
 pub(crate) struct Items {
     items: Vec<Value>,
-    _held: Held,
+    _charge: MemoryCharge,
 }
 
 /// The entries of a map, counted until dropped.
 #[derive(Default)]
 pub(crate) struct Entries {
     entries: BTreeMap<Key, Value>,
-    held: Held,
+    charge: MemoryCharge,
     /// A template changed the map, so it may contain itself.
     changed: bool,
 }
@@ -157,8 +157,8 @@ impl Ord for Key {
 
 impl Items {
     fn new(items: Vec<Value>) -> Self {
-        let held = Held::new(items.len() * size_of::<Value>() + ENTRY);
-        Self { items, _held: held }
+        let charge = MemoryCharge::new(items.len() * size_of::<Value>() + ENTRY);
+        Self { items, _charge: charge }
     }
 }
 
@@ -179,11 +179,11 @@ impl Drop for Items {
 impl Entries {
     fn new(entries: BTreeMap<Key, Value>) -> Self {
         let bytes = entries.keys().map(|key| key.len() + ENTRY).sum();
-        Self { entries, held: Held::new(bytes), changed: false }
+        Self { entries, charge: MemoryCharge::new(bytes), changed: false }
     }
 
     pub(crate) fn take_all(&mut self) -> BTreeMap<Key, Value> {
-        self.held = Held::default();
+        self.charge = MemoryCharge::default();
         std::mem::take(&mut self.entries)
     }
 
@@ -540,7 +540,7 @@ impl Map {
         // The old value is dropped after the borrow of the map ends, since it may contain the map.
         let before = entries.entries.insert(key, value);
         if before.is_none() {
-            entries.held.add(size);
+            entries.charge.add(size);
         }
         drop(entries);
         drop(before);

@@ -158,7 +158,7 @@ impl<'w> World<'w> {
             helm: HelmVersion::default(),
             patterns: RefCell::default(),
             steps: Cell::new(0),
-            check_at: Cell::new((STEPS_PER_CHECK, memory::held() + BYTES_PER_CHECK)),
+            check_at: Cell::new((STEPS_PER_CHECK, memory::used_bytes() + BYTES_PER_CHECK)),
             included: RefCell::default(),
             missing: None,
         }
@@ -229,9 +229,9 @@ impl<'w> World<'w> {
             return Err(format!("the templates exceed the limit of {} bytes of memory", self.budget.bytes));
         }
         let (at_steps, at_bytes) = self.check_at.get();
-        let held = memory::held().saturating_add(bytes);
-        if steps >= at_steps || held >= at_bytes {
-            self.check_at.set((steps + STEPS_PER_CHECK, held + BYTES_PER_CHECK));
+        let used = memory::used_bytes().saturating_add(bytes);
+        if steps >= at_steps || used >= at_bytes {
+            self.check_at.set((steps + STEPS_PER_CHECK, used + BYTES_PER_CHECK));
             if let Some(guard) = &self.budget.guard {
                 guard(steps, self.budget.bytes.saturating_sub(memory::Scope::room()).saturating_add(bytes))?;
             }

@@ -11,7 +11,7 @@ mod scanner;
 
 pub(crate) use emit::{Origin, Version};
 
-use crate::memory::{self, Held};
+use crate::memory::{self, MemoryCharge};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -53,8 +53,8 @@ pub enum Error {
 pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
     let text = check_encoding(bytes)?;
     let located = |problem: scanner::Problem| {
-        let place = if problem.line == 0 { String::new() } else { format!("line {}: ", problem.line) };
-        Error::Yaml(format!("{place}{}", problem.message))
+        let prefix = if problem.line == 0 { String::new() } else { format!("line {}: ", problem.line) };
+        Error::Yaml(format!("{prefix}{}", problem.message))
     };
     let data = match parser::parse(text).map_err(located)? {
         Some(node) => decode::decode(&node)?,
@@ -110,7 +110,7 @@ pub fn from_yaml(text: &str) -> Result<serde_json::Value, Error> {
 
 /// Decodes documents within a common memory limit. All of them are decoded on the same thread.
 pub struct BoundedYaml {
-    held: Held,
+    charge: MemoryCharge,
     _scope: memory::Scope,
 }
 
@@ -118,7 +118,7 @@ impl BoundedYaml {
     /// Sets the limit in bytes, approximately.
     pub fn new(max_bytes: usize) -> Self {
         let scope = memory::Scope::new(max_bytes);
-        Self { held: Held::default(), _scope: scope }
+        Self { charge: MemoryCharge::default(), _scope: scope }
     }
 
     /// Decodes the first document of a YAML stream.
@@ -127,7 +127,7 @@ impl BoundedYaml {
     /// See [`from_yaml`].
     pub fn read(&mut self, text: &str) -> Result<serde_json::Value, Error> {
         let value = from_yaml(text)?;
-        self.held.add(memory::size_of_json(&value));
+        self.charge.add(memory::size_of_json(&value));
         Ok(value)
     }
 
@@ -223,7 +223,7 @@ fn has_control(text: &str) -> bool {
 
 impl Data {
     /// Go's message about an unexpected type.
-    pub(crate) fn mismatch(&self, place: &str, expected: &str) -> Error {
+    pub(crate) fn mismatch(&self, target: &str, expected: &str) -> Error {
         let is = match self {
             Data::Null => "null",
             Data::Bool(_) => "bool",
@@ -232,7 +232,7 @@ impl Data {
             Data::List(_) => "array",
             Data::Map(_) => "object",
         };
-        Error::Type(format!("cannot unmarshal {is} into {place} of type {expected}"))
+        Error::Type(format!("cannot unmarshal {is} into {target} of type {expected}"))
     }
 
     fn yaml_type(&self) -> &'static str {

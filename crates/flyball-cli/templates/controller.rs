@@ -21,7 +21,7 @@ impl Reconcile for {{kind}}Reconciler {
     /// Brings the cluster to the state that the `{{kind}}` describes.
     ///
     /// Called when the `{{kind}}` or an object that it owns may have changed, and possibly more often. It must be
-    /// idempotent: apply the desired state, whatever the actual state is.
+    /// idempotent: apply the desired state regardless of the actual state.
     async fn reconcile(&self, {{variable}}: &{{type}}, cx: &Context<{{type}}>) -> Result<Action> {
         let applied = self.apply({{variable}}, cx).await;
         let ready = match &applied {
@@ -29,14 +29,14 @@ impl Reconcile for {{kind}}Reconciler {
             Err(error) => Condition::new("Ready", false, "ApplyFailed").message(error.to_string()),
         };
         cx.set_status(&{{kind}}Status { conditions: vec![ready] }).await?;
-        // An error is logged and retried with backoff, see docs/reconcilers.md of Flyball.
+        // Errors are logged and retried with backoff, see docs/reconcilers.md of Flyball.
         applied?;
         Ok(Action::done())
     }
 }
 
 impl {{kind}}Reconciler {
-    /// Applies the objects of {{a_kind}}. Calls to other systems belong here as well: their errors are then in the status.
+    /// Applies the objects of {{a_kind}}. Call other systems here as well, so that the status reports their errors.
     async fn apply(&self, {{variable}}: &{{type}}, cx: &Context<{{type}}>) -> Result<{{child}}> {
 {{body}}    }
 }

@@ -2,7 +2,7 @@
 impl TryFrom<super::{{hub}}::{{type}}> for {{type}} {
     type Error = serde_json::Error;
 
-    /// Converts from the storage version. The versions are equal so far: map fields here once they differ.
+    /// Converts from the storage version. The versions are still equal: map fields here when they differ.
     fn try_from(stored: super::{{hub}}::{{type}}) -> Result<Self, Self::Error> {
         serde_json::from_value(serde_json::to_value(stored)?)
     }

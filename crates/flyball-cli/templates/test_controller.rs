@@ -15,7 +15,7 @@ async fn the_sample_becomes_ready() -> kube::Result<()> {
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_in_the_status_until_a_retry_succeeds() -> kube::Result<()> {
     let test = Test::of(operator).start().await;
-    // The operator does not take over an object of this name.
+    // The operator does not adopt an existing object with this name.
     let metadata = ObjectMeta { name: Some("{{sample}}".into()), ..ObjectMeta::default() };
     let other = {{child}} { metadata, ..{{child}}::default() };
     {{children}}.create(&PostParams::default(), &other).await?;

@@ -2,7 +2,7 @@
 
 {{uses}}
 
-/// Returns the webhooks.
+/// Returns the webhook configuration.
 pub fn webhook() -> Webhook<{{type}}> {
     Webhook::new()
     // +flyball:webhook

@@ -226,7 +226,7 @@ mod tests {
         {
             assert!(Schedule::parse(good).is_ok(), "{good}");
         }
-        for (bad, why) in [
+        for (bad, reason) in [
             ("x", "expected exactly 5 fields, found 1: [x]"),
             ("60 * * * *", "end of range (60) above maximum (59): 60"),
             ("* * 0 * *", "beginning of range (0) below minimum (1): 0"),
@@ -236,7 +236,7 @@ mod tests {
             ("@often", "unrecognized descriptor: @often"),
             ("TZ=Nowhere 0 0 * * *", "provided bad location Nowhere: unknown time zone Nowhere"),
         ] {
-            assert_eq!(Schedule::parse(bad), Err(why.to_owned()), "{bad}");
+            assert_eq!(Schedule::parse(bad), Err(reason.to_owned()), "{bad}");
         }
     }
 

@@ -234,15 +234,15 @@ impl FieldError {
             matches!(self.mistake, Mistake::Required | Mistake::Forbidden | Mistake::TooLong | Mistake::Internal);
         if let Some(value) = self.value.as_ref().filter(|_| !silent) {
             text.push_str(": ");
-            let shown = match value {
+            let value_text = match value {
                 BadValue::Json(Value::String(s)) => go_quote(s),
                 BadValue::Json(value) => go_json(value),
                 BadValue::Raw(raw) => raw.clone(),
             };
-            let end = shown.floor_char_boundary(MAX_SHOWN_BYTES);
-            text.push_str(&shown[..end]);
-            if end < shown.len() {
-                text.push_str(&format!("... ({} more bytes)", shown.len() - end));
+            let end = value_text.floor_char_boundary(MAX_SHOWN_BYTES);
+            text.push_str(&value_text[..end]);
+            if end < value_text.len() {
+                text.push_str(&format!("... ({} more bytes)", value_text.len() - end));
             }
         }
         if !self.detail.is_empty() {
@@ -261,8 +261,8 @@ impl fmt::Display for FieldError {
 
 /// Joins errors like Go's aggregate: one without brackets, several in brackets, each message once.
 pub fn aggregate<E: fmt::Display>(errors: impl IntoIterator<Item = E>) -> String {
-    let mut seen = BTreeSet::new();
-    let texts = errors.into_iter().map(|error| error.to_string()).filter(|text| seen.insert(text.clone()));
+    let mut messages = BTreeSet::new();
+    let texts = errors.into_iter().map(|error| error.to_string()).filter(|text| messages.insert(text.clone()));
     let mut texts: Vec<String> = texts.collect();
     if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) }
 }

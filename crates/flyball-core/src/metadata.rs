@@ -50,8 +50,8 @@ pub fn unqualified_finalizers(object: &Object) -> impl Iterator<Item = (usize, &
 
 /// Rejects unqualified finalizers.
 pub fn validate_finalizers(object: &Object) -> Vec<FieldError> {
-    let (metadata, why) =
+    let (metadata, reason) =
         (Path::new("metadata"), "name is neither a standard finalizer name nor is it fully qualified");
     let path = metadata.field("finalizers");
-    unqualified_finalizers(object).map(|(i, finalizer)| FieldError::invalid(path.index(i), finalizer, why)).collect()
+    unqualified_finalizers(object).map(|(i, finalizer)| FieldError::invalid(path.index(i), finalizer, reason)).collect()
 }

@@ -48,45 +48,45 @@ fn is_subdomain(text: &str) -> bool {
 
 /// Names that are one label of a DNS name (RFC 1123): namespaces, containers, volumes, ports.
 pub fn dns_label(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     if text.len() > 63 {
-        wrong.push(too_long(63));
+        errors.push(too_long(63));
     }
     if !is_label(text) {
         if is_subdomain(text) {
-            wrong.push("must not contain dots".into());
+            errors.push("must not contain dots".into());
         } else {
             let what = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
-            wrong.push(pattern_error(what, LABEL, &["my-name", "123-abc"]));
+            errors.push(pattern_error(what, LABEL, &["my-name", "123-abc"]));
         }
     }
-    wrong
+    errors
 }
 
 /// Names that are a DNS name (RFC 1123), as for most kinds.
 pub fn dns_subdomain(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     if text.len() > 253 {
-        wrong.push(too_long(253));
+        errors.push(too_long(253));
     }
     if !is_subdomain(text) {
         let what = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
-        wrong.push(pattern_error(what, &format!("{LABEL}(\\.{LABEL})*"), &["example.com"]));
+        errors.push(pattern_error(what, &format!("{LABEL}(\\.{LABEL})*"), &["example.com"]));
     }
-    wrong
+    errors
 }
 
 /// Names of services in older releases, and of CRD kinds (RFC 1035): a label that starts with a letter.
 pub fn dns_1035_label(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     if text.len() > 63 {
-        wrong.push(too_long(63));
+        errors.push(too_long(63));
     }
     if !is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
         let what = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
-        wrong.push(pattern_error(what, "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
+        errors.push(pattern_error(what, "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
     }
-    wrong
+    errors
 }
 
 /// Names that are one segment of a URL path, as in RBAC: they may contain colons and uppercase letters.
@@ -113,15 +113,15 @@ pub fn is_path_segment(name: &str) -> bool {
 pub fn qualified_name(text: &str) -> Vec<String> {
     const WHAT: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
     const EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts[..] {
         [name] => name,
         [prefix, name] => {
             if prefix.is_empty() {
-                wrong.push("prefix part must be non-empty".into());
+                errors.push("prefix part must be non-empty".into());
             } else {
-                wrong.extend(dns_subdomain(prefix).into_iter().map(|e| format!("prefix part {e}")));
+                errors.extend(dns_subdomain(prefix).into_iter().map(|e| format!("prefix part {e}")));
             }
             name
         }
@@ -133,41 +133,41 @@ pub fn qualified_name(text: &str) -> Vec<String> {
         }
     };
     if name.is_empty() {
-        wrong.push("name part must be non-empty".into());
+        errors.push("name part must be non-empty".into());
     } else if name.len() > 63 {
-        wrong.push(format!("name part {}", too_many_bytes(63)));
+        errors.push(format!("name part {}", too_many_bytes(63)));
     }
     if !is_key_name(name) {
-        wrong.push(format!("name part {}", pattern_error(WHAT, LABEL_KEY, EXAMPLES)));
+        errors.push(format!("name part {}", pattern_error(WHAT, LABEL_KEY, EXAMPLES)));
     }
-    wrong
+    errors
 }
 
 /// Values of labels.
 pub fn label_value(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     if text.len() > 63 {
-        wrong.push(too_many_bytes(63));
+        errors.push(too_many_bytes(63));
     }
     if !text.is_empty() && !is_key_name(text) {
         let what = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
-        wrong.push(pattern_error(what, &format!("({LABEL_KEY})?"), &["MyValue", "my_value", "12345"]));
+        errors.push(pattern_error(what, &format!("({LABEL_KEY})?"), &["MyValue", "my_value", "12345"]));
     }
-    wrong
+    errors
 }
 
 /// Keys of the data of config maps and secrets.
 pub fn config_key(text: &str) -> Vec<String> {
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     if text.len() > 253 {
-        wrong.push(too_long(253));
+        errors.push(too_long(253));
     }
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b)) {
         let what = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
-        wrong.push(pattern_error(what, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+        errors.push(pattern_error(what, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
     }
-    wrong.extend(climbing(text));
-    wrong
+    errors.extend(climbing(text));
+    errors
 }
 
 /// Rejects names that would leave the directory when used as a file name.

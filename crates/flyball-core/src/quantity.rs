@@ -190,8 +190,8 @@ fn worth(whole: &str, fraction: &str, base: u32, exponent: i32) -> i128 {
     for _ in 0..shift.clamp(0, 60) {
         nano = nano.saturating_mul(10);
     }
-    let places = (-shift).clamp(0, 38) as u32;
-    nano = div_ceil(nano, 10i128.pow(places));
+    let decimals = (-shift).clamp(0, 38) as u32;
+    nano = div_ceil(nano, 10i128.pow(decimals));
     nano.min(MAX)
 }
 

@@ -209,8 +209,8 @@ impl<'p> Translator<'p> {
                     return Ok(());
                 }
                 _ => {
-                    let shown = &self.rest[..2 + at + c.len_utf8()];
-                    return error("invalid or unsupported Perl syntax", shown);
+                    let quoted = &self.rest[..2 + at + c.len_utf8()];
+                    return error("invalid or unsupported Perl syntax", quoted);
                 }
             }
         }
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn invalid_patterns_are_rejected_with_gos_messages() {
-        for (pattern, why) in [
+        for (pattern, reason) in [
             ("[a", "missing closing ]: `[a`"),
             ("x[a", "missing closing ]: `[a`"),
             ("(a", "missing closing ): `(a`"),
@@ -493,7 +493,7 @@ mod tests {
             ("a{2}{3}", "invalid nested repetition operator: `{2}{3}`"),
         ] {
             let message = check(pattern).err().map(|error| error.to_string());
-            assert_eq!(message, Some(format!("error parsing regexp: {why}")), "{pattern}");
+            assert_eq!(message, Some(format!("error parsing regexp: {reason}")), "{pattern}");
         }
     }
 

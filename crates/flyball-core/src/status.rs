@@ -156,8 +156,8 @@ impl Status {
     }
 
     /// 409: the request conflicts with the state of the object.
-    pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
-        Self::new(409, Reason::Conflict, format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}"))
+    pub fn conflict(resource: &GroupResource, name: &str, reason: impl fmt::Display) -> Self {
+        Self::new(409, Reason::Conflict, format!("Operation cannot be fulfilled on {resource} \"{name}\": {reason}"))
             .about(resource, name)
     }
 
@@ -171,11 +171,11 @@ impl Status {
     }
 
     /// 403: rejected by a rule, independently of the object's content.
-    pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
+    pub fn forbidden(resource: &GroupResource, name: &str, reason: impl fmt::Display) -> Self {
         let message = match (resource.resource.is_empty(), name.is_empty()) {
-            (true, _) => format!("forbidden: {why}"),
-            (false, true) => format!("{resource} is forbidden: {why}"),
-            (false, false) => format!("{resource} \"{name}\" is forbidden: {why}"),
+            (true, _) => format!("forbidden: {reason}"),
+            (false, true) => format!("{resource} is forbidden: {reason}"),
+            (false, false) => format!("{resource} \"{name}\" is forbidden: {reason}"),
         };
         Self::new(403, Reason::Forbidden, message).about(resource, name)
     }
@@ -211,9 +211,9 @@ impl Status {
     }
 
     /// 500: an internal error, or an error of a webhook.
-    pub fn internal(why: impl fmt::Display) -> Self {
-        let message = format!("Internal error occurred: {why}");
-        let cause = Cause { message: why.to_string(), ..Cause::default() };
+    pub fn internal(reason: impl fmt::Display) -> Self {
+        let message = format!("Internal error occurred: {reason}");
+        let cause = Cause { message: reason.to_string(), ..Cause::default() };
         Self::new(500, Reason::InternalError, message)
             .with_details(Details { causes: vec![cause], ..Details::default() })
     }

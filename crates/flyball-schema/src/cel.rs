@@ -19,7 +19,7 @@ mod meter;
 mod mutation;
 mod netip;
 mod patterns;
-mod places;
+mod positions;
 mod program;
 mod rewrite;
 mod rule;

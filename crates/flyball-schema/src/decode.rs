@@ -32,7 +32,7 @@ pub fn has_room(remarks: &[String]) -> bool {
 
 /// Decodes a value of a built-in type; adds the paths of unknown fields to `unknown`, up to a limit.
 pub fn decode(node: Node<'_>, value: Value, unknown: &mut Vec<String>) -> Result<Value, Error> {
-    Reader { unknown, fields: Vec::new(), place: String::new() }.read(node, value)
+    Reader { unknown, fields: Vec::new(), warning_path: String::new() }.read(node, value)
 }
 
 /// Returns the value that Go encodes for an unset field.
@@ -103,7 +103,7 @@ pub fn print(node: Node<'_>, value: &Value) -> String {
         Value::Object(fields) => {
             let of = node.as_struct().map(|of| &of.fields);
             let mut entries: Vec<(&String, &Value)> = fields.iter().collect();
-            entries.sort_by_key(|(name, _)| of.and_then(|of| of.get(name.as_str())).map_or(0, |field| field.place));
+            entries.sort_by_key(|(name, _)| of.and_then(|of| of.get(name.as_str())).map_or(0, |field| field.order));
             let entry = |(name, value): (&String, &Value)| {
                 let value = node.field(name).map_or_else(|| go_json(value), |inner| print(inner, value));
                 format!("{}:{value}", go_json(&Value::from(name.as_str())))
@@ -123,7 +123,7 @@ struct Reader<'u> {
     /// The path in Go's errors: field names without indexes and map keys.
     fields: Vec<String>,
     /// The path in warnings about unknown fields.
-    place: String,
+    warning_path: String,
 }
 
 impl Reader<'_> {
@@ -149,7 +149,7 @@ impl Reader<'_> {
             (Shape::Text(Text::Bytes), Value::Array(items)) => self.bytes(&items),
             (Shape::List(list), Value::Array(items)) => self.list(list.items, node, items),
             (Shape::Map(map), Value::Object(entries)) => {
-                let place = self.place.len();
+                let length = self.warning_path.len();
                 let mut out = Map::new();
                 for (key, value) in entries {
                     self.push(&key);
@@ -157,7 +157,7 @@ impl Reader<'_> {
                         Some(values) => self.read(node.at(values), value)?,
                         None => value,
                     };
-                    self.place.truncate(place);
+                    self.warning_path.truncate(length);
                     out.insert(key, read);
                 }
                 Ok(Value::Object(out))
@@ -169,25 +169,25 @@ impl Reader<'_> {
 
     fn list(&mut self, items_schema: Option<Id>, node: Node<'_>, items: Vec<Value>) -> Result<Value, Error> {
         let Some(schema) = items_schema else { return Ok(Value::Array(items)) };
-        let place = self.place.len();
+        let length = self.warning_path.len();
         let mut out = Vec::with_capacity(items.len());
         for (i, item) in items.into_iter().enumerate() {
-            self.place += &format!("[{i}]");
+            self.warning_path += &format!("[{i}]");
             out.push(self.read(node.at(schema), item)?);
-            self.place.truncate(place);
+            self.warning_path.truncate(length);
         }
         Ok(Value::Array(out))
     }
 
     fn fields(&mut self, node: Node<'_>, fields: &Struct, entries: Map<String, Value>) -> Result<Value, Error> {
         let mut out = Map::new();
-        let place = self.place.len();
+        let length = self.warning_path.len();
         let outer_fields = self.fields.len();
         for (name, value) in entries {
             let Some(field) = fields.fields.get(&*name) else {
                 if has_room(self.unknown) {
-                    let dot = if self.place.is_empty() { "" } else { "." };
-                    self.unknown.push(format!("{}{dot}{name}", self.place));
+                    let dot = if self.warning_path.is_empty() { "" } else { "." };
+                    self.unknown.push(format!("{}{dot}{name}", self.warning_path));
                 }
                 continue;
             };
@@ -199,7 +199,7 @@ impl Reader<'_> {
             self.fields.push(name.clone());
             let read = self.read(inner, value).map_err(|e| e.inside(&fields.name))?;
             self.fields.truncate(outer_fields);
-            self.place.truncate(place);
+            self.warning_path.truncate(length);
             if field.presence == Presence::NotEmpty && is_zero(inner, &read) {
                 continue;
             }
@@ -219,10 +219,10 @@ impl Reader<'_> {
     }
 
     fn push(&mut self, name: &str) {
-        if !self.place.is_empty() {
-            self.place.push('.');
+        if !self.warning_path.is_empty() {
+            self.warning_path.push('.');
         }
-        self.place.push_str(name);
+        self.warning_path.push_str(name);
     }
 
     fn integer(&self, node: Node<'_>, bits: u8, n: Number) -> Result<Value, Error> {

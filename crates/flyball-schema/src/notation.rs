@@ -74,7 +74,7 @@ pub fn object_meta(schemas: &mut Schemas) -> Id {
 }
 
 /// Gap between the positions of two fields, for the fields of embedded structs.
-const PLACES: u32 = 1 << 10;
+const ORDER_STEP: u32 = 1 << 10;
 
 /// One declaration and the lines of its fields.
 struct Declaration {
@@ -165,15 +165,15 @@ impl Reader {
                         presence: Presence::NotEmpty,
                         patch: Patch::default(),
                         number: 0,
-                        place: 0,
+                        order: 0,
                     };
                     fields.insert("apiVersion".into(), field());
                     fields.insert("kind".into(), field());
                 }
-                for (line, place) in declaration.fields.iter().zip((PLACES..).step_by(PLACES as usize)) {
+                for (line, order) in declaration.fields.iter().zip((ORDER_STEP..).step_by(ORDER_STEP as usize)) {
                     if !line.starts_with("...") {
                         let (name, field) = self.field(declaration.package, line);
-                        fields.insert(name.into(), Field { place, ..field });
+                        fields.insert(name.into(), Field { order, ..field });
                     }
                 }
                 let atomic = flags.contains(&"atomic");
@@ -188,12 +188,12 @@ impl Reader {
     /// Copies the fields of embedded structs, which do not embed other structs.
     fn embed(&mut self, declaration: &Declaration) {
         let id = self.names[&format!("{}.{}", declaration.package, declaration.head[1])];
-        for (line, place) in declaration.fields.iter().zip((PLACES..).step_by(PLACES as usize)) {
+        for (line, order) in declaration.fields.iter().zip((ORDER_STEP..).step_by(ORDER_STEP as usize)) {
             let Some(line) = line.strip_prefix("...") else { continue };
             let (name, at) = line.split_once(' ').unwrap_or((line, "@0"));
             let embedded = self.named(declaration.package, name);
             let mut fields = self.schemas.node(embedded).as_struct().expect("only structs are embedded").fields.clone();
-            fields.values_mut().for_each(|field| (field.number, field.place) = (0, place + field.place / PLACES));
+            fields.values_mut().for_each(|field| (field.number, field.order) = (0, order + field.order / ORDER_STEP));
             let Shape::Struct(target) = &mut self.schemas.change(id).shape else { panic!("only structs embed") };
             target.fields.extend(fields);
             target.embedded.push((number(at), embedded));
@@ -241,7 +241,7 @@ impl Reader {
             _ if go_struct => Presence::Always, // Go never omits structs
             _ => Presence::NotEmpty,
         };
-        (name, Field { schema, presence, patch, number: at, place: 0 })
+        (name, Field { schema, presence, patch, number: at, order: 0 })
     }
 
     fn ty(&mut self, package: &str, ty: &'static str) -> Id {

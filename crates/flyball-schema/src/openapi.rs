@@ -153,7 +153,7 @@ impl Reader {
 }
 
 fn field(schema: Id) -> Field {
-    Field { schema, presence: Presence::Given, patch: Patch::default(), number: 0, place: 0 }
+    Field { schema, presence: Presence::Given, patch: Patch::default(), number: 0, order: 0 }
 }
 
 fn texts(list: Option<&Value>) -> Vec<Box<str>> {

@@ -67,7 +67,7 @@ pub fn read(node: Node<'_>, bytes: &[u8], max_memory: usize) -> Result<Value, Er
 }
 
 /// Splits a message into its fields.
-pub fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u32, Wire<'_>), Error>> {
+pub fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u32, WireValue<'_>), Error>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
             return None;
@@ -82,7 +82,7 @@ pub fn fields(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u32, Wire<'_>), 
 
 /// The value of a field on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire<'b> {
+pub enum WireValue<'b> {
     /// A number.
     Varint(u64),
     /// Eight bytes.
@@ -95,23 +95,23 @@ pub enum Wire<'b> {
     Group,
 }
 
-impl<'b> Wire<'b> {
+impl<'b> WireValue<'b> {
     /// Returns the bytes, if the field is length-delimited.
     pub fn bytes(self, field: &str) -> Result<&'b [u8], Error> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            other => Err(other.wrong(field)),
+            other => Err(other.type_error(field)),
         }
     }
 
     fn varint(self, field: &str) -> Result<u64, Error> {
         match self {
             Self::Varint(number) => Ok(number),
-            other => Err(other.wrong(field)),
+            other => Err(other.type_error(field)),
         }
     }
 
-    fn wrong(self, field: &str) -> Error {
+    fn type_error(self, field: &str) -> Error {
         let wire = match self {
             Self::Varint(_) => 0,
             Self::Fixed64(_) => 1,
@@ -123,22 +123,22 @@ impl<'b> Wire<'b> {
     }
 }
 
-fn next_field<'b>(bytes: &mut &'b [u8]) -> Result<(u32, Wire<'b>), Error> {
+fn next_field<'b>(bytes: &mut &'b [u8]) -> Result<(u32, WireValue<'b>), Error> {
     let tag = varint(bytes)?;
     let number = u32::try_from(tag >> 3).map_err(|_| Error::Overflow)?;
     let wire = match tag & 7 {
-        0 => Wire::Varint(varint(bytes)?),
-        1 => Wire::Fixed64(u64::from_le_bytes(read_bytes(bytes)?)),
+        0 => WireValue::Varint(varint(bytes)?),
+        1 => WireValue::Fixed64(u64::from_le_bytes(read_bytes(bytes)?)),
         2 => {
             let length = usize::try_from(varint(bytes)?).map_err(|_| Error::Overflow)?;
-            Wire::Bytes(bytes.split_off(..length).ok_or(Error::Short)?)
+            WireValue::Bytes(bytes.split_off(..length).ok_or(Error::Short)?)
         }
         3 => {
             skip_group(bytes)?;
-            Wire::Group
+            WireValue::Group
         }
         4 => return Err(Error::EndOfGroup),
-        5 => Wire::Fixed32(u32::from_le_bytes(read_bytes(bytes)?)),
+        5 => WireValue::Fixed32(u32::from_le_bytes(read_bytes(bytes)?)),
         other => return Err(Error::IllegalType(other)),
     };
     if number == 0 {
@@ -180,8 +180,8 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, Error> {
 }
 
 fn read_bytes<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Error> {
-    let taken = bytes.split_off(..N).ok_or(Error::Short)?;
-    taken.try_into().map_err(|_| Error::Short)
+    let chunk = bytes.split_off(..N).ok_or(Error::Short)?;
+    chunk.try_into().map_err(|_| Error::Short)
 }
 
 fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
@@ -261,7 +261,11 @@ fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
 }
 
 /// Returns the last value of one field of a message.
-fn first<'b, T>(bytes: &'b [u8], number: u32, read: impl Fn(Wire<'b>) -> Result<T, Error>) -> Result<Option<T>, Error> {
+fn first<'b, T>(
+    bytes: &'b [u8],
+    number: u32,
+    read: impl Fn(WireValue<'b>) -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
     let mut found = None;
     for field in fields(bytes) {
         let (known, wire) = field?;
@@ -331,13 +335,13 @@ fn read_struct(
 }
 
 /// Adds the content of a list field: an item, or several packed numbers.
-fn push(list: Node<'_>, wire: Wire<'_>, name: &str, at: At<'_>, items: &mut Vec<Value>) -> Result<(), Error> {
+fn push(list: Node<'_>, wire: WireValue<'_>, name: &str, at: At<'_>, items: &mut Vec<Value>) -> Result<(), Error> {
     let Some(item) = list.items() else { return Ok(()) };
     match (&item.get().shape, wire) {
-        (Shape::Boolean | Shape::Integer(_), Wire::Bytes(mut packed)) => {
+        (Shape::Boolean | Shape::Integer(_), WireValue::Bytes(mut packed)) => {
             while !packed.is_empty() {
                 at.weigh(ITEM)?;
-                items.push(value(item, Wire::Varint(varint(&mut packed)?), name, at)?);
+                items.push(value(item, WireValue::Varint(varint(&mut packed)?), name, at)?);
             }
         }
         _ => {
@@ -348,14 +352,14 @@ fn push(list: Node<'_>, wire: Wire<'_>, name: &str, at: At<'_>, items: &mut Vec<
     Ok(())
 }
 
-fn value(node: Node<'_>, wire: Wire<'_>, name: &str, at: At<'_>) -> Result<Value, Error> {
+fn value(node: Node<'_>, wire: WireValue<'_>, name: &str, at: At<'_>) -> Result<Value, Error> {
     Ok(match &node.get().shape {
         Shape::Boolean => (wire.varint(name)? != 0).into(),
         Shape::Integer(32) => (wire.varint(name)? as i32).into(),
         Shape::Integer(_) => (wire.varint(name)? as i64).into(),
         Shape::Number => match wire {
-            Wire::Fixed64(bits) => Number::from_f64(f64::from_bits(bits)).map_or(Value::Null, Value::Number),
-            other => return Err(other.wrong(name)),
+            WireValue::Fixed64(bits) => Number::from_f64(f64::from_bits(bits)).map_or(Value::Null, Value::Number),
+            other => return Err(other.type_error(name)),
         },
         Shape::Text(Text::Plain) => lossy(wire.bytes(name)?).into(),
         Shape::Text(Text::Bytes) => BASE64.encode(wire.bytes(name)?).into(),

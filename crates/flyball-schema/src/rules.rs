@@ -10,7 +10,7 @@ pub use value::to_cel;
 
 use crate::cel::{BASE, Budget, Cel, EXCEEDED, OUT_OF_BUDGET, Rule};
 use crate::schema::{Node, Shape};
-use crate::validate::Predecessors;
+use crate::validate::PreviousItems;
 use flyball_core::field::{FieldError, Path};
 use kube_cel::cel::Context;
 use kube_cel::cel::objects::OptionalValue;
@@ -38,14 +38,14 @@ enum Violation {
 ///
 /// `unchanged` is true if a write changes only metadata, which rules cannot access.
 pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, unchanged: bool, path: &Path<'_>) -> Findings {
-    let mut walk = Walk { budget: Budget::of_rules(), findings: Findings::default() };
-    walk.visit(node, value, Before { old, unchanged, parent_unchanged: unchanged }, path);
-    walk.findings
+    let mut evaluator = RuleEvaluator { budget: Budget::of_rules(), findings: Findings::default() };
+    evaluator.visit(node, value, PreviousValue { old, unchanged, parent_unchanged: unchanged }, path);
+    evaluator.findings
 }
 
 /// The state of a value before a write.
 #[derive(Clone, Copy)]
-struct Before<'v> {
+struct PreviousValue<'v> {
     old: Option<&'v Value>,
     /// The write does not change the value, or one of its ancestors.
     unchanged: bool,
@@ -53,7 +53,7 @@ struct Before<'v> {
     parent_unchanged: bool,
 }
 
-impl<'v> Before<'v> {
+impl<'v> PreviousValue<'v> {
     /// Returns the previous state of a part of the value.
     fn of_part(self, value: &Value, old: Option<&'v Value>) -> Self {
         let unchanged = self.unchanged || old == Some(value);
@@ -61,15 +61,15 @@ impl<'v> Before<'v> {
     }
 }
 
-struct Walk {
+struct RuleEvaluator {
     budget: Budget,
     findings: Findings,
 }
 
-impl Walk {
-    fn visit(&mut self, node: Node<'_>, value: &Value, before: Before<'_>, path: &Path<'_>) {
+impl RuleEvaluator {
+    fn visit(&mut self, node: Node<'_>, value: &Value, previous: PreviousValue<'_>, path: &Path<'_>) {
         let Some(demands) = node.get().constraints.as_deref().filter(|_| !value.is_null()) else { return };
-        let old = before.old.filter(|old| !old.is_null());
+        let old = previous.old.filter(|old| !old.is_null());
         if !demands.rules.is_empty() && self.budget.is_spent() {
             self.findings.errors.push(FieldError::invalid(path, kind_of(value), OUT_OF_BUDGET));
             self.budget.stop();
@@ -80,7 +80,7 @@ impl Walk {
             }
             match run(rule, node, value, old, path, &self.budget) {
                 None => {}
-                Some(Violation::NotTrue(error)) if before.unchanged && !rule.uses_old_self => {
+                Some(Violation::NotTrue(error)) if previous.unchanged && !rule.uses_old_self => {
                     self.findings.tolerated.push(error);
                 }
                 Some(Violation::NotTrue(error) | Violation::Broken(error)) => self.findings.errors.push(error),
@@ -88,14 +88,14 @@ impl Walk {
         }
         for id in &demands.all_of {
             // Violations of an allOf are tolerated only if the parent of the value is unchanged.
-            self.visit(node.at(*id), value, Before { unchanged: before.parent_unchanged, ..before }, path);
+            self.visit(node.at(*id), value, PreviousValue { unchanged: previous.parent_unchanged, ..previous }, path);
         }
         match (value, &node.get().shape) {
             (Value::Array(items), _) => {
                 let Some(inner) = node.items() else { return };
-                let predecessors = Predecessors::of(node, old);
+                let previous_items = PreviousItems::of(node, old);
                 for (i, item) in items.iter().enumerate() {
-                    self.visit(inner, item, before.of_part(item, predecessors.find(item)), &path.index(i));
+                    self.visit(inner, item, previous.of_part(item, previous_items.find(item)), &path.index(i));
                 }
             }
             (Value::Object(fields), shape) => {
@@ -109,7 +109,7 @@ impl Walk {
                     let Some(inner) = demanded.or_else(|| node.field(name)) else { continue };
                     let old = old.filter(|_| !atomic).and_then(|old| old.get(name));
                     let path = if map { path.key(name) } else { path.field(name) };
-                    self.visit(inner, value, before.of_part(value, old), &path);
+                    self.visit(inner, value, previous.of_part(value, old), &path);
                 }
             }
             _ => {}
@@ -141,25 +141,25 @@ fn run(
     }
     let kind = kind_of(value);
     let text = if rule.message.is_empty() { rule.text.trim() } else { rule.message.trim() };
-    let broke = |why: String| Some(Violation::Broken(FieldError::invalid(path, kind, why)));
+    let broke = |reason: String| Some(Violation::Broken(FieldError::invalid(path, kind, reason)));
     let program = match &rule.program {
         Ok(program) => program,
-        Err(why) => return broke(format!("rule compile error: {why}")),
+        Err(reason) => return broke(format!("rule compile error: {reason}")),
     };
     match program.run(&context, budget) {
         Ok(Cel::Bool(true)) => None,
         Ok(_) => Some(Violation::NotTrue(failure(rule, value, path, &context, budget))),
-        Err(why) if why == OUT_OF_BUDGET => broke(why),
-        Err(why) if why == EXCEEDED => {
+        Err(reason) if reason == OUT_OF_BUDGET => broke(reason),
+        Err(reason) if reason == EXCEEDED => {
             budget.stop();
             broke(format!(
-                "'{why}': no further validation rules will be run due to call cost exceeds limit for rule: {text}"
+                "'{reason}': no further validation rules will be run due to call cost exceeds limit for rule: {text}"
             ))
         }
-        Err(why) if why == "no such overload" => broke(format!(
-            "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {text}"
+        Err(reason) if reason == "no such overload" => broke(format!(
+            "'{reason}': call arguments did not match a supported operator, function or macro signature for rule: {text}"
         )),
-        Err(why) => broke(format!("{why} evaluating rule: {text}")),
+        Err(reason) => broke(format!("{reason} evaluating rule: {text}")),
     }
 }
 
@@ -176,13 +176,13 @@ fn failure(rule: &Rule, value: &Value, path: &Path<'_>, context: &Context<'_>, b
         "FieldValueRequired" => FieldError::required(field, detail),
         reason => {
             let duplicate = reason == "FieldValueDuplicate";
-            let shown = if value.is_object() || value.is_array() { None } else { Some(value.clone()) };
+            let reported = if value.is_object() || value.is_array() { None } else { Some(value.clone()) };
             let mut error = if duplicate {
                 FieldError::duplicate(field, Value::Null)
             } else {
                 FieldError::invalid(field, Value::Null, detail)
             };
-            error.value = shown.map(Into::into);
+            error.value = reported.map(Into::into);
             error
         }
     }

@@ -159,7 +159,7 @@ pub struct Field {
     /// Its number in protobuf; 0 if it has none.
     pub number: u32,
     /// Its position in Go's encoding order.
-    pub place: u32,
+    pub order: u32,
 }
 
 /// The condition under which Go encodes a field of a built-in kind.

@@ -290,9 +290,9 @@ impl Validator<'_> {
     ) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(schema) = node.items() {
-            let before = Predecessors::of(node, old);
+            let previous_items = PreviousItems::of(node, old);
             for (i, item) in items.iter().enumerate() {
-                let old = before.find(item);
+                let old = previous_items.find(item);
                 outcome.merge(self.run(schema, item, old, &format!("{name}[{i}]")));
             }
         }
@@ -376,12 +376,12 @@ fn is_multiple(number: &Number, factor: &Number) -> bool {
 }
 
 /// The items of an old list by their keys, to find the previous state of new items.
-pub(crate) struct Predecessors<'s, 'v> {
+pub(crate) struct PreviousItems<'s, 'v> {
     keys: &'s [Box<str>],
     items: HashMap<Vec<Option<&'v Value>>, &'v Value>,
 }
 
-impl<'s, 'v> Predecessors<'s, 'v> {
+impl<'s, 'v> PreviousItems<'s, 'v> {
     pub(crate) fn of(node: Node<'s>, old: Option<&'v Value>) -> Self {
         let keys = match &node.get().shape {
             Shape::List(list) => match &list.kind {

@@ -1,11 +1,11 @@
 //! The built-in kinds: names, verbs and behavior.
 //!
 //! A [`Kind`] is data, with functions for defaults, validation and preparation of writes. Each kind is the value `KIND`
-//! of a file of its own, in the folder of its API group. The module of a group lists its kinds and contains their
-//! shared code; groups share the modules below them. `kinds/types` declares the types of fields, in the notation of
-//! `flyball_schema::notation`.
+//! of a separate file in the directory of its API group. The module of a group lists its kinds and contains their
+//! shared code. Code shared by groups is in the modules below them. `kinds/types` declares the types of fields, in the
+//! notation of `flyball_schema::notation`.
 
-// Machinery below the groups.
+// Modules below the groups.
 mod claim_spec;
 mod difference;
 mod expression;
@@ -55,7 +55,7 @@ pub(crate) use printer::{Heading, Row, View};
 pub use usage::Amounts;
 pub(crate) use usage::amounts;
 
-// Kinds that other modules name.
+// Kinds that other modules use.
 pub(crate) use admissionregistration::{
     MUTATING_ADMISSION_POLICY, MUTATING_ADMISSION_POLICY_BINDING, MUTATING_WEBHOOK_CONFIGURATION,
     VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING, VALIDATING_WEBHOOK_CONFIGURATION,

@@ -1,14 +1,14 @@
-//! Storage: the objects of every resource, in one order of revisions.
+//! Storage of the objects of all resources, with one sequence of revisions.
 //!
-//! Takes objects as JSON and returns [`Entry`]s: the bytes as they were written, with the few decoded facts for
-//! selectors of lists and watches. One counter numbers all writes; a table keeps its latest events in a bounded window,
-//! from which watches continue and past states are restored.
+//! Stores objects as JSON and returns [`Entry`]s: the encoded bytes with a few decoded fields for the selectors of
+//! lists and watches. One counter numbers all writes. A table keeps its latest events in a bounded window, from which
+//! watches continue and past states are restored.
 //!
-//! A store is in memory only, or has a [journal](Journal): then a write waits until it is on disk, and is not visible
-//! before. Without a journal a write never waits.
+//! A store is either in memory only, or has a [journal](Journal): then a write waits until it is on disk, and is not
+//! visible before. Without a journal, writes do not wait.
 //!
-//! It depends neither on HTTP nor on kinds and the content of objects. Invariants: revisions increase with each write;
-//! an entry is immutable; the window contains every event after its start, in order.
+//! Storage does not depend on HTTP, kinds or the content of objects. Invariants: revisions increase with each write; an
+//! entry is immutable; the window contains every event after its start, in order.
 
 mod entry;
 mod journal;
@@ -39,25 +39,25 @@ pub(crate) type Revision = u64;
 
 /// The revision of the empty store.
 ///
-/// It is not 0, which has a special meaning on the wire, and it leaves room for revisions that are too old, which
-/// clients and tests may request from the start.
+/// It is not 0, which has a special meaning in the API, and it leaves room for revisions that are too old, which
+/// clients and tests may request.
 const FIRST_REVISION: Revision = 100;
 
 /// The error of a storage operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// Another write came first; the caller must read the object again.
+    /// The object was changed concurrently; the caller must read it again.
     #[error("the object was changed concurrently")]
     Changed,
-    /// The revision is older than the window reaches back.
+    /// The revision is older than the window.
     #[error("revision {requested} is older than the oldest retained revision {oldest}")]
     Compacted {
         /// The requested revision.
         requested: Revision,
-        /// Oldest revision that could have been.
+        /// Oldest available revision.
         oldest: Revision,
     },
-    /// The revision has not been reached.
+    /// The revision is in the future.
     #[error("revision {requested} is newer than the current revision {current}")]
     Future {
         /// The requested revision.
@@ -68,25 +68,25 @@ pub(crate) enum Error {
     /// The object exceeds the size limit.
     #[error("{why}")]
     TooLarge {
-        /// The object, its size or memory, and the limit.
+        /// Message with the object, its size or memory, and the limit.
         why: Arc<str>,
     },
-    /// The object is nested deeper than may be stored.
+    /// The object is nested too deep.
     #[error("{why}")]
     TooDeep {
-        /// Which object, how deep it is, and how deep it may be.
+        /// Message with the object, its depth, and the limit.
         why: Arc<str>,
     },
     /// There is no space for the object.
     #[error("{why}")]
     Full {
-        /// The namespace, its size, and the limit.
+        /// Message with the namespace, its size, and the limit.
         why: Arc<str>,
     },
     /// The write to disk failed.
     #[error("{why}")]
     NotKept {
-        /// Which directory, and why.
+        /// Message with the directory and the reason.
         why: Arc<str>,
     },
 }
@@ -113,7 +113,7 @@ pub(crate) struct RecoveredJournal {
     revision: Revision,
 }
 
-/// Maximum number of unreadable objects that a start logs one by one.
+/// Maximum number of unreadable objects that are logged individually at startup.
 const MAX_LOGGED: usize = 100;
 
 /// Moves undecodable objects of a table to quarantine: they are stored but not served until they are replaced or
@@ -201,7 +201,7 @@ impl Store {
         drop(self.journal().take());
     }
 
-    /// Returns whether there is a journal.
+    /// Returns true if there is a journal.
     pub(crate) fn is_kept(&self) -> bool {
         self.journal().is_some()
     }
@@ -211,7 +211,7 @@ impl Store {
         self.shared.image()
     }
 
-    /// Returns the latest revision of all.
+    /// Returns the latest revision.
     pub(crate) fn revision(&self) -> Revision {
         self.shared.lock().image.revision
     }
@@ -239,7 +239,7 @@ impl Store {
         self.shared.lock().image.tables.get(table)?.quarantined(key)
     }
 
-    /// Replaces `expected`, which must be the stored entry (`None`: none), by a new one.
+    /// Replaces `expected`, which must be the stored entry (`None` for a create), with a new one.
     ///
     /// `make` gets the revision and returns the new entry or an error. It runs under the store's lock, so it must be
     /// fast and must not access the store.
@@ -288,7 +288,7 @@ impl Store {
         }
     }
 
-    /// Writes an object without concurrent writers, before the journal is open.
+    /// Writes an object without concurrent writers, before the journal is opened.
     pub(crate) fn seed(&self, table: &GroupResource, key: &ObjectKey, make: impl FnOnce(Revision) -> Entry) {
         let current = self.get(table, key);
         let mut make = Some(|revision| Ok(Change::Put(Arc::new(make(revision)))));
@@ -296,14 +296,14 @@ impl Store {
         debug_assert!(matches!(written, Ok(Begun::Done(_))), "the server is not created yet");
     }
 
-    /// Returns all objects of a namespace, or of all, as they are now.
+    /// Returns the current objects of one namespace or of all namespaces.
     pub(crate) fn list(&self, table: &GroupResource, namespace: Option<&str>) -> Snapshot {
         let state = &self.shared.lock().image;
         let entries = state.tables.get(table).map_or_else(Vec::new, |table| table.list(namespace));
         Snapshot { revision: state.revision, entries }
     }
 
-    /// Returns all objects of a namespace, or of all, as they were at a revision.
+    /// Returns the objects of one namespace or of all namespaces at a revision.
     pub(crate) fn list_at(
         &self,
         table: &GroupResource,
@@ -338,7 +338,7 @@ impl Store {
         state.tables.get(table).map_or(state.start, Table::changed)
     }
 
-    /// Returns at most `max` events of a table after a revision, and the latest revision if that was all of them.
+    /// Returns at most `max` events of a table after a revision, and the latest revision if these are all events.
     pub(crate) fn events_after(
         &self,
         table: &GroupResource,

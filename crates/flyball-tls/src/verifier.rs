@@ -13,12 +13,12 @@ use std::sync::Arc;
 /// Verifies like Go: a trusted certificate is accepted as a server certificate, even if it is a CA certificate.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    trusted: Trusted,
+    trusted: TrustedCertificates,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 #[derive(Debug)]
-enum Trusted {
+enum TrustedCertificates {
     Any,
     Certificates {
         all: Vec<CertificateDer<'static>>,
@@ -33,13 +33,13 @@ impl Verifier {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(all.iter().cloned());
         let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().ok();
-        let trusted = Trusted::Certificates { all, chains };
+        let trusted = TrustedCertificates::Certificates { all, chains };
         Self { trusted, algorithms: provider.signature_verification_algorithms }
     }
 
     /// Trusts any certificate; the server must still prove that it has the private key.
     pub(crate) fn any(provider: &CryptoProvider) -> Self {
-        Self { trusted: Trusted::Any, algorithms: provider.signature_verification_algorithms }
+        Self { trusted: TrustedCertificates::Any, algorithms: provider.signature_verification_algorithms }
     }
 }
 
@@ -52,7 +52,9 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Trusted::Certificates { all, chains } = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
+        let TrustedCertificates::Certificates { all, chains } = &self.trusted else {
+            return Ok(ServerCertVerified::assertion());
+        };
         if all.iter().any(|trusted| trusted.as_ref() == certificate.as_ref()) {
             check_time(certificate, now)?;
             rustls::client::verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
@@ -89,9 +91,9 @@ impl ServerCertVerifier for Verifier {
 
 /// Rejects a certificate that is not valid now.
 fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-    let bad = || Error::InvalidCertificate(CertificateError::BadEncoding);
-    let now = i64::try_from(now.as_secs()).ok().and_then(|now| Timestamp::from_second(now).ok()).ok_or_else(bad)?;
-    let validity = validity(certificate).ok_or_else(bad)?;
+    let invalid = || Error::InvalidCertificate(CertificateError::BadEncoding);
+    let now = i64::try_from(now.as_secs()).ok().and_then(|now| Timestamp::from_second(now).ok()).ok_or_else(invalid)?;
+    let validity = validity(certificate).ok_or_else(invalid)?;
     if now < validity.from {
         return Err(Error::InvalidCertificate(CertificateError::NotValidYet));
     }

@@ -1,11 +1,11 @@
 //! Caches of objects, from which reconciles read without a request.
 //!
 //! One [`Store`] holds one kind in one scope, shared by all controllers that use it. The [`Writer`] of a store
-//! applies the deltas of its watcher and notifies listeners (the controllers' queues) of changes. Objects are kept as
+//! applies the deltas of its watcher and notifies listeners (the controllers' queues) of changes. Objects are stored as
 //! the JSON text that was received, see [`Entry`], and decoded on use.
 //!
-//! Invariants: a synced store shows all objects as of one revision, never a mixture of two; an object never goes back
-//! to an older version; listeners are notified of a change after readers can see it.
+//! Invariants: a synced store contains all objects as of one revision, never a mixture of two; an object is never
+//! replaced by an older version; listeners are notified of a change after readers can see it.
 
 mod caches;
 mod declaration;
@@ -60,7 +60,7 @@ pub(crate) struct Change<'a> {
     pub(crate) origin: Origin,
 }
 
-/// Source of a change.
+/// The origin of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The first list, whose objects may be old.

@@ -231,7 +231,8 @@ async fn read_body(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
         return Err(kube::Error::Api(Box::pin(refusal(answer)).await.boxed()));
     }
     let mut body = Limited::new(answer.into_body(), MAX_RESPONSE_BYTES);
-    // Copied, since each chunk references the whole buffer of a connection, and the response may be kept for long.
+    // Copied, because each chunk references the whole buffer of a connection, and the response may be kept for a long
+    // time.
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(piece) = frame.map_err(kube::Error::Service)?.into_data() else { continue };
@@ -240,7 +241,7 @@ async fn read_body(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the `Status` of an error response; other text becomes its message.
+/// Parses the `Status` of an error response; other text becomes its message.
 pub(crate) async fn refusal(answer: Response<ResponseBody>) -> Status {
     let code = answer.status().as_u16();
     let wait = retry_delay(&answer);

@@ -46,7 +46,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 
 /// `Accept` header for objects.
 const ACCEPT_OBJECTS: &str = "application/json";
-/// `Accept` headers for metadata only; a server without support sends whole objects. Lists and watches have different
+/// `Accept` headers for metadata only. A server without support sends whole objects. Lists and watches have different
 /// media types, and a server rejects the wrong one.
 const ACCEPT_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 const ACCEPT_METADATA_EVENTS: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
@@ -91,7 +91,7 @@ impl Watcher {
         Self { client: Box::new(client), reach, writer, session, metrics, metadata_only, denied: None }
     }
 
-    /// Watches without end.
+    /// Watches until it is dropped.
     pub(crate) async fn run(mut self) {
         loop {
             if self.session.begins_list() {
@@ -192,8 +192,8 @@ impl Watcher {
         }
     }
 
-    /// Waits until a late request is to be given up, because the server has been unavailable and is back since: it
-    /// responds to other requests, but will not to this one.
+    /// Waits until a late request must be aborted, because the server was unavailable and is available again: it
+    /// responds to other requests, but not to this one.
     async fn lost(&self) {
         let was_away = self.reach.reached(&*self.client, self.session.schedule()).await;
         if !was_away && !self.session.is_impatient() {
@@ -299,7 +299,7 @@ impl Watcher {
 }
 
 /// A response that is received chunk by chunk, until there is no progress for too long. Bytes alone do not count as
-/// progress, since a trickling response would never end.
+/// progress, because a slow response might never end.
 struct Chunks {
     body: ResponseBody,
     silence: Duration,

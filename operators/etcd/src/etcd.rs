@@ -1,6 +1,6 @@
-//! Calls of etcd that the operator needs, and their client.
+//! The etcd calls that the operator needs, and their client.
 //!
-//! [`Etcd`] is the port; [`Gateway`] implements it over etcd's JSON gateway
+//! [`Etcd`] is the interface; [`Gateway`] implements it with etcd's JSON gateway
 //! (<https://etcd.io/docs/v3.5/dev-guide/api_grpc_gateway/>). This module does not depend on Kubernetes.
 
 mod gateway;
@@ -13,13 +13,13 @@ use std::future::Future;
 
 /// The part of etcd's API that the operator uses. Every call is sent to one member, at its client URL.
 ///
-/// An error can mean that the call had its effect and only the response was lost: read the state before repeating a
+/// After an error, the call may have been executed although the response was lost: read the state before you repeat a
 /// change. All errors may be temporary; callers retry later.
 pub trait Etcd: Send + Sync + 'static {
     /// Lists the members: from a quorum if `consistent`, otherwise from this member.
     fn members(&self, endpoint: &str, consistent: bool) -> impl Future<Output = Result<Vec<Member>>> + Send;
 
-    /// Adds a member that has not started, but counts for the quorum at once.
+    /// Adds a member that has not started, but immediately counts for the quorum.
     fn add_member(&self, endpoint: &str, peer_url: &str) -> impl Future<Output = Result<()>> + Send;
 
     /// Removes a member.
@@ -28,14 +28,14 @@ pub trait Etcd: Send + Sync + 'static {
     /// Returns the status of the member.
     fn status(&self, endpoint: &str) -> impl Future<Output = Result<MemberStatus>> + Send;
 
-    /// Takes a snapshot. The stream ends with an error if it is not whole.
+    /// Takes a snapshot. The stream ends with an error if it is incomplete.
     fn snapshot(&self, endpoint: &str) -> impl Future<Output = Result<Chunks>> + Send;
 
-    /// Defragments the member's database; the member does not respond meanwhile.
+    /// Defragments the member's database; the member does not respond in the meantime.
     fn defragment(&self, endpoint: &str) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// A snapshot, piece by piece.
+/// A stream of snapshot chunks.
 pub type Chunks = BoxStream<'static, Result<Bytes>>;
 
 /// A member of a cluster.
@@ -54,7 +54,7 @@ pub struct Member {
 pub struct MemberStatus {
     /// Its own identity.
     pub id: u64,
-    /// The identity of the leader that it follows, 0 if there is none.
+    /// The identity of its leader, 0 if there is none.
     pub leader: u64,
     /// Version of etcd, such as `3.5.17`.
     pub version: String,

@@ -1,8 +1,8 @@
 //! The operator that runs etcd clusters: the sample of capability level 5.
 //!
 //! An [`EtcdCluster`](api::etcdcluster_v1beta2::EtcdCluster) specifies the number of members and their version. Each
-//! member is a pod with an identity in etcd. Replacing a member takes more than a new pod: the old one is removed from
-//! the membership before the new one is added, and two changes are never made at the same time.
+//! member is a pod with an identity in etcd. To replace a member, the operator removes the old one from the membership
+//! before it adds the new one, and it never makes two changes at the same time.
 //!
 //! | Module | Content |
 //! |---|---|

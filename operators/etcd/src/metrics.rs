@@ -78,7 +78,7 @@ impl ClusterMetrics {
         self.counted.lock().insert(labels);
     }
 
-    /// Removes the metrics of all clusters but these.
+    /// Removes the metrics of all other clusters.
     pub(crate) fn retain(&self, clusters: &[EtcdCluster]) {
         let there: BTreeSet<Labels> = clusters.iter().map(labels).collect();
         self.known.lock().retain(|labels| {

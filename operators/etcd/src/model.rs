@@ -1,11 +1,11 @@
 //! A model of etcd for tests.
 //!
 //! It enforces the rules that an operator can violate: an added member counts for the quorum before it starts; a
-//! process that has lost its data is no longer a member; without a quorum there are no reads, writes and membership
-//! changes. Processes are started with the flags of the real etcd, and their data has the lifetime of a pod. Raft is
-//! not modeled: all members of a cluster share one database.
+//! process that has lost its data is no longer a member; without a quorum, reads, writes and membership changes fail.
+//! Processes are started with the flags of the real etcd, and their data has the lifetime of a pod. Raft is not
+//! modeled: all members of a cluster share one database.
 //!
-//! Runs are deterministic: identifiers are counted, maps are sorted, and faults are drawn from a seed.
+//! Runs are deterministic: identifiers are counted, maps are sorted, and faults are seeded.
 
 use crate::etcd::{Chunks, Error, Etcd, Member, MemberStatus, Result};
 use crate::snapshots::{self, Snapshots};
@@ -48,14 +48,14 @@ struct State {
 
 #[derive(Default)]
 struct Cluster {
-    members: BTreeMap<u64, Listed>,
+    members: BTreeMap<u64, ListedMember>,
     database: Database,
     raft_index: u64,
     /// Bytes written to the file of each member, without freed space.
     files: BTreeMap<u64, u64>,
 }
 
-struct Listed {
+struct ListedMember {
     name: String,
     peer_url: String,
 }
@@ -155,7 +155,7 @@ impl State {
             },
             None if state == "new" => {
                 let (database, id) = (disk.and_then(|disk| disk.restored.clone()).unwrap_or_default(), self.id());
-                let listed = Listed { name: String::new(), peer_url: own.into() };
+                let listed = ListedMember { name: String::new(), peer_url: own.into() };
                 let files = [(id, database.size())].into();
                 let cluster = Cluster { members: [(id, listed)].into(), database, raft_index: 1, files };
                 self.clusters.insert(token.into(), cluster);
@@ -211,7 +211,7 @@ impl Model {
         self.state().faults = faults;
     }
 
-    /// Returns how often the operator made each call.
+    /// Returns the number of calls of the operator by method.
     pub fn calls(&self) -> BTreeMap<&'static str, u64> {
         self.state().calls.clone()
     }
@@ -256,7 +256,7 @@ impl Model {
         }
     }
 
-    /// Returns true if the member in a pod answers its readiness probe.
+    /// Returns true if the member in a pod passes its readiness probe.
     pub fn is_ready(&self, pod: &str) -> bool {
         let mut state = self.state();
         state.settle();
@@ -333,7 +333,7 @@ impl Etcd for Model {
             if consistent && !state.has_quorum(&token) {
                 return Err(NO_LEADER);
             }
-            let member = |(id, listed): (&u64, &Listed)| Member {
+            let member = |(id, listed): (&u64, &ListedMember)| Member {
                 id: *id,
                 name: listed.name.clone(),
                 peer_urls: vec![listed.peer_url.clone()],
@@ -349,7 +349,7 @@ impl Etcd for Model {
                 return Err(NO_LEADER);
             }
             let members = &state.clusters[&token].members;
-            // As with strict-reconfig-check, which is on by default.
+            // As with strict-reconfig-check, which is enabled by default.
             if members.len() > 1 && members.keys().any(|id| !state.is_running(&token, *id)) {
                 return Err((503, "etcdserver: unhealthy cluster"));
             }
@@ -357,7 +357,7 @@ impl Etcd for Model {
                 return Err((400, "etcdserver: Peer URLs already exists"));
             }
             let id = state.id();
-            let listed = Listed { name: String::new(), peer_url: peer_url.into() };
+            let listed = ListedMember { name: String::new(), peer_url: peer_url.into() };
             state.clusters.entry(token).or_default().members.insert(id, listed);
             Ok(())
         };

@@ -1,7 +1,7 @@
 //! The objects of a cluster: a pod for each member, two services, a disruption budget.
 //!
-//! The service `NAME` is for peers, and includes members that are not ready; `NAME-client` is for clients, and has
-//! ready members only. See <https://etcd.io/docs/v3.5/op-guide/configuration/> for the flags.
+//! The service `NAME` is for peers, and includes members that are not ready; `NAME-client` is for clients, and includes
+//! only ready members. See <https://etcd.io/docs/v3.5/op-guide/configuration/> for the flags.
 
 use crate::api::etcdcluster_v1beta2::{EtcdCluster, Incarnation};
 use crate::plan::ObservedPod;
@@ -18,7 +18,7 @@ pub const INCARNATION: &str = "etcd_incarnation";
 /// The port of clients.
 pub const CLIENT_PORT: u16 = 2379;
 const PEER_PORT: u16 = 2380;
-/// The container that etcd runs in.
+/// The container of etcd.
 pub const CONTAINER: &str = "etcd";
 /// The init container that fetches the snapshot.
 pub const FETCH: &str = "fetch-snapshot";
@@ -180,7 +180,8 @@ pub fn pod(cluster: &EtcdCluster, life: &Incarnation, name: &str, version: &str,
             },
         ]);
     }
-    // The operator generates the name, and not the API server, since the member is added to etcd before the pod exists.
+    // The operator generates the name instead of the API server, because the member is added to etcd before the pod
+    // exists.
     let metadata = json!({"name": name, "generateName": format!("{}-", cluster.name_any()), "labels": labels});
     Ok(serde_json::from_value(json!({"metadata": metadata, "spec": spec}))?)
 }
@@ -198,7 +199,7 @@ pub fn upgraded(cluster: &EtcdCluster, pod: &str) -> Result<Pod> {
     Ok(serde_json::from_value(json!({"metadata": {"name": pod}, "spec": {"containers": [container]}}))?)
 }
 
-/// Returns the number of the incarnation that a pod belongs to.
+/// Returns the incarnation of a pod.
 pub fn incarnation_of(pod: &Pod) -> Option<u32> {
     pod.labels().get(INCARNATION)?.parse().ok()
 }

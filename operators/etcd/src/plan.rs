@@ -1,12 +1,12 @@
 //! Planner from the observed state of a cluster to its next step.
 //!
-//! Plain data without I/O. One step is executed at a time, and the next one depends on the state that is observed then:
-//! so a step may be interrupted at any point, and its response may be lost. The safety rules are:
+//! Plain data without I/O. One step is executed at a time, and the next one depends on the newly observed state. A step
+//! may therefore be interrupted at any point, and its response may be lost. The safety rules are:
 //!
 //! * Changes are made only while a quorum responds. No member is added, upgraded or defragmented, and no desired member
 //!   is removed, while another one is not healthy.
-//! * A dead member is removed from etcd before its replacement is added: in the other order, a cluster of three would
-//!   need three of four, and could not lose another one.
+//! * A dead member is removed from etcd before its replacement is added: in the opposite order, a cluster of three
+//! would need three of four members, and could not tolerate another failure.
 //! * An added member is started before any other step, since it already counts for the quorum.
 
 use crate::etcd::{Member, MemberStatus};
@@ -27,30 +27,30 @@ pub struct DesiredState<'a> {
 /// A pod of a cluster, with the status of its etcd.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObservedPod {
-    /// Its name, which is also the name of the member.
+    /// Name of the pod and of the member.
     pub name: String,
     /// Desired version.
     pub version: String,
-    /// It is being deleted.
+    /// True if it is being deleted.
     pub is_leaving: bool,
-    /// It has ended, and its data is lost.
+    /// True if it has terminated, and its data is lost.
     pub is_over: bool,
     /// Status of etcd, if it responded.
     pub status: Option<MemberStatus>,
 }
 
 impl ObservedPod {
-    /// Returns true if it may still run or recover.
+    /// Returns true if the pod may still run or recover.
     pub fn is_alive(&self) -> bool {
         !self.is_leaving && !self.is_over
     }
 
-    /// Returns true if it is healthy.
+    /// Returns true if the member is healthy.
     fn is_well(&self) -> bool {
         self.is_alive() && self.status.as_ref().is_some_and(|status| status.leader != 0)
     }
 
-    /// Returns true if it runs the desired version. Builds of one version for several platforms report the same
+    /// Returns true if the member runs the desired version. Builds of one version for several platforms report the same
     /// version.
     fn runs_its_version(&self) -> bool {
         self.status
@@ -70,7 +70,7 @@ impl ObservedPod {
     }
 }
 
-/// The members as etcd lists them.
+/// The members listed by etcd.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Membership {
     /// The members.
@@ -95,15 +95,15 @@ pub fn pod_name(member: &Member) -> Option<&str> {
 /// The observed state of a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// True if the cluster has served since its creation or restore.
+    /// True if the cluster has served requests since its creation or restore.
     pub formed: bool,
     /// Its pods.
     pub pods: Vec<ObservedPod>,
     /// Pods of an earlier incarnation, which clients must not reach.
     pub leftovers: Vec<ObservedPod>,
-    /// Its members, unless none responds.
+    /// Its members; `None` if none responds.
     pub membership: Option<Membership>,
-    /// The names of members that had started in the previous view.
+    /// The names of members that had started in the previous observation.
     pub known: Vec<String>,
     /// Members that were defragmented recently.
     pub rested: Vec<String>,
@@ -114,7 +114,7 @@ pub struct View {
 pub enum Step {
     /// Create the first member.
     Seed,
-    /// Delete all members, and restore a backup: the quorum is permanently lost.
+    /// Delete all members and restore a backup, because the quorum is permanently lost.
     Rebuild,
     /// Delete a pod that is no longer needed.
     Discard(String),
@@ -130,7 +130,7 @@ pub enum Step {
     Defragment(String),
     /// Wait for a change outside the operator.
     Wait(String),
-    /// Nothing.
+    /// No step.
     Rest,
 }
 
@@ -211,7 +211,7 @@ impl View {
         reports_loss && remaining < self.known.len() / 2 + 1
     }
 
-    /// Decides on the next step.
+    /// Returns the next step.
     pub fn next(&self, desired: &DesiredState<'_>) -> Step {
         if let Some(leftover) = self.leftovers.iter().min_by_key(|pod| pod.is_leaving) {
             return match leftover.is_leaving {
@@ -241,7 +241,7 @@ impl View {
         self.next_of(membership, desired)
     }
 
-    /// Decides on the next step while a quorum responds.
+    /// Returns the next step while a quorum responds.
     fn next_of(&self, membership: &Membership, desired: &DesiredState<'_>) -> Step {
         let members = &membership.members;
         let is_member = |pod: &&ObservedPod| members.iter().any(|member| pod_name(member) == Some(&pod.name));
@@ -291,7 +291,7 @@ impl View {
         Step::Rest
     }
 
-    /// Returns the version of a new member: during an upgrade, that of the members that are not upgraded yet.
+    /// Returns the version of a new member: during an upgrade, the version of the members that are not upgraded yet.
     pub fn joining_version<'a>(&'a self, desired: &'a str) -> &'a str {
         let mut alive = self.pods.iter().filter(|pod| pod.is_alive());
         alive.find(|pod| pod.version != desired).map_or(desired, |pod| &pod.version)

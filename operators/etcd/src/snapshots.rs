@@ -7,11 +7,11 @@ pub use folder::Folder;
 use crate::etcd::Chunks;
 use std::future::Future;
 
-/// A storage of snapshots.
+/// A snapshot store.
 ///
 /// Names are those of files: letters, digits, `.`, `-` and `_`. Snapshots have a size limit; larger ones are rejected.
 pub trait Snapshots: Send + Sync + 'static {
-    /// Stores a snapshot atomically, and replaces one of the same name; returns its size in bytes.
+    /// Stores a snapshot atomically, and replaces a snapshot with the same name; returns its size in bytes.
     fn save(&self, name: &str, snapshot: Chunks) -> impl Future<Output = Result<u64>> + Send;
 
     /// Deletes a snapshot; succeeds if it does not exist.
@@ -24,7 +24,7 @@ pub trait Snapshots: Send + Sync + 'static {
 /// Result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error of storing or deleting a snapshot.
+/// An error of storing or deleting a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It is larger than allowed.
@@ -40,7 +40,7 @@ pub enum Error {
     Source {
         /// The snapshot.
         name: String,
-        /// Why not.
+        /// The reason.
         source: crate::etcd::Error,
     },
     /// The storage cannot be written.
@@ -48,7 +48,7 @@ pub enum Error {
     Place {
         /// The snapshot.
         name: String,
-        /// Why not.
+        /// The reason.
         source: std::io::Error,
     },
 }

@@ -14,7 +14,7 @@ const SAMPLE: &str = include_str!("../config/samples/cache_v1alpha1_memcached.ya
 async fn status_lists_all_pods() -> kube::Result<()> {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
-    // A pod without the label, which is not one of its nodes.
+    // A pod without the label, which must not be listed.
     test.apply("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}").await;
     for size in [3, 5, 0, 1] {
         let patch = json!({"spec": {"size": size}});

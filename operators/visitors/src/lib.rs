@@ -1,4 +1,4 @@
-//! The operator of the visitors site, which counts its visitors.
+//! The operator of a website that counts its visitors.
 //!
 //! A [`VisitorsApp`](api::visitorsapp_v1::VisitorsApp) owns a MySQL database with its password, a backend with the
 //! specified number of pods, and a frontend with its title. They are created in this order, each when the previous one

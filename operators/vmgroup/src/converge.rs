@@ -1,18 +1,18 @@
 //! Convergence and teardown of a group of virtual machines.
 //!
 //! Level-based: each pass observes vCenter, plans the next few operations, and executes them. There is no state between
-//! passes, so a pass may be interrupted at any point, and its responses may be lost: the next one observes the result.
-//! Three rules make that safe.
+//! passes, so a pass may be interrupted at any point, and its responses may be lost: the next pass observes the result.
+//! Three rules make this safe.
 //!
 //! * A group has one folder, identified by its name, which contains its machines.
-//! * A machine's name follows from the group's UID and the machine's number. A repeated clone is rejected, because its
-//!   name is taken; so there are no duplicate machines, and none is outside the folder.
+//! * A machine's name is derived from the group's UID and the machine's number. A repeated clone is rejected because
+//! its name exists, so there are no duplicate machines, and no machine is outside the folder.
 //! * A folder is destroyed only when it is empty.
 //!
 //! As in the original operator, changes of CPU, memory and template apply to new machines; existing machines are not
 //! changed.
 //!
-//! This module does not depend on Kubernetes, and accesses vCenter through [`Vcenter`] only.
+//! This module does not depend on Kubernetes, and accesses vCenter only through [`Vcenter`].
 
 mod difference;
 mod group;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Timeout of a step in the queue. After that, the plan is outdated: machines to delete may be desired again.
+/// Timeout of a step in the queue. Afterwards, the plan is outdated: machines to delete may be desired again.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The reason why a group does not converge.
@@ -58,7 +58,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true if the error requires a change of the group or of the templates, so that an early retry is useless.
+    /// Returns true if the error requires a change of the group or of the templates, so that an early retry would fail.
     ///
     /// All other errors may be temporary and are retried.
     pub fn is_lasting(&self) -> bool {
@@ -75,7 +75,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The next operations.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Number of the group's machines that run now.
+    /// Number of running machines of the group.
     pub running: usize,
     /// Reason why the group cannot reach its desired state, if there are no steps.
     pub obstacle: Option<Error>,
@@ -115,10 +115,10 @@ impl fmt::Display for Plan {
 /// Result of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Its operations are done; the next pass may follow at once.
+    /// Its operations are done; the next pass may follow immediately.
     Made,
-    /// Some operations could not run: other groups use the slots, or other tasks work on the machines, such as those of
-    /// an interrupted pass. The next pass should follow later.
+    /// Some operations could not run: other groups use the slots, or other tasks (for example of an interrupted pass)
+    /// are using the machines. The next pass should follow later.
     Awaited,
 }
 
@@ -131,7 +131,7 @@ pub struct Groups<V> {
 }
 
 impl<V: Vcenter> Groups<V> {
-    /// Works on `vcenter` with at most `operations` of them at once, at least one.
+    /// Creates a converger for `vcenter` with at most `operations` concurrent operations, at least one.
     pub fn new(vcenter: V, operations: usize) -> Self {
         let width = operations.max(1);
         Self { vcenter, slots: Semaphore::new(width), width }
@@ -162,7 +162,7 @@ impl<V: Vcenter> Groups<V> {
                     }))
                 }
                 Err(error) if error.is_lasting() && steps.is_empty() => obstacle = Some(error),
-                // A missing template must not prevent powering on machines. The next pass reports it again.
+                // A missing template must not prevent powering on machines. The next pass reports the error again.
                 Err(error) if error.is_lasting() => {}
                 Err(error) => return Err(error),
             }
@@ -195,7 +195,7 @@ impl<V: Vcenter> Groups<V> {
 
     /// Executes a plan, concurrently up to the limit.
     ///
-    /// All steps are tried, and then the first error is returned.
+    /// Tries all steps, and then returns the first error.
     pub async fn carry_out(&self, plan: &Plan) -> Result<Progress> {
         let mut progress = Progress::Made;
         for result in join_all(plan.steps.iter().map(|step| self.perform_in_slot(step))).await {

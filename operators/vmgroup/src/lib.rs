@@ -1,7 +1,7 @@
 //! The operator that manages groups of virtual machines in vCenter.
 //!
 //! A [`VmGroup`](api::vmgroup_v1alpha1::VmGroup) specifies a number of equal machines. They are cloned from a template
-//! into a folder of the group, run as long as the group exists, and are deleted with it.
+//! into a folder of the group, run as long as the group exists, and are deleted with the group.
 //!
 //! | Module | Content |
 //! |---|---|

@@ -1,11 +1,11 @@
 //! A simulated vCenter.
 //!
-//! It responds to the VI/JSON requests that [`Client`](crate::vsphere::Client) sends, as a vCenter does, and is a
-//! function from request to response: [`Simulator::transport`] connects it to a client in the same process,
-//! [`Simulator::serve`] to a socket.
+//! It responds to the VI/JSON requests of [`Client`](crate::vsphere::Client) like a vCenter. It is a function from
+//! request to response: [`Simulator::transport`] connects it to a client in the same process, [`Simulator::serve`] to a
+//! socket.
 //!
 //! Request → `faults` → `api` (methods) → `inventory` (state) → `collector` (responses). All other modules are plain
-//! state with the time as an argument. Under paused tokio time runs are deterministic: identifiers are counted, maps
+//! state with the time as an argument. With paused tokio time, runs are deterministic: identifiers are counted, maps
 //! are sorted, and due tasks end at the next access, in the order in which they were due.
 
 mod api;
@@ -71,13 +71,13 @@ struct State {
 }
 
 impl Simulator {
-    /// Starts a vCenter whose clock starts now.
+    /// Creates a vCenter whose clock starts now.
     pub fn new(options: Options) -> Self {
         let state = State { api: Api::new(options), faults: Faults::default(), calls: BTreeMap::new() };
         Self(Arc::new(Shared { started: Instant::now(), state: Mutex::new(state) }))
     }
 
-    /// Returns credentials that it accepts, with a host that does not exist.
+    /// Returns valid credentials, with a host that does not exist.
     pub fn credentials() -> Credentials {
         Credentials { host: "vcenter.invalid".into(), user: api::USER.into(), password: api::PASSWORD.into() }
     }
@@ -107,13 +107,13 @@ impl Simulator {
         self.state().api.inventory.group_folders()
     }
 
-    /// Powers a machine off without the operator; returns true if it exists.
+    /// Powers a machine off, independently of the operator; returns true if it exists.
     pub fn power_off(&self, vm: &str) -> bool {
         let inventory = &mut self.state().api.inventory;
         inventory.vm(vm).map(|vm| inventory.set_power(&vm, false)).is_some()
     }
 
-    /// Removes a machine or template without the operator; returns true if it exists.
+    /// Removes a machine or template, independently of the operator; returns true if it exists.
     pub fn remove(&self, vm: &str) -> bool {
         let inventory = &mut self.state().api.inventory;
         inventory.vm(vm).map(|vm| inventory.remove(&vm)).is_some()
@@ -131,7 +131,7 @@ impl Simulator {
         inventory.folder(folder).is_some_and(|folder| inventory.create_vm(&folder, name, machine).is_ok())
     }
 
-    /// Returns how often each method was called.
+    /// Returns the number of calls by method.
     pub fn calls(&self) -> BTreeMap<String, u64> {
         self.state().calls.clone()
     }

@@ -1,8 +1,8 @@
-//! Calls of vCenter that the operator needs, and their client.
+//! The vCenter calls that the operator needs, and their client.
 //!
-//! [`Vcenter`] is the port: folders, templates and virtual machines, in about ten calls. [`Client`] implements it over
-//! vCenter's VI/JSON API (<https://developer.broadcom.com/xapis/virtual-infrastructure-json-api/latest>), from 8.0 U1
-//! on. This module depends neither on Kubernetes nor on groups.
+//! [`Vcenter`] is the interface: folders, templates and virtual machines, in about ten calls. [`Client`] implements it
+//! with vCenter's VI/JSON API (<https://developer.broadcom.com/xapis/virtual-infrastructure-json-api/latest>), which
+//! exists since 8.0 U1. This module depends neither on Kubernetes nor on groups.
 
 mod client;
 mod credentials;
@@ -22,8 +22,8 @@ use std::future::Future;
 
 /// The part of vCenter's API that the operator uses.
 ///
-/// Calls that start a task return when the task is over. Each call may be repeated: an error can mean that the call had
-/// its effect and only the response was lost.
+/// Calls that start a task return when the task has ended. Each call may be repeated: after an error, the call may have
+/// been executed although the response was lost.
 pub trait Vcenter: Send + Sync {
     /// Finds the folder of a group.
     fn find_folder(&self, name: &str) -> impl Future<Output = Result<Option<ManagedObject>>> + Send;
@@ -37,7 +37,7 @@ pub trait Vcenter: Send + Sync {
     /// Reads the contents of a folder.
     fn contents(&self, folder: &ManagedObject) -> impl Future<Output = Result<Contents>> + Send;
 
-    /// Finds the candidates for a group's template: all machines of this name, or the one at this path.
+    /// Finds the candidates for a group's template: all machines with this name, or the machine at this path.
     fn find_templates(&self, template: &str) -> impl Future<Output = Result<Vec<ManagedObject>>> + Send;
 
     /// Clones a machine and powers the clone on.
@@ -49,7 +49,7 @@ pub trait Vcenter: Send + Sync {
     /// Powers a machine off, without a guest shutdown.
     fn power_off(&self, vm: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
 
-    /// Destroys a machine that is powered off, disks included.
+    /// Destroys a powered-off machine, including its disks.
     fn destroy_vm(&self, vm: &ManagedObject) -> impl Future<Output = Result<()>> + Send;
 }
 

@@ -30,8 +30,8 @@ impl ArchiveBudget {
 }
 
 pub(super) fn files(bytes: &[u8], budget: &mut ArchiveBudget) -> Result<Vec<File>, ChartError> {
-    let bad = |message: String| ChartError::Archive(message);
-    let read_error = |error: std::io::Error| bad(error.to_string());
+    let invalid = |message: String| ChartError::Archive(message);
+    let read_error = |error: std::io::Error| invalid(error.to_string());
     let mut files = Vec::new();
     let mut archive = tar::Archive::new(MultiGzDecoder::new(bytes).take(budget.raw));
     for entry in archive.entries().map_err(read_error)? {
@@ -39,20 +39,20 @@ pub(super) fn files(bytes: &[u8], budget: &mut ArchiveBudget) -> Result<Vec<File
         budget.files = budget
             .files
             .checked_sub(1)
-            .ok_or_else(|| bad(format!("decompressed chart has more than {MAX_FILES} files")))?;
+            .ok_or_else(|| invalid(format!("decompressed chart has more than {MAX_FILES} files")))?;
         if !entry.header().entry_type().is_file() {
             continue;
         }
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let path = inner_path(&name).map_err(bad)?;
+        let path = inner_path(&name).map_err(invalid)?;
         let size = entry.size();
         if size > budget.bytes {
-            return Err(bad(format!("decompressed chart is larger than the maximum file size {MAX_CHART_BYTES}")));
+            return Err(invalid(format!("decompressed chart is larger than the maximum file size {MAX_CHART_BYTES}")));
         }
         if size > MAX_FILE_BYTES {
             let message =
                 format!("decompressed chart file {name:?} is larger than the maximum file size {MAX_FILE_BYTES}");
-            return Err(bad(message));
+            return Err(invalid(message));
         }
         budget.bytes -= size;
         let mut data = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
@@ -61,7 +61,7 @@ pub(super) fn files(bytes: &[u8], budget: &mut ArchiveBudget) -> Result<Vec<File
     }
     budget.raw = archive.into_inner().limit();
     if files.is_empty() {
-        return Err(bad("no files in chart archive".to_owned()));
+        return Err(invalid("no files in chart archive".to_owned()));
     }
     Ok(files)
 }

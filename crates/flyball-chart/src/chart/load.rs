@@ -33,27 +33,27 @@ pub(super) fn read_files(path: &Path) -> Result<Vec<File>, ChartError> {
 }
 
 fn is_folder(path: &Path) -> Result<bool, ChartError> {
-    let shown = path.display().to_string();
+    let text = path.display().to_string();
     match std::fs::metadata(path) {
         Ok(found) => Ok(found.is_dir()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ChartError::Missing(shown)),
-        Err(error) => Err(ChartError::Read { path: shown, message: message(&error) }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ChartError::Missing(text)),
+        Err(error) => Err(ChartError::Read { path: text, message: message(&error) }),
     }
 }
 
 /// Reads an archive from a file.
 fn archive_bytes(path: &Path) -> Result<Vec<u8>, ChartError> {
-    let shown = path.display().to_string();
-    let read_error = |error: std::io::Error| ChartError::Read { path: shown.clone(), message: message(&error) };
+    let text = path.display().to_string();
+    let read_error = |error: std::io::Error| ChartError::Read { path: text.clone(), message: message(&error) };
     if std::fs::metadata(path).map_err(read_error)?.len() > MAX_CHART_BYTES {
-        return Err(ChartError::Large { path: shown, bound: MAX_CHART_BYTES });
+        return Err(ChartError::Large { path: text, bound: MAX_CHART_BYTES });
     }
     let bytes = std::fs::read(path).map_err(read_error)?;
     if !bytes.starts_with(&[0x1f, 0x8b]) {
-        let is_yaml = shown.ends_with(".yaml") || shown.ends_with(".yml");
+        let is_yaml = text.ends_with(".yaml") || text.ends_with(".yml");
         return Err(ChartError::Archive(match is_yaml {
-            true => format!("file '{shown}' seems to be a YAML file, but expected a gzipped archive"),
-            false => format!("file '{shown}' does not appear to be a gzipped archive; got 'text/plain; charset=utf-8'"),
+            true => format!("file '{text}' seems to be a YAML file, but expected a gzipped archive"),
+            false => format!("file '{text}' does not appear to be a gzipped archive; got 'text/plain; charset=utf-8'"),
         }));
     }
     Ok(bytes)

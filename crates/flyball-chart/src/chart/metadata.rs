@@ -119,19 +119,19 @@ impl<'d> Fields<'d> {
         found.unwrap_or(&Data::Null)
     }
 
-    fn place(&self, name: &str) -> String {
+    fn field_path(&self, name: &str) -> String {
         format!("{}.{}{name}", self.owner, self.path)
     }
 
     fn text(&self, name: &str) -> Result<String, Error> {
-        self.get(name).to_text(&self.place(name))
+        self.get(name).to_text(&self.field_path(name))
     }
 
     fn boolean(&self, name: &str) -> Result<bool, Error> {
         match self.get(name) {
             Data::Null => Ok(false),
             Data::Bool(is) => Ok(*is),
-            other => Err(other.mismatch(&format!("Go struct field {}", self.place(name)), "bool")),
+            other => Err(other.mismatch(&format!("Go struct field {}", self.field_path(name)), "bool")),
         }
     }
 
@@ -139,12 +139,12 @@ impl<'d> Fields<'d> {
         match self.get(name) {
             Data::Null => Ok(&[]),
             Data::List(items) => Ok(items),
-            other => Err(other.mismatch(&format!("Go struct field {}", self.place(name)), expected)),
+            other => Err(other.mismatch(&format!("Go struct field {}", self.field_path(name)), expected)),
         }
     }
 
     fn texts(&self, name: &str) -> Result<Vec<String>, Error> {
-        self.list(name, "[]string")?.iter().map(|item| item.to_text(&self.place(name))).collect()
+        self.list(name, "[]string")?.iter().map(|item| item.to_text(&self.field_path(name))).collect()
     }
 }
 

@@ -56,9 +56,9 @@ pub(crate) fn validate_one(schema: &[u8], values: &Map<String, Value>) -> Result
     let (meta, url) = meta::schema(draft);
     let problems = Checker::new(&meta, Draft::V2020).check(&root)?;
     if !problems.is_empty() {
-        let shown = show(&problems);
+        let message = show(&problems);
         return Err(format!(
-            "\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with '{url}#'{shown}"
+            "\"file:///values.schema.json#\" is not valid against metaschema: jsonschema validation failed with '{url}#'{message}"
         ));
     }
     let problems = Checker::new(&root, draft).check(&Value::Object(values.clone()))?;

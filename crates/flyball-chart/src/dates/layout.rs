@@ -8,7 +8,7 @@ use jiff::tz::{Offset, TimeZone};
 
 /// An element of a layout.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Piece {
+enum Element {
     LongMonth,
     Month,
     NumMonth,
@@ -47,7 +47,7 @@ enum Piece {
 }
 
 /// Finds the first element of a layout; returns the text before it, the element, and the rest.
-fn next_piece(layout: &str) -> Option<(&str, Piece, &str)> {
+fn next_element(layout: &str) -> Option<(&str, Element, &str)> {
     const OFFSETS: [(&str, bool, bool, bool, bool); 10] = [
         ("-070000", false, true, true, false),
         ("-07:00:00", false, true, true, true),
@@ -63,44 +63,44 @@ fn next_piece(layout: &str) -> Option<(&str, Piece, &str)> {
     for (at, c) in layout.char_indices() {
         let rest = &layout[at..];
         let before = &layout[..at];
-        let found = |piece: Piece, length: usize| Some((before, piece, &layout[at + length..]));
+        let found = |piece: Element, length: usize| Some((before, piece, &layout[at + length..]));
         let is_lower_next = |length: usize| rest[length..].starts_with(|c: char| c.is_ascii_lowercase());
         match c {
-            'J' if rest.starts_with("January") => return found(Piece::LongMonth, 7),
-            'J' if rest.starts_with("Jan") && !is_lower_next(3) => return found(Piece::Month, 3),
-            'M' if rest.starts_with("Monday") => return found(Piece::LongWeekday, 6),
-            'M' if rest.starts_with("Mon") && !is_lower_next(3) => return found(Piece::Weekday, 3),
-            'M' if rest.starts_with("MST") => return found(Piece::Zone, 3),
+            'J' if rest.starts_with("January") => return found(Element::LongMonth, 7),
+            'J' if rest.starts_with("Jan") && !is_lower_next(3) => return found(Element::Month, 3),
+            'M' if rest.starts_with("Monday") => return found(Element::LongWeekday, 6),
+            'M' if rest.starts_with("Mon") && !is_lower_next(3) => return found(Element::Weekday, 3),
+            'M' if rest.starts_with("MST") => return found(Element::Zone, 3),
             '0' => {
                 let piece = match rest.as_bytes().get(1) {
-                    Some(b'1') => Piece::ZeroMonth,
-                    Some(b'2') => Piece::ZeroDay,
-                    Some(b'3') => Piece::ZeroHour12,
-                    Some(b'4') => Piece::ZeroMinute,
-                    Some(b'5') => Piece::ZeroSecond,
-                    Some(b'6') => Piece::Year,
-                    Some(b'0') if rest.starts_with("002") => return found(Piece::ZeroYearDay, 3),
+                    Some(b'1') => Element::ZeroMonth,
+                    Some(b'2') => Element::ZeroDay,
+                    Some(b'3') => Element::ZeroHour12,
+                    Some(b'4') => Element::ZeroMinute,
+                    Some(b'5') => Element::ZeroSecond,
+                    Some(b'6') => Element::Year,
+                    Some(b'0') if rest.starts_with("002") => return found(Element::ZeroYearDay, 3),
                     _ => continue,
                 };
                 return found(piece, 2);
             }
-            '1' if rest.starts_with("15") => return found(Piece::Hour, 2),
-            '1' => return found(Piece::NumMonth, 1),
-            '2' if rest.starts_with("2006") => return found(Piece::LongYear, 4),
-            '2' => return found(Piece::Day, 1),
-            '_' if rest.starts_with("_2006") => return Some((&layout[..at + 1], Piece::LongYear, &layout[at + 5..])),
-            '_' if rest.starts_with("__2") => return found(Piece::UnderYearDay, 3),
-            '_' if rest.starts_with("_2") => return found(Piece::UnderDay, 2),
-            '3' => return found(Piece::Hour12, 1),
-            '4' => return found(Piece::Minute, 1),
-            '5' => return found(Piece::Second, 1),
-            'P' if rest.starts_with("PM") => return found(Piece::UpperPm, 2),
-            'p' if rest.starts_with("pm") => return found(Piece::LowerPm, 2),
+            '1' if rest.starts_with("15") => return found(Element::Hour, 2),
+            '1' => return found(Element::NumMonth, 1),
+            '2' if rest.starts_with("2006") => return found(Element::LongYear, 4),
+            '2' => return found(Element::Day, 1),
+            '_' if rest.starts_with("_2006") => return Some((&layout[..at + 1], Element::LongYear, &layout[at + 5..])),
+            '_' if rest.starts_with("__2") => return found(Element::UnderYearDay, 3),
+            '_' if rest.starts_with("_2") => return found(Element::UnderDay, 2),
+            '3' => return found(Element::Hour12, 1),
+            '4' => return found(Element::Minute, 1),
+            '5' => return found(Element::Second, 1),
+            'P' if rest.starts_with("PM") => return found(Element::UpperPm, 2),
+            'p' if rest.starts_with("pm") => return found(Element::LowerPm, 2),
             '-' | 'Z' => {
                 if let Some((text, z, minutes, seconds, colon)) =
                     OFFSETS.iter().find(|(text, ..)| rest.starts_with(text)).copied()
                 {
-                    return found(Piece::Offset { z, minutes, seconds, colon }, text.len());
+                    return found(Element::Offset { z, minutes, seconds, colon }, text.len());
                 }
             }
             '.' | ',' => {
@@ -108,7 +108,7 @@ fn next_piece(layout: &str) -> Option<(&str, Piece, &str)> {
                 if let Some(digit @ (b'0' | b'9')) = digit {
                     let digits = rest.bytes().skip(1).take_while(|byte| *byte == digit).count();
                     if !rest[1 + digits..].starts_with(|c: char| c.is_ascii_digit()) {
-                        return found(Piece::Fraction { digits, keeps_zeros: digit == b'0' }, 1 + digits);
+                        return found(Element::Fraction { digits, keeps_zeros: digit == b'0' }, 1 + digits);
                     }
                 }
             }
@@ -122,10 +122,10 @@ fn next_piece(layout: &str) -> Option<(&str, Piece, &str)> {
 pub(super) fn format(layout: &str, date: &Zoned) -> String {
     let mut out = String::new();
     let mut rest = layout;
-    while let Some((before, piece, after)) = next_piece(rest) {
+    while let Some((before, piece, after)) = next_element(rest) {
         out.push_str(before);
         // A fraction is recognized only after seconds.
-        if let (Piece::Fraction { .. }, false) = (piece, out.ends_with(|c: char| c.is_ascii_digit())) {
+        if let (Element::Fraction { .. }, false) = (piece, out.ends_with(|c: char| c.is_ascii_digit())) {
             out.push_str(&rest[before.len()..rest.len() - after.len()]);
         } else {
             write(&mut out, piece, date, &rest[before.len()..]);
@@ -136,7 +136,7 @@ pub(super) fn format(layout: &str, date: &Zoned) -> String {
     out
 }
 
-fn write(out: &mut String, piece: Piece, date: &Zoned, written: &str) {
+fn write(out: &mut String, piece: Element, date: &Zoned, written: &str) {
     let month = usize::try_from(date.month()).unwrap_or(1);
     let weekday = usize::try_from(date.weekday().to_sunday_zero_offset()).unwrap_or(0);
     let hour12 = match date.hour() % 12 {
@@ -144,33 +144,33 @@ fn write(out: &mut String, piece: Piece, date: &Zoned, written: &str) {
         hour => hour,
     };
     let text = match piece {
-        Piece::LongMonth => MONTHS[month - 1].to_owned(),
-        Piece::Month => MONTHS[month - 1][..3].to_owned(),
-        Piece::NumMonth => month.to_string(),
-        Piece::ZeroMonth => format!("{month:02}"),
-        Piece::LongWeekday => DAYS[weekday].to_owned(),
-        Piece::Weekday => DAYS[weekday][..3].to_owned(),
-        Piece::Day => date.day().to_string(),
-        Piece::UnderDay => format!("{:2}", date.day()),
-        Piece::ZeroDay => format!("{:02}", date.day()),
-        Piece::UnderYearDay => format!("{:3}", date.day_of_year()),
-        Piece::ZeroYearDay => format!("{:03}", date.day_of_year()),
-        Piece::Hour => format!("{:02}", date.hour()),
-        Piece::Hour12 => hour12.to_string(),
-        Piece::ZeroHour12 => format!("{hour12:02}"),
-        Piece::Minute => date.minute().to_string(),
-        Piece::ZeroMinute => format!("{:02}", date.minute()),
-        Piece::Second => date.second().to_string(),
-        Piece::ZeroSecond => format!("{:02}", date.second()),
-        Piece::LongYear => format!("{:04}", date.year()),
-        Piece::Year => format!("{:02}", date.year().rem_euclid(100)),
-        Piece::UpperPm => if date.hour() >= 12 { "PM" } else { "AM" }.to_owned(),
-        Piece::LowerPm => if date.hour() >= 12 { "pm" } else { "am" }.to_owned(),
-        Piece::Zone => zone_name(date),
-        Piece::Offset { z, minutes, seconds, colon } => {
+        Element::LongMonth => MONTHS[month - 1].to_owned(),
+        Element::Month => MONTHS[month - 1][..3].to_owned(),
+        Element::NumMonth => month.to_string(),
+        Element::ZeroMonth => format!("{month:02}"),
+        Element::LongWeekday => DAYS[weekday].to_owned(),
+        Element::Weekday => DAYS[weekday][..3].to_owned(),
+        Element::Day => date.day().to_string(),
+        Element::UnderDay => format!("{:2}", date.day()),
+        Element::ZeroDay => format!("{:02}", date.day()),
+        Element::UnderYearDay => format!("{:3}", date.day_of_year()),
+        Element::ZeroYearDay => format!("{:03}", date.day_of_year()),
+        Element::Hour => format!("{:02}", date.hour()),
+        Element::Hour12 => hour12.to_string(),
+        Element::ZeroHour12 => format!("{hour12:02}"),
+        Element::Minute => date.minute().to_string(),
+        Element::ZeroMinute => format!("{:02}", date.minute()),
+        Element::Second => date.second().to_string(),
+        Element::ZeroSecond => format!("{:02}", date.second()),
+        Element::LongYear => format!("{:04}", date.year()),
+        Element::Year => format!("{:02}", date.year().rem_euclid(100)),
+        Element::UpperPm => if date.hour() >= 12 { "PM" } else { "AM" }.to_owned(),
+        Element::LowerPm => if date.hour() >= 12 { "pm" } else { "am" }.to_owned(),
+        Element::Zone => zone_name(date),
+        Element::Offset { z, minutes, seconds, colon } => {
             offset_text(date.offset().seconds(), z, minutes, seconds, colon)
         }
-        Piece::Fraction { digits, keeps_zeros } => {
+        Element::Fraction { digits, keeps_zeros } => {
             let nanos = format!("{:09}", date.subsec_nanosecond());
             let nanos = &nanos[..digits.min(9)];
             let fraction = if keeps_zeros { nanos } else { nanos.trim_end_matches('0') };
@@ -249,7 +249,7 @@ pub(crate) fn parse(layout: &str, value: &str) -> Result<Moment, String> {
     };
     let (mut form, mut rest) = (layout, value);
     loop {
-        let Some((before, piece, after)) = next_piece(form) else {
+        let Some((before, piece, after)) = next_element(form) else {
             rest = skip(rest, form).map_err(|rest| cannot(rest, form))?;
             if !rest.is_empty() {
                 return Err(format!("{head}: extra text: {}", quoted(rest)));
@@ -289,15 +289,15 @@ fn skip<'v>(mut value: &'v str, mut prefix: &str) -> Result<&'v str, &'v str> {
 type Read<'v> = Result<&'v str, Option<&'static str>>;
 
 impl Fields {
-    fn read<'v>(&mut self, piece: Piece, text: &'v str, after: &str) -> Read<'v> {
+    fn read<'v>(&mut self, piece: Element, text: &'v str, after: &str) -> Read<'v> {
         let ranged =
             |number: i32, range: std::ops::RangeInclusive<i32>, what: &'static str| match range.contains(&number) {
                 true => i8::try_from(number).map_err(|_| Some(what)),
                 false => Err(Some(what)),
             };
         match piece {
-            Piece::LongYear | Piece::Year => {
-                let count = if piece == Piece::LongYear { 4 } else { 2 };
+            Element::LongYear | Element::Year => {
+                let count = if piece == Element::LongYear { 4 } else { 2 };
                 let (number, rest) = fixed(text, count)?;
                 self.year = i16::try_from(number).map_err(|_| None)?;
                 if count == 2 {
@@ -305,48 +305,48 @@ impl Fields {
                 }
                 Ok(rest)
             }
-            Piece::LongMonth | Piece::Month => {
-                let (at, rest) = name(text, &MONTHS, piece == Piece::Month)?;
+            Element::LongMonth | Element::Month => {
+                let (at, rest) = name(text, &MONTHS, piece == Element::Month)?;
                 self.month = i8::try_from(at + 1).ok();
                 Ok(rest)
             }
-            Piece::NumMonth | Piece::ZeroMonth => {
-                let (number, rest) = number(text, piece == Piece::ZeroMonth)?;
+            Element::NumMonth | Element::ZeroMonth => {
+                let (number, rest) = number(text, piece == Element::ZeroMonth)?;
                 self.month = Some(ranged(number, 1..=12, "month")?);
                 Ok(rest)
             }
-            Piece::LongWeekday | Piece::Weekday => Ok(name(text, &DAYS, piece == Piece::Weekday)?.1),
-            Piece::Day | Piece::UnderDay | Piece::ZeroDay => {
-                let text = if piece == Piece::UnderDay { text.strip_prefix(' ').unwrap_or(text) } else { text };
-                let (number, rest) = number(text, piece == Piece::ZeroDay)?;
+            Element::LongWeekday | Element::Weekday => Ok(name(text, &DAYS, piece == Element::Weekday)?.1),
+            Element::Day | Element::UnderDay | Element::ZeroDay => {
+                let text = if piece == Element::UnderDay { text.strip_prefix(' ').unwrap_or(text) } else { text };
+                let (number, rest) = number(text, piece == Element::ZeroDay)?;
                 self.day = Some(i8::try_from(number).map_err(|_| Some("day"))?);
                 Ok(rest)
             }
-            Piece::UnderYearDay | Piece::ZeroYearDay => {
+            Element::UnderYearDay | Element::ZeroYearDay => {
                 let (number, rest) = fixed(text, 3)?;
                 self.year_day = i16::try_from(number).ok();
                 Ok(rest)
             }
-            Piece::Hour => {
+            Element::Hour => {
                 let (number, rest) = number(text, false)?;
                 self.hour = ranged(number, 0..=23, "hour")?;
                 Ok(rest)
             }
-            Piece::Hour12 | Piece::ZeroHour12 => {
-                let (number, rest) = number(text, piece == Piece::ZeroHour12)?;
+            Element::Hour12 | Element::ZeroHour12 => {
+                let (number, rest) = number(text, piece == Element::ZeroHour12)?;
                 self.hour = ranged(number, 0..=12, "hour")?;
                 Ok(rest)
             }
-            Piece::Minute | Piece::ZeroMinute => {
-                let (number, rest) = number(text, piece == Piece::ZeroMinute)?;
+            Element::Minute | Element::ZeroMinute => {
+                let (number, rest) = number(text, piece == Element::ZeroMinute)?;
                 self.minute = ranged(number, 0..=59, "minute")?;
                 Ok(rest)
             }
-            Piece::Second | Piece::ZeroSecond => {
-                let (number, rest) = number(text, piece == Piece::ZeroSecond)?;
+            Element::Second | Element::ZeroSecond => {
+                let (number, rest) = number(text, piece == Element::ZeroSecond)?;
                 self.second = ranged(number, 0..=59, "second")?;
                 // A fraction may follow even if the layout has none.
-                let has_fraction = matches!(next_piece(after), Some(("", Piece::Fraction { .. }, _)));
+                let has_fraction = matches!(next_element(after), Some(("", Element::Fraction { .. }, _)));
                 if !has_fraction && rest.starts_with(['.', ',']) && rest[1..].starts_with(|c: char| c.is_ascii_digit())
                 {
                     let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
@@ -355,9 +355,9 @@ impl Fields {
                 }
                 Ok(rest)
             }
-            Piece::UpperPm | Piece::LowerPm => {
+            Element::UpperPm | Element::LowerPm => {
                 let word = text.get(..2).ok_or(None)?;
-                let (am, pm) = if piece == Piece::UpperPm { ("AM", "PM") } else { ("am", "pm") };
+                let (am, pm) = if piece == Element::UpperPm { ("AM", "PM") } else { ("am", "pm") };
                 self.is_pm = Some(if word == pm {
                     true
                 } else if word == am {
@@ -367,7 +367,7 @@ impl Fields {
                 });
                 Ok(&text[2..])
             }
-            Piece::Zone => {
+            Element::Zone => {
                 if let Some(rest) = text.strip_prefix("UTC") {
                     self.offset = Some(0);
                     return Ok(rest);
@@ -379,8 +379,8 @@ impl Fields {
                 self.offset = Some(0);
                 Ok(&text[length..])
             }
-            Piece::Offset { z, minutes, seconds, colon } => self.read_offset(text, z, minutes, seconds, colon),
-            Piece::Fraction { digits, keeps_zeros } => {
+            Element::Offset { z, minutes, seconds, colon } => self.read_offset(text, z, minutes, seconds, colon),
+            Element::Fraction { digits, keeps_zeros } => {
                 if !text.starts_with(['.', ',']) {
                     return if keeps_zeros { Err(None) } else { Ok(text) };
                 }

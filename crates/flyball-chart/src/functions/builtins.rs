@@ -170,8 +170,8 @@ fn equal_others(first: &Value, other: &Value) -> Result<bool, String> {
     }
     if first.kind() != other.kind() {
         let show = |value: &Value| {
-            let shown = sprintf(b"%s", std::slice::from_ref(value), usize::MAX).text();
-            String::from_utf8_lossy(&shown).into_owned()
+            let text = sprintf(b"%s", std::slice::from_ref(value), usize::MAX).text();
+            String::from_utf8_lossy(&text).into_owned()
         };
         return Err(format!(
             "non-comparable types {}: {}, {}: {}",
@@ -184,8 +184,8 @@ fn equal_others(first: &Value, other: &Value) -> Result<bool, String> {
     match other {
         Value::Object(_) => Ok(first.deep_equal(other)),
         _ => {
-            let shown = sprintf(b"%s", std::slice::from_ref(other), usize::MAX).text();
-            Err(format!("non-comparable type {}: {}", String::from_utf8_lossy(&shown), other.type_name()))
+            let text = sprintf(b"%s", std::slice::from_ref(other), usize::MAX).text();
+            Err(format!("non-comparable type {}: {}", String::from_utf8_lossy(&text), other.type_name()))
         }
     }
 }
@@ -210,9 +210,9 @@ fn joined(args: &[Value]) -> String {
     if let [Value::Str(bytes)] = args {
         return String::from_utf8_lossy(bytes).into_owned();
     }
-    let shown: Vec<Value> =
+    let values: Vec<Value> =
         args.iter().map(|arg| if matches!(arg, Value::Nil) { Value::str("<no value>") } else { arg.clone() }).collect();
-    String::from_utf8_lossy(&sprint(&shown).text()).into_owned()
+    String::from_utf8_lossy(&sprint(&values).text()).into_owned()
 }
 
 fn html(text: &str) -> String {

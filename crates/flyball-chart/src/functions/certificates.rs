@@ -25,13 +25,13 @@ pub(super) fn add(table: &mut Table) {
         authority(call, args, &PrivateKey::rsa(call))
     });
     table.add("genCAWithKey", cost::slow::<1_000_000>, &[STR, INT, STR], |call, args| {
-        authority(call, args, &given(&args[2])?)
+        authority(call, args, &parse_key(&args[2])?)
     });
     table.add("genSelfSignedCert", cost::slow::<10_000_000>, &[STR, ITEMS, ITEMS, INT], |call, args| {
         self_signed(call, args, &PrivateKey::rsa(call))
     });
     table.add("genSelfSignedCertWithKey", cost::slow::<1_000_000>, &[STR, ITEMS, ITEMS, INT, STR], |call, args| {
-        self_signed(call, args, &given(&args[4])?)
+        self_signed(call, args, &parse_key(&args[4])?)
     });
     table.add("genSignedCert", cost::slow::<10_000_000>, &[STR, ITEMS, ITEMS, INT, CERTIFICATE], |call, args| {
         signed(call, args, &PrivateKey::rsa(call))
@@ -40,7 +40,7 @@ pub(super) fn add(table: &mut Table) {
         "genSignedCertWithKey",
         cost::slow::<1_000_000>,
         &[STR, ITEMS, ITEMS, INT, CERTIFICATE, STR],
-        |call, args| signed(call, args, &given(&args[5])?),
+        |call, args| signed(call, args, &parse_key(&args[5])?),
     );
     table.add("buildCustomCert", cost::slow::<20_000>, &[STR, STR], |_, args| {
         let decoded = |at: usize, what: &str| {
@@ -55,7 +55,7 @@ pub(super) fn add(table: &mut Table) {
     });
 }
 
-fn given(key: &Value) -> Result<PrivateKey, String> {
+fn parse_key(key: &Value) -> Result<PrivateKey, String> {
     PrivateKey::parse(&text(key)).map_err(|message| format!("parsing private key: {message}"))
 }
 
@@ -103,19 +103,19 @@ fn params(call: &Call<'_>, name: &str, ips: &Value, names: &Value, days: i64) ->
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, dn_value(name, true));
     for ip in ips.items().unwrap_or_default() {
-        let shown = crate::format::display(&ip);
+        let text = crate::format::display(&ip);
         if !matches!(ip, Value::Str(_)) {
-            return Err(format!("error parsing ip: {shown} is not a string"));
+            return Err(format!("error parsing ip: {text} is not a string"));
         }
-        let address = shown.parse().map_err(|_| format!("error parsing ip: {shown}"))?;
+        let address = text.parse().map_err(|_| format!("error parsing ip: {text}"))?;
         params.subject_alt_names.push(SanType::IpAddress(address));
     }
     for name in names.items().unwrap_or_default() {
-        let shown = crate::format::display(&name);
+        let text = crate::format::display(&name);
         if !matches!(name, Value::Str(_)) {
-            return Err(format!("error processing alternate dns name: {shown} is not a string"));
+            return Err(format!("error processing alternate dns name: {text} is not a string"));
         }
-        params.subject_alt_names.push(SanType::DnsName(shown.try_into().map_err(failed)?));
+        params.subject_alt_names.push(SanType::DnsName(text.try_into().map_err(failed)?));
     }
     let mut serial = random::bytes(call, 16);
     serial[0] &= 0x7f;

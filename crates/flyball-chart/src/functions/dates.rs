@@ -49,7 +49,7 @@ pub(super) fn add(table: &mut Table) {
     });
     table.add("ago", cost::letters, &[ANY], |call, args| {
         let now = call.world.clock.now();
-        let age = now.duration_since(given(&args[0], now).0.timestamp());
+        let age = now.duration_since(date_of(&args[0], now).0.timestamp());
         Ok(Value::str(format_duration(age.as_secs().saturating_mul(1_000_000_000))))
     });
     table.add("duration", cost::letters, &[ANY], |_, args| {
@@ -82,7 +82,7 @@ fn value(moment: Moment) -> Value {
 }
 
 /// Returns the date of an argument: a date, or seconds; other values mean the current time.
-fn given(argument: &Value, now: Timestamp) -> Moment {
+fn date_of(argument: &Value, now: Timestamp) -> Moment {
     match argument {
         Value::Object(object) => match object.as_ref() {
             Object::Moment(moment) => moment.clone(),
@@ -100,7 +100,7 @@ fn in_zone(format: &str, argument: &Value, zone: &str, now: Timestamp) -> Result
         "" | "UTC" | "Local" => TimeZone::UTC,
         name => TimeZone::get(name).unwrap_or(TimeZone::UTC),
     };
-    Ok(Value::str(given(argument, now).in_zone(zone).format(format)))
+    Ok(Value::str(date_of(argument, now).in_zone(zone).format(format)))
 }
 
 /// Returns the largest unit with a count above one.

@@ -50,8 +50,8 @@ pub(super) fn add(table: &mut Table) {
 fn failure(call: &Call<'_>, message: &str, (of_3, of_4): (&str, &str)) -> Result<Value, String> {
     let entry = || {
         let is_word = !message.is_empty() && message.chars().all(|c| is_print(c) && !matches!(c, ' ' | '"' | '='));
-        let shown = if is_word { message.to_owned() } else { quote(message.as_bytes()) };
-        call.world.helm.choose(format!("[INFO] {of_3}: {message}"), format!("{of_4} message={shown}"))
+        let value = if is_word { message.to_owned() } else { quote(message.as_bytes()) };
+        call.world.helm.choose(format!("[INFO] {of_3}: {message}"), format!("{of_4} message={value}"))
     };
     match call.world.is_linted(entry) {
         true => Ok(Value::str("")),

@@ -187,7 +187,7 @@ struct Reader<'b> {
 }
 
 fn invalid(byte: u8, context: &str) -> String {
-    let shown = match byte {
+    let character = match byte {
         b'\'' => r"'\''".to_owned(),
         b'"' => "'\"'".to_owned(),
         byte => {
@@ -195,7 +195,7 @@ fn invalid(byte: u8, context: &str) -> String {
             format!("'{}'", &quoted[1..quoted.len() - 1])
         }
     };
-    format!("invalid character {shown} {context}")
+    format!("invalid character {character} {context}")
 }
 
 /// Returns the message of Go's stream decoder about an invalid document, such as a schema: its messages about the end

@@ -296,8 +296,8 @@ fn substring(start: i64, end: i64, text: &[u8]) -> Result<Value, String> {
         return Err(format!("runtime error: slice bounds out of range [:{to}] with length {length}"));
     }
     if from > to {
-        let shown = if from > length { format!("[{from}:{length}]") } else { format!("[{from}:{to}]") };
-        return Err(format!("runtime error: slice bounds out of range {shown}"));
+        let range = if from > length { format!("[{from}:{length}]") } else { format!("[{from}:{to}]") };
+        return Err(format!("runtime error: slice bounds out of range {range}"));
     }
     let at = |position: i64| usize::try_from(position).unwrap_or(0);
     Ok(Value::str(&text[at(from)..at(to)]))

@@ -99,8 +99,8 @@ fn unescape(text: &str) -> Result<String, String> {
         match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => out.push(byte),
             None => {
-                let shown = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 3)]);
-                return Err(format!("invalid URL escape {}", quote(shown.as_bytes())));
+                let escape = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 3)]);
+                return Err(format!("invalid URL escape {}", quote(escape.as_bytes())));
             }
         }
         at += 3;
@@ -148,11 +148,11 @@ impl Url {
                     return Err("net/url: invalid userinfo".to_owned());
                 }
                 let (name, password) = user.split_once(':').map_or((user, None), |(name, pass)| (name, Some(pass)));
-                let mut shown = escape(&unescape(name)?, "$&+,;=");
+                let mut userinfo = escape(&unescape(name)?, "$&+,;=");
                 if let Some(password) = password {
-                    shown = format!("{shown}:{}", escape(&unescape(password)?, "$&+,;="));
+                    userinfo = format!("{userinfo}:{}", escape(&unescape(password)?, "$&+,;="));
                 }
-                url.user = Some(shown);
+                url.user = Some(userinfo);
             }
             url.host = parse_host(host)?;
         }

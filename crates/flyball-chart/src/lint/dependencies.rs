@@ -23,10 +23,10 @@ pub(super) fn check(source: &Source, helm: HelmVersion, lint: &mut Lint) {
     let mut keys = BTreeSet::new();
     let key = named.iter().map(|one| if one.alias.is_empty() { &one.name } else { &one.alias });
     let twice = key.filter(|key| !keys.insert(*key));
-    let place = source.place.as_str();
-    lint.rule(Severity::Error, place, none("chart metadata is missing these dependencies", unnamed));
-    lint.rule(Severity::Error, place, none("multiple dependencies with name or alias", twice));
-    lint.rule(Severity::Warning, place, none("chart directory is missing these dependencies", missing));
+    let path = source.absolute_path.as_str();
+    lint.rule(Severity::Error, path, none("chart metadata is missing these dependencies", unnamed));
+    lint.rule(Severity::Error, path, none("multiple dependencies with name or alias", twice));
+    lint.rule(Severity::Warning, path, none("chart directory is missing these dependencies", missing));
 }
 
 fn none<'n>(problem: &str, names: impl Iterator<Item = &'n String>) -> Result<(), String> {

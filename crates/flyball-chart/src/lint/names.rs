@@ -17,15 +17,15 @@ pub(super) fn check(kind: &str, name: &str) -> Result<(), String> {
         "role" | "clusterrole" | "rolebinding" | "clusterrolebinding" => path_segment(name),
         _ => subdomain(name),
     };
-    let shown = quote(name.as_bytes());
+    let quoted = quote(name.as_bytes());
     let problems: Vec<String> =
-        problems.iter().map(|problem| format!("metadata.name: Invalid value: {shown}: {problem}")).collect();
+        problems.iter().map(|problem| format!("metadata.name: Invalid value: {quoted}: {problem}")).collect();
     let problems = match problems.as_slice() {
         [] => return Ok(()),
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     };
-    Err(format!("object name does not conform to Kubernetes naming requirements: {shown}: {problems}"))
+    Err(format!("object name does not conform to Kubernetes naming requirements: {quoted}: {problems}"))
 }
 
 fn too_long(name: &str, max: usize) -> Option<String> {

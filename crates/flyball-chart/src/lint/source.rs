@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// A chart whose files are read individually, even if it cannot be loaded.
 pub(crate) struct Source {
     /// The absolute path, for messages.
-    pub(super) place: String,
+    pub(super) absolute_path: String,
     files: Files,
 }
 
@@ -30,23 +30,23 @@ impl Source {
     /// # Errors
     /// Fails if there is no `Chart.yaml`, or the archive cannot be read.
     pub(crate) fn open(folder: &Path, path: &str) -> Result<Source, String> {
-        let whole = folder.join(path);
-        let place = clean(&std::path::absolute(&whole).unwrap_or_else(|_| whole.clone())).display().to_string();
+        let root = folder.join(path);
+        let absolute_path = clean(&std::path::absolute(&root).unwrap_or_else(|_| root.clone())).display().to_string();
         if path.ends_with(".tgz") || path.ends_with(".tar.gz") {
-            let bytes = std::fs::read(&whole)
+            let bytes = std::fs::read(&root)
                 .map_err(|error| format!("unable to open tarball: open {path}: {}", load_message(&error)))?;
             if !bytes.starts_with(&[0x1f, 0x8b]) {
                 return Err("unable to extract tarball: gzip: invalid header".to_owned());
             }
             let files = Chart::archive_files(&bytes).map_err(|error| format!("unable to extract tarball: {error}"))?;
-            return Ok(Source { place, files: Files::Archive(files) });
+            return Ok(Source { absolute_path, files: Files::Archive(files) });
         }
-        if let Err(error) = std::fs::metadata(whole.join("Chart.yaml")) {
-            let shown = clean(&Path::new(path).join("Chart.yaml"));
+        if let Err(error) = std::fs::metadata(root.join("Chart.yaml")) {
+            let chart_file = clean(&Path::new(path).join("Chart.yaml"));
             let message = load_message(&error);
-            return Err(format!("unable to check Chart.yaml file in chart: stat {}: {message}", shown.display()));
+            return Err(format!("unable to check Chart.yaml file in chart: stat {}: {message}", chart_file.display()));
         }
-        Ok(Source { place, files: Files::Folder(whole) })
+        Ok(Source { absolute_path, files: Files::Folder(root) })
     }
 
     /// Returns the type of the entry at a path within the chart.
@@ -71,11 +71,11 @@ impl Source {
         match &self.files {
             Files::Folder(folder) => std::fs::read(folder.join(path)).map(Arc::from).map_err(|error| {
                 let verb = if error.kind() == std::io::ErrorKind::IsADirectory { "read" } else { "open" };
-                format!("{verb} {}/{path}: {}", self.place, load_message(&error))
+                format!("{verb} {}/{path}: {}", self.absolute_path, load_message(&error))
             }),
             Files::Archive(files) => match files.iter().find(|file| file.path == path) {
                 Some(file) => Ok(Arc::clone(&file.data)),
-                None => Err(format!("open {}/{path}: no such file or directory", self.place)),
+                None => Err(format!("open {}/{path}: no such file or directory", self.absolute_path)),
             },
         }
     }

@@ -6,7 +6,7 @@ use crate::chart::{CrdFile, File};
 use crate::helm::HelmVersion;
 use crate::quote::quote;
 use crate::release::Release;
-use crate::render::{Linted, RenderOptions, lint_templates};
+use crate::render::{LintOutput, RenderOptions, lint_templates};
 use crate::text::lossy;
 use crate::yaml::{self, Data, Error};
 use regex::bytes::Regex;
@@ -56,7 +56,7 @@ pub(super) fn check(source: &Source, options: &LintOptions<'_>, lint: &mut Lint)
         ..RenderOptions::default()
     };
     let linted = lint_templates(&chart, options.values, &release, options.capabilities, &render);
-    let Linted { files, log, is_incomplete, error, manifests, problems } = linted;
+    let LintOutput { files, log, is_incomplete, error, manifests, problems } = linted;
     lint.warnings.extend(log);
     lint.is_incomplete = is_incomplete;
     // Values that do not match subcharts are reported by the installation.
@@ -174,30 +174,30 @@ fn list_annotations(head: &Head, text: &[u8], helm: HelmVersion) -> Result<(), S
     }
     const ITEM: &str = "struct { Metadata struct { Annotations map[string]string } }";
     const METADATA: &str = "struct { Annotations map[string]string }";
-    let wrong = |error: Error| format!("unable to parse YAML: {error}");
-    let list = yaml::read(text).map_err(wrong)?;
+    let yaml_error = |error: Error| format!("unable to parse YAML: {error}");
+    let list = yaml::read(text).map_err(yaml_error)?;
     let items = match field(&list, "items") {
         Data::Null => return Ok(()),
         Data::List(items) => items,
-        other => return Err(wrong(other.mismatch("Go struct field .Items", &format!("[]{ITEM}")))),
+        other => return Err(yaml_error(other.mismatch("Go struct field .Items", &format!("[]{ITEM}")))),
     };
     let mut is_annotated = false;
     for item in items {
-        let place = "Go struct field .Items";
-        let metadata = field(map_or_null(item).ok_or_else(|| wrong(item.mismatch(place, ITEM)))?, "metadata");
-        let place = "Go struct field .Items.Metadata";
-        let metadata = map_or_null(metadata).ok_or_else(|| wrong(metadata.mismatch(place, METADATA)))?;
+        let context = "Go struct field .Items";
+        let metadata = field(map_or_null(item).ok_or_else(|| yaml_error(item.mismatch(context, ITEM)))?, "metadata");
+        let context = "Go struct field .Items.Metadata";
+        let metadata = map_or_null(metadata).ok_or_else(|| yaml_error(metadata.mismatch(context, METADATA)))?;
         match field(metadata, "annotations") {
             Data::Null => {}
             Data::Map(annotations) => {
                 for (key, value) in annotations {
-                    value.to_text(".Items.Metadata.Annotations").map_err(wrong)?;
+                    value.to_text(".Items.Metadata.Annotations").map_err(yaml_error)?;
                     is_annotated |= key == "helm.sh/resource-policy";
                 }
             }
             other => {
-                let place = "Go struct field .Items.Metadata.Annotations";
-                return Err(wrong(other.mismatch(place, "map[string]string")));
+                let context = "Go struct field .Items.Metadata.Annotations";
+                return Err(yaml_error(other.mismatch(context, "map[string]string")));
             }
         }
     }

@@ -5,7 +5,7 @@ use super::order::sort_by_kind;
 use super::outline;
 use super::{DeletePolicy, Hook, HookEvent, Manifest, NOTES, RenderError, Rendered};
 use crate::helm::HelmVersion;
-use crate::memory::{Held, size_of_json};
+use crate::memory::{MemoryCharge, size_of_json};
 use crate::quote::quote;
 use crate::text::{Text, lossy};
 use crate::world::World;
@@ -90,7 +90,7 @@ pub(super) fn collect(
 ) -> Result<Rendered, RenderError> {
     let mut manifests = Vec::new();
     let mut hooks = Vec::new();
-    let mut held = Held::default();
+    let mut charge = MemoryCharge::default();
     for (path, text) in files.iter().filter(|(path, _)| !path.ends_with(NOTES)) {
         world.charge(text.len() / 4, text.len() * 4).map_err(RenderError::Template)?;
         let documents = split(text);
@@ -106,7 +106,7 @@ pub(super) fn collect(
             let head = Head::read(&data, world.helm).map_err(|error| problem(error.to_string()))?;
             let text = lossy(document).into_owned();
             let object = data.into_json();
-            held.add(size_of_json(&object) * 2 + text.len());
+            charge.add(size_of_json(&object) * 2 + text.len());
             world.charge(1, 0).map_err(RenderError::Template)?;
             // If data contains document separators, the outlines cannot be assigned to documents.
             let outline = match outlines.get(at).filter(|_| outlines.len() == documents.len()) {

@@ -63,7 +63,7 @@ impl Templates {
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
             let mut out = Writer::default();
             let vars = vec![("$", data.clone())];
-            State { world, templates: self, tree, out: &mut out, vars, place: Position::Start }
+            State { world, templates: self, tree, out: &mut out, vars, position: Position::Start }
                 .list(&data, &tree.root)?;
             world.charge(1, out.len())?;
             Ok(out.text())
@@ -131,12 +131,12 @@ struct State<'t, 'o> {
     tree: &'t Tree,
     out: &'o mut Writer,
     vars: Vec<(&'t str, Slot)>,
-    place: Position<'t>,
+    position: Position<'t>,
 }
 
 impl<'t> State<'t, '_> {
     fn error<T>(&self, message: impl std::fmt::Display) -> Run<T> {
-        let (at, context) = match self.place {
+        let (at, context) = match self.position {
             Position::Start => return Err(format!("template: {}: {message}", self.tree.name)),
             Position::Node(node, at) => (at, node.to_string()),
             Position::Pipe(pipe) => (pipe.at, pipe.to_string()),
@@ -165,7 +165,7 @@ impl<'t> State<'t, '_> {
                 self.bounded()?;
             }
             Node::Action(pipe) => {
-                self.place = Position::Node(node, pipe.at);
+                self.position = Position::Node(node, pipe.at);
                 let value = self.pipeline(dot, pipe)?;
                 if pipe.variables.is_empty() {
                     match value {
@@ -185,11 +185,11 @@ impl<'t> State<'t, '_> {
             Node::If(branch) => return self.branch(dot, branch, false),
             Node::With(branch) => return self.branch(dot, branch, true),
             Node::Range(branch) => {
-                self.place = Position::Node(node, branch.at);
+                self.position = Position::Node(node, branch.at);
                 return self.range(dot, branch);
             }
             Node::Template { at, name, pipe } => {
-                self.place = Position::Node(node, *at);
+                self.position = Position::Node(node, *at);
                 self.template(dot, name, pipe.as_ref())?;
             }
         }
@@ -313,7 +313,7 @@ impl<'t> State<'t, '_> {
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
             let vars = vec![("$", dot.clone())];
             let (world, templates) = (self.world, self.templates);
-            State { world, templates, tree, out: self.out, vars, place: Position::Start }.list(&dot, &tree.root)
+            State { world, templates, tree, out: self.out, vars, position: Position::Start }.list(&dot, &tree.root)
         });
         self.world.depth.set(self.world.depth.get() - 1);
         result.map(|_| ())
@@ -336,7 +336,7 @@ impl<'t> State<'t, '_> {
 
     fn pipeline(&mut self, dot: &Slot, pipe: &'t Pipe) -> Run<Slot> {
         stacker::maybe_grow(128 << 10, 1 << 20, || {
-            self.place = Position::Pipe(pipe);
+            self.position = Position::Pipe(pipe);
             let mut value = None;
             for command in &pipe.commands {
                 // Values in interfaces are unwrapped.
@@ -359,7 +359,7 @@ impl<'t> State<'t, '_> {
         let first = &command.args[0];
         match &first.what {
             Operand::Field(names) => {
-                self.place = Position::Arg(first);
+                self.position = Position::Arg(first);
                 return self.chain(dot, dot.clone(), first, names, &command.args, last);
             }
             Operand::Chain(base, names) => {
@@ -367,11 +367,11 @@ impl<'t> State<'t, '_> {
                 return self.chain(dot, receiver, first, names, &command.args, last);
             }
             Operand::Identifier(name) => {
-                self.place = Position::Arg(first);
+                self.position = Position::Arg(first);
                 return self.function(dot, name, Position::Command(command), &command.args, last);
             }
             Operand::Variable(names) => {
-                self.place = Position::Arg(first);
+                self.position = Position::Arg(first);
                 let value = self.variable(&names[0])?;
                 if names.len() > 1 {
                     return self.chain(dot, value, first, &names[1..], &command.args, last);
@@ -385,7 +385,7 @@ impl<'t> State<'t, '_> {
             }
             _ => {}
         }
-        self.place = Position::Arg(first);
+        self.position = Position::Arg(first);
         self.not_a_function(&command.args, last.as_ref())?;
         match &first.what {
             Operand::Bool(is) => Ok(Slot::Exact(Value::Bool(*is))),
@@ -420,7 +420,7 @@ impl<'t> State<'t, '_> {
     }
 
     fn chain_base(&mut self, dot: &Slot, whole: &'t Arg, base: &'t Arg) -> Run<Slot> {
-        self.place = Position::Arg(whole);
+        self.position = Position::Arg(whole);
         match &base.what {
             Operand::Nil => self.error(format_args!("indirection through explicit nil in {whole}")),
             Operand::Pipe(pipe) => self.pipeline(dot, pipe),
@@ -482,7 +482,7 @@ impl<'t> State<'t, '_> {
                 Ok(value) if is_data => Ok(Slot::exact(value.to_data())),
                 Ok(value) => Ok(Slot::exact(value)),
                 Err(message) => {
-                    self.place = Position::Arg(node);
+                    self.position = Position::Arg(node);
                     self.error(format_args!("error calling {name}: {message}"))
                 }
             };
@@ -553,7 +553,7 @@ impl<'t> State<'t, '_> {
             Ok(value) => Ok(Slot::exact(value)),
             Err((false, message)) => self.error(message),
             Err((true, message)) => {
-                self.place = node;
+                self.position = node;
                 self.error(format_args!("error calling {name}: {message}"))
             }
         }
@@ -605,7 +605,7 @@ impl<'t> State<'t, '_> {
     }
 
     fn argument(&mut self, dot: &Slot, expected: Type, arg: &'t Arg) -> Run<Value> {
-        self.place = Position::Arg(arg);
+        self.position = Position::Arg(arg);
         let slot = match &arg.what {
             Operand::Dot => dot.clone(),
             Operand::Nil if expected.takes_nil() => return Ok(Value::Nil),

@@ -33,7 +33,7 @@ enum Stop {
 
 type Step<T = ()> = Result<T, Stop>;
 
-fn bad<T>(message: impl Into<String>) -> Step<T> {
+fn parse_error<T>(message: impl Into<String>) -> Step<T> {
     Err(Stop::Bad(message.into()))
 }
 
@@ -69,7 +69,10 @@ fn go_type(value: &Value) -> &'static str {
 }
 
 fn conversion<T>(value: &Value, expected: &str) -> Step<T> {
-    bad(format!("unable to parse key: interface conversion: interface {{}} is {}, not {expected}", go_type(value)))
+    parse_error(format!(
+        "unable to parse key: interface conversion: interface {{}} is {}, not {expected}",
+        go_type(value)
+    ))
 }
 
 fn set(map: &mut Map<String, Value>, key: String, value: Value) {
@@ -80,10 +83,10 @@ fn set(map: &mut Map<String, Value>, key: String, value: Value) {
 
 fn set_index(list: &mut Vec<Value>, index: i64, value: Value) -> Step {
     if index < 0 {
-        return bad(format!("negative {index} index not allowed"));
+        return parse_error(format!("negative {index} index not allowed"));
     }
     if index > MAX_INDEX {
-        return bad(format!("index of {index} is greater than maximum supported index of {MAX_INDEX}"));
+        return parse_error(format!("index of {index} is greater than maximum supported index of {MAX_INDEX}"));
     }
     let index = usize::try_from(index).unwrap_or(0);
     if list.len() <= index {
@@ -124,7 +127,7 @@ impl Parser<'_> {
         let (key, stop) = self.until(stops);
         match stop {
             None if key.is_empty() => Err(Stop::End),
-            None => bad(format!("key {} has no value", quote(key.as_bytes()))),
+            None => parse_error(format!("key {} has no value", quote(key.as_bytes()))),
             Some('[') => {
                 let index = self.index()?;
                 let mut list = match map.get(&key) {
@@ -144,11 +147,11 @@ impl Parser<'_> {
             Some(',') => {
                 let message = format!("key {} has no value (cannot end with ,)", quote(key.as_bytes()));
                 set(map, key, Value::from(""));
-                bad(message)
+                parse_error(message)
             }
             Some(_) => {
                 if depth + 1 > DEPTH {
-                    return bad(format!(
+                    return parse_error(format!(
                         "value name nested level is greater than maximum supported nested level of {DEPTH}"
                     ));
                 }
@@ -159,7 +162,7 @@ impl Parser<'_> {
                 };
                 let result = self.key(&mut inner, depth + 1);
                 if result.is_ok() && inner.is_empty() {
-                    return bad(format!("key map {} has no value", quote(key.as_bytes())));
+                    return parse_error(format!("key map {} has no value", quote(key.as_bytes())));
                 }
                 if !inner.is_empty() {
                     set(map, key, Value::Object(inner));
@@ -172,26 +175,26 @@ impl Parser<'_> {
     fn index(&mut self) -> Step<i64> {
         let (digits, stop) = self.until("]");
         if stop.is_none() {
-            return bad("error parsing index: EOF");
+            return parse_error("error parsing index: EOF");
         }
         match digits.parse() {
             Ok(index) => Ok(index),
             Err(_) => {
                 let digits = quote(digits.as_bytes());
-                bad(format!("error parsing index: strconv.Atoi: parsing {digits}: invalid syntax"))
+                parse_error(format!("error parsing index: strconv.Atoi: parsing {digits}: invalid syntax"))
             }
         }
     }
 
     fn item(&mut self, list: &mut Vec<Value>, index: i64, depth: usize) -> Step {
         if index < 0 {
-            return bad(format!("negative {index} index not allowed"));
+            return parse_error(format!("negative {index} index not allowed"));
         }
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let (key, stop) = self.until("[.=");
         if !key.is_empty() {
             let runes: Vec<String> = key.chars().map(|c| format!("'{c}'")).collect();
-            return bad(format!("unexpected data at end of array index: [{}]", runes.join(" ")));
+            return parse_error(format!("unexpected data at end of array index: [{}]", runes.join(" ")));
         }
         match stop {
             None => Err(Stop::End),
@@ -255,7 +258,7 @@ impl Parser<'_> {
         loop {
             let (text, stop) = self.until(",}");
             match stop {
-                None => return bad("list must terminate with '}'"),
+                None => return parse_error("list must terminate with '}'"),
                 Some('}') => {
                     self.at += usize::from(self.text.get(self.at) == Some(&','));
                     items.push(self.read(text)?);
@@ -270,7 +273,7 @@ impl Parser<'_> {
         if let Mode::File(read) = self.mode {
             return match read(&text) {
                 Ok(bytes) => Ok(Value::from(String::from_utf8_lossy(&bytes))),
-                Err(message) => bad(message),
+                Err(message) => parse_error(message),
             };
         }
         if matches!(self.mode, Mode::Text) {
@@ -295,8 +298,8 @@ impl Parser<'_> {
         let mut stream = serde_json::Deserializer::from_str(&rest).into_iter::<Value>();
         let value = match stream.next() {
             Some(Ok(value)) => floats(value),
-            Some(Err(error)) => return bad(error.to_string()),
-            None => return bad("EOF"),
+            Some(Err(error)) => return parse_error(error.to_string()),
+            None => return parse_error("EOF"),
         };
         self.at += rest[..stream.byte_offset()].chars().count();
         self.skip_to_value();

@@ -70,7 +70,7 @@ fn scalar(tag: &str, text: &str, is_plain: bool) -> Result<Data, Error> {
         return Ok(if is_plain { resolve(text) } else { string() });
     }
     let resolved = if is_plain { resolve(text) } else { string() };
-    let bad = |is: &str| Err(Error::Yaml(format!("cannot decode !!{is} `{text}` as a !!{short}")));
+    let invalid = |is: &str| Err(Error::Yaml(format!("cannot decode !!{is} `{text}` as a !!{short}")));
     match (short, resolve(text)) {
         ("str", _) => Ok(string()),
         ("binary", _) => match base64::engine::general_purpose::STANDARD.decode(text.replace(['\n', ' '], "")) {
@@ -84,7 +84,7 @@ fn scalar(tag: &str, text: &str, is_plain: bool) -> Result<Data, Error> {
         ("float", Data::Int(whole)) => Ok(Data::Float(whole as f64)),
         ("float", float @ Data::Float(_)) => Ok(float),
         ("timestamp", _) if super::resolve::is_timestamp(text) => Ok(string()),
-        ("int" | "bool" | "null" | "float" | "timestamp", other) => bad(other.yaml_type()),
+        ("int" | "bool" | "null" | "float" | "timestamp", other) => invalid(other.yaml_type()),
         _ => Ok(resolved),
     }
 }

@@ -68,16 +68,16 @@ impl Emitter {
     }
 
     /// Emits a value after the start of its line; `columns` is the indentation of nested lists.
-    fn value(&mut self, data: &Data, origin: &Origin, columns: usize, place: Context) {
+    fn value(&mut self, data: &Data, origin: &Origin, columns: usize, context: Context) {
         match data {
             Data::Map(entries) if !entries.is_empty() => {
-                if place == Context::Entry {
+                if context == Context::Entry {
                     self.out.push('\n');
                 }
                 let mut keys: Vec<&String> = entries.keys().collect();
                 keys.sort_by(|a, b| (self.order)(a, b));
                 for (at, key) in keys.into_iter().enumerate() {
-                    if at > 0 || place == Context::Entry {
+                    if at > 0 || context == Context::Entry {
                         self.indent(columns);
                     }
                     let (is_data, origin) = match origin {
@@ -102,11 +102,11 @@ impl Emitter {
                 }
             }
             Data::List(items) if !items.is_empty() => {
-                if place == Context::Entry {
+                if context == Context::Entry {
                     self.out.push('\n');
                 }
                 for (at, item) in items.iter().enumerate() {
-                    if at > 0 || place == Context::Entry {
+                    if at > 0 || context == Context::Entry {
                         self.indent(columns);
                     }
                     self.out.push_str("- ");
@@ -118,11 +118,11 @@ impl Emitter {
                 }
             }
             scalar => {
-                if place == Context::Entry {
+                if context == Context::Entry {
                     self.out.push(' ');
                 }
                 // A literal in a list item or at the root is indented relative to its parent.
-                let around = match place {
+                let around = match context {
                     Context::Root => 0,
                     Context::Item | Context::Entry => columns.saturating_sub(2),
                 };
@@ -171,8 +171,8 @@ impl Emitter {
     }
 
     fn text(&mut self, text: &str, columns: usize, is_key: bool) {
-        let traits = Traits::of(text, self.version);
-        if text.contains('\n') && !is_key && traits.block {
+        let styles = Styles::of(text, self.version);
+        if text.contains('\n') && !is_key && styles.block {
             return self.literal(text, columns);
         }
         let wants_quotes = is_ambiguous(text);
@@ -181,9 +181,9 @@ impl Emitter {
         if text.contains('\n') || wants_quotes {
             return self.double(text, fold);
         }
-        if traits.plain && !text.is_empty() {
+        if styles.plain && !text.is_empty() {
             self.folded(text, fold, false);
-        } else if traits.single {
+        } else if styles.single {
             self.out.push('\'');
             self.folded(text, fold, true);
             self.out.push('\'');
@@ -335,16 +335,16 @@ fn is_printable(c: char, version: Version) -> bool {
 }
 
 /// The possible styles of a string.
-struct Traits {
+struct Styles {
     plain: bool,
     single: bool,
     block: bool,
 }
 
-impl Traits {
-    fn of(text: &str, version: Version) -> Traits {
+impl Styles {
+    fn of(text: &str, version: Version) -> Styles {
         if text.is_empty() {
-            return Traits { plain: true, single: true, block: false };
+            return Styles { plain: true, single: true, block: false };
         }
         let chars: Vec<char> = text.chars().collect();
         let is_blank_at = |at: usize| chars.get(at).is_none_or(|c| matches!(c, ' ' | '\t'));
@@ -379,7 +379,7 @@ impl Traits {
         let (first, last) = (chars[0], chars[chars.len() - 1]);
         let edges = first == ' ' || last == ' ' || is_break(first) || is_break(last);
         let trailing_space = last == ' ';
-        Traits {
+        Styles {
             plain: !(edges || break_space || space_break || special || breaks || indicators),
             single: !(break_space || space_break || special),
             block: !(trailing_space || space_break || special),

@@ -1,7 +1,7 @@
 //! Parser of YAML documents, with go-yaml's error messages.
 
 use super::scanner::{Kind, Problem, Scanner, Style};
-use crate::memory::{self, Held};
+use crate::memory::{self, MemoryCharge};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -50,7 +50,7 @@ pub(super) fn parse(text: &str) -> Result<Option<Rc<Node>>, Problem> {
         anchors: BTreeMap::new(),
         depth: 0,
         aliased: 0,
-        held: Held::default(),
+        charge: MemoryCharge::default(),
     };
     parser.document()
 }
@@ -62,7 +62,7 @@ struct Parser {
     anchors: BTreeMap<String, Option<(Rc<Node>, usize)>>,
     depth: usize,
     aliased: usize,
-    held: Held,
+    charge: MemoryCharge,
 }
 
 type Parse<T> = Result<T, Problem>;
@@ -139,7 +139,7 @@ impl Parser {
         if self.depth >= DEPTH {
             return plain_problem(format!("exceeded max depth of {DEPTH}"));
         }
-        self.held.add(NODE);
+        self.charge.add(NODE);
         if memory::is_exhausted() {
             return plain_problem("the document takes too much memory".to_owned());
         }
@@ -155,7 +155,7 @@ impl Parser {
             return match self.anchors.get(&name) {
                 Some(Some((node, size))) => {
                     self.aliased += size;
-                    self.held.add(size.saturating_mul(NODE));
+                    self.charge.add(size.saturating_mul(NODE));
                     if self.aliased > MAX_NODES || memory::is_exhausted() {
                         return plain_problem("document contains excessive aliasing".to_owned());
                     }

@@ -114,12 +114,12 @@ impl Requirement {
             }
         }
         for (i, value) in self.values.iter().enumerate() {
-            let wrong = names::label_value(value);
-            if !wrong.is_empty() {
+            let problems = names::label_value(value);
+            if !problems.is_empty() {
                 errors.push(FieldError::invalid(
                     format!("values[{i}][{}]", self.key),
                     value.as_str(),
-                    wrong.join("; "),
+                    problems.join("; "),
                 ));
             }
         }
@@ -225,9 +225,9 @@ impl<'a> Parser<'a> {
             Token::Word(key) => key.to_owned(),
             other => return Err(format!("found '{}', expected: identifier", other.literal())),
         };
-        let wrong = names::qualified_name(&key);
-        if !wrong.is_empty() {
-            return Err(FieldError::invalid("<nil>", key, wrong.join("; ")).to_string());
+        let problems = names::qualified_name(&key);
+        if !problems.is_empty() {
+            return Err(FieldError::invalid("<nil>", key, problems.join("; ")).to_string());
         }
         if negated || matches!(self.peek(), Token::End | Token::Symbol(",")) {
             let operator = if negated { Operator::DoesNotExist } else { Operator::Exists };

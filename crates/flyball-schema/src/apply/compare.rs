@@ -155,6 +155,6 @@ pub(super) fn zip<'v>(
         .into_iter()
         .flatten()
         .map(move |(key, before)| (key.as_str(), Some(before), new.and_then(|new| new.get(key))));
-    let fresh = new.into_iter().flatten().filter(move |(key, _)| old.is_none_or(|old| !old.contains_key(*key)));
-    theirs.chain(fresh.map(|(key, after)| (key.as_str(), None, Some(after))))
+    let added = new.into_iter().flatten().filter(move |(key, _)| old.is_none_or(|old| !old.contains_key(*key)));
+    theirs.chain(added.map(|(key, after)| (key.as_str(), None, Some(after))))
 }

@@ -111,17 +111,17 @@ impl ManagedFields {
     ///
     /// A client may edit managedFields by hand: `[]` and `[{}]` clear them, a valid list replaces them, and an absent
     /// or malformed one keeps those of the live object. On a subresource the client's are ignored.
-    pub fn for_write(live: Option<&Value>, sent: Option<&Value>, subresource: bool) -> Self {
+    pub fn for_write(live: Option<&Value>, client: Option<&Value>, subresource: bool) -> Self {
         let stored = || Self::decode(live).unwrap_or_default();
-        let sent = match sent {
+        let client = match client {
             Some(Value::Array(entries)) if !subresource => entries,
             _ => return stored(),
         };
-        if sent.is_empty() || matches!(&sent[..], [Value::Object(only)] if only.is_empty()) {
+        if client.is_empty() || matches!(&client[..], [Value::Object(only)] if only.is_empty()) {
             return Self::default();
         }
-        let sent = Value::Array(sent.clone());
-        Self::decode(Some(&sent)).filter(|managed| !managed.0.is_empty()).unwrap_or_else(stored)
+        let client = Value::Array(client.clone());
+        Self::decode(Some(&client)).filter(|managed| !managed.0.is_empty()).unwrap_or_else(stored)
     }
 
     /// Encodes `metadata.managedFields`; `None` if no field has an owner.
@@ -214,7 +214,8 @@ mod tests {
     #[test]
     fn client_can_remove_or_replace_managers() {
         let live = json!([entry("live", "Apply")]);
-        let write = |sent: Value, subresource| ManagedFields::for_write(Some(&live), Some(&sent), subresource).encode();
+        let write =
+            |client: Value, subresource| ManagedFields::for_write(Some(&live), Some(&client), subresource).encode();
         assert_eq!(write(json!([]), false), None);
         assert_eq!(write(json!([{}]), false), None);
         assert_eq!(write(json!([{}]), true), Some(live.clone()));

@@ -50,12 +50,12 @@ pub(super) struct MapAtom<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
     path: String,
-    why: String,
+    reason: String,
 }
 
 impl Misfit {
-    fn new(why: impl Into<String>) -> Self {
-        Self { path: String::new(), why: why.into() }
+    fn new(reason: impl Into<String>) -> Self {
+        Self { path: String::new(), reason: reason.into() }
     }
 
     fn below(mut self, element: &PathElement) -> Self {
@@ -66,7 +66,7 @@ impl Misfit {
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.path.is_empty() { f.write_str(&self.why) } else { write!(f, "{}: {}", self.path, self.why) }
+        if self.path.is_empty() { f.write_str(&self.reason) } else { write!(f, "{}: {}", self.path, self.reason) }
     }
 }
 
@@ -138,7 +138,7 @@ impl<'a> Type<'a> {
             (Atom::List(list), Value::Array(items)) => {
                 let mut seen = BTreeSet::new();
                 for (i, item) in items.iter().enumerate() {
-                    let element = list.element(item).map_err(|why| Misfit::new(format!("element {i}: {why}")))?;
+                    let element = list.element(item).map_err(|reason| Misfit::new(format!("element {i}: {reason}")))?;
                     if !duplicates && seen.contains(&element) {
                         return Err(Misfit::new(format!("duplicate entries for key {element}")));
                     }

@@ -69,7 +69,7 @@ impl Error {
     /// Adds the purpose of a conversion to its error.
     fn during(what: impl Display) -> impl FnOnce(Self) -> Self {
         move |error| match error {
-            Self::Conversion(why) => Self::Conversion(format!("{what}: {why}")),
+            Self::Conversion(reason) => Self::Conversion(format!("{what}: {reason}")),
             error => error,
         }
     }

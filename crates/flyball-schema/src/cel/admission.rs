@@ -104,38 +104,38 @@ impl<'d> Published<'d> {
             }
             let schema = self.schemas.get(name)?;
             self.within.push(name);
-            let seen = self.visible(schema);
+            let visible = self.visible(schema);
             self.within.pop();
-            return seen;
+            return visible;
         }
-        let mut seen = Schema::new();
+        let mut visible = Schema::new();
         if schema["format"] == "int-or-string" || schema["x-kubernetes-int-or-string"] == true {
-            seen.insert("x-kubernetes-int-or-string".into(), true.into());
-            return Some(seen);
+            visible.insert("x-kubernetes-int-or-string".into(), true.into());
+            return Some(visible);
         }
         let ty = schema["type"].as_str()?;
-        seen.insert("type".into(), ty.into());
+        visible.insert("type".into(), ty.into());
         match ty {
-            "array" => drop(seen.insert("items".into(), self.visible(&schema["items"])?.into())),
+            "array" => drop(visible.insert("items".into(), self.visible(&schema["items"])?.into())),
             "object" if schema["additionalProperties"].is_object() => {
                 let values = self.visible(&schema["additionalProperties"])?;
-                seen.insert("additionalProperties".into(), values.into());
+                visible.insert("additionalProperties".into(), values.into());
             }
             "object" => {
                 let properties = schema["properties"].as_object().into_iter().flatten();
                 let properties: Map<String, Value> = properties
                     .filter_map(|(name, schema)| Some((name.clone(), self.visible(schema)?.into())))
                     .collect();
-                seen.insert("properties".into(), properties.into());
+                visible.insert("properties".into(), properties.into());
             }
             _ => {}
         }
         for mark in ["format", "x-kubernetes-embedded-resource"] {
             if let Some(value) = schema.get(mark) {
-                seen.insert(mark.into(), value.clone());
+                visible.insert(mark.into(), value.clone());
             }
         }
-        Some(seen)
+        Some(visible)
     }
 }
 
@@ -173,9 +173,9 @@ mod tests {
         }}});
         assert_eq!(published(&document, "example.com", "v1", "Other"), None);
         let schema = published(&document, "example.com", "v1", "Widget").unwrap();
-        let wrong = |text: &str| check_among(text, &[("object", object(&schema))]).err();
+        let check = |text: &str| check_among(text, &[("object", object(&schema))]).err();
         for fine in ["object.size > 1", "object.port == 'a' || object.port == 1", "object.metadata.labels.a == 'b'"] {
-            assert_eq!(wrong(fine), None, "{fine}");
+            assert_eq!(check(fine), None, "{fine}");
         }
         for (text, field) in [
             ("object.nope == 1", "nope"),
@@ -184,8 +184,8 @@ mod tests {
             ("object.inner.size == 1", "size"),
             ("object.metadata.uid == ''", "uid"),
         ] {
-            let why = wrong(text).unwrap();
-            assert!(why.contains(&format!("undefined field '{field}'")), "{text}: {why}");
+            let reason = check(text).unwrap();
+            assert!(reason.contains(&format!("undefined field '{field}'")), "{text}: {reason}");
         }
     }
 }

@@ -99,27 +99,27 @@ pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) 
 
 /// A check under construction.
 #[derive(Clone)]
-struct Asking {
+struct CheckBuilder {
     stage: Stage,
     question: Question,
     decide: Arc<Decide>,
 }
 
-impl fmt::Debug for Asking {
+impl fmt::Debug for CheckBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.question.fmt(f)
     }
 }
 
-impl PartialEq for Asking {
+impl PartialEq for CheckBuilder {
     fn eq(&self, other: &Self) -> bool {
         self.stage == other.stage && self.question == other.question
     }
 }
 
-impl Eq for Asking {}
+impl Eq for CheckBuilder {}
 
-impl Opaque for Asking {
+impl Opaque for CheckBuilder {
     fn runtime_type_name(&self) -> &str {
         self.stage.name()
     }
@@ -127,12 +127,12 @@ impl Opaque for Asking {
 
 /// The decision.
 #[derive(Debug, PartialEq, Eq)]
-struct Decided {
+struct Decision {
     allowed: bool,
     reason: String,
 }
 
-impl Opaque for Decided {
+impl Opaque for Decision {
     fn runtime_type_name(&self) -> &str {
         DECISION
     }
@@ -140,37 +140,37 @@ impl Opaque for Decided {
 
 /// Creates the value of `authorizer`.
 pub(super) fn authorizer(decide: Arc<Decide>) -> Cel {
-    Cel::Opaque(Arc::new(Asking { stage: Stage::Authorizer, question: Question::default(), decide }))
+    Cel::Opaque(Arc::new(CheckBuilder { stage: Stage::Authorizer, question: Question::default(), decide }))
 }
 
 /// Creates the value of `authorizer.requestResource`: a check of the request's resource, without its verb.
 pub(super) fn request_resource(question: Question, decide: Arc<Decide>) -> Cel {
-    Cel::Opaque(Arc::new(Asking { stage: Stage::Resource, question, decide }))
+    Cel::Opaque(Arc::new(CheckBuilder { stage: Stage::Resource, question, decide }))
 }
 
-fn asking(this: &Cel) -> Result<&Asking, ExecutionError> {
+fn check_builder(this: &Cel) -> Result<&CheckBuilder, ExecutionError> {
     match this {
-        Cel::Opaque(opaque) => opaque.downcast_ref::<Asking>().ok_or(ExecutionError::NoSuchOverload),
+        Cel::Opaque(opaque) => opaque.downcast_ref::<CheckBuilder>().ok_or(ExecutionError::NoSuchOverload),
         _ => Err(ExecutionError::NoSuchOverload),
     }
 }
 
-fn decided(this: &Cel) -> Result<&Decided, ExecutionError> {
+fn decision(this: &Cel) -> Result<&Decision, ExecutionError> {
     match this {
-        Cel::Opaque(opaque) => opaque.downcast_ref::<Decided>().ok_or(ExecutionError::NoSuchOverload),
+        Cel::Opaque(opaque) => opaque.downcast_ref::<Decision>().ok_or(ExecutionError::NoSuchOverload),
         _ => Err(ExecutionError::NoSuchOverload),
     }
 }
 
 /// Advances a check from one stage to the next.
 fn step(this: &Cel, from: Stage, to: Stage, change: impl FnOnce(&mut Question)) -> ResolveResult {
-    let mut asking = asking(this)?.clone();
-    if asking.stage != from {
+    let mut check_builder = check_builder(this)?.clone();
+    if check_builder.stage != from {
         return Err(ExecutionError::NoSuchOverload);
     }
-    asking.stage = to;
-    change(&mut asking.question);
-    Ok(Cel::Opaque(Arc::new(asking)))
+    check_builder.stage = to;
+    change(&mut check_builder.question);
+    Ok(Cel::Opaque(Arc::new(check_builder)))
 }
 
 /// Changes the resource of a check.
@@ -179,8 +179,8 @@ fn with(this: &Cel, change: impl FnOnce(&mut Question)) -> ResolveResult {
 }
 
 /// Rejects invalid arguments, with the messages of kube-apiserver.
-fn need(fine: bool, function: &str, why: &str) -> Result<(), ExecutionError> {
-    if fine { Ok(()) } else { Err(ExecutionError::function_error(function, why)) }
+fn need(fine: bool, function: &str, reason: &str) -> Result<(), ExecutionError> {
+    if fine { Ok(()) } else { Err(ExecutionError::function_error(function, reason)) }
 }
 
 /// Adds the methods of checks and decisions.
@@ -219,25 +219,26 @@ pub(super) fn add(context: &mut Context<'_>) {
         step(&this, Stage::Authorizer, Stage::Authorizer, |question| question.account = account)
     });
     context.add_function("check", move |This(this): This<Cel>, verb: Text| -> ResolveResult {
-        let mut asking = asking(&this)?.clone();
-        if !matches!(asking.stage, Stage::Path | Stage::Resource) {
+        let mut check_builder = check_builder(&this)?.clone();
+        if !matches!(check_builder.stage, Stage::Path | Stage::Resource) {
             return Err(ExecutionError::NoSuchOverload);
         }
-        asking.question.verb = text(verb);
-        let (allowed, reason) = (asking.decide)(&asking.question);
-        Ok(Cel::Opaque(Arc::new(Decided { allowed, reason })))
+        check_builder.question.verb = text(verb);
+        let (allowed, reason) = (check_builder.decide)(&check_builder.question);
+        Ok(Cel::Opaque(Arc::new(Decision { allowed, reason })))
     });
-    context.add_function("allowed", |This(this): This<Cel>| -> ResolveResult { Ok(decided(&this)?.allowed.into()) });
+    context.add_function("allowed", |This(this): This<Cel>| -> ResolveResult { Ok(decision(&this)?.allowed.into()) });
     context.add_function("errored", |This(this): This<Cel>| -> ResolveResult {
-        decided(&this)?;
+        decision(&this)?;
         Ok(false.into())
     });
     context.add_function("error", |This(this): This<Cel>| -> ResolveResult {
-        decided(&this)?;
+        decision(&this)?;
         Ok(String::new().into())
     });
-    context
-        .add_function("reason", |This(this): This<Cel>| -> ResolveResult { Ok(decided(&this)?.reason.clone().into()) });
+    context.add_function("reason", |This(this): This<Cel>| -> ResolveResult {
+        Ok(decision(&this)?.reason.clone().into())
+    });
 }
 
 #[cfg(test)]
@@ -294,9 +295,9 @@ mod tests {
             ),
             ("[1, 2, 3].all(i, authorizer.path('/healthz').check('get').allowed())", super::super::meter::EXCEEDED),
         ];
-        for (expression, why) in cases {
+        for (expression, reason) in cases {
             let error = evaluate(expression).expect_err(expression);
-            assert!(error.ends_with(&format!("resulted in error: {why}")), "{expression}: {error}");
+            assert!(error.ends_with(&format!("resulted in error: {reason}")), "{expression}: {error}");
         }
     }
 
@@ -323,9 +324,9 @@ mod tests {
                 "1:4: unexpected failed resolution of 'kubernetes.authorization.Authorizer'",
             ),
         ];
-        for (expression, why) in cases {
+        for (expression, reason) in cases {
             let error = check(expression).expect_err(expression);
-            assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{why}").as_str()), "{expression}");
+            assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{reason}").as_str()), "{expression}");
         }
     }
 }

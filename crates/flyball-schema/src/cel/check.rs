@@ -4,10 +4,10 @@
 //! Unknown types pass: an expression is rejected only if kube-apiserver rejects it too.
 
 use super::authorizer;
-use super::cost::{self, Estimate, Size, Spot};
+use super::cost::{self, Estimate, SchemaPosition, Size};
 use super::functions::{NAMESPACES, entry, function, in_namespace, is_function, method, operator};
 use super::location::located;
-use super::places::Places;
+use super::positions::SourcePositions;
 use super::rewrite;
 use super::typing::{BOOL, BYTES, DOUBLE, INT, NULL, STRING, Schema, TYPE, Type, UINT, common, field};
 use kube_cel::cel::common::ast::{
@@ -27,7 +27,7 @@ pub struct Checked<'s> {
 pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<Checked<'s>, String> {
     let own = Type::of(schema, whole);
     let old = if optional_old { own.clone().optional() } else { own.clone() };
-    run(text, Some(Spot::Schema { schema, whole }), &[("self", own), ("oldSelf", old)])
+    run(text, Some(SchemaPosition::Schema { schema, whole }), &[("self", own), ("oldSelf", old)])
 }
 
 /// Checks an expression on variables of known types without a schema.
@@ -35,44 +35,53 @@ pub fn check_among<'s>(text: &str, variables: &[(&str, Type<'s>)]) -> Result<Typ
     run(text, None, variables).map(|checked| checked.made)
 }
 
-fn run<'s>(text: &str, root: Option<Spot<'s>>, variables: &[(&str, Type<'s>)]) -> Result<Checked<'s>, String> {
+fn run<'s>(
+    text: &str,
+    root: Option<SchemaPosition<'s>>,
+    variables: &[(&str, Type<'s>)],
+) -> Result<Checked<'s>, String> {
     let program = super::compile(text)?;
     let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Estimate::at(ty.clone(), 1, root)));
-    let mut checker = Checker { root, scope: variables.collect(), places: Places::of(text), errors: Vec::new() };
-    let seen = program.go_through(|| checker.visit(program.expression()));
+    let mut checker =
+        Checker { root, scope: variables.collect(), positions: SourcePositions::of(text), errors: Vec::new() };
+    let estimate = program.go_through(|| checker.visit(program.expression()));
     checker.errors.sort();
-    let shown: Vec<String> = checker.errors.iter().map(|(at, why)| point_at(text, *at, why)).collect();
-    if shown.is_empty() { Ok(Checked { made: seen.ty, cost: seen.cost }) } else { Err(shown.join("\n")) }
+    let messages: Vec<String> = checker.errors.iter().map(|(at, reason)| point_at(text, *at, reason)).collect();
+    if messages.is_empty() { Ok(Checked { made: estimate.ty, cost: estimate.cost }) } else { Err(messages.join("\n")) }
 }
 
 /// Formats an error with its position in the source.
-fn point_at(source: &str, at: usize, why: &str) -> String {
+fn point_at(source: &str, at: usize, reason: &str) -> String {
     let before: String = source.char_indices().take_while(|(i, _)| *i < at).map(|(_, c)| c).collect();
     let line = before.matches('\n').count();
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-    located(source, line + 1, column + 1, why)
+    located(source, line + 1, column + 1, reason)
 }
 
 struct Checker<'s> {
     /// The schema of `self`.
-    root: Option<Spot<'s>>,
+    root: Option<SchemaPosition<'s>>,
     scope: Vec<(String, Estimate<'s>)>,
-    places: Places,
+    positions: SourcePositions,
     errors: Vec<(usize, String)>,
 }
 
 impl<'s> Checker<'s> {
-    fn wrong(&mut self, at: usize, why: String) -> Type<'s> {
-        self.errors.push((at, why));
+    fn report(&mut self, at: usize, reason: String) -> Type<'s> {
+        self.errors.push((at, reason));
         Type::Dyn
     }
 
     fn variable(&self, name: &str) -> Option<Estimate<'s>> {
-        self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, seen)| seen.clone())
+        self.scope.iter().rev().find(|(known, _)| known == name).map(|(_, estimate)| estimate.clone())
     }
 
     /// The schema position below a value; as in kube-apiserver, a value without a position counts as the root.
-    fn within(&self, of: Option<Spot<'s>>, step: impl Fn(Spot<'s>) -> Spot<'s>) -> Option<Spot<'s>> {
+    fn within(
+        &self,
+        of: Option<SchemaPosition<'s>>,
+        step: impl Fn(SchemaPosition<'s>) -> SchemaPosition<'s>,
+    ) -> Option<SchemaPosition<'s>> {
         of.map(step).or(self.root)
     }
 
@@ -91,14 +100,14 @@ impl<'s> Checker<'s> {
                 Estimate { size: Some(cost::literal(literal)), ..Estimate::of(ty, 0) }
             }
             Expr::Ident(name) => {
-                let place = self.places.next(name);
+                let position = self.positions.next(name);
                 match self.variable(name) {
-                    Some(seen) => Estimate { cost: 1, ..seen },
+                    Some(estimate) => Estimate { cost: 1, ..estimate },
                     None if super::types::NAMES.contains(&name.as_str()) || name.contains(['@', '#', '.']) => {
                         Estimate::at(TYPE, 1, self.root)
                     }
                     None => Estimate::of(
-                        self.wrong(place, format!("undeclared reference to '{name}' (in container '')")),
+                        self.report(position, format!("undeclared reference to '{name}' (in container '')")),
                         1,
                     ),
                 }
@@ -124,7 +133,9 @@ impl<'s> Checker<'s> {
                 }
                 let size = Some(Size::exactly(keys.len() as u64));
                 let ((cost, _), (more, entry)) = (gathered(&keys, 30), gathered(&values, 0));
-                let types = |seen: Vec<Estimate<'s>>| common(seen.into_iter().map(|seen| seen.ty).collect()).into();
+                let types = |estimate: Vec<Estimate<'s>>| {
+                    common(estimate.into_iter().map(|estimate| estimate.ty).collect()).into()
+                };
                 let ty = Type::Map(types(keys), types(values));
                 Estimate { size, entry, ..Estimate::of(ty, cost.saturating_add(more)) }
             }
@@ -135,10 +146,10 @@ impl<'s> Checker<'s> {
 
     /// An entry of a list, a map or an object literal; an optional one is omitted if its value is absent.
     fn visit_part(&mut self, at: &IdedExpr, optional: bool) -> Estimate<'s> {
-        let seen = self.visit(at);
-        match seen.ty {
-            Type::Optional(inner) if optional => Estimate { ty: (*inner).clone(), ..seen },
-            _ => seen,
+        let estimate = self.visit(at);
+        match estimate.ty {
+            Type::Optional(inner) if optional => Estimate { ty: (*inner).clone(), ..estimate },
+            _ => estimate,
         }
     }
 
@@ -146,15 +157,15 @@ impl<'s> Checker<'s> {
     fn object(&mut self, of: &StructExpr) -> Estimate<'s> {
         let is_patch = of.type_name == "JSONPatch";
         let is_known = is_patch || of.type_name == "Object" || of.type_name.starts_with("Object.");
-        let place = self.places.next(&format!("{}{{", of.type_name.rsplit('.').next().unwrap_or_default()));
+        let position = self.positions.next(&format!("{}{{", of.type_name.rsplit('.').next().unwrap_or_default()));
         if !is_known {
             let name = &of.type_name;
-            self.wrong(place, format!("undeclared reference to '{name}' (in container '')"));
+            self.report(position, format!("undeclared reference to '{name}' (in container '')"));
         }
         let mut cost: u64 = 40;
         for entry in &of.entries {
             let EntryExpr::StructField(entry) = &entry.expr else { continue };
-            let place = self.places.next(&format!("{}:", entry.field));
+            let position = self.positions.next(&format!("{}:", entry.field));
             let value = self.visit_part(&entry.value, entry.optional);
             cost = cost.saturating_add(value.cost);
             let expected = match entry.field.as_str() {
@@ -165,8 +176,9 @@ impl<'s> Checker<'s> {
             };
             if expected.is_empty() || !value.ty.is_dyn() && !value.ty.is(expected) {
                 let (field, provided) = (&entry.field, &value.ty);
-                let why = format!("expected type of field '{field}' is '{expected}' but provided type is '{provided}'");
-                self.wrong(place, why);
+                let reason =
+                    format!("expected type of field '{field}' is '{expected}' but provided type is '{provided}'");
+                self.report(position, reason);
             }
         }
         let ty = if !is_known {
@@ -189,38 +201,39 @@ impl<'s> Checker<'s> {
             return Estimate::of(Type::Dyn, 1);
         }
         let operand = self.visit(&select.operand);
-        let mut place = self.places.next(&format!(".{}", select.field));
+        let mut position = self.positions.next(&format!(".{}", select.field));
         if select.test {
-            place = self.places.next("has(");
+            position = self.positions.next("has(");
         }
         if authorizer::is_own(&operand.ty) {
             let found = authorizer::field(&operand.ty, &select.field).filter(|_| !select.test);
-            let why = || format!("unexpected failed resolution of '{}'", operand.ty);
-            return Estimate::of(found.unwrap_or_else(|| self.wrong(place, why())), 1);
+            let reason = || format!("unexpected failed resolution of '{}'", operand.ty);
+            return Estimate::of(found.unwrap_or_else(|| self.report(position, reason())), 1);
         }
-        let found = self.field(&operand.ty, &select.field, place);
+        let found = self.field(&operand.ty, &select.field, position);
         if select.test {
             return Estimate::of(BOOL, operand.cost);
         }
-        let taken =
+        let cost =
             u64::from(matches!(operand.ty, Type::Map(..) | Type::Object { .. } | Type::Metadata | Type::Fields(_)));
-        let spot = self.within(operand.spot, |spot| spot.field(&select.field));
-        Estimate::at(found, operand.cost.saturating_add(taken), spot)
+        let schema_position =
+            self.within(operand.schema_position, |schema_position| schema_position.field(&select.field));
+        Estimate::at(found, operand.cost.saturating_add(cost), schema_position)
     }
 
-    fn field(&mut self, of: &Type<'s>, name: &str, place: usize) -> Type<'s> {
+    fn field(&mut self, of: &Type<'s>, name: &str, position: usize) -> Type<'s> {
         let found = match of {
             Type::Object { schema, whole } => field(schema, *whole, name),
             Type::Fields(fields) => fields.iter().find(|(own, _)| own == name).map(|(_, ty)| ty.clone()),
             Type::Metadata => matches!(name, "name" | "generateName").then_some(STRING),
             Type::Map(_, values) => Some((**values).clone()),
-            Type::Optional(inner) => Some(self.field(inner, name, place).optional()),
+            Type::Optional(inner) => Some(self.field(inner, name, position).optional()),
             Type::Plain("bool" | "int" | "uint" | "double" | "string" | "bytes") | Type::List(_) => {
-                return self.wrong(place, format!("type '{of}' does not support field selection"));
+                return self.report(position, format!("type '{of}' does not support field selection"));
             }
             Type::Plain(_) | Type::Dyn => Some(Type::Dyn),
         };
-        found.unwrap_or_else(|| self.wrong(place, format!("undefined field '{name}'")))
+        found.unwrap_or_else(|| self.report(position, format!("undefined field '{name}'")))
     }
 
     /// Returns the types of loop variables over a value: indexes or keys, and values.
@@ -232,10 +245,13 @@ impl<'s> Checker<'s> {
             Type::Object { .. } | Type::Metadata | Type::Fields(_) => (STRING, Type::Dyn),
             Type::Dyn | Type::Plain(_) | Type::Optional(_) => (Type::Dyn, Type::Dyn),
         };
-        let value = Estimate::at(value, 1, self.within(range.spot, Spot::items));
+        let value = Estimate::at(value, 1, self.within(range.schema_position, SchemaPosition::items));
         let value = Estimate { size: value.size.or(range.entry), ..value };
-        let key =
-            if is_list { Estimate::of(key, 1) } else { Estimate::at(key, 1, self.within(range.spot, Spot::keys)) };
+        let key = if is_list {
+            Estimate::of(key, 1)
+        } else {
+            Estimate::at(key, 1, self.within(range.schema_position, SchemaPosition::keys))
+        };
         (key, value)
     }
 
@@ -262,18 +278,18 @@ impl<'s> Checker<'s> {
             _ => result.size,
         };
         let cost = parts.into_iter().fold(0, u64::saturating_add);
-        Estimate { ty: result.ty, cost, size, entry: step.entry, spot: None }
+        Estimate { ty: result.ty, cost, size, entry: step.entry, schema_position: None }
     }
 
     /// A loop with variables for both index and value.
     fn two_variables(&mut self, call: &CallExpr, range: &IdedExpr) -> Estimate<'s> {
         let range = self.visit(range);
-        self.places.next(&format!("{}(", call.func_name));
+        self.positions.next(&format!("{}(", call.func_name));
         let (key, value) = self.entries(&range);
         let depth = self.scope.len();
-        for (name, seen) in rewrite::names(call, 2).into_iter().flatten().zip([key.clone(), value]) {
-            self.places.next(name);
-            self.scope.push((name.to_owned(), seen));
+        for (name, estimate) in rewrite::names(call, 2).into_iter().flatten().zip([key.clone(), value]) {
+            self.positions.next(name);
+            self.scope.push((name.to_owned(), estimate));
         }
         let inner: Vec<Estimate<'s>> = call.args[2..].iter().map(|part| self.visit(part)).collect();
         self.scope.truncate(depth);
@@ -289,17 +305,17 @@ impl<'s> Checker<'s> {
         };
         let rounds = body.saturating_add(round).saturating_mul(range.size().max);
         let size = Some(range.size()).filter(|_| !ty.is("bool"));
-        let seen = Estimate::of(ty, range.cost.saturating_add(rounds).saturating_add(1));
-        Estimate { size: size.or(seen.size), ..seen }
+        let estimate = Estimate::of(ty, range.cost.saturating_add(rounds).saturating_add(1));
+        Estimate { size: size.or(estimate.size), ..estimate }
     }
 
     /// `x.optMap(v, e)`.
     fn optional(&mut self, call: &CallExpr, target: &IdedExpr) -> Estimate<'s> {
         let target = self.visit(target);
-        self.places.next(&format!("{}(", call.func_name));
+        self.positions.next(&format!("{}(", call.func_name));
         let depth = self.scope.len();
         for name in rewrite::names(call, 1).into_iter().flatten() {
-            self.places.next(name);
+            self.positions.next(name);
             let ty = if let Type::Optional(inner) = &target.ty { (**inner).clone() } else { Type::Dyn };
             self.scope.push((name.to_owned(), Estimate::of(ty, 1)));
         }
@@ -315,11 +331,11 @@ impl<'s> Checker<'s> {
         let of = self.visit(operand);
         let (ty, part) = match &part.expr {
             Expr::Literal(LiteralValue::String(name)) if call.func_name == "_?._" => {
-                let place = self.places.next(&format!(".{}", name.inner()));
-                (self.field(&of.ty, name.inner(), place), 0)
+                let position = self.positions.next(&format!(".{}", name.inner()));
+                (self.field(&of.ty, name.inner(), position), 0)
             }
             _ => {
-                self.places.next("_[_]");
+                self.positions.next("_[_]");
                 let part = self.visit(part);
                 (entry(&of.ty, &part.ty).unwrap_or(Type::Dyn), part.cost)
             }
@@ -349,10 +365,10 @@ impl<'s> Checker<'s> {
         // Expressions that a macro created have no position.
         let is_expanded =
             call.args.iter().any(|argument| matches!(&argument.expr, Expr::Ident(name) if is_accumulator(name)));
-        let place = match is_operator {
+        let position = match is_operator {
             _ if is_expanded => 0,
-            true => self.places.next(name),
-            false => self.places.next(&format!("{name}(")),
+            true => self.positions.next(name),
+            false => self.positions.next(&format!("{name}(")),
         };
         arguments.extend(after.iter().map(|argument| self.visit(argument)));
         let (cost, size, entry) =
@@ -366,7 +382,7 @@ impl<'s> Checker<'s> {
             match &target {
                 None if is_operator => operator(name, &types),
                 _ if !is_function(name) => {
-                    Some(self.wrong(place, format!("undeclared reference to '{name}' (in container '')")))
+                    Some(self.report(position, format!("undeclared reference to '{name}' (in container '')")))
                 }
                 Some(target) => method(name, &target.ty, &types),
                 None => function(name, &types),
@@ -375,17 +391,17 @@ impl<'s> Checker<'s> {
         let ty = found.unwrap_or_else(|| {
             let list: Vec<String> = types.iter().map(ToString::to_string).collect();
             let target = target.map_or_else(String::new, |target| format!("{}.", target.ty));
-            self.wrong(
-                place,
+            self.report(
+                position,
                 format!("found no matching overload for '{name}' applied to '{target}({})'", list.join(", ")),
             )
         });
-        let spot = match arguments.first() {
-            Some(of) if name == "_[_]" => self.within(of.spot, Spot::items),
+        let schema_position = match arguments.first() {
+            Some(of) if name == "_[_]" => self.within(of.schema_position, SchemaPosition::items),
             _ => None,
         };
-        let seen = Estimate::at(ty, cost, spot);
-        Estimate { size: size.or(seen.size), entry, ..seen }
+        let estimate = Estimate::at(ty, cost, schema_position);
+        Estimate { size: size.or(estimate.size), entry, ..estimate }
     }
 }
 
@@ -493,9 +509,9 @@ mod tests {
             ("self.s.startsWith(1)", "1:18: found no matching overload for 'startsWith' applied to 'string.(int)'"),
             ("self.a in ['x']", "1:8: found no matching overload for '@in' applied to '(int, list(string))'"),
         ];
-        for (expression, why) in cases {
+        for (expression, reason) in cases {
             let error = checked(expression).expect_err(expression);
-            assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{why}").as_str()), "{expression}");
+            assert_eq!(error.lines().next(), Some(format!("ERROR: <input>:{reason}").as_str()), "{expression}");
         }
     }
 

@@ -67,7 +67,7 @@ pub(super) fn of_match(text: &str, pattern: &str) -> u64 {
 
 /// A position in the schema of an expression's variable.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Spot<'s> {
+pub(super) enum SchemaPosition<'s> {
     Schema {
         schema: &'s Schema,
         whole: bool,
@@ -81,7 +81,7 @@ pub(super) enum Spot<'s> {
     Nowhere,
 }
 
-impl<'s> Spot<'s> {
+impl<'s> SchemaPosition<'s> {
     pub(super) fn field(self, name: &str) -> Self {
         match self {
             Self::Metadata => Self::Text,
@@ -201,17 +201,23 @@ pub(super) struct Estimate<'s> {
     pub(super) size: Option<Size>,
     /// The size of each of its entries.
     pub(super) entry: Option<Size>,
-    pub(super) spot: Option<Spot<'s>>,
+    pub(super) schema_position: Option<SchemaPosition<'s>>,
 }
 
 impl<'s> Estimate<'s> {
     pub(super) fn of(ty: Type<'s>, cost: u64) -> Self {
-        Self { size: scalar(&ty), ty, cost, entry: None, spot: None }
+        Self { size: scalar(&ty), ty, cost, entry: None, schema_position: None }
     }
 
     /// Returns the estimate of a value at a position of the schema.
-    pub(super) fn at(ty: Type<'s>, cost: u64, spot: Option<Spot<'s>>) -> Self {
-        Self { size: spot.and_then(Spot::size).or_else(|| scalar(&ty)), ty, cost, entry: None, spot }
+    pub(super) fn at(ty: Type<'s>, cost: u64, schema_position: Option<SchemaPosition<'s>>) -> Self {
+        Self {
+            size: schema_position.and_then(SchemaPosition::size).or_else(|| scalar(&ty)),
+            ty,
+            cost,
+            entry: None,
+            schema_position,
+        }
     }
 
     pub(super) fn size(&self) -> Size {
@@ -308,7 +314,7 @@ fn own(
         ("check", Some(_), _) => (350_000, None),
         ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", Some(target), _) => match &target.ty {
             Type::List(items) => {
-                let each = match target.spot.map(Spot::items).and_then(Spot::size) {
+                let each = match target.schema_position.map(SchemaPosition::items).and_then(SchemaPosition::size) {
                     _ if !items.is("string") && !items.is("bytes") => 1,
                     size => over(size.unwrap_or(Size::UNKNOWN)).saturating_add(1),
                 };
@@ -331,7 +337,11 @@ fn own(
         }
         ("join", Some(target), of) => {
             let items = target.size();
-            let each = target.spot.map(Spot::items).and_then(Spot::size).unwrap_or(Size::UNKNOWN);
+            let each = target
+                .schema_position
+                .map(SchemaPosition::items)
+                .and_then(SchemaPosition::size)
+                .unwrap_or(Size::UNKNOWN);
             let between = Size { min: items.min.saturating_sub(1), max: items.max.saturating_sub(1) };
             let gaps = of.first().map_or(Size::exactly(0), |gap| gap.size().times(between));
             let size = items.times(each).plus(gaps);

@@ -62,11 +62,11 @@ impl Expression {
     /// Evaluates the expression, and charges the budget; an error names the expression, unless the budget is used up.
     pub fn run(&self, scope: &Scope, budget: &Budget) -> Result<Cel, String> {
         match &self.program {
-            Ok(program) => program.run(&scope.0, budget).map_err(|why| match why.as_str() {
-                OUT_OF_BUDGET => why,
-                _ => format!("expression '{}' resulted in error: {why}", self.text),
+            Ok(program) => program.run(&scope.0, budget).map_err(|reason| match reason.as_str() {
+                OUT_OF_BUDGET => reason,
+                _ => format!("expression '{}' resulted in error: {reason}", self.text),
             }),
-            Err(why) => Err(format!("compilation error: {why}")),
+            Err(reason) => Err(format!("compilation error: {reason}")),
         }
     }
 }

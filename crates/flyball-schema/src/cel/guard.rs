@@ -19,12 +19,12 @@ const CHECKS: [(&str, Check); 5] =
 pub(super) fn add(context: &mut Context<'_>) {
     for (name, check) in CHECKS {
         context.add_function(name, move |call: &FunctionContext<'_, '_>, Arguments(of): Arguments| {
-            let why = match of.first() {
+            let reason = match of.first() {
                 Some(Cel::String(text)) => check(text),
                 _ => None,
             };
-            match why {
-                Some(why) => Err(ExecutionError::function_error(name, why)),
+            match reason {
+                Some(reason) => Err(ExecutionError::function_error(name, reason)),
                 None => library(name, call.this.clone(), of.iter().cloned()),
             }
         });
@@ -36,11 +36,11 @@ fn is_mapped(address: IpAddr) -> bool {
 }
 
 fn ip(text: &str) -> Option<String> {
-    let shown = go_quote(text);
+    let quoted = go_quote(text);
     match netip::address(text) {
-        Err(why) => Some(format!("IP Address {shown} parse error during conversion from string: {why}")),
-        Ok(_) if text.contains('%') => Some(format!("IP address {shown} with zone value is not allowed")),
-        Ok(address) if is_mapped(address) => Some(format!("IPv4-mapped IPv6 address {shown} is not allowed")),
+        Err(reason) => Some(format!("IP Address {quoted} parse error during conversion from string: {reason}")),
+        Ok(_) if text.contains('%') => Some(format!("IP address {quoted} with zone value is not allowed")),
+        Ok(address) if is_mapped(address) => Some(format!("IPv4-mapped IPv6 address {quoted} is not allowed")),
         Ok(_) => None,
     }
 }
@@ -49,7 +49,7 @@ fn cidr(text: &str) -> Option<String> {
     // kube-apiserver's message repeats it.
     const UNREAD: &str = "network address parse error during conversion from string";
     match netip::prefix(text) {
-        Err(why) => Some(format!("{UNREAD}: {UNREAD}: {why}")),
+        Err(reason) => Some(format!("{UNREAD}: {UNREAD}: {reason}")),
         Ok(address) if is_mapped(address) => {
             Some(format!("{UNREAD}: IPv4-mapped IPv6 address {} is not allowed", go_quote(text)))
         }

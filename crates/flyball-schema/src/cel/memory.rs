@@ -179,13 +179,13 @@ static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| Context::default()
 /// Calls a function of the library on values.
 pub(super) fn library(name: &str, target: Option<Cel>, arguments: impl IntoIterator<Item = Cel>) -> ResolveResult {
     let mut context = LIBRARY.new_inner_scope();
-    let mut given = |at: usize, value: Cel| {
+    let mut argument = |at: usize, value: Cel| {
         let name = format!("@{at}");
         context.add_variable_from_value(name.clone(), value);
         node(Expr::Ident(name))
     };
-    let args = arguments.into_iter().enumerate().map(|(at, value)| given(at + 1, value)).collect();
-    let target = target.map(|target| given(0, target).into());
+    let args = arguments.into_iter().enumerate().map(|(at, value)| argument(at + 1, value)).collect();
+    let target = target.map(|target| argument(0, target).into());
     Cel::resolve(&node(Expr::Call(CallExpr { func_name: name.to_owned(), target, args })), &context)
 }
 
@@ -366,7 +366,7 @@ mod tests {
             assert_eq!(run(expensive, &object), Err(EXCEEDED.to_owned()), "{expensive}");
         }
         let refused = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
-        assert!(refused.as_ref().is_err_and(|why| why.contains("more than 60000: repeat less")), "{refused:?}");
+        assert!(refused.as_ref().is_err_and(|reason| reason.contains("more than 60000: repeat less")), "{refused:?}");
         // Many patterns with few states, of unknown size.
         let texts: Vec<String> = (0..300).map(|n| format!("{n}{}", "x".repeat(297))).collect();
         let object = json!({"p": texts, "s": "x".repeat(100), "t": "x".repeat(100_000)});

@@ -94,20 +94,20 @@ pub(super) fn add(context: &mut Context<'_>) {
 
 /// Adds metering to an expression.
 pub(super) fn meter(of: IdedExpr) -> IdedExpr {
-    let mut bill = Bill::default();
-    let of = bill.walk(of);
-    bill.paid(of)
+    let mut block_cost = BlockCost::default();
+    let of = block_cost.walk(of);
+    block_cost.paid(of)
 }
 
 /// The cost of a basic block of an expression.
 #[derive(Default)]
-struct Bill {
+struct BlockCost {
     fixed: u64,
     /// Calls with costs that depend on their arguments.
     calls: Vec<IdedExpr>,
 }
 
-impl Bill {
+impl BlockCost {
     /// Wraps an expression with its cost.
     fn paid(self, of: IdedExpr) -> IdedExpr {
         if self.fixed == 0 && self.calls.is_empty() {
@@ -149,7 +149,7 @@ impl Bill {
                 let iter_range = if binds { of.iter_range } else { self.walk(of.iter_range) };
                 let accu_init = self.walk(of.accu_init);
                 // The loop condition is charged with each iteration.
-                let mut round = Bill::default();
+                let mut round = BlockCost::default();
                 let loop_cond = round.walk(of.loop_cond);
                 let loop_step = round.walk(of.loop_step);
                 let loop_step = if binds { loop_step } else { round.paid(loop_step) };

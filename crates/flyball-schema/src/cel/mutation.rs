@@ -12,7 +12,7 @@ const MAX_BYTES: usize = 8 << 20;
 /// Rejects values whose JSON would be too deep or too large.
 fn measure(value: &Cel, levels: usize, room: &mut usize) -> Result<(), String> {
     let mut take = |bytes: usize| {
-        *room = room.checked_sub(bytes).ok_or("the expression makes too large an object")?;
+        *room = room.checked_sub(bytes).ok_or("the expression creates an object that is too large")?;
         Ok::<_, String>(())
     };
     match value {
@@ -114,12 +114,12 @@ mod tests {
         assert!(super::to_json(&pile(MAX_DEPTH)).is_ok());
         assert!(super::to_json(&pile(MAX_DEPTH + 1)).unwrap_err().contains("levels deep"));
         let doubled = (0..40).fold(Cel::Int(1), |inner, _| Cel::List(vec![inner.clone(), inner].into()));
-        assert_eq!(super::to_json(&doubled), Err("the expression makes too large an object".to_owned()));
+        assert_eq!(super::to_json(&doubled), Err("the expression creates an object that is too large".to_owned()));
     }
 
     #[test]
     fn object_types_must_match_their_field_path() {
-        let why = "type mismatch: unexpected type name \"Object.spec\", expected \"Object.metadata\", which matches field name path from root Object type";
-        assert_eq!(evaluate("Object{metadata: Object.spec{a: 1}}"), Err(why.to_owned()));
+        let reason = "type mismatch: unexpected type name \"Object.spec\", expected \"Object.metadata\", which matches field name path from root Object type";
+        assert_eq!(evaluate("Object{metadata: Object.spec{a: 1}}"), Err(reason.to_owned()));
     }
 }

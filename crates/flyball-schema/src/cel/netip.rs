@@ -5,39 +5,39 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Parses an address; the zone after a percent sign is dropped.
 pub(super) fn address(text: &str) -> Result<IpAddr, String> {
-    let wrong = |what: &str, at: Option<&str>| {
+    let error = |what: &str, at: Option<&str>| {
         let at = at.map(|at| format!(" (at {})", go_quote(at))).unwrap_or_default();
         format!("ParseAddr({}): {what}{at}", go_quote(text))
     };
     match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
-        Some(b'.') => v4(text).map(|octets| Ipv4Addr::from(octets).into()).map_err(|(what, at)| wrong(what, at)),
-        Some(b':') => v6(text).map(|octets| Ipv6Addr::from(octets).into()).map_err(|(what, at)| wrong(what, at)),
-        Some(_) => Err(wrong("missing IPv6 address", None)),
-        None => Err(wrong("unable to parse IP", None)),
+        Some(b'.') => v4(text).map(|octets| Ipv4Addr::from(octets).into()).map_err(|(what, at)| error(what, at)),
+        Some(b':') => v6(text).map(|octets| Ipv6Addr::from(octets).into()).map_err(|(what, at)| error(what, at)),
+        Some(_) => Err(error("missing IPv6 address", None)),
+        None => Err(error("unable to parse IP", None)),
     }
 }
 
 /// Parses an address with a prefix length.
 pub(super) fn prefix(text: &str) -> Result<IpAddr, String> {
-    let wrong = |why: String| format!("netip.ParsePrefix({}): {why}", go_quote(text));
-    let Some((before, bits)) = text.rsplit_once('/') else { return Err(wrong("no '/'".into())) };
-    let address = address(before).map_err(wrong)?;
+    let error = |reason: String| format!("netip.ParsePrefix({}): {reason}", go_quote(text));
+    let Some((before, bits)) = text.rsplit_once('/') else { return Err(error("no '/'".into())) };
+    let address = address(before).map_err(error)?;
     if before.contains('%') {
-        return Err(wrong("IPv6 zones cannot be present in a prefix".into()));
+        return Err(error("IPv6 zones cannot be present in a prefix".into()));
     }
     let odd = bits.len() > 1 && !(b'1'..=b'9').contains(&bits.as_bytes()[0]);
     let Some(length) = bits.parse::<i64>().ok().filter(|_| !odd) else {
-        return Err(wrong(format!("bad bits after slash: {}", go_quote(bits))));
+        return Err(error(format!("bad bits after slash: {}", go_quote(bits))));
     };
     let most = if address.is_ipv4() { 32 } else { 128 };
-    if (0..=most).contains(&length) { Ok(address) } else { Err(wrong("prefix length out of range".into())) }
+    if (0..=most).contains(&length) { Ok(address) } else { Err(error("prefix length out of range".into())) }
 }
 
 /// The error and its position.
 type Wrong<'t> = (&'static str, Option<&'t str>);
 
 fn v4(text: &str) -> Result<[u8; 4], Wrong<'_>> {
-    let (mut octets, mut place, mut digits, mut value) = ([0; 4], 0, 0, 0_u16);
+    let (mut octets, mut part, mut digits, mut value) = ([0; 4], 0, 0, 0_u16);
     let bytes = text.as_bytes();
     for (i, byte) in bytes.iter().enumerate() {
         match byte {
@@ -47,17 +47,17 @@ fn v4(text: &str) -> Result<[u8; 4], Wrong<'_>> {
                 }
                 value = value * 10 + u16::from(byte - b'0');
                 digits += 1;
-                octets[place] = u8::try_from(value).map_err(|_| ("IPv4 field has value >255", None))?;
+                octets[part] = u8::try_from(value).map_err(|_| ("IPv4 field has value >255", None))?;
             }
             b'.' if i == 0 || i == bytes.len() - 1 || bytes[i - 1] == b'.' => {
                 return Err(("IPv4 field must have at least one digit", text.get(i..)));
             }
-            b'.' if place == 3 => return Err(("IPv4 address too long", None)),
-            b'.' => (place, digits, value) = (place + 1, 0, 0),
+            b'.' if part == 3 => return Err(("IPv4 address too long", None)),
+            b'.' => (part, digits, value) = (part + 1, 0, 0),
             _ => return Err(("unexpected character", text.get(i..))),
         }
     }
-    if place < 3 { Err(("IPv4 address too short", None)) } else { Ok(octets) }
+    if part < 3 { Err(("IPv4 address too short", None)) } else { Ok(octets) }
 }
 
 fn v6(text: &str) -> Result<[u8; 16], Wrong<'_>> {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn invalid_addresses_are_rejected_with_gos_messages() {
-        for (text, why) in [
+        for (text, reason) in [
             ("x", r#"ParseAddr("x"): unable to parse IP"#),
             ("%e", r#"ParseAddr("%e"): missing IPv6 address"#),
             ("1.2.3", r#"ParseAddr("1.2.3"): IPv4 address too short"#),
@@ -155,16 +155,16 @@ mod tests {
             ("fe80::1%", r#"ParseAddr("fe80::1%"): zone must be a non-empty string"#),
             ("1:2:3:4:5:6:7::8", r#"ParseAddr("1:2:3:4:5:6:7::8"): the :: must expand to at least one field of zeros"#),
         ] {
-            assert_eq!(address(text), Err(why.to_owned()));
+            assert_eq!(address(text), Err(reason.to_owned()));
         }
-        for (text, why) in [
+        for (text, reason) in [
             ("10.0.0.0", r#"netip.ParsePrefix("10.0.0.0"): no '/'"#),
             ("10.0.0.0/33", r#"netip.ParsePrefix("10.0.0.0/33"): prefix length out of range"#),
             ("10.0.0.0/08", r#"netip.ParsePrefix("10.0.0.0/08"): bad bits after slash: "08""#),
             ("a/8", r#"netip.ParsePrefix("a/8"): ParseAddr("a"): unable to parse IP"#),
             ("fe80::1%e/8", r#"netip.ParsePrefix("fe80::1%e/8"): IPv6 zones cannot be present in a prefix"#),
         ] {
-            assert_eq!(prefix(text), Err(why.to_owned()));
+            assert_eq!(prefix(text), Err(reason.to_owned()));
         }
     }
 

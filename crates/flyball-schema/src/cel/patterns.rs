@@ -70,9 +70,9 @@ impl Patterns {
         if let Some(known) = self.compiled.get(pattern) {
             return Ok(known.clone());
         }
-        let refused = |why: String| {
-            let why = if function == "matches" { why } else { format!("Illegal regex: {why}") };
-            ExecutionError::function_error(function, why)
+        let refused = |reason: String| {
+            let reason = if function == "matches" { reason } else { format!("Illegal regex: {reason}") };
+            ExecutionError::function_error(function, reason)
         };
         let states = pattern::states(pattern).map_err(|error| refused(error.to_string()))? + PATTERN_STATES;
         meter::pay(beyond(&mut self.free_states, states) * STATE_COST)?;

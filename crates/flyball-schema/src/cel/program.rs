@@ -117,11 +117,11 @@ pub fn compile(expression: &str) -> Result<Program, String> {
         Ok(Ok(program)) => Ok(program),
         Ok(Err(errors)) => {
             let position = |at: isize| usize::try_from(at).unwrap_or_default();
-            let shown = errors.errors.iter().take(MAX_ERRORS);
-            let shown =
-                shown.map(|error| located(expression, position(error.pos.0), position(error.pos.1), &error.msg));
+            let reported = errors.errors.iter().take(MAX_ERRORS);
+            let reported =
+                reported.map(|error| located(expression, position(error.pos.0), position(error.pos.1), &error.msg));
             let truncated = (errors.errors.len() > MAX_ERRORS).then(|| "1 more errors were truncated".into());
-            Err(shown.chain(truncated).collect::<Vec<String>>().join("\n"))
+            Err(reported.chain(truncated).collect::<Vec<String>>().join("\n"))
         }
         Err(_) => Err("the expression cannot be parsed".into()),
     }
@@ -228,7 +228,8 @@ mod tests {
     fn too_deep_nesting_is_rejected_before_parsing() {
         for opening in ["(", "[", "!", "- ", "1+", "a?b:", "f(-"] {
             assert!(
-                compile(&(opening.repeat(MAX_DEPTH + 1) + "true")).is_err_and(|why| why.contains("recursion limit")),
+                compile(&(opening.repeat(MAX_DEPTH + 1) + "true"))
+                    .is_err_and(|reason| reason.contains("recursion limit")),
                 "{opening}"
             );
         }

@@ -140,24 +140,27 @@ fn two_variables(id: u64, of: CallExpr) -> Expr {
     let (first, second) = (next_name(), next_name());
     let filter = args.next();
     let part = |i: i64| node(call(INDEX, [ident(&pair), node(Expr::Literal(LiteralValue::Int(i.into())))]));
-    let seen = |body: IdedExpr| node(bind(&first, part(0), node(bind(&second, part(1), body))));
+    let with_variables = |body: IdedExpr| node(bind(&first, part(0), node(bind(&second, part(1), body))));
     let so_far = || ident(&sum);
     let not_yet = |what: IdedExpr| node(call(NOT_STRICTLY_FALSE, [what]));
     let not = |what: IdedExpr| node(call(LOGICAL_NOT, [what]));
     let number = |n: i64| node(Expr::Literal(LiteralValue::Int(n.into())));
     let (init, condition, step, result) = match func_name.as_str() {
-        "all" => (truth(true), not_yet(so_far()), node(call(LOGICAL_AND, [so_far(), seen(body)])), so_far()),
-        "exists" => (truth(false), not_yet(not(so_far())), node(call(LOGICAL_OR, [so_far(), seen(body)])), so_far()),
+        "all" => (truth(true), not_yet(so_far()), node(call(LOGICAL_AND, [so_far(), with_variables(body)])), so_far()),
+        "exists" => {
+            (truth(false), not_yet(not(so_far())), node(call(LOGICAL_OR, [so_far(), with_variables(body)])), so_far())
+        }
         "existsOne" | "exists_one" => {
             let more = node(call(ADD, [so_far(), number(1)]));
-            let step = node(call(CONDITIONAL, [seen(body), more, so_far()]));
+            let step = node(call(CONDITIONAL, [with_variables(body), more, so_far()]));
             (number(0), truth(true), step, node(call(EQUALS, [so_far(), number(1)])))
         }
         name => {
-            let element = if name == "transformMap" { list([part(0), seen(body)]) } else { seen(body) };
+            let element =
+                if name == "transformMap" { list([part(0), with_variables(body)]) } else { with_variables(body) };
             let more = node(call(ADD, [so_far(), list([element])]));
             let step = match filter {
-                Some(filter) => node(call(CONDITIONAL, [seen(filter), more, so_far()])),
+                Some(filter) => node(call(CONDITIONAL, [with_variables(filter), more, so_far()])),
                 None => more,
             };
             let result = match name {
@@ -280,8 +283,8 @@ pub(super) fn add(context: &mut Context<'_>) {
             entries.sort_by_key(|(key, _)| *key);
             for (key, value) in entries {
                 if all.insert(key.clone(), value.clone()).is_some() {
-                    let why = format!("insert failed: key {key} already exists");
-                    return Err(ExecutionError::function_error("transformMapEntry", why));
+                    let reason = format!("insert failed: key {key} already exists");
+                    return Err(ExecutionError::function_error("transformMapEntry", reason));
                 }
             }
         }

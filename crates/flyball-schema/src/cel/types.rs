@@ -79,8 +79,8 @@ fn number_of(name: &'static str, call: &FunctionContext<'_, '_>, of: Cel) -> Res
         "uint" => text.parse().map(Cel::UInt).ok(),
         _ => text.parse().map(Cel::Float).ok(),
     };
-    let why = || format!("type conversion error from 'string' to '{name}'");
-    read.ok_or_else(|| ExecutionError::function_error(name, why()))
+    let reason = || format!("type conversion error from 'string' to '{name}'");
+    read.ok_or_else(|| ExecutionError::function_error(name, reason()))
 }
 
 /// Adds `type`, the names of types and conversions.

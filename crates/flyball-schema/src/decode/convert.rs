@@ -12,7 +12,7 @@ pub fn misfit(node: Node<'_>, value: &Value) -> Option<String> {
         (_, Value::Null) => None,
         (Shape::Struct(fields), Value::Object(given)) => {
             let mut fields: Vec<_> = fields.fields.iter().collect();
-            fields.sort_by_key(|(_, field)| field.place);
+            fields.sort_by_key(|(_, field)| field.order);
             let given = fields.into_iter().filter_map(|(name, field)| Some((field, given.get(&**name)?)));
             given.into_iter().find_map(|(field, value)| misfit(node.at(field.schema), value))
         }

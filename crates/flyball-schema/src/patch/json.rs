@@ -63,17 +63,17 @@ fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<
     let value = operation.get("value").unwrap_or(&Value::Null);
     match text("op") {
         Some("add") => {
-            budget.place(&path, Extent::of(value))?;
+            budget.charge_insert(&path, Extent::of(value))?;
             path.add(document, value.clone(), budget)
         }
         Some("remove") => path.remove(document, "remove", path.text, budget).map(drop),
         Some("replace") => {
-            budget.place(&path, Extent::of(value))?;
+            budget.charge_insert(&path, Extent::of(value))?;
             path.replace(document, value.clone())
         }
         Some("move") => {
             let moved = from()?.remove(document, "move", path.text, budget)?;
-            budget.place(&path, Extent::of(&moved))?;
+            budget.charge_insert(&path, Extent::of(&moved))?;
             path.add(document, moved, budget)
         }
         Some("copy") => {
@@ -83,7 +83,7 @@ fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<
             })?;
             let extent = Extent::of(copied);
             budget.copy(extent.bytes)?;
-            budget.place(&path, extent)?;
+            budget.charge_insert(&path, extent)?;
             let copied = copied.clone();
             path.add(document, copied, budget)
         }
@@ -106,7 +106,7 @@ struct Budget {
 
 impl Budget {
     /// Charges for a value inserted at a path, and rejects values that would be nested too deep.
-    fn place(&mut self, path: &Pointer<'_>, extent: Extent) -> Result<(), Error> {
+    fn charge_insert(&mut self, path: &Pointer<'_>, extent: Extent) -> Result<(), Error> {
         let depth = path.tokens.len() + extent.depth;
         if depth > MAX_DEPTH {
             return Err(TooLarge(format!("the patch nests the document {depth} levels deep, more than {MAX_DEPTH}")));
@@ -166,11 +166,11 @@ impl<'p> Pointer<'p> {
 
     /// Creates the error for an index out of range.
     fn outside(&self, operation: &str, token: &str) -> Error {
-        let why = match token.parse::<i64>() {
+        let reason = match token.parse::<i64>() {
             Ok(at) => format!("Unable to access invalid index: {at}: invalid index referenced"),
             Err(_) => format!("strconv.Atoi: parsing {token:?}: invalid syntax"),
         };
-        Misfit(format!("error in {operation} for path: '{}': {why}", self.text))
+        Misfit(format!("error in {operation} for path: '{}': {reason}", self.text))
     }
 
     /// Finds a value within the document.

@@ -109,11 +109,11 @@ fn merge_maps(
 /// Keeps only the keys that the patch lists in `$retainKeys`.
 fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), Error> {
     let Some(keys) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
-    let bad = || Error::Directive("invalid patch format of retainKeys");
-    let keys: HashSet<&str> = keys.as_array().ok_or_else(bad)?.iter().filter_map(Value::as_str).collect();
+    let invalid = || Error::Directive("invalid patch format of retainKeys");
+    let keys: HashSet<&str> = keys.as_array().ok_or_else(invalid)?.iter().filter_map(Value::as_str).collect();
     let directive = |key: &str| key.starts_with(DELETE_PREFIX) || key.starts_with(ORDER_PREFIX);
     if patch.iter().any(|(key, value)| !value.is_null() && !directive(key) && !keys.contains(key.as_str())) {
-        return Err(bad());
+        return Err(invalid());
     }
     original.retain(|key, _| keys.contains(key.as_str()));
     Ok(())
@@ -141,7 +141,7 @@ fn merge_ordered(
         let live = list(original.get(name).cloned())?;
         let patched = list(patch.get(name).cloned())?;
         check_order(patched.as_deref().unwrap_or_default(), &order, &how)?;
-        let before = live.clone().unwrap_or_default();
+        let previous = live.clone().unwrap_or_default();
         let merged = match (live, patched) {
             (None, None) => continue,
             (Some(live), None) => live,
@@ -153,7 +153,7 @@ fn merge_ordered(
             (Some(_), Some(patched)) => patched,
         };
         let (named, others) = partition(merged, &order, &how)?;
-        original.insert(name.to_owned(), Value::Array(arrange(named, others, &order, &before, &how)));
+        original.insert(name.to_owned(), Value::Array(arrange(named, others, &order, &previous, &how)));
         patch.remove(name);
     }
     Ok(())
@@ -172,9 +172,9 @@ fn check_order(patch_items: &[Value], order: &[Value], how: &Patch) -> Result<()
     if order.is_empty() {
         return Ok(());
     }
-    for place in order {
+    for expected in order {
         let Some(item) = items.peek() else { break };
-        if identity(item, how)? == identity(place, how)? {
+        if identity(item, how)? == identity(expected, how)? {
             items.next();
         }
     }
@@ -236,15 +236,15 @@ fn merge_lists(
         let both = Value::Array(vec![Value::Array(live), Value::Array(patch_items)]);
         return Err(Error::Misfit(format!("list element types are not identical: {}", go_print(&both))));
     }
-    let before = live.clone();
+    let original = live.clone();
     let objects = live.iter().chain(&patch_items).any(Value::is_object);
-    let mut fresh: Vec<Value> = Vec::new();
+    let mut added: Vec<Value> = Vec::new();
     if objects {
         let mut replace = false;
         let mut deleted: HashSet<Value> = HashSet::new();
         for item in patch_items {
             match item.get(DIRECTIVE).cloned() {
-                None => fresh.push(item),
+                None => added.push(item),
                 Some(Value::String(directive)) if directive == "delete" => {
                     deleted.insert(identity(&item, how)?.clone());
                 }
@@ -256,19 +256,19 @@ fn merge_lists(
             }
         }
         if replace {
-            return Ok(fresh);
+            return Ok(added);
         }
         live.retain(|item| identity(item, how).map_or(true, |found| !deleted.contains(found)));
         let items = node.and_then(Node::items);
-        fresh.iter().try_for_each(|item| identity(item, how).map(drop))?;
+        added.iter().try_for_each(|item| identity(item, how).map(drop))?;
         // Added items are recorded so that duplicates in the patch match them.
-        let mut known: HashMap<Value, usize> = HashMap::with_capacity(live.len() + fresh.len());
+        let mut known: HashMap<Value, usize> = HashMap::with_capacity(live.len() + added.len());
         for (at, item) in live.iter().enumerate() {
             if let Ok(found) = identity(item, how) {
                 known.entry(found.clone()).or_insert(at);
             }
         }
-        for item in &fresh {
+        for item in &added {
             let found = identity(item, how)?;
             match (known.get(found), item) {
                 (Some(at), Value::Object(new)) => {
@@ -284,12 +284,12 @@ fn merge_lists(
             }
         }
     } else {
-        let mut known: HashSet<&Value> = before.iter().collect();
+        let mut known: HashSet<&Value> = original.iter().collect();
         live.extend(patch_items.iter().filter(|item| known.insert(item)).cloned());
-        fresh = patch_items;
+        added = patch_items;
     }
-    let (named, others) = partition(live, &fresh, how)?;
-    Ok(arrange(named, others, &fresh, &before, how))
+    let (named, others) = partition(live, &added, how)?;
+    Ok(arrange(named, others, &added, &original, how))
 }
 
 /// Splits items into those that a list names and the others.
@@ -318,8 +318,8 @@ fn arrange(
             (Some(_), None) => true,
             (None, Some(_)) => false,
             (Some(other), Some(named)) => {
-                let places = before.find(other, how).zip(before.find(named, how));
-                places.is_some_and(|(other, named)| other < named)
+                let positions = before.find(other, how).zip(before.find(named, how));
+                positions.is_some_and(|(other, named)| other < named)
             }
         };
         out.extend(if first { others.next() } else { named.next() });

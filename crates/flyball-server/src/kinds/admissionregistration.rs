@@ -39,7 +39,7 @@ pub(super) static KINDS: &[&Kind] = &[
     &validating_webhook_configuration::KIND,
 ];
 
-/// Fills in the default match: everything, in any of its versions.
+/// Sets the default match: all resources in any equivalent version.
 fn default_matching(object: &mut Map<String, Value>) {
     object.fill("matchPolicy", "Equivalent");
     object.fill("namespaceSelector", json!({}));
@@ -90,7 +90,7 @@ fn rule(rule: &Field<'_>) -> Errors {
 
 const OPERATIONS: &[&str] = &["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
-/// A wildcard must be the only entry.
+/// Requires a wildcard to be the only entry.
 fn alone(field: &Field<'_>, what: &str) -> Option<FieldError> {
     let wild = field.len() > 1 && field.texts().any(|text| text == "*");
     wild.then(|| field.invalid(format!("if '*' is present, must not specify other {what}")))

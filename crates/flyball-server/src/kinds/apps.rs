@@ -1,4 +1,4 @@
-//! Kinds of `apps`, and the rules that their selectors share.
+//! Kinds of `apps`, and shared rules of their selectors.
 
 mod controller_revision;
 mod daemon_set;
@@ -22,7 +22,7 @@ const GROUP: &str = "apps";
 pub(super) static KINDS: &[&Kind] =
     &[&controller_revision::KIND, &daemon_set::KIND, &deployment::KIND, &replica_set::KIND, &stateful_set::KIND];
 
-/// A selector is required, must be valid and not empty; returns true if it could be parsed.
+/// Requires a valid and nonempty selector; returns true if it could be parsed.
 fn demanding(field: &Field<'_>, kind: &str) -> Errors {
     if !field.is_set() {
         return vec![field.required("")];
@@ -34,7 +34,7 @@ fn demanding(field: &Field<'_>, kind: &str) -> Errors {
     errors
 }
 
-/// The template must have the labels that are selected.
+/// Requires the template to have the selected labels.
 fn selected(spec: &Field<'_>, even_nothing: bool) -> Option<FieldError> {
     let template = spec.at("template");
     let labels = template.at("metadata.labels");
@@ -50,7 +50,7 @@ fn same_selector(object: &Field<'_>, old: Option<&Object>) -> Option<FieldError>
     (*field.value() != before).then(|| field.invalid_as(selector(field.value()), IMMUTABLE))
 }
 
-/// The template of a set of replicas.
+/// Validates the template of a set of replicas.
 fn replicated(spec: &Field<'_>) -> Errors {
     let label_selector = spec.at("selector");
     if label::selects(label_selector.value(), &Value::Null).is_none() {

@@ -10,7 +10,7 @@ use flyball_schema::notation::Library;
 use flyball_schema::schema::Root;
 use std::sync::LazyLock;
 
-/// The kinds by group, in the order in which discovery names the groups.
+/// The kinds by group, in the order of discovery.
 static GROUPS: &[&[&Kind]] = &[
     core::KINDS,
     apiregistration::KINDS,
@@ -35,7 +35,7 @@ static GROUPS: &[&[&Kind]] = &[
     resource::KINDS,
 ];
 
-/// Returns all built-in kinds, by group in the order in which discovery names them.
+/// Returns all built-in kinds by group, in the order of discovery.
 pub(crate) fn built_in() -> impl Iterator<Item = &'static Kind> {
     GROUPS.iter().copied().flatten().copied()
 }
@@ -54,7 +54,7 @@ pub(crate) static ACTIONS: &[Kind] = &[
     Kind::new("policy", "v1", "Eviction", "evictions").also_reads(&["v1beta1"]),
 ];
 
-/// Returns the built-in kinds of a group, with those of the bodies of subresources: CRDs cannot have their names.
+/// Returns the built-in kinds of a group, including kinds of subresource bodies: CRDs cannot have their names.
 pub(crate) fn of_group(group: &str) -> impl Iterator<Item = &'static Kind> {
     built_in().chain(ACTIONS).filter(move |kind| kind.group == group)
 }

@@ -1,7 +1,7 @@
-//! Diffs of two values as in kube-apiserver's errors: by line, of Go's internal types.
+//! Line diffs of Go's internal types, as in kube-apiserver's errors.
 //!
-//! Lines are matched as Python's `difflib` does, whose port kube-apiserver uses: frequent lines of long texts are not
-//! matched. The result is the same diff, which is not always the shortest.
+//! Lines are matched like in Python's `difflib`, of which kube-apiserver uses a port: frequent lines of long texts are
+//! not matched. The result is the same diff, which is not always the shortest.
 
 use super::shown::internal;
 use flyball_core::field::BadValue;
@@ -9,14 +9,14 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Maximum number of compared lines, since the time grows with their square.
+/// Maximum number of compared lines, because the time is quadratic.
 const MAX_LINES: usize = 2_000;
-/// The lines that are shown around each change.
+/// The number of context lines around each change.
 const CONTEXT: usize = 3;
-/// Number of lines from which frequent lines are not matched.
+/// Number of lines above which frequent lines are not matched.
 const LONG: usize = 200;
 
-/// Returns the difference of two values of an internal type, empty if they are very long.
+/// Returns the diff of two values of an internal type; empty if they are very long.
 pub(super) fn difference(ty: &str, before: &Value, after: &Value) -> String {
     let lines = |value: &Value| match internal(ty, value) {
         BadValue::Raw(json) => indented(&json),
@@ -26,7 +26,7 @@ pub(super) fn difference(ty: &str, before: &Value, after: &Value) -> String {
     if before.len().max(after.len()) > MAX_LINES { String::new() } else { unified(&before, &after) }
 }
 
-/// Writes JSON with a line for each member, as Go's `json.MarshalIndent` does with an indentation of one blank.
+/// Encodes JSON with a line for each member, like Go's `json.MarshalIndent` with an indentation of one space.
 fn indented(json: &str) -> Vec<String> {
     let (mut lines, mut line, mut depth) = (Vec::new(), String::new(), 0);
     let (mut quoted, mut escaped) = (false, false);
@@ -68,7 +68,7 @@ fn indented(json: &str) -> Vec<String> {
     lines
 }
 
-/// A run of lines that both texts have.
+/// A common run of lines.
 #[derive(Clone, Copy)]
 struct Match {
     before: usize,
@@ -87,7 +87,7 @@ struct Part {
 struct Texts<'l> {
     before: &'l [String],
     after: &'l [String],
-    /// The positions of each line in the second text, without very frequent lines.
+    /// The positions of lines in the second text, without very frequent lines.
     places: BTreeMap<&'l str, Vec<usize>>,
 }
 
@@ -103,10 +103,10 @@ impl<'l> Texts<'l> {
         Self { before, after, places }
     }
 
-    /// Finds the first longest common run within these bounds.
+    /// Finds the first longest common run within these limits.
     fn longest(&self, before: (usize, usize), after: (usize, usize)) -> Match {
         let mut best = Match { before: before.0, after: after.0, length: 0 };
-        // How long the run is that ends before a line of the second text.
+        // The lengths of the runs that end before each line of the second text.
         let mut runs: BTreeMap<usize, usize> = BTreeMap::new();
         for at in before.0..before.1 {
             let mut now = BTreeMap::new();
@@ -133,7 +133,7 @@ impl<'l> Texts<'l> {
         best
     }
 
-    /// Returns all runs that both have, in their order, and an empty one at the end.
+    /// Returns all common runs in order, followed by an empty one.
     fn matches(&self) -> Vec<Match> {
         let (a, b) = (self.before.len(), self.after.len());
         let mut found: Vec<Match> = Vec::new();
@@ -204,7 +204,7 @@ fn hunks(parts: &[Part]) -> Vec<Vec<Part>> {
     hunks
 }
 
-/// Writes the changes as `diff -u` does.
+/// Formats the changes like `diff -u`.
 fn unified(before: &[String], after: &[String]) -> String {
     let range = |from: usize, to: usize| match to - from {
         0 => format!("{from},0"),

@@ -4,15 +4,15 @@ use super::field::Field;
 use flyball_core::field::FieldError;
 use flyball_schema::cel::{self, AUTHORIZER, Type, check_among};
 
-/// The variables that an expression sees, with their types.
+/// The variables of an expression, with their types.
 pub(super) type Variables<'n> = Vec<(&'n str, Type<'static>)>;
 
-/// Returns the variables that every expression of admission sees.
+/// Returns the variables of all admission expressions.
 pub(super) fn variables() -> Variables<'static> {
     vec![("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", cel::request()), ("authorizer", AUTHORIZER)]
 }
 
-/// The result of an expression.
+/// The result type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
     Bool,
@@ -33,7 +33,7 @@ impl Made {
         }
     }
 
-    /// Returns whether a result has this type; `dyn` does not.
+    /// Returns true if a result has this type; `dyn` does not match.
     fn takes(self, ty: &Type<'_>) -> bool {
         match (self, ty) {
             (Self::Bool, _) => ty.is("bool"),
@@ -46,12 +46,12 @@ impl Made {
     }
 }
 
-/// Validates an expression about some variables.
+/// Validates an expression with these variables.
 pub(super) fn check(expression: &Field<'_>, variables: &Variables<'_>, expected: Made) -> Option<FieldError> {
     check_text(expression, expression.text(), variables, expected)
 }
 
-/// Like [`check`], without surrounding blanks.
+/// Like [`check`], without surrounding white space.
 pub(super) fn check_trimmed(expression: &Field<'_>, variables: &Variables<'_>, expected: Made) -> Option<FieldError> {
     check_text(expression, expression.text().trim(), variables, expected)
 }

@@ -5,12 +5,12 @@ use flyball_core::field::{BadValue, FieldError, Path};
 use flyball_core::names::Rule;
 use serde_json::Value;
 
-/// The mistakes that a rule finds.
+/// The errors of a rule.
 pub(super) type Errors = Vec<FieldError>;
 
 /// A value and its path; absent values are null.
 ///
-/// Absent values read as Go's zero values: an absent number is 0, an absent text is empty.
+/// Absent values are returned as Go's zero values: 0 for numbers, empty for strings.
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'a> {
     path: Path<'a>,
@@ -20,22 +20,22 @@ pub(crate) struct Field<'a> {
 static NULL: Value = Value::Null;
 
 impl<'a> Field<'a> {
-    /// The object itself.
+    /// Creates the root value, the object itself.
     pub(crate) fn root(object: &'a Object) -> Self {
         Self { path: Path::ROOT, value: object.as_value() }
     }
 
-    /// A value somewhere.
+    /// Creates a value at a path.
     pub(crate) fn new(path: Path<'a>, value: &'a Value) -> Self {
         Self { path, value }
     }
 
-    /// Descends into a field, or into several by names with dots between them.
+    /// Descends into a field, or into nested fields by a path with dots.
     pub(crate) fn at(&'a self, name: &'a str) -> Self {
         self.at_as(name, name)
     }
 
-    /// Descends into a field that errors call by another name.
+    /// Descends into a field that has another name in errors.
     pub(crate) fn at_as(&'a self, name: &'a str, label: &'a str) -> Self {
         let value = name.split('.').try_fold(self.value, |value, step| value.get(step)).unwrap_or(&NULL);
         Self { path: self.path.field(label), value }
@@ -74,7 +74,7 @@ impl<'a> Field<'a> {
         self.value.as_str().unwrap_or_default()
     }
 
-    /// Returns the text, if there is one: it may be empty.
+    /// Returns the string, if present, even if it is empty.
     pub(crate) fn text_if_set(&self) -> Option<&'a str> {
         self.value.as_str()
     }
@@ -83,7 +83,7 @@ impl<'a> Field<'a> {
         self.value.as_i64().unwrap_or_default()
     }
 
-    /// Returns the number, if there is one: it may be 0.
+    /// Returns the number, if present, even if it is 0.
     pub(crate) fn int_if_set(&self) -> Option<i64> {
         self.value.as_i64()
     }
@@ -96,7 +96,7 @@ impl<'a> Field<'a> {
         self.value.as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// Lists the texts of a list.
+    /// Returns the strings of a list.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &'a str> + Clone {
         self.list().iter().map(|item| item.as_str().unwrap_or_default())
     }
@@ -111,7 +111,7 @@ impl<'a> Field<'a> {
         !self.value.is_null()
     }
 
-    /// Returns true if the value is absent, or an empty text, list or map.
+    /// Returns true if the value is absent, or an empty string, list or map.
     pub(crate) fn is_empty(&self) -> bool {
         match self.value {
             Value::Null => true,
@@ -137,7 +137,7 @@ impl Field<'_> {
         FieldError::invalid(self.path, self.value.clone(), detail)
     }
 
-    /// The value breaks a rule, and the text shows another one in its place.
+    /// The value is invalid; the error contains another value instead.
     pub(crate) fn invalid_as(&self, shown: impl Into<BadValue>, detail: impl Into<String>) -> FieldError {
         FieldError::invalid(self.path, shown, detail)
     }
@@ -151,7 +151,7 @@ impl Field<'_> {
         FieldError::duplicate(self.path, shown)
     }
 
-    /// The value breaks a rule, and the text does not show it.
+    /// The value is invalid; the error does not contain it.
     pub(crate) fn wrong(&self, detail: impl Into<String>) -> FieldError {
         FieldError { value: None, ..self.invalid(detail) }
     }
@@ -174,19 +174,19 @@ impl Field<'_> {
     }
 }
 
-/// Rules that many fields obey.
+/// Common validation rules for fields.
 impl Field<'_> {
-    /// The text must obey a rule of names.
+    /// The string must match a rule for names.
     pub(crate) fn obeys(&self, rule: Rule) -> Vec<FieldError> {
         rule(self.text()).into_iter().map(|wrong| self.invalid_as(self.text(), wrong)).collect()
     }
 
-    /// The text is required and must be a valid name.
+    /// The string is required and must be a valid name.
     pub(crate) fn must_obey(&self, rule: Rule) -> Vec<FieldError> {
         if self.text().is_empty() { vec![self.required("")] } else { self.obeys(rule) }
     }
 
-    /// The text, if present, must be a valid name.
+    /// The string, if present, must be a valid name.
     pub(crate) fn may_obey(&self, rule: Rule) -> Vec<FieldError> {
         if self.text().is_empty() { Vec::new() } else { self.obeys(rule) }
     }
@@ -196,17 +196,17 @@ impl Field<'_> {
         self.is_empty().then(|| self.required(""))
     }
 
-    /// The text must be one of the known ones.
+    /// The string must be one of the supported values.
     pub(crate) fn must_be_in(&self, known: &[&str]) -> Option<FieldError> {
         (!known.contains(&self.text())).then(|| self.not_supported(known))
     }
 
-    /// The text is required, and must be one of the known ones.
+    /// The string is required, and must be one of the supported values.
     pub(crate) fn must_be_one_of(&self, known: &[&str]) -> Option<FieldError> {
         if self.text().is_empty() { Some(self.required("")) } else { self.must_be_in(known) }
     }
 
-    /// The text, if set, must be one of the known ones.
+    /// The string, if set, must be one of the supported values.
     pub(crate) fn may_be_one_of(&self, known: &[&str]) -> Option<FieldError> {
         if self.is_set() { self.must_be_in(known) } else { None }
     }
@@ -231,7 +231,7 @@ impl Field<'_> {
     }
 }
 
-/// The error of a field that may not change.
+/// The error for an immutable field.
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Changes of fields in defaulting and writes.
+//! Functions to set fields in defaulting and writes.
 
 use serde_json::{Map, Value};
 
-/// Changes of the fields of a JSON object.
+/// Extension of JSON objects to set fields.
 pub(crate) trait Fields {
     /// Sets a field that is absent, null or an empty string.
     fn fill(&mut self, name: &str, value: impl Into<Value>);
-    /// Sets a field that is absent or null: for fields where an empty string is a value.
+    /// Sets a field that is absent or null: for fields in which an empty string is a value.
     fn fill_absent(&mut self, name: &str, value: impl Into<Value>);
     /// Sets a field.
     fn set(&mut self, name: &str, value: impl Into<Value>);
-    /// Copies a field of another object, or removes it if that object lacks it.
+    /// Copies a field of another object, or removes it if the other object does not have it.
     fn keep(&mut self, name: &str, from: &Map<String, Value>);
     /// Returns the fields of an inner object, if there is one.
     fn inner(&mut self, name: &str) -> Option<&mut Map<String, Value>>;
@@ -20,7 +20,7 @@ pub(crate) trait Fields {
     fn each(&mut self, name: &str) -> impl Iterator<Item = &mut Map<String, Value>>;
     /// Returns a string, empty if there is none.
     fn text(&self, name: &str) -> &str;
-    /// Returns whether a field has a value.
+    /// Returns true if a field has a value.
     fn has(&self, name: &str) -> bool;
 }
 

@@ -18,16 +18,16 @@ const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// The kinds of the group, in the order of discovery.
 pub(super) static KINDS: &[&Kind] = &[&flow_schema::KIND, &priority_level_configuration::KIND];
 
-/// Returns the objects that every cluster has from the start, with the kind of each.
+/// Returns the initial objects of every cluster with their kinds.
 pub(crate) fn objects() -> impl Iterator<Item = (&'static Kind, Value)> {
     let levels = bootstrap::levels().map(|level| (&priority_level_configuration::KIND, level));
     levels.chain(bootstrap::flow_schemas().map(|schema| (&flow_schema::KIND, schema)))
 }
 
-/// The name of the objects of both kinds that may not change.
+/// The names of the mandatory objects of both kinds.
 const EXEMPT: &str = "exempt";
 
-/// Validates the status, which all kinds of the group share.
+/// Validates the status, which is the same for all kinds of the group.
 fn check_status(root: &Field<'_>) -> Errors {
     let status = root.at("status");
     let conditions = status.at("conditions");

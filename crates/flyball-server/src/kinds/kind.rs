@@ -34,16 +34,17 @@ pub(crate) struct Kind {
     pub(crate) deleted_as: Answer,
     /// True if `metadata.generation` counts changes of the desired state.
     pub(crate) generation: bool,
-    /// The selectable fields of the kind, and the value of each for an object.
+    /// The selectable fields of the kind, and a function that returns their values for an object.
     pub(crate) fields: &'static [&'static str],
     pub(crate) field: fn(&Object, &str) -> String,
     /// True if the error of an unknown field selector lists the supported ones.
     pub(crate) lists_fields: bool,
-    /// The stored form of objects, if it is another.
+    /// The stored form of objects, if it differs.
     pub(crate) stored: Option<StoredAs>,
     /// Sets defaults.
     pub(crate) default: fn(&mut Object),
-    /// Prepares a written object: resets the fields that a write of this part must not change. `None` is a create.
+    /// Prepares a written object: resets the fields that writes to this subresource must not change. `None` is a
+    /// create.
     pub(crate) prepare: fn(&mut Object, Option<&Object>, Part, &Clock),
     /// Validates an object or its change, without metadata.
     pub(crate) validate: fn(&Object, Option<&Object>, Part) -> Vec<FieldError>,
@@ -55,7 +56,7 @@ pub(crate) struct Kind {
     pub(crate) deletion: Deletion,
     /// The warning of every response, if the version is deprecated.
     pub(crate) deprecation: Option<&'static str>,
-    /// The path below `/registry` in the words of kube-apiserver's storage, if it is not the plural name.
+    /// The path below `/registry` in errors of kube-apiserver's storage, if it is not the plural name.
     pub(crate) registry_path: Option<&'static str>,
     /// True if kube-apiserver stores the kind as JSON, which keeps empty lists that protobuf drops.
     pub(crate) stored_as_json: bool,
@@ -65,18 +66,19 @@ pub(crate) struct Kind {
     pub(crate) status_keeps_labels: bool,
     /// True if a change of annotations increments the generation.
     pub(crate) generation_counts_annotations: bool,
-    /// The path of the selector that the scale shows: of a map of labels, or of a selector if it ends with `!`.
+    /// The path of the selector in the scale subresource: a map of labels, or a label selector if the path ends with
+    /// `!`.
     pub(crate) scale_selector: &'static str,
     /// Versions that are accepted in bodies although they are not served.
     pub(crate) also_reads: &'static [&'static str],
-    /// True if webhooks never see the kind: admission's own configuration.
+    /// True if webhooks are not called for the kind: configuration of admission.
     pub(crate) exempt_from_webhooks: bool,
-    /// True if policies never see the kind: policies themselves, and reviews.
+    /// True if policies are not evaluated for the kind: policies and reviews.
     pub(crate) exempt_from_policies: bool,
     /// The type of review, if objects are reviews.
     pub(crate) review: Option<Review>,
-    /// Returns the amounts that quotas count of an object, at this time. If there are some, quotas also count the
-    /// object under the plural name of the kind. All objects are counted under `count/` and that name.
+    /// Returns the amounts of an object that quotas count at this time. If there are amounts, quotas also count the
+    /// object under the plural name of the kind. All objects are counted under `count/` and the plural name.
     pub(crate) quota_usage: fn(&Object, Timestamp) -> Option<Amounts>,
     /// True if unique addresses and ports are allocated to objects.
     pub(crate) allocates_addresses: bool,
@@ -90,7 +92,7 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// The rules of the deletion of a kind's objects.
+/// Deletion rules of a kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Deletion {
     /// Returns the grace period of a deletion in seconds, given the requested one; `None` if the kind has none.
@@ -99,14 +101,14 @@ pub(crate) struct Deletion {
     pub(crate) orphans: bool,
     /// The warning if the client does not choose a propagation policy.
     pub(crate) warning: Option<&'static str>,
-    /// True if more than the finalizers of its metadata prevents the removal of an object.
+    /// Returns true if something other than finalizers in the metadata prevents the removal of an object.
     pub(crate) outlives: fn(&Object) -> bool,
-    /// Completes the object that a deletion marked, given the object before.
+    /// Completes an object that is marked for deletion, given its previous state.
     pub(crate) mark: fn(&mut Object, &Object, &Clock),
 }
 
 impl Deletion {
-    /// Objects without finalizers are deleted at once, with their dependents.
+    /// Deletes objects without finalizers immediately, with their dependents.
     pub(super) const AT_ONCE: Self =
         Self { grace: None, orphans: false, warning: None, outlives: |_| false, mark: |_, _, _| {} };
 }
@@ -116,7 +118,7 @@ impl Deletion {
 pub(crate) enum Verbs {
     /// All verbs.
     All,
-    /// All verbs but `deletecollection`.
+    /// All verbs except `deletecollection`.
     NoCollection,
     /// Only `create`: reviews, which are not stored.
     CreateOnly,
@@ -125,7 +127,7 @@ pub(crate) enum Verbs {
 }
 
 impl Verbs {
-    /// Lists the verbs as discovery does.
+    /// Returns the verbs as in discovery.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Self::All => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
@@ -140,7 +142,7 @@ impl Verbs {
     }
 }
 
-/// The part of an object that a write changes.
+/// The part of an object changed by a write: the object or a subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     Whole,
@@ -154,7 +156,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// The name in paths and managedFields; empty for the whole.
+    /// The name in paths and managedFields; empty for the object itself.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Whole => "",
@@ -187,14 +189,14 @@ pub(crate) enum Review {
     LocalAccess,
 }
 
-/// The number of times that the metadata of a change is checked; clients see each mistake as often.
+/// The number of times that the metadata of an update is validated; errors are repeated accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
-    /// By the rules of all kinds.
+    /// With the rules of all kinds.
     Once,
-    /// And by the rules of the kind.
+    /// Also with the rules of the kind.
     Again,
-    /// And by those of a new object.
+    /// Also with the rules of a new object.
     Whole,
 }
 
@@ -213,7 +215,7 @@ pub(crate) struct Subresource {
     /// Group and version of its kind, if they are not those of the resource.
     pub(crate) group_version: Option<(&'static str, &'static str)>,
     pub(crate) verbs: &'static [&'static str],
-    /// The part of the object that it is, if it is one.
+    /// The part of the object, if the subresource is a part of it.
     pub(crate) part: Option<Part>,
 }
 
@@ -253,7 +255,7 @@ impl Subresource {
     pub(crate) const SERVICE_PROXY: Self = Self::action("proxy", "ServiceProxyOptions", Self::PROXY_VERBS);
 }
 
-/// The stored form of a kind that is another kind in other words.
+/// The stored form of a kind that is another representation of a stored kind.
 #[derive(Clone, Copy)]
 pub(crate) struct StoredAs {
     /// Group of the stored resource, whose name is the same.
@@ -264,7 +266,7 @@ pub(crate) struct StoredAs {
     pub(crate) read: fn(&mut Object),
 }
 
-/// The paths of a kind that its scale shows.
+/// The paths of a kind in its scale subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScalePaths<'p> {
     pub(crate) spec: &'p str,
@@ -364,7 +366,7 @@ impl Kind {
         Self { fields, field, lists_fields: false, ..self }
     }
 
-    /// The kind can be selected by texts at these paths.
+    /// Adds selectable fields with strings at these paths.
     pub(super) const fn paths(self, fields: &'static [&'static str]) -> Self {
         self.fields(fields, selectable_text)
     }
@@ -441,7 +443,7 @@ impl Kind {
         Self { exempt_from_policies: true, ..self }
     }
 
-    /// Objects are reviews: they are created but not stored, and policies do not see them.
+    /// Marks objects as reviews, which are not stored and not checked by policies.
     pub(super) const fn review(self, review: Review) -> Self {
         Self { verbs: Verbs::CreateOnly, exempt_from_policies: true, review: Some(review), ..self }
     }
@@ -462,12 +464,12 @@ impl Kind {
         Self { also_reads: versions, ..self }
     }
 
-    /// The singular name: the kind in lower case.
+    /// Returns the singular name: the kind in lower case.
     pub(crate) fn singular(&self) -> String {
         self.kind.to_lowercase()
     }
 
-    /// Returns whether finalizers must be Kubernetes' own or have a domain.
+    /// Returns true if finalizers must be standard or have a domain.
     pub(crate) fn strict_finalizers(&self) -> bool {
         const LENIENT: [&str; 5] = [
             "admissionregistration.k8s.io",
@@ -483,12 +485,12 @@ impl Kind {
         GroupVersionKind::new(self.group, self.version, self.kind)
     }
 
-    /// The table that objects are stored in.
+    /// Returns the storage table of the objects.
     pub(crate) fn table(&self) -> GroupResource {
         GroupResource::new(self.stored.map_or(self.group, |stored| stored.group), self.plural)
     }
 
-    /// The package in which the notation declares the kind.
+    /// Returns the package in which the notation declares the kind.
     pub(crate) fn package(&self) -> String {
         let group = if self.group.is_empty() { "core" } else { self.group };
         format!("{group}/{}", self.version)

@@ -1,11 +1,11 @@
-//! The status of load balancers, which services and ingresses have.
+//! The load balancer status of services and ingresses.
 
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::printer::{View, text};
 use crate::kinds::rules::address;
 use flyball_core::names::dns_subdomain;
 
-/// Validates the status of a load balancer, for services and ingresses alike.
+/// Validates the load balancer status of services and ingresses.
 pub(super) fn status(balancer: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     for ingress in balancer.at("ingress").items() {
@@ -28,7 +28,7 @@ pub(super) fn status(balancer: &Field<'_>) -> Errors {
     errors
 }
 
-/// Lists the addresses of a load balancer.
+/// Formats the addresses of a load balancer.
 pub(super) fn addresses(view: &View<'_>) -> String {
     let ingress = view.list("status.loadBalancer.ingress").iter();
     let address =

@@ -16,7 +16,7 @@ const GROUP: &str = "networking.k8s.io";
 pub(super) static KINDS: &[&Kind] =
     &[&ingress_class::KIND, &ingress::KIND, &ip_address::KIND, &network_policy::KIND, &service_cidr::KIND];
 
-/// A reference to an object by group, kind and name.
+/// Validates a reference to an object by group, kind and name.
 fn reference(reference: &Field<'_>) -> Errors {
     let group = reference.at("apiGroup");
     let mut errors = if group.is_set() { group.obeys(dns_subdomain) } else { Errors::new() };

@@ -1,4 +1,4 @@
-//! The base of printers: rows and columns of tables, and an object as a printer reads it.
+//! Table printers: rows, columns, and accessors of objects.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
 
@@ -11,7 +11,7 @@ pub(crate) struct Heading {
     pub(crate) name: &'static str,
     pub(crate) ty: &'static str,
     pub(crate) format: &'static str,
-    /// 0 is always shown, others only in wide output.
+    /// Priority 0 is always printed, others only in wide output.
     pub(crate) priority: i64,
     pub(crate) description: &'static str,
 }
@@ -44,7 +44,7 @@ impl Heading {
         Self { ty: "boolean", ..Self::text(name, description) }
     }
 
-    /// The column is shown only in wide output.
+    /// Restricts the column to wide output.
     pub(super) const fn wide(self) -> Self {
         Self { priority: 1, ..self }
     }
@@ -54,7 +54,7 @@ impl Heading {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Row {
     pub(crate) cells: Vec<Value>,
-    /// The conditions of the row as a whole.
+    /// The conditions of the row.
     pub(crate) conditions: Option<Value>,
 }
 
@@ -67,10 +67,10 @@ impl<const N: usize> From<[Value; N]> for Row {
 /// Prints an object as a row.
 pub(crate) type Printer = fn(&View<'_>) -> Row;
 
-/// The columns of a kind that has none of its own.
+/// The columns of kinds without a printer.
 pub(super) const PLAIN: &[Heading] = &[Heading::NAME, Heading::CREATED];
 
-/// Prints the columns of a kind without its own.
+/// Prints the row of a kind without a printer.
 pub(super) fn plain(view: &View<'_>) -> Row {
     Row::from([view.name(), view.text("metadata.creationTimestamp").into()])
 }
@@ -83,7 +83,7 @@ pub(super) fn named(view: &View<'_>) -> Row {
     Row::from([view.name(), view.age()])
 }
 
-/// An object for printers; absent fields read as empty.
+/// An object for printers; absent fields are returned as empty.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) object: &'a Object,
@@ -92,7 +92,7 @@ pub(crate) struct View<'a> {
 
 static NULL: Value = Value::Null;
 
-/// Follows names with dots between them.
+/// Returns the value at a path with dots.
 pub(super) fn at<'v>(value: &'v Value, path: &str) -> &'v Value {
     path.split('.').try_fold(value, |value, step| value.get(step)).unwrap_or(&NULL)
 }
@@ -102,7 +102,7 @@ pub(super) fn list<'v>(value: &'v Value, path: &str) -> &'v [Value] {
     at(value, path).as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns a text, empty if there is none.
+/// Returns a string, empty if there is none.
 pub(super) fn text<'v>(value: &'v Value, path: &str) -> &'v str {
     at(value, path).as_str().unwrap_or_default()
 }
@@ -125,7 +125,7 @@ impl<'a> View<'a> {
         self.at(path).as_str().unwrap_or_default()
     }
 
-    /// Returns a text, or another one if there is none.
+    /// Returns a string, or another one if there is none.
     pub(super) fn text_or(&self, path: &str, none: &str) -> Value {
         let text = self.text(path);
         if text.is_empty() { none.into() } else { text.into() }
@@ -143,7 +143,7 @@ impl<'a> View<'a> {
         self.at(path).as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// Returns how long ago a time was.
+    /// Formats the age of a time.
     pub(super) fn since(&self, time: &str) -> String {
         match time::parse_rfc3339(time) {
             Some(time) => time::human_duration(self.clock.now().duration_since(time)),
@@ -159,7 +159,7 @@ impl<'a> View<'a> {
         self.object.deletion_timestamp().is_some()
     }
 
-    /// Writes the labels of a map.
+    /// Formats the labels of a map.
     pub(super) fn labels(&self, path: &str) -> Value {
         match self.at(path).as_object().filter(|labels| !labels.is_empty()) {
             Some(labels) => pairs(labels).join(",").into(),
@@ -167,13 +167,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Writes a label selector.
+    /// Formats a label selector.
     pub(super) fn selector(&self, path: &str) -> Value {
         let text = selector(self.at(path));
         if text.is_empty() { NONE.into() } else { text.into() }
     }
 
-    /// Lists the names of containers, and their images.
+    /// Formats the names of containers and their images.
     pub(super) fn containers(&self, path: &str) -> [Value; 2] {
         ["name", "image"].map(|field| {
             let texts: Vec<&str> = self.list(path).iter().map(|container| text(container, field)).collect();
@@ -181,7 +181,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Returns whether a condition is true.
+    /// Returns true if a condition is true.
     pub(super) fn is_true(&self, condition: &str) -> bool {
         let found = self.list("status.conditions").iter().find(|known| text(known, "type") == condition);
         found.is_some_and(|condition| text(condition, "status") == "True")
@@ -199,7 +199,7 @@ fn pairs(labels: &Map<String, Value>) -> Vec<String> {
     pairs
 }
 
-/// Writes a label selector as selectors in queries are written.
+/// Formats a label selector in the syntax of queries.
 pub(super) fn selector(selector: &Value) -> String {
     let mut requirements: Vec<(&str, String)> = Vec::new();
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
@@ -222,7 +222,7 @@ pub(super) fn selector(selector: &Value) -> String {
     requirements.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
 }
 
-/// Returns the name of an object, marked if an annotation makes it the default.
+/// Returns the name of an object, with a marker if an annotation makes it the default.
 pub(super) fn marked(view: &View<'_>, annotation: &str) -> Value {
     match view.object.annotation(annotation) {
         Some("true") => format!("{} (default)", view.object.name()).into(),
@@ -230,7 +230,7 @@ pub(super) fn marked(view: &View<'_>, annotation: &str) -> Value {
     }
 }
 
-/// Writes the first few texts, and the number of the others.
+/// Formats the first few strings, and the number of the others.
 pub(super) fn first(texts: &[String], shown: usize) -> String {
     let head = texts[..texts.len().min(shown)].join(",");
     if texts.len() > shown { format!("{head} + {} more...", texts.len() - shown) } else { head }

@@ -32,7 +32,7 @@ pub(super) static KINDS: &[&Kind] =
 /// Maximum number of requests of a claim, and of its allocated devices.
 const MAX_REQUESTS: usize = 32;
 
-/// Checks the items of a list, unless there are too many.
+/// Validates the items of a list, unless there are too many.
 fn list(items: &Field<'_>, max: usize, check: impl Fn(&Field<'_>) -> Errors) -> Errors {
     if items.len() > max {
         return vec![items.too_many(max as u64)];
@@ -40,7 +40,7 @@ fn list(items: &Field<'_>, max: usize, check: impl Fn(&Field<'_>) -> Errors) -> 
     items.items().flat_map(|item| check(&item)).collect()
 }
 
-/// Checks the items of a list, unless there are too many, and that no two have the same key.
+/// Validates the items of a list, unless there are too many, and that their keys are unique.
 fn set(
     items: &Field<'_>,
     max: usize,
@@ -62,12 +62,12 @@ fn set(
     errors
 }
 
-/// The key of items that have names.
+/// Returns the key of items with names.
 fn by_name(item: &Field<'_>) -> String {
     item.at("name").text().to_owned()
 }
 
-/// The key of texts.
+/// Returns the key of strings.
 fn by_text(item: &Field<'_>) -> String {
     item.text().to_owned()
 }

@@ -1,4 +1,4 @@
-//! Validation rules that many kinds share: addresses, labels and selectors, ports, quantities, paths in file systems.
+//! Validation rules shared by many kinds: addresses, labels and selectors, ports, quantities, file system paths.
 //!
 //! Each rule takes a [`Field`](super::field::Field) and returns its errors, with kube-apiserver's messages.
 

@@ -1,7 +1,7 @@
-//! Values as kube-apiserver prints them in errors: Go's internal types.
+//! Values in errors of kube-apiserver, which are formatted as Go's internal types.
 //!
-//! They have Go's field names and order, and include unset fields. Clients see these messages. `types/internal.txt`
-//! lists the types; a mistake in it is a broken invariant and panics, which a test rules out.
+//! They have Go's field names and order, and include unset fields. Clients compare these messages. `types/internal.txt`
+//! lists the types. An error in this file is a broken invariant and panics; a test parses it.
 
 use flyball_core::field::{BadValue, go_json};
 use serde_json::{Map, Value};
@@ -18,9 +18,9 @@ struct Internal {
 
 #[derive(Clone, Copy)]
 enum Shape {
-    /// A value with something to show when it is not set.
+    /// A value with a representation for unset fields.
     Zero(&'static str),
-    /// A struct that is always there.
+    /// A struct that is always present.
     Struct(&'static str),
     /// A struct that may be absent.
     Optional(&'static str),
@@ -66,21 +66,21 @@ fn read(token: &'static str) -> Internal {
     Internal { name, outside, shape }
 }
 
-/// Writes a Go name as JSON does: `APIGroup` as `apiGroup`, `TTY` as `tty`.
+/// Converts a Go name to its JSON name: `APIGroup` as `apiGroup`, `TTY` as `tty`.
 fn small(name: &str) -> String {
     let capitals = name.bytes().take_while(u8::is_ascii_uppercase).count();
     let first = if capitals == name.len() { capitals } else { capitals.saturating_sub(1).max(1) };
     name[..first].to_ascii_lowercase() + &name[first..]
 }
 
-/// Prints a value of an internal type.
+/// Formats a value of an internal type.
 pub(crate) fn internal(ty: &str, value: &Value) -> BadValue {
     let mut out = String::new();
     write(&mut out, ty, value, &Value::Null);
     BadValue::Raw(out)
 }
 
-/// Prints a label selector, labels first.
+/// Formats a label selector, labels first.
 pub(crate) fn selector(selector: &Value) -> BadValue {
     let mut out = String::new();
     write(&mut out, "LabelSelector", selector, &Value::Null);

@@ -1,7 +1,7 @@
-//! One state of one object, and its size limits.
+//! Entries: states of objects, with size limits.
 //!
-//! All writes are limited here, after all stages that change objects (defaults, patches, admission, managed fields).
-//! The limits of reads are larger, so that every stored object can be read.
+//! The limits of writes are enforced here, after all stages that change objects (defaults, patches, admission, managed
+//! fields). The limits of reads are higher, so that every stored object can be read.
 
 use super::{Error, Revision};
 use crate::limits;
@@ -17,14 +17,14 @@ use std::sync::Arc;
 /// Size of the buffer that a thread keeps for encoding, in bytes.
 const RETAINED_BUFFER_BYTES: usize = 64 << 10;
 
-/// Maximum nesting depth of a stored object. JSON parsers accept up to 127 levels, and objects are nested a few levels
-/// deep in lists, events and reviews.
+/// Maximum nesting depth of a stored object. JSON parsers accept up to 127 levels, and lists, events and reviews add a
+/// few levels.
 pub(crate) const MAX_DEPTH: u8 = 120;
 
-/// Maximum number of bytes of an object that is written: those of a request's body.
+/// Maximum number of bytes of a written object: the limit of request bodies.
 pub(crate) const MAX_BYTES: usize = limits::MAX_BODY_BYTES;
 
-/// Why a stored object cannot be read.
+/// The reason why a stored object cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stored object cannot be read: {why}")]
 pub(crate) struct Unreadable {
@@ -36,22 +36,22 @@ pub(crate) struct Unreadable {
 pub(crate) struct Entry {
     pub(crate) key: ObjectKey,
     pub(crate) revision: Revision,
-    /// The object as JSON, without `apiVersion` and `kind`: those depend on the requested version.
+    /// The object as JSON, without `apiVersion` and `kind`, which depend on the requested version.
     pub(crate) body: Bytes,
-    /// The facts that select the object.
+    /// The decoded fields that select the object.
     pub(crate) facts: Facts,
-    /// The schema that the object was written by, as its owner numbers schemas.
+    /// The number of the schema of the write, assigned by the owner of the schemas.
     pub(crate) schema: u64,
     /// The depth of the object.
     pub(crate) depth: u8,
 }
 
-/// The decoded facts of an object by which lists and watches select it.
+/// The decoded fields of an object by which lists and watches select it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// Labels, in order.
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
-    /// Values of the kind's selectable fields, in the order that the kind lists them.
+    /// Values of the kind's selectable fields, in the order of the kind.
     pub(crate) fields: Box<[Box<str>]>,
 }
 
@@ -70,7 +70,7 @@ impl Facts {
     }
 }
 
-/// Encodes JSON into an exactly sized buffer, since entries use most of the memory. Encoding uses a reusable buffer,
+/// Encodes JSON into an exactly sized buffer, because entries use most of the memory. Encoding uses a reusable buffer,
 /// because shrinking a vector would fragment the heap.
 ///
 /// Also returns the nesting depth.
@@ -89,7 +89,7 @@ fn written(value: &serde_json::Value) -> (Bytes, u8) {
     })
 }
 
-/// Writes JSON without spaces, and records its depth.
+/// A writer of JSON without white space that records the nesting depth.
 #[derive(Default)]
 struct Depth {
     now: u8,
@@ -125,7 +125,7 @@ impl serde_json::ser::Formatter for &mut Depth {
     }
 }
 
-/// Parses a value without storing it, and returns its nesting depth.
+/// Parses a value without building it, and returns its nesting depth.
 struct Measure;
 
 impl<'de> DeserializeSeed<'de> for Measure {
@@ -184,7 +184,7 @@ impl<'de> Visitor<'de> for Measure {
     }
 }
 
-/// Parses the body of an object without storing it, and returns its nesting depth.
+/// Parses the body of an object without building it, and returns its nesting depth.
 pub(crate) fn measure(body: &[u8]) -> Result<u8, Unreadable> {
     #[derive(serde::Deserialize)]
     struct Shell<'b> {
@@ -204,7 +204,7 @@ pub(crate) fn measure(body: &[u8]) -> Result<u8, Unreadable> {
 }
 
 impl Entry {
-    /// Writes an object down; its `apiVersion` and `kind` are left out.
+    /// Encodes an object without `apiVersion` and `kind`.
     pub(crate) fn new(key: ObjectKey, mut object: Object, revision: Revision, facts: Facts, schema: u64) -> Self {
         object.remove("apiVersion");
         object.remove("kind");
@@ -213,7 +213,7 @@ impl Entry {
         Self { key, revision, body, facts, schema, depth }
     }
 
-    /// Rejects an entry that exceeds the limits, unless it exceeds them by no more than the previous one.
+    /// Rejects an entry that exceeds the limits, unless the previous entry exceeded them at least as much.
     pub(crate) fn bounded(self, before: Option<&Self>) -> Result<Self, Error> {
         let grows = |size: fn(&Self) -> usize| before.is_none_or(|before| size(before) < size(&self));
         let (bytes, depth) = (self.body.len(), self.depth);
@@ -254,13 +254,13 @@ impl Entry {
         }
     }
 
-    /// Returns the same state with other facts.
+    /// Returns the same state with other selectable fields.
     pub(crate) fn selected_by(&self, facts: Facts) -> Self {
         let Self { key, revision, body, facts: _, schema, depth } = self;
         Self { key: key.clone(), revision: *revision, body: body.clone(), facts, schema: *schema, depth: *depth }
     }
 
-    /// Reads the object; `apiVersion` and `kind` are not in it.
+    /// Decodes the object, without `apiVersion` and `kind`.
     pub(crate) fn object(&self) -> Result<Object, Unreadable> {
         let value: serde_json::Value =
             serde_json::from_slice(&self.body).map_err(|error| Unreadable { why: error.to_string() })?;

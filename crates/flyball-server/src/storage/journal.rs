@@ -1,10 +1,10 @@
-//! The journal: writes on disk.
+//! The journal, which stores writes on disk.
 //!
-//! Takes writes in the order of their revisions and reports when they are on disk; one thread writes all writes that
-//! arrived meanwhile as one frame, so that many writers share one sync. A log that has grown beyond the size of the
-//! objects is replaced by a snapshot, which another thread writes while the next log continues.
+//! Receives writes in the order of their revisions and reports when they are on disk. One thread writes all writes that
+//! arrived in the meantime as one frame, so that many writers share one sync. A log that has grown beyond the size of
+//! the objects is replaced by a snapshot, which another thread writes while the next log continues.
 //!
-//! It does not depend on HTTP and kinds. Invariant: a write is not visible before it is on disk, and
+//! It does not depend on HTTP or kinds. Invariant: a write is not visible before it is on disk, and
 //! [`Journal::recover`] finds every acknowledged write after any crash of the process or the machine.
 
 mod compact;
@@ -47,7 +47,7 @@ fn file_name(kind: Kind, number: u64) -> String {
     format!("{number:012}.{ending}")
 }
 
-/// A journal. Its thread runs until it is dropped, and then writes the queue to disk.
+/// A journal. Its thread runs until the journal is dropped, and then writes the queue to disk.
 #[derive(Debug)]
 pub(super) struct Journal {
     shared: Arc<Shared>,
@@ -125,7 +125,7 @@ struct Writer {
 
 impl Writer {
     fn run(mut self, shared: &Shared) {
-        // However this thread ends, its waiters are released.
+        // Waiters are released even if this thread panics.
         let _ends = Ends(shared, self.directory.path().to_owned());
         while let Some(batch) = shared.next_batch() {
             match self.write(&batch) {
@@ -161,8 +161,8 @@ impl Writer {
 
     /// Replaces the logs by a snapshot once they are large enough.
     ///
-    /// Each snapshot starts a new log, and the next one starts only after that snapshot is complete: if it fails, the
-    /// same log continues.
+    /// Each snapshot starts a new log, and the next snapshot starts only after the previous one is complete: if it
+    /// fails, the same log continues.
     fn compact(&mut self, shared: &Shared) {
         if let Some(done) = self.compaction.take_if(|compaction| compaction.is_finished()) {
             match done.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked"))) {
@@ -197,12 +197,12 @@ impl Writer {
         }
     }
 
-    /// Returns how much a log grows before a snapshot is worth it.
+    /// Returns the growth of a log after which a snapshot is written.
     fn interval(&self) -> u64 {
         self.snapshot.max(self.directory.compact_after())
     }
 
-    /// Waits with the next attempt until the log has grown, and longer after each failure.
+    /// Delays the next attempt until the log has grown; the delay increases with each failure.
     fn put_off(&mut self, what: &str, error: &io::Error) {
         let wait = self.interval() << self.failures.min(MAX_DOUBLINGS);
         self.failures += 1;

@@ -5,8 +5,8 @@ use tokio::sync::futures::Notified;
 
 /// Wakes the watches of a table after each write to it.
 ///
-/// Watches over connections are woken before those in process. Of all woken tasks, the last one waits for the writing
-/// thread, and other threads take the rest at once: so neither the response nor an event over a connection waits for an
+/// Watches over connections are woken before in-process watches. The last woken task waits for the writing thread, and
+/// other threads run the rest immediately, so neither the response nor an event over a connection waits for an
 /// in-process client.
 #[derive(Debug, Default)]
 pub(crate) struct WriteNotifier {
@@ -21,7 +21,7 @@ impl WriteNotifier {
         self.in_process.notify_waiters();
     }
 
-    /// Waits for a write, over a connection or in process.
+    /// Waits for a write, for a watch over a connection or an in-process watch.
     pub(crate) fn notified(&self, over_connection: bool) -> Notified<'_> {
         if over_connection { self.over_connections.notified() } else { self.in_process.notified() }
     }

@@ -1,4 +1,4 @@
-//! The state that the store and the thread of its journal share: the objects, and the writes on their way to disk.
+//! The state shared by the store and its journal thread: the objects, and the writes pending on disk.
 
 use super::sizes::Sizes;
 use super::table::{Limits, Table};
@@ -13,7 +13,7 @@ use tokio::sync::{Notify, oneshot, watch};
 /// Approximate size of a batch, in bytes.
 const BATCH: usize = 16 << 20;
 
-/// All objects with their latest events. A copy shares memory until one of the two is written to.
+/// All objects with their latest events. Copies are copy-on-write.
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(super) revision: Revision,
@@ -93,14 +93,14 @@ struct Staged {
     /// The last assigned revision.
     revision: Revision,
     queue: VecDeque<Write>,
-    /// The keys of staged writes: each has one at most.
+    /// The keys of staged writes; each key has at most one.
     keys: BTreeSet<(GroupResource, ObjectKey)>,
     is_closing: bool,
-    /// The error that ended the journal.
+    /// The error that stopped the journal.
     broken: Option<Error>,
 }
 
-/// A write on its way to disk.
+/// A write that is pending on disk.
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) table: GroupResource,
@@ -115,7 +115,7 @@ pub(super) enum Begun {
     Done(Arc<Entry>),
     /// The write is staged.
     Staged(Arc<Entry>, oneshot::Receiver<Result<(), Error>>),
-    /// Another write of the same object is staged; wait for its result.
+    /// Another write of the same object is staged, and must be awaited.
     Busy(watch::Receiver<u64>),
 }
 
@@ -159,7 +159,7 @@ impl Shared {
             }
         }
         let current = image.tables.get(table).and_then(|table| match expected {
-            // A quarantined object does not block a create, and can be removed.
+            // A quarantined object does not block a create, and can be deleted.
             Some(_) => table.get(key).or_else(|| table.quarantined(key)),
             None => table.get(key),
         });
@@ -215,7 +215,7 @@ impl Shared {
         since
     }
 
-    /// Waits for writes; `None` at the end.
+    /// Waits for writes; `None` when the journal ends.
     pub(super) fn next_batch(&self) -> Option<Vec<Write>> {
         let idle = |state: &mut State| {
             state.staged.as_ref().is_some_and(|staged| staged.queue.is_empty() && !staged.is_closing)
@@ -269,7 +269,7 @@ impl Shared {
         self.finish(waiting, Err(why));
     }
 
-    /// Ends the journal's thread after its queue is written.
+    /// Stops the journal's thread after it has written its queue.
     pub(super) fn close(&self) {
         if let Some(staged) = &mut self.lock().staged {
             staged.is_closing = true;

@@ -1,11 +1,11 @@
-//! Bytes of all objects, and the share of each namespace.
+//! Size accounting of all objects, with a limit for each namespace.
 
 use super::{Entry, Error};
 use flyball_core::ObjectKey;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of bytes that the beginning of a deletion adds: a timestamp, a grace period and a finalizer.
+/// Maximum number of bytes that marking an object for deletion adds: a timestamp, a grace period and a finalizer.
 const DELETION_BYTES: usize = 1 << 10;
 
 /// Bytes of the stored objects.
@@ -32,9 +32,9 @@ impl Sizes {
         }
     }
 
-    /// Rejects a write for which there is no space: objects of a namespace take at most half of the space that all
-    /// others leave, so that a namespace cannot use up the space of the others. Objects can always shrink, and their
-    /// deletion can always begin.
+    /// Rejects a write if there is no space for it: objects of a namespace may use at most half of the space that other
+    /// namespaces leave, so that a namespace cannot use up the space of others. Objects can always shrink, and can
+    /// always be marked for deletion.
     pub(super) fn check(
         &self,
         key: &ObjectKey,
@@ -47,7 +47,7 @@ impl Sizes {
         let own = self.namespaces.get(namespace).copied().unwrap_or_default();
         let free = limit.saturating_sub(self.total);
         let free = if namespace.is_empty() { free } else { free.saturating_sub(own) / 2 };
-        // The store is locked: only writes that add as little as a deletion does are decoded.
+        // The store is locked, so only writes that add at most the bytes of a deletion are decoded.
         let begins_deletion = || before.is_some_and(|before| !before.is_deleting() && after.is_deleting());
         if growth == 0 || growth <= free || growth <= DELETION_BYTES && begins_deletion() {
             return Ok(());

@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// The objects of a table, in the order of keys.
 pub(crate) type Objects = BTreeMap<ObjectKey, Arc<Entry>>;
 
-/// The limits of all objects, and of the window of a table.
+/// The size limit of all objects, and the limits of the window of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Maximum number of events.
     pub(crate) events: usize,
-    /// Approximate maximum number of bytes of objects that only events keep alive.
+    /// Approximate maximum number of bytes of objects that only events reference.
     pub(crate) bytes: usize,
     /// Maximum number of bytes of all objects.
     pub(crate) stored_bytes: usize,
@@ -31,14 +31,14 @@ impl Limits {
 /// A write to a table.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// The object is now this.
+    /// The new state of the object.
     Put(Arc<Entry>),
-    /// The object was removed; this is its last state, with the revision of the removal.
+    /// The object was removed; contains its last state, with the revision of the removal.
     Remove(Arc<Entry>),
 }
 
 impl Change {
-    /// Returns the state that the write leaves, or for a removal the last one.
+    /// Returns the new state, or for a removal the last state.
     pub(crate) fn entry(&self) -> &Arc<Entry> {
         match self {
             Self::Put(entry) | Self::Remove(entry) => entry,
@@ -50,22 +50,22 @@ impl Change {
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) revision: Revision,
-    /// Its state before, if it was there.
+    /// The previous state, if the object existed.
     pub(crate) before: Option<Arc<Entry>>,
-    /// Its state after; for a removal the last one, with the revision of the removal.
+    /// The new state; for a removal the last state, with the revision of the removal.
     pub(crate) after: Arc<Entry>,
     pub(crate) removed: bool,
 }
 
 impl Event {
-    /// Returns the memory in bytes of states that only the event keeps alive.
+    /// Returns the memory in bytes of states that only the event references.
     fn size(&self) -> usize {
         let removed = if self.removed { self.after.size() } else { 0 };
         self.before.as_ref().map_or(0, Entry::size) + removed
     }
 }
 
-/// Both maps are shared with the images that were taken of them, until the next write copies them.
+/// Both maps are copy-on-write, and shared with images.
 #[derive(Debug)]
 pub(super) struct Table {
     objects: Arc<Objects>,
@@ -74,7 +74,7 @@ pub(super) struct Table {
     window: Arc<VecDeque<Arc<Event>>>,
     /// The window contains every event after this revision.
     start: Revision,
-    /// Bytes of the objects that only the window keeps.
+    /// Bytes of the objects that only the window references.
     bytes: usize,
     notifier: Arc<WriteNotifier>,
 }
@@ -91,7 +91,7 @@ impl Table {
         Self { objects, quarantine, window: Arc::default(), start, bytes: 0, notifier: Arc::default() }
     }
 
-    /// Copies the table, with a notifier of its own.
+    /// Copies the table, with a separate notifier.
     pub(super) fn image(&self) -> Self {
         let Self { objects, quarantine, window, start, bytes, notifier: _ } = self;
         Self {
@@ -147,7 +147,7 @@ impl Table {
         let mut replaced = None;
         if self.quarantine.contains_key(key) {
             replaced = Arc::make_mut(&mut self.quarantine).remove(key);
-            // It was never served, so its removal is no event.
+            // It was never served, so its removal is not an event.
             if matches!(change, Change::Remove(_)) {
                 return replaced;
             }

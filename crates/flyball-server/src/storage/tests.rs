@@ -1,4 +1,4 @@
-//! Tests of storage against a model that keeps all states.
+//! Tests of storage against a model that stores all states.
 
 use super::*;
 use flyball_core::Object;
@@ -131,7 +131,7 @@ fn namespace_cannot_take_the_whole_space() {
     let refused = done(store.put(&table(), &key, Some(&current), written(&key, "longer"))).unwrap_err();
     let why = refused.to_string();
     assert!(why.starts_with("etcdserver: mvcc: database space exceeded: the objects of namespace a take "), "{why}");
-    // Updates that do not grow, and deletions, are possible.
+    // Updates without growth, and deletions, are possible.
     let current = done(store.put(&table(), &key, Some(&current), written(&key, ""))).unwrap();
     let deleting = |revision| {
         let metadata = json!({"name": key.name(), "deletionTimestamp": "2026-01-01T00:00:00Z"});

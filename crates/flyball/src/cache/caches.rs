@@ -39,7 +39,7 @@ pub struct Caches {
     undecodable: AtomicU64,
 }
 
-/// A store, and the entries found in it.
+/// A store with matching entries.
 type Found<'a> = (&'a Arc<Store>, Vec<(ObjectKey, Arc<Entry>)>);
 
 /// An invalid declaration of a cache.
@@ -79,7 +79,8 @@ impl Error {
 }
 
 impl Caches {
-    /// Creates a store for each kind in each namespace, or in all if none is named, as restricted by `plans`.
+    /// Creates a store for each kind in each namespace, or one for all namespaces if none is specified, restricted by
+    /// `plans`.
     pub(crate) fn planned(
         types: impl IntoIterator<Item = (Type, Kind)>,
         plans: &[Plan],
@@ -118,7 +119,7 @@ impl Caches {
         Ok((Self { stores, by_type, by_kind, undecodable: AtomicU64::new(0) }, writers))
     }
 
-    /// The same without plans.
+    /// Creates stores without plans.
     pub(crate) fn new(
         types: impl IntoIterator<Item = (Type, Kind)>,
         namespaces: &BTreeSet<String>,
@@ -126,7 +127,7 @@ impl Caches {
         Self::planned(types, &[], namespaces).expect("nothing is planned")
     }
 
-    /// Returns an object, `None` if it does not exist.
+    /// Returns an object; `None` if it does not exist.
     ///
     /// # Errors
     ///
@@ -147,7 +148,7 @@ impl Caches {
         Ok(self.decode(store.kind(), key, &entry))
     }
 
-    /// Returns the objects of one namespace, or of all, in the order of their keys.
+    /// Returns the objects of one namespace, or of all namespaces, in the order of their keys.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl Caches {
         Ok(found)
     }
 
-    /// Returns the keys of the objects of one namespace, or of all, in order, without decoding the objects.
+    /// Returns the keys of the objects of one namespace, or of all namespaces, in order, without decoding the objects.
     ///
     /// # Errors
     ///
@@ -234,12 +235,12 @@ impl Caches {
         self.by_type.get(ty).ok_or_else(not_declared)
     }
 
-    /// Returns the store that would hold the objects of a namespace.
+    /// Returns the store for the objects of a namespace.
     pub(crate) fn store_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<&Arc<Store>> {
         Ok(self.stores_of(kind, namespace)?[0])
     }
 
-    /// Returns the stores that would hold the objects of a namespace, or of all; there is one at least.
+    /// Returns the stores for the objects of a namespace, or of all namespaces; there is at least one.
     pub(crate) fn stores_of(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<&Arc<Store>>> {
         let all = self.by_kind.get(kind).into_iter().flatten().map(|id| &self.stores[*id]);
         let serves =
@@ -252,7 +253,7 @@ impl Caches {
         Ok(found)
     }
 
-    /// Returns the stores of some types, each once.
+    /// Returns the stores of these types without duplicates.
     pub(crate) fn stores_among(&self, types: &BTreeSet<Type>) -> impl Iterator<Item = &Arc<Store>> {
         let kinds: BTreeSet<&Kind> = types.iter().filter_map(|ty| self.by_type.get(ty)).collect();
         kinds.into_iter().flat_map(|kind| &self.by_kind[kind]).map(|id| &self.stores[*id])

@@ -35,8 +35,8 @@ use std::marker::PhantomData;
 ///   object is read: an object that its labels do not select is not found.
 /// - An object that a controller writes has to be selected too; otherwise the write is rejected before it is sent,
 ///   since its owner would not find it again.
-/// - Dropped fields are cut from the received text before parsing. Reads, mapping functions, predicates and indexes do
-///   not see them. Metadata is always kept, except for annotations that are named.
+/// - Dropped fields are removed from the received JSON before parsing. Reads, mapping functions, predicates and indexes
+///   do not see them. Metadata is always kept, except for specified annotations.
 /// - [Applying](crate::Context::apply) dropped fields sends them each time, since the cache cannot show that they are
 ///   unchanged. [Replacing](crate::Context::replace) such objects would lose the fields, and is rejected at the start.
 ///
@@ -66,9 +66,9 @@ use std::marker::PhantomData;
 ///
 /// # Secrets
 ///
-/// The data of secrets is not kept in memory, except of those that the operator applied.
+/// The data of secrets is not kept in memory, except for secrets that the operator applied.
 /// [`Context::get`](crate::Context::get) and similar methods read it from the API server, so the role lets the
-/// operator get secrets that it does not hold. [`Caches`](crate::Caches) return an error for them; mapping functions
+/// operator get secrets that are not cached. [`Caches`](crate::Caches) return an error for them; mapping functions
 /// see secrets without data, and a [custom predicate](crate::Predicate::new) passes all their updates.
 /// `Cache::<Secret>::new()`, with or without a selector, keeps the data of the selected secrets.
 #[doc(alias = "ByObject")]
@@ -204,7 +204,7 @@ pub(crate) struct Plan {
     metadata_only: bool,
 }
 
-/// The part of a kind that a store holds.
+/// The part of a kind in a store.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Portion {
     pub(crate) selection: Selection,
@@ -276,7 +276,7 @@ impl Plan {
 }
 
 impl Portion {
-    /// Returns the part that is kept of a kind without a declaration.
+    /// Returns the part of a kind that is kept without a declaration.
     pub(crate) fn usual(kind: &Kind, types: &[Type]) -> Self {
         let resource = kind.resource();
         let confidential = (&*resource.group, &*resource.resource) == ("", "secrets");

@@ -1,4 +1,4 @@
-//! Reads of kinds that are known at run time only.
+//! Reads of kinds that are known only at run time.
 
 use super::{Caches, DynamicIndex};
 use crate::error::Result;
@@ -7,14 +7,14 @@ use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
 
 impl Caches {
-    /// Returns a handle to read objects of a [kind](Kind) that is known at run time only.
+    /// Returns a handle to read objects of a [kind](Kind) that is known only at run time.
     pub fn dynamic(&self, kind: &Kind) -> Dynamic<&Self> {
         Dynamic::new(self, kind)
     }
 }
 
 impl Dynamic<&Caches> {
-    /// Returns an object, `None` if it does not exist.
+    /// Returns an object; `None` if it does not exist.
     ///
     /// # Errors
     ///
@@ -23,7 +23,7 @@ impl Dynamic<&Caches> {
         self.scope.get_as(&self.ty(), key)
     }
 
-    /// Returns the objects of one namespace, or of all, in the order of their keys.
+    /// Returns the objects of one namespace, or of all namespaces, in the order of their keys.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl Dynamic<&Caches> {
         self.scope.list_as(&self.ty(), namespace)
     }
 
-    /// Returns the keys of the objects of one namespace, or of all, in order, as [`Caches::keys`] does.
+    /// Returns the keys of the objects of one namespace, or of all namespaces, in order, like [`Caches::keys`].
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! A cached object: its JSON, and the positions of the metadata that indexes and predicates read.
+//! A cached object: its JSON, and the positions of metadata for indexes and predicates.
 
 use super::fields::{Fields, KeptFields};
 use crate::json::{self, Elements, Malformed, Members, Raw};
@@ -13,9 +13,9 @@ use std::ops::Range;
 /// The annotation that pauses an object, if it is `true`.
 pub(super) const PAUSED: &str = "flyball.dev/paused";
 
-/// An object as the API server sent it, without its managed fields.
+/// An object as sent by the API server, without its managed fields.
 ///
-/// The text is kept and decoded on use: a tree of maps and strings would take several times the memory, and most
+/// The JSON is kept and decoded on use: a tree of maps and strings would take several times the memory, and most
 /// objects in a cache are never read. Of `metadata.managedFields`, often a third of an object, only the fields that
 /// the operator applied are kept, separately: [`crate::apply`] compares with them.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Span {
     end: u32,
 }
 
-/// The reason why a text is not an object.
+/// The reason why JSON is not an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -179,7 +179,7 @@ impl Entry {
         self.resource_version
     }
 
-    /// Returns the generation, 0 if there is none.
+    /// Returns the generation; 0 if there is none.
     pub(crate) fn generation(&self) -> i64 {
         self.generation
     }
@@ -189,7 +189,7 @@ impl Entry {
         self.deleting
     }
 
-    /// Returns the labels as JSON; empty if there are none. Equal texts mean equal labels, since keys are sorted.
+    /// Returns the labels as JSON; empty if there are none. Equal JSON means equal labels, because keys are sorted.
     pub(crate) fn labels(&self) -> &str {
         self.piece(self.labels)
     }
@@ -227,7 +227,7 @@ impl Entry {
         self.list(self.finalizers)
     }
 
-    /// Returns the object as text.
+    /// Returns the object as JSON text.
     pub(crate) fn raw(&self) -> Raw<'_> {
         Raw(&self.json)
     }
@@ -280,7 +280,7 @@ pub(crate) struct OwnerReference<'a> {
 /// `previous`.
 fn member(object: &[u8], previous: Option<usize>, start: usize, end: usize) -> Range<usize> {
     // One comma is removed with it: the one before it, or, for the first member, the one after it. There is one,
-    // since the metadata contain a name as well.
+    // because the metadata also contains a name.
     let behind = || object[end..].iter().position(|b| *b == b',').map_or(0, |n| n + 1);
     previous.map_or_else(|| start..end + behind(), |previous| previous..end)
 }

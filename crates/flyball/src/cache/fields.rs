@@ -1,6 +1,6 @@
 //! The fields of an object that a cache keeps.
 //!
-//! The text of an object is copied field by field, without the dropped ones, and without building a tree.
+//! The JSON of an object is copied field by field without the dropped fields, and without building a tree.
 
 use crate::json::{self, Elements, Malformed, Members};
 use std::borrow::Cow;
@@ -73,7 +73,7 @@ impl Fields {
         }
     }
 
-    /// Returns the text of an object without dropped fields.
+    /// Returns the JSON of an object without dropped fields.
     pub(crate) fn cut<'a>(&self, object: &'a [u8]) -> Result<Cow<'a, [u8]>, Malformed> {
         if *self == Self::All {
             return Ok(Cow::Borrowed(object));

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// An index over the objects in a cache, by values that they hold.
+/// An index over the objects in a cache, by values in them.
 ///
 /// Each index is a type: [`Controller::index`](crate::Controller::index) declares it,
 /// [`Context::list_by`](crate::Context::list_by) and [`Caches::list_by`](crate::Caches::list_by) read it. Controllers
@@ -57,21 +57,21 @@ use std::sync::Arc;
 /// - [`Context::list_by`](crate::Context::list_by) includes the writes of the reconcile itself.
 /// - An object that does not decode, or whose values panic, is in no index, and is logged.
 ///
-/// Values are kept in memory twice, and computed at each change of an object: keep them small, and the function quick
+/// Values are kept in memory twice, and computed at each change of an object: keep them small, and the function fast
 /// and deterministic. It sees the fields that [the cache keeps](crate::Cache).
 #[doc(alias = "IndexField")]
 #[doc(alias = "FieldIndexer")]
 pub trait Index: 'static {
     /// The kind of the objects.
     type Resource: Resource;
-    /// Type of the values that objects are found by.
+    /// Type of the values by which objects are found.
     type Value: Ord + Clone + Send + Sync + 'static;
 
     /// Returns the values by which an object is found; none if it is not.
     fn values(object: &Self::Resource) -> Vec<Self::Value>;
 }
 
-/// An [`Index`] of a [kind](Kind) that is known at run time only.
+/// An [`Index`] of a [kind](Kind) that is known only at run time.
 ///
 /// `index` of [`Controller::dynamic`](crate::Controller::dynamic) declares it, `list_by` of
 /// [`Context::dynamic`](crate::Context::dynamic) and [`Caches::dynamic`](crate::Caches::dynamic) read it. A clone is
@@ -183,7 +183,7 @@ pub(crate) struct DeclaredIndex {
 }
 
 impl DeclaredIndex {
-    /// Declares an index that is known by its type.
+    /// Declares an index that is identified by its type.
     pub(crate) fn of<I: Index>() -> Self {
         Self::new(IndexId::Type(TypeId::of::<I>()), |_, shown| shown.decoded(I::values).unwrap_or_default())
     }
@@ -265,7 +265,7 @@ impl Indexes {
         self.0.iter_mut().for_each(|(_, index)| index.change(key, new));
     }
 
-    /// Returns the keys of the objects that hold a value, in their order; `None` if there is no such index.
+    /// Returns the sorted keys of the objects with a value; `None` if there is no such index.
     pub(super) fn keys<V: Ord + Clone + 'static>(&self, id: &IndexId, value: &V) -> Option<Vec<ObjectKey>> {
         let (_, index) = self.0.iter().find(|(known, _)| known == id)?;
         let index: &ValueIndex<V> = index.as_any().downcast_ref()?;

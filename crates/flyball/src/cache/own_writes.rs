@@ -13,8 +13,8 @@ const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 /// Responses to writes that the watch has not delivered yet.
 ///
-/// The API server sends the result of a write twice in identical bytes: in its response, and in the watch. So an
-/// object that was parsed from the response need not be parsed again. If the bytes differ, it is parsed again.
+/// The API server sends the result of a write twice with identical bytes: in its response and in the watch. An object
+/// that was parsed from the response is therefore not parsed again unless the bytes differ.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWriteResponses(Mutex<Responses>);
 
@@ -39,7 +39,7 @@ impl OwnWriteResponses {
         }
     }
 
-    /// Returns the object that was parsed from a response with this text.
+    /// Returns the object that was parsed from a response with this JSON.
     pub(crate) fn find(&self, text: &[u8]) -> Option<(ObjectKey, Arc<Entry>)> {
         let expected = self.lock();
         let (_, key, entry) = expected.answers.values().find(|(expected, ..)| *expected == text)?;

@@ -24,7 +24,7 @@ impl Selection {
         })
     }
 
-    /// Selects the object with this name, which a role can allow without allowing the others.
+    /// Selects the object with this name, so that a role can allow only this object.
     pub(crate) fn named(name: &str) -> Self {
         let mut selection = Self::default();
         selection.require_name(name);
@@ -82,7 +82,7 @@ impl Selection {
     }
 }
 
-/// Encodes a text for a query string.
+/// Encodes a string for a query.
 pub(crate) fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

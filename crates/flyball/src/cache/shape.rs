@@ -1,7 +1,7 @@
 //! Detection of the fields that a Rust type reads.
 //!
-//! A type that implements `Deserialize` requests the fields that it reads from the deserializer. The deserializer
-//! here ends in an error, so it runs once for each path and never creates a value.
+//! A type that implements `Deserialize` requests the fields that it reads from the deserializer. This deserializer
+//! always ends with an error, so it runs once for each path and never creates a value.
 
 use super::fields::Fields;
 use serde::de::value::StrDeserializer;
@@ -50,7 +50,7 @@ fn explore(ask: &dyn Fn(&[&str]) -> Shape, path: &mut Vec<&'static str>, within:
 
 fn requested_shape<T: DeserializeOwned>(path: &[&str]) -> Shape {
     let mut found = Shape::Value;
-    // The result does not matter.
+    // The result is irrelevant.
     let _ = T::deserialize(Probe { path, found: &mut found });
     found
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
-/// A change that a watcher received from the API server.
+/// A change received from the API server by a watcher.
 #[derive(Debug)]
 pub(crate) enum Delta {
     /// A list starts; its objects replace all others once it is complete.
@@ -27,7 +27,7 @@ pub(crate) enum Delta {
     Complete(u64),
     /// All changes up to this revision have been delivered.
     Bookmark(u64),
-    /// The server does not know the kind, so it has no objects.
+    /// The server does not serve the kind, so it has no objects.
     Absent,
 }
 
@@ -99,7 +99,7 @@ impl Store {
         Self::of(id, kind, namespace, Arc::default())
     }
 
-    /// Creates an empty store that holds a part of its kind.
+    /// Creates an empty store for a part of its kind.
     pub(crate) fn of(
         id: StoreId,
         kind: Kind,
@@ -142,7 +142,7 @@ impl Store {
         self.namespace.as_deref()
     }
 
-    /// Returns the part of its kind that the store holds.
+    /// Returns the part of the kind in the store.
     pub(crate) fn portion(&self) -> &Portion {
         &self.portion
     }
@@ -209,12 +209,12 @@ impl Store {
         self.get(key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting())
     }
 
-    /// Returns the objects of one namespace, or all, in the order of their keys.
+    /// Returns the objects of one namespace, or of all namespaces, in the order of their keys.
     pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<(ObjectKey, Arc<Entry>)> {
         self.each(namespace, |key, entry| (key.clone(), entry.clone()))
     }
 
-    /// Returns the keys of the objects of one namespace, or all, in their order.
+    /// Returns the keys of the objects of one namespace, or of all namespaces, in order.
     pub(crate) fn keys(&self, namespace: Option<&str>) -> Vec<ObjectKey> {
         self.each(namespace, |key, _| key.clone())
     }
@@ -233,7 +233,7 @@ impl Store {
         }
     }
 
-    /// Returns the objects that refer to the owner with this UID, in the order of their keys.
+    /// Returns the objects that refer to an owner with this UID, in the order of their keys.
     pub(crate) fn owned_by(&self, uid: &str) -> Vec<(ObjectKey, Arc<Entry>)> {
         let objects = self.read();
         let from = (Box::from(uid), ObjectKey::new(None, ""));

@@ -14,7 +14,7 @@ impl Kind {
     ///
     /// async fn kind_in_file(client: &Client) -> kube::Result<Kind> {
     ///     let gvk = GroupVersionKind::new("example.com", "v1", "Site");
-    ///     // What is not installed yet has the regular plural, or the operator would wait for something else.
+    ///     // The kind may not be installed yet: the operator then waits for it with the regular plural.
     ///     Ok(Kind::discover(client, &gvk).await?.unwrap_or_else(|| Kind::new(&gvk.group, &gvk.version, &gvk.kind)))
     /// }
     /// ```

@@ -1,4 +1,4 @@
-//! The API server, and the connections to it: our own, or a client of the caller.
+//! The API server and its client: our own transport, or a client of the caller.
 
 use super::service::HttpService;
 use super::transport::Transport;
@@ -14,12 +14,12 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Prepares requests to the API server of a configuration.
+    /// Creates an endpoint for the API server of a configuration.
     pub(crate) fn new(config: kube::Config) -> kube::Result<Self> {
         Ok(Self { sender: Transport::sender(&config)?, namespace: config.default_namespace })
     }
 
-    /// Returns a client of kube that sends requests there.
+    /// Returns a kube client for this endpoint.
     pub(crate) fn kube(self) -> kube::Client {
         let sender = self.sender;
         let service = service_fn(move |request| {
@@ -33,7 +33,7 @@ impl Endpoint {
 /// Creates kube's client for a configuration, with the [proxy](crate::proxy) of the kubeconfig or the environment.
 ///
 /// kube's own constructor uses `HTTPS_PROXY` for every address, even if `NO_PROXY` excludes it, and reads certificate
-/// files once. This one connects as [`Operator::run_at`](crate::Operator::run_at) does: `NO_PROXY` is respected, and
+/// files once. This one connects as [`Operator::run_at`](crate::Operator::run_at) does: `NO_PROXY` is used, and
 /// changed certificate files are read again for the next connection.
 ///
 /// # Errors

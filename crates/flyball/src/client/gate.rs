@@ -6,15 +6,15 @@ use tokio::time::Instant;
 
 /// The gate for all writes of a leader.
 ///
-/// It is closed until it is [opened](Self::open_until), and closes at a deadline, so that a process that was paused,
-/// or cannot reach the API server, stops writing by itself.
+/// It is closed until it is [opened](Self::open_until), and closes at a deadline. So a process that was paused, or
+/// cannot reach the API server, stops writing without further action.
 #[derive(Debug)]
 pub(crate) struct Gate {
     lease: String,
     until: Mutex<Option<Instant>>,
 }
 
-/// A write was not sent, since this replica is not the leader.
+/// A write was not sent, because this replica is not the leader.
 #[derive(Debug, thiserror::Error)]
 #[error("write not sent: this replica does not hold the lease {lease}")]
 pub(super) struct NotLeading {
@@ -52,13 +52,13 @@ impl Gate {
         self.until.lock().filter(|until| Instant::now() < *until)
     }
 
-    /// Returns true if a request may change something, and must pass the gate.
+    /// Returns true if a request may write and must pass the gate.
     pub(super) fn stops<B>(request: &Request<B>) -> bool {
-        // Upgraded requests run commands in pods and connect to them, even by GET.
+        // Upgraded requests run commands in pods and connect to them, even with GET.
         !matches!(*request.method(), Method::GET | Method::HEAD) || request.headers().contains_key(UPGRADE)
     }
 
-    /// Returns an error for a request that may change something while the gate is closed.
+    /// Returns an error for a request that may write while the gate is closed.
     pub(super) fn pass<B>(&self, request: &Request<B>) -> Result<(), NotLeading> {
         match !Self::stops(request) || self.is_open() {
             true => Ok(()),

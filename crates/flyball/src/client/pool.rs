@@ -1,8 +1,7 @@
 //! A pool of idle connections to one API server.
 //!
-//! A connection has no task of its own: the caller that waits for a response polls it. So responses are processed
-//! where they are needed and requests are sent immediately; with separate tasks, all tasks with responses would run
-//! first.
+//! A connection has no separate task: the caller that waits for a response polls it. Responses are therefore processed
+//! by their callers, and requests are sent immediately. With separate tasks, all tasks with responses would run first.
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -43,7 +42,7 @@ impl Connection {
         }
     }
 
-    /// Returns true if the connection can send a request, as far as is known.
+    /// Returns true if the connection can send a request, as far as known.
     fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         self.drive(cx);
         self.work.is_some() && self.sender.is_ready()

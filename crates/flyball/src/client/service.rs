@@ -1,4 +1,4 @@
-//! The interface of a sender of requests.
+//! The interface of HTTP services.
 
 use super::pool::PooledBody;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tower::BoxError;
 
-/// A sender of HTTP requests, which returns a response when its head arrives.
+/// An HTTP service, which returns a response when its header arrives.
 pub(crate) trait HttpService: Send + Sync + 'static {
     /// Sends a request.
     fn send(&self, request: Request<Body>) -> BoxFuture<'_, kube::Result<Response<ResponseBody>>>;

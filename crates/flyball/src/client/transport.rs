@@ -1,9 +1,9 @@
 //! Persistent connections to an API server.
 //!
-//! hyper implements the protocol, and kube's configuration provides certificates and credentials. The layers of
-//! kube's client in between (a queue, a task and a dozen services, passed twice by each request) would cost up to a
-//! tenth of a small write. Here a request takes an idle connection or opens one, and at the end of the response's
-//! body the connection becomes idle again.
+//! hyper implements the protocol, and kube's configuration provides certificates and credentials. The layers of kube's
+//! client (a queue, a task and a dozen services, which each request passes twice) would cost up to a tenth of a small
+//! write. Here a request uses an idle connection or opens one, and the connection becomes idle again at the end of the
+//! response's body.
 
 mod credentials;
 #[cfg(test)]
@@ -46,7 +46,7 @@ struct Unreachable {
 /// A function that opens connections.
 type Connect = dyn Fn() -> BoxFuture<'static, Result<Connection, BoxError>> + Send + Sync;
 
-/// Sends requests to one API server.
+/// A client for one API server.
 pub(super) struct Transport {
     url: Uri,
     host: HeaderValue,
@@ -56,7 +56,7 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    /// Returns a sender of requests to the API server of a configuration, authenticated as its user.
+    /// Creates a client for the API server of a configuration, authenticated as its user.
     pub(super) fn sender(config: &kube::Config) -> kube::Result<Arc<dyn HttpService>> {
         let transport = Arc::new(Self::new(config)?);
         let sender: Arc<dyn HttpService> = match config.auth_layer()? {
@@ -112,7 +112,7 @@ impl Transport {
                 };
                 match answer {
                     Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                        // From here on, a task polls the connection until both ends close it.
+                        // From now on, a task polls the connection until both ends close it.
                         connection.work.map(tokio::spawn);
                         return Ok(answer.map(|body| ResponseBody::Pooled(PooledBody::upgraded(body))));
                     }
@@ -122,7 +122,7 @@ impl Transport {
                         );
                     }
                     Err(mut error) => match error.take_message() {
-                        // The server closed the connection while it was idle, and received nothing of the request.
+                        // The server closed the connection while it was idle, and received no part of the request.
                         Some(unsent) if is_reused => request = unsent,
                         _ => return Err(error.into_error().into()),
                     },
@@ -131,7 +131,7 @@ impl Transport {
         }
     }
 
-    /// Returns a connection, and whether it was used before.
+    /// Returns a connection, and true if it was used before.
     ///
     /// A request that needs a new connection waits for a permit to connect; often a connection becomes idle before
     /// that.

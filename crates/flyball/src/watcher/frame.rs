@@ -7,10 +7,10 @@ use std::borrow::Cow;
 /// Size limit of an object: etcd's limit (1.5 MiB by default), with a margin.
 const MAX_LINE_BYTES: usize = 64 << 20;
 
-/// Size limit of a member of a list other than its items: its metadata contain little but the continue token.
+/// Size limit of a member of a list other than its items: its metadata consists mainly of the continue token.
 const MAX_MEMBER_BYTES: usize = 256 << 10;
 
-/// Why a response cannot be parsed.
+/// The reason why a response cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("an object is longer than {MAX_LINE_BYTES} bytes")]
@@ -60,13 +60,13 @@ pub(super) enum Event<'a> {
     Put(&'a [u8]),
     /// An object was deleted.
     Deleted(&'a [u8]),
-    /// All events up to this revision were sent; `initial` after the last of the initial events.
+    /// All events up to this revision were sent; `initial` marks the end of the initial events.
     Bookmark { revision: u64, initial: bool },
     /// The server ended the watch.
     Error(Box<Status>),
 }
 
-/// Parses one line of a watch, [as the API server sends
+/// Parses one line of a watch, [as sent by the API server
 /// it](https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes).
 pub(super) fn event(line: &[u8]) -> Result<Event<'_>, Malformed> {
     let (mut kind, mut object) = (None, None);
@@ -183,7 +183,7 @@ impl List {
         }
     }
 
-    /// Parses the next token from `at` on, `None` if it is incomplete.
+    /// Parses the next token at `at`; `None` if it is incomplete.
     fn step(&mut self, at: usize) -> Result<Option<Step>, Malformed> {
         let start = json::blank(&self.buffer, at);
         let Some(&byte) = self.buffer.get(start) else { return Ok(None) };
@@ -255,7 +255,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Returns the end of the item that starts at `start`, `None` if it is incomplete.
+    /// Returns the end of the item that starts at `start`; `None` if it is incomplete.
     fn end(&mut self, json: &[u8], start: usize) -> Option<usize> {
         let mut at = start + self.seen;
         while let Some(&byte) = json.get(at) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum WatchEvent<T = ObjectMeta> {
-    /// An object was created or updated, or exists when the watch begins.
+    /// An object was created or updated, or exists when the watch starts.
     Applied(ObjectKey, Box<T>),
     /// The object was deleted.
     Deleted {
@@ -25,11 +25,11 @@ pub enum WatchEvent<T = ObjectMeta> {
         /// Its UID.
         uid: String,
     },
-    /// All existing objects have been delivered. Repeated after each further list.
+    /// All existing objects have been delivered. Sent again after each further list.
     Synced,
 }
 
-/// Calls `on` with each event of the metadata of all objects of a kind, without end: a callback and not a `Stream`.
+/// Calls `on` with each event of the metadata of all objects of a kind. Never returns.
 /// Whole objects are not transferred.
 ///
 /// It recovers from every error, as the watches of an [`Operator`](crate::Operator) do: no event is delivered twice,
@@ -62,9 +62,9 @@ pub async fn watch(client: kube::Client, kind: &Kind, rng: &Rng, on: impl FnMut(
     Watcher::new(client, Arc::<Reachability>::default(), writer, "".into(), rng, WatchCounters::default()).run().await;
 }
 
-/// Calls `on` with each event of all objects of a kind, without end, as [`watch`] does for metadata.
+/// Calls `on` with each event of all objects of a kind, like [`watch`] for metadata. Never returns.
 ///
-/// It is for programs that need all objects at any time, such as a scheduler, and not one object after the other.
+/// Intended for programs that need all objects at any time, such as a scheduler, instead of individual objects.
 /// Objects that do not decode are skipped and logged.
 #[doc(alias = "watcher")]
 pub async fn watch_objects<T: Resource>(

@@ -1,13 +1,13 @@
 //! Reachability of the API server, shared by the watches of one client: one of them probes the server, the others wait.
 //!
-//! [`Probes`] decide which watch probes; this file sends the probes. Watches are independent of each other.
+//! [`Probes`] decide which watch probes; this module sends them. Watches are independent of each other.
 //!
-//! Open streams take part as well: they end once a server is back after an outage, since events may have been lost
-//! although a connection looks healthy.
+//! Open streams are covered as well: they are closed when a server is available again after an outage, because events
+//! may have been lost although a connection looks healthy.
 //!
 //! A probe requests the health of the server, which kube-apiserver returns immediately, even under load ([API
 //! Priority and Fairness](https://kubernetes.io/docs/concepts/cluster-administration/flow-control/) exempts it), and
-//! without authentication. So a hanging server is detected soon, while a list may take much longer to start.
+//! without authentication. This detects a hanging server quickly, while a list may take much longer to start.
 
 use super::schedule::{Probes, Schedule, Turn};
 use super::session::is_gateway_error;
@@ -30,9 +30,9 @@ const MAX_PROBE_ANSWER: usize = 16 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Reachability {
     probes: Mutex<Probes>,
-    /// Notified when the server is back.
+    /// Notified when the server is available again.
     back: Notify,
-    /// Notified when the server becomes unavailable, and when it is back.
+    /// Notified when the server becomes unavailable, and when it is available again.
     turned: Notify,
 }
 
@@ -51,14 +51,14 @@ impl Reachability {
         }
     }
 
-    /// Waits until the server becomes unavailable or is back, and returns true if it is available.
+    /// Waits until the server becomes unavailable or available again, and returns true if it is available.
     pub(super) async fn turned(&self) -> bool {
         self.turned.notified().await;
         !self.probes().is_away()
     }
 
-    /// Probes the server after a period without data. Idle streams alone do not show an outage: a proxy may keep
-    /// their connections open after the server is gone.
+    /// Probes the server after a period without data. Idle streams alone do not indicate an outage: a proxy may keep
+    /// their connections open after the server has stopped.
     pub(crate) async fn probe_when_quiet(&self, client: &dyn HttpService, rng: Rng) {
         let (schedule, start) = (Schedule::new(rng), Instant::now());
         loop {

@@ -8,8 +8,8 @@
 //! | no response: refused, unreachable, silent | a probe each [`PROBE_PERIOD`], by one watch of each client, until one succeeds |
 //! | no data on all streams of a client for [`MAX_QUIET`] | a probe; if it fails, further ones as above, and all streams end once one succeeds |
 //! | the third 502, 503 or 504 in a row, as sent by a load balancer for an unavailable server | as the next line, but ends early if the server was unavailable and a probe succeeds |
-//! | an error: 429, 5xx, 403, an incomplete list or one that did not start | grows to 30 s; longer if the server asks for it |
-//! | the same after an outage or a broken stream, [`MAX_RECOVERY_ERRORS`] times | grows to [`PROBE_PERIOD`]: a starting server rejects all requests for a while |
+//! | an error: 429, 5xx, 403, an incomplete list or one that did not start | grows to 30 s; longer if the server requests it |
+//! | the same after an outage or a broken stream, [`MAX_RECOVERY_ERRORS`] times | grows to [`PROBE_PERIOD`]: a starting server rejects all requests temporarily |
 //! | 410 | none if the previous watch was stable; else it grows to 30 s, since lists are expensive for the server |
 //! | a stream that ended after a while | up to [`RECONNECT_JITTER`], so that watches that ended together do not reconnect together |
 //! | a stream that ended immediately | grows to 5 s: resuming is cheap for the server |
@@ -28,8 +28,8 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 pub(super) const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// Maximum wait after a stream that ended immediately, before jitter.
 const MAX_RESUME_BACKOFF: Duration = Duration::from_secs(5);
-/// Interval between probes of an unreachable server by one client: of 1,000 clients, 250 probe per second. Including
-/// jitter and latency, watches are restored within 5 s of its return.
+/// Interval between probes of an unreachable server by one client: 1,000 clients send 250 probes per second. Including
+/// jitter and latency, watches are restored within 5 s after the server is available again.
 const PROBE_PERIOD: Duration = Duration::from_secs(4);
 /// Limit of errors after an outage that are attributed to the server's start. At [`PROBE_PERIOD`] they take about a
 /// minute.
@@ -41,9 +41,9 @@ const PROBE_JITTER: f64 = 0.2;
 const MAX_QUIET: Duration = Duration::from_secs(25);
 /// The random part of [`MAX_QUIET`], so that clients that lose a server at the same time do not probe it together.
 const QUIET_JITTER: f64 = 0.2;
-/// Within this time the other watches of a client follow the one that reached the server.
+/// Maximum delay before the other watches of a client follow the one that reached the server.
 const FOLLOW_JITTER: Duration = Duration::from_millis(500);
-/// Within this time a watch whose stream ended reconnects.
+/// Maximum delay before a watch reconnects after its stream ended.
 const RECONNECT_JITTER: Duration = Duration::from_secs(1);
 /// A watch that ends earlier than this counts as a failure.
 const MIN_WATCH_DURATION: Duration = Duration::from_secs(5);
@@ -79,7 +79,7 @@ impl Schedule {
         (self.errors, self.expiries) = (0, 0);
     }
 
-    /// Returns the wait after an error: at most `max`, unless the server asked for more.
+    /// Returns the wait after an error: at most `max`, unless the server requested more.
     pub(super) fn failed(&mut self, max: Duration, retry_after: Duration) -> Duration {
         self.errors = self.errors.saturating_add(1);
         let max = if self.recovery > 0 { max.min(PROBE_PERIOD) } else { max };
@@ -126,14 +126,14 @@ impl Schedule {
         probes.missed(now, &self.rng);
     }
 
-    /// Records that the server is back after an outage. Its earlier responses no longer count, since it may have been
-    /// replaced.
+    /// Records that the server is available again after an outage. Earlier responses no longer count, since it may have
+    /// been replaced.
     pub(super) fn returned(&mut self) {
         self.errors = 0;
         self.interrupted();
     }
 
-    /// Records that the server is unreachable, or broke off a working stream: it may be restarting.
+    /// Records that the server is unreachable, or aborted a working stream: it may be restarting.
     pub(super) fn interrupted(&mut self) {
         self.recovery = MAX_RECOVERY_ERRORS;
     }
@@ -168,7 +168,7 @@ pub(super) struct Probes {
 /// The next step of a watch that waits for its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The server was reached; `was_away` is true if a probe had failed.
+    /// The server was reached; `was_away` is true if a probe has failed.
     Reached { was_away: bool },
     /// This watch has to probe.
     Probe,

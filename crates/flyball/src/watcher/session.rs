@@ -96,18 +96,19 @@ pub(super) enum Pause {
     Server(Duration),
 }
 
-/// The end of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) enum End {
-    /// There was no connection, or no response from a server that does not respond to probes either.
+    /// There was no connection, or no response from a server that also does not respond to probes.
     Unreachable(String),
-    /// There was no response from a server that is back after an outage, or that responded to another request.
+    /// There was no response from a server that is available again after an outage, or that responded to another
+    /// request.
     Lost,
     /// There was no response for too long from a server that responds to probes.
     Late,
     /// The server closed the stream.
     Closed,
-    /// The stream broke off.
+    /// The stream was aborted.
     Broken(String),
     /// There was no data for too long.
     Silent,
@@ -158,9 +159,9 @@ pub(super) enum Step {
     Apply(Delta),
     /// The line contains no event.
     Nothing,
-    /// The line could not be parsed: the event is lost, and the next list compensates for it.
+    /// The line could not be parsed: the event is lost until the next list.
     Lost(String),
-    /// The list is complete, as of this revision. The caller answers by [`Session::complete`] or
+    /// The list is complete, as of this revision. The caller responds with [`Session::complete`] or
     /// [`Session::unconfirmed`].
     Listed(u64),
     /// The server ended the watch, for this reason.
@@ -207,7 +208,7 @@ impl Session {
         self.is_watching() && self.schedule.errors() == 0
     }
 
-    /// Records that the server is back after an outage.
+    /// Records that the server is available again after an outage.
     pub(super) fn returned(&mut self) {
         self.schedule.returned();
     }
@@ -284,7 +285,7 @@ impl Session {
                 self.list_again();
                 self.schedule.failed(MAX_BACKOFF_FOR_KIND, Duration::ZERO)
             }
-            // Overloaded, or forbidden for now: the known objects stay valid.
+            // Overloaded, or temporarily forbidden: the known objects stay valid.
             (401 | 403 | 408 | 429 | 500 | 502 | 503, _) => self.schedule.failed(MAX_BACKOFF, retry_after),
             // The server does not support the strategy, or the next page expired.
             (_, State::Listing(_)) => {
@@ -396,7 +397,7 @@ impl Session {
         }
         self.schedule.lived(lived);
         match end {
-            // The stream lasted about as long as requested, and each watch requests another timeout.
+            // The stream lasted about as long as requested; each watch requests a different timeout.
             End::Closed if lived + Duration::from_secs(1) >= self.requested_timeout => {
                 return Pause::For(Duration::ZERO);
             }

@@ -1,4 +1,4 @@
-//! The session against a small model of the API server: after any faults, the cache converges to the state of the
+//! Tests of the session with a small model of the API server: after any faults, the cache converges to the state of the
 //! server.
 
 use super::WatchCounters;
@@ -370,7 +370,7 @@ fn only_a_confirmed_list_deletes_many_objects() {
     assert!(session.last_error().is_some_and(|why| why.contains("lacks 80 of 100")));
     assert_eq!(listed(&mut session, &mut writer, 0..100, 6), None);
     assert_eq!((store.len(), session.last_error()), (100, None));
-    // They are really deleted, such as all objects of a deleted namespace.
+    // They are really deleted, for example with their namespace.
     expire(&mut session);
     assert!(listed(&mut session, &mut writer, 0..20, 7).is_some());
     assert_eq!(listed(&mut session, &mut writer, 0..20, 8), None);

@@ -13,9 +13,9 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The label of backups that are made on schedule, with its value.
+/// The label of scheduled backups, with its value.
 const SCHEDULED: (&str, &str) = ("etcd_backup", "scheduled");
-/// Delay before the next try if a cluster cannot provide a snapshot.
+/// Delay before a retry if a cluster cannot provide a snapshot.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Timeout of a backup.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
@@ -105,11 +105,11 @@ impl<E: Etcd, S: Snapshots> EtcdBackupReconciler<E, S> {
     }
 }
 
-/// Finds the backups of a cluster, the oldest first.
+/// Returns the backups of a cluster, oldest first.
 pub(crate) async fn of_cluster(cluster: &EtcdCluster, cx: &Context<EtcdCluster>) -> Result<Vec<EtcdBackup>> {
     let mut backups = cx.list::<EtcdBackup>(cx.key().namespace()).await?;
     backups.retain(|backup| backup.spec.etcd_cluster.name == cluster.name_any());
-    backups.sort_by_key(|backup| (made(backup), backup.name_any()));
+    backups.sort_by_key(|backup| (creation_time(backup), backup.name_any()));
     Ok(backups)
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn latest<'a>(backups: &'a [EtcdBackup], cluster: &EtcdCluster) -> Op
     existing.max_by_key(|status| status.last_success_date.as_str()).map(|status| status.snapshot.as_str())
 }
 
-fn made(backup: &EtcdBackup) -> Option<Timestamp> {
+fn creation_time(backup: &EtcdBackup) -> Option<Timestamp> {
     backup.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
@@ -147,11 +147,11 @@ pub(crate) async fn schedule(
     for old in done.iter().take(done.len().saturating_sub(max_backups as usize)) {
         cx.delete(*old).await?;
     }
-    // A failing backup is retried, and no further ones are created meanwhile.
+    // A failing backup is retried, and no other backups are created in the meantime.
     if !pending.is_empty() {
         return Ok(None);
     }
-    let age = done.last().and_then(|last| made(last)).map(|time| cx.now().duration_since(time).unsigned_abs());
+    let age = done.last().and_then(|last| creation_time(last)).map(|time| cx.now().duration_since(time).unsigned_abs());
     if let Some(wait) = age.and_then(|age| interval.checked_sub(age)).filter(|wait| !wait.is_zero()) {
         return Ok(Some(wait));
     }

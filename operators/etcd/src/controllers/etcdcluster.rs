@@ -1,4 +1,4 @@
-//! The reconciler of clusters: it observes, decides on one step, reports it, and executes it.
+//! The reconciler of clusters: observes the state, plans one step, reports it, and executes it.
 //!
 //! The prerequisites of a step are stored in the status before it is executed, and the next incarnation of a cluster
 //! before the last one is deleted. All errors of etcd are retried with backoff.
@@ -25,9 +25,9 @@ use std::time::Duration;
 
 /// Requeue delay after a step.
 const STEP_DELAY: Duration = Duration::from_millis(500);
-/// Requeue delay while a step waits for a change that no watch reports.
+/// Requeue delay while a step waits for a change without a watch event.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval at which a healthy cluster is checked: etcd does not report failures.
+/// Interval of checks of a healthy cluster, because etcd does not report failures.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 /// Time after which a cluster without quorum is rebuilt from a backup.
 const LOST_TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
@@ -59,7 +59,7 @@ pub fn controller<E: Etcd, S: Snapshots>(
         .watches::<EtcdRestore>(|restore, _| Ok(vec![sibling(restore, &restore.spec.etcd_cluster.name)]))
 }
 
-/// Creates the policy that rejects names that are not valid as parts of host names.
+/// Creates the policy that rejects names that are invalid in host names.
 pub fn policy() -> Policy<EtcdCluster> {
     Policy::new().validates(Rule::new(
         "object.metadata.name.size() <= 52 && !object.metadata.name.contains('.')",
@@ -170,7 +170,7 @@ impl<E: Etcd, S: Snapshots> EtcdClusterReconciler<E, S> {
         Ok(View { formed: life.formed, pods, leftovers, membership, known, rested })
     }
 
-    /// Reads the members: from all responding members with a quorum, and else from the most advanced one.
+    /// Reads the members: from all responding members with a quorum, otherwise from the most advanced one.
     async fn membership(&self, cluster: &EtcdCluster, pods: &[ObservedPod]) -> Option<Membership> {
         let mut answering: Vec<&ObservedPod> = pods.iter().filter(|pod| pod.status.is_some()).collect();
         answering.sort_by_key(|pod| std::cmp::Reverse(pod.status.as_ref().map(|status| status.raft_index)));
@@ -195,7 +195,7 @@ impl<E: Etcd, S: Snapshots> EtcdClusterReconciler<E, S> {
         cx: &Context<EtcdCluster>,
     ) -> Result<()> {
         let draw = || format!("{}-{}", cluster.name_any(), cx.rng().suffix(SUFFIX_LENGTH));
-        // A member that is to be removed executes the call only if there is no other one.
+        // The removed member executes the call only if there is no other member.
         let ask = |other_than: Option<&str>| {
             let well = view.well().max_by_key(|pod| Some(pod.name.as_str()) != other_than);
             well.map(|pod| client_url(cluster, &pod.name)).ok_or(Error::Nobody)

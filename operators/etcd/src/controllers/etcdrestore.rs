@@ -1,7 +1,7 @@
 //! Restores of clusters from backups.
 //!
-//! Only the reconciler of clusters changes a cluster, and it discovers restores by itself. This reconciler updates the
-//! status of restores.
+//! Only the reconciler of clusters changes a cluster, and it finds restores itself. This reconciler updates the status
+//! of restores.
 
 use crate::api::etcdbackup_v1beta2::EtcdBackup;
 use crate::api::etcdcluster_v1beta2::{EtcdCluster, Incarnation, Phase};

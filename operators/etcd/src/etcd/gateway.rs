@@ -23,12 +23,12 @@ const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_ANSWER: usize = 1 << 20;
 /// Maximum size of a snapshot chunk as JSON: its content has 32 KiB.
 const MAX_CHUNK: usize = 4 << 20;
-/// Size of the SHA-256 checksum at the end of a snapshot, in a chunk of its own; a restore verifies it.
+/// Size of the SHA-256 checksum at the end of a snapshot, in a separate chunk; restores verify it.
 const HASH: usize = 32;
-/// Path prefixes of the gateway: since 3.4, in 3.3, and before.
+/// Path prefixes of the gateway: since 3.4, in 3.3, and before 3.3.
 const PREFIXES: [&str; 3] = ["v3", "v3beta", "v3alpha"];
 
-/// Client of etcd's JSON gateway, which every member serves beside gRPC.
+/// Client of etcd's JSON gateway, which every member serves in addition to gRPC.
 #[derive(Clone, Debug)]
 pub struct Gateway(Client);
 
@@ -41,7 +41,7 @@ impl Default for Gateway {
     }
 }
 
-/// Reads a number, which the gateway writes as text, and omits if it is 0.
+/// Parses a number, which the gateway encodes as a string and omits if it is 0.
 fn number<T: FromStr + Default>(value: &Value) -> T {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
@@ -134,11 +134,11 @@ impl Etcd for Gateway {
     async fn snapshot(&self, endpoint: &str) -> Result<Chunks> {
         let response = timeout(REQUEST_TIMEOUT, self.begin(endpoint, "maintenance/snapshot", &json!({}))).await;
         let body = response.map_err(|late| unreachable(endpoint, late))??;
-        let reading = Reading { endpoint: endpoint.into(), body, buffer: BytesMut::new(), is_whole: false };
-        let pieces = stream::try_unfold(reading, |mut reading| async move {
-            let piece = timeout(LONG_REQUEST_TIMEOUT, reading.next()).await;
-            let piece = piece.map_err(|late| unreachable(&reading.endpoint, late))??;
-            Ok(piece.map(|piece| (piece, reading)))
+        let reader = SnapshotReader { endpoint: endpoint.into(), body, buffer: BytesMut::new(), is_whole: false };
+        let pieces = stream::try_unfold(reader, |mut reader| async move {
+            let piece = timeout(LONG_REQUEST_TIMEOUT, reader.next()).await;
+            let piece = piece.map_err(|late| unreachable(&reader.endpoint, late))??;
+            Ok(piece.map(|piece| (piece, reader)))
         });
         Ok(pieces.boxed())
     }
@@ -149,7 +149,7 @@ impl Etcd for Gateway {
 }
 
 /// A snapshot in transfer: one JSON object per line.
-struct Reading {
+struct SnapshotReader {
     endpoint: String,
     body: Incoming,
     buffer: BytesMut,
@@ -157,13 +157,13 @@ struct Reading {
     is_whole: bool,
 }
 
-impl Reading {
+impl SnapshotReader {
     async fn next(&mut self) -> Result<Option<Bytes>> {
-        let wrong = |why: &dyn Display| unreachable(&self.endpoint, why.to_string());
+        let wrong = |reason: &dyn Display| unreachable(&self.endpoint, reason.to_string());
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line = self.buffer.split_to(end + 1);
-                let (piece, remaining) = piece(&line).map_err(|why| wrong(&why))?;
+                let (piece, remaining) = piece(&line).map_err(|reason| wrong(&reason))?;
                 self.is_whole = remaining == 0 && piece.len() == HASH;
                 return Ok(Some(piece));
             }
@@ -184,7 +184,7 @@ impl Reading {
     }
 }
 
-/// Reads one line: the chunk, and the number of bytes that follow.
+/// Parses one line: the chunk, and the number of remaining bytes.
 fn piece(line: &[u8]) -> Result<(Bytes, u64), String> {
     let line: Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let result = line.get("result").ok_or_else(|| line["error"]["message"].to_string())?;
@@ -201,7 +201,7 @@ mod tests {
         let read = |line: &str| piece(line.as_bytes());
         assert_eq!(read(r#"{"result":{"remaining_bytes":"7","blob":"Zm9v"}}"#), Ok(("foo".into(), 7)));
         assert_eq!(read(r#"{"result":{"blob":"YmFy"}}"#), Ok(("bar".into(), 0)));
-        assert!(read(r#"{"error":{"code":14,"message":"stopped"}}"#).is_err_and(|why| why.contains("stopped")));
+        assert!(read(r#"{"error":{"code":14,"message":"stopped"}}"#).is_err_and(|reason| reason.contains("stopped")));
         assert!(read("<html>").is_err());
     }
 

@@ -4,7 +4,7 @@ const DESIRED: DesiredState<'_> = DesiredState { size: 3, version: "3.5.1", defr
 
 /// Parses a cluster: one word for each member. `a` is healthy, `a!` does not respond, `a-` has lost its pod, `a~` is
 /// being deleted, `a?` was added and has no pod, `a+` was added and has one, `a<` runs an old version, `a*` leads, `a%`
-/// wastes space.
+/// has unused space.
 fn view(words: &str) -> View {
     let mut view = View { formed: true, ..View::default() };
     let mut membership = Membership { is_consistent: true, ..Membership::default() };

@@ -21,13 +21,13 @@ use tokio::sync::Semaphore;
 
 /// Maximum number of concurrent connections; others wait.
 const CONNECTIONS: usize = 16;
-/// Timeout of a request's head.
+/// Timeout of a request's header.
 const HEADER_TIME: Duration = Duration::from_secs(10);
 /// Timeout of a transfer.
 const TIME: Duration = Duration::from_secs(30 * 60);
 const PIECE: usize = 64 << 10;
 
-/// Stores snapshots in a folder, on a volume that outlives the operator's pod, and serves them.
+/// Stores snapshots in a directory, on a volume that outlives the operator's pod, and serves them.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -41,7 +41,7 @@ impl Folder {
         Self { path: path.into(), url: url.into(), limit }
     }
 
-    /// Returns the path of a snapshot, if the name is valid and does not leave the folder.
+    /// Returns the path of a snapshot, if the name is valid and does not leave the directory.
     fn file(&self, name: &str) -> io::Result<PathBuf> {
         let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         match !name.starts_with('.') && !name.is_empty() && name.chars().all(is_fit) {
@@ -51,28 +51,28 @@ impl Folder {
     }
 
     async fn write(&self, name: &str, path: &Path, partial: &Path, mut snapshot: Chunks) -> Result<u64> {
-        let place = |source| Error::Place { name: name.into(), source };
-        fs::create_dir_all(&self.path).await.map_err(place)?;
-        let (mut file, mut size) = (File::create(partial).await.map_err(place)?, 0);
+        let storage_error = |source| Error::Place { name: name.into(), source };
+        fs::create_dir_all(&self.path).await.map_err(storage_error)?;
+        let (mut file, mut size) = (File::create(partial).await.map_err(storage_error)?, 0);
         while let Some(piece) = snapshot.next().await {
             let piece = piece.map_err(|source| Error::Source { name: name.into(), source })?;
             size += piece.len() as u64;
             if size > self.limit {
                 return Err(Error::TooLarge { name: name.into(), limit: self.limit });
             }
-            file.write_all(&piece).await.map_err(place)?;
+            file.write_all(&piece).await.map_err(storage_error)?;
         }
-        file.sync_all().await.map_err(place)?;
-        fs::rename(partial, path).await.map_err(place)?;
+        file.sync_all().await.map_err(storage_error)?;
+        fs::rename(partial, path).await.map_err(storage_error)?;
         Ok(size)
     }
 
-    /// Serves the snapshots to all clients, for as long as it is polled.
+    /// Serves the snapshots to all clients while it is polled.
     ///
     /// Restrict access to members: a client with the name of a snapshot can read all of it.
     pub async fn serve(self, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        while let Ok(place) = places.clone().acquire_owned().await {
+        let permits = Arc::new(Semaphore::new(CONNECTIONS));
+        while let Ok(permit) = permits.clone().acquire_owned().await {
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
@@ -83,7 +83,7 @@ impl Folder {
                 let mut server = hyper::server::conn::http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).keep_alive(false);
                 let _ = tokio::time::timeout(TIME, server.serve_connection(TokioIo::new(stream), answer)).await;
-                drop(place);
+                drop(permit);
             });
         }
     }

@@ -1,4 +1,4 @@
-//! The operator is killed at every request, or is unavailable: its clusters and their data reach the same state.
+//! Chaos tests: if the operator is killed at any request, or is unavailable, clusters and data reach the same state.
 
 use crate::node::Machine;
 use crate::world::{NAME_OF_SAMPLE, operator};
@@ -30,7 +30,7 @@ metadata: {name: undo}
 spec: {etcdCluster: {name: example-etcd-cluster}, backup: monday}
 ";
 
-/// The controllers that pods need to run: others would make the test slower, without finding more.
+/// The controllers that pods need to run; others would only slow down the test.
 const CONTROLLERS: [Controller; 5] = [
     Controller::GarbageCollector,
     Controller::Kubelet,

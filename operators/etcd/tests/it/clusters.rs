@@ -1,7 +1,7 @@
-//! The lifecycle of clusters: recovery, growth, shrinking, pause and deletion.
+//! Tests of the lifecycle of clusters: recovery, growth, shrinking, pause and deletion.
 
 use crate::levels::backup;
-use crate::world::{NAME_OF_SAMPLE, condition, play};
+use crate::world::{NAME_OF_SAMPLE, condition, run_scenario};
 use etcd_operator::api::etcdcluster_v1beta2::{EtcdCluster, Phase};
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{ListParams, PostParams};
@@ -12,14 +12,16 @@ use tokio::time::sleep;
 
 #[test]
 fn member_with_deleted_pod_is_replaced() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(3, json!({})).await;
         world.put("foo", "bar").await;
         world.begin_to_count();
         for _ in 0..3 {
             let names = world.names().await;
             world.delete_pod(&names[1]).await;
-            world.until("the loss is seen", async |status| !status.members.ready.contains(&names[1])).await;
+            world
+                .until("the status reports the lost member", async |status| !status.members.ready.contains(&names[1]))
+                .await;
             let status = world.settled(3).await;
             assert!(
                 !status.members.ready.contains(&names[1]) && status.members.ready.contains(&names[0]),
@@ -34,7 +36,7 @@ fn member_with_deleted_pod_is_replaced() {
 
 #[test]
 fn cluster_scales_to_seven_and_to_one() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(1, json!({})).await;
         world.put("foo", "bar").await;
         for size in [3, 7] {
@@ -55,7 +57,7 @@ fn cluster_scales_to_seven_and_to_one() {
 
 #[test]
 fn invalid_sizes_and_versions_are_rejected() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(1, json!({})).await;
         let cluster = |name: &str, size: u8, version: &str| -> EtcdCluster {
             serde_json::from_value(json!({"apiVersion": "etcd.database.coreos.com/v1beta2", "kind": "EtcdCluster",
@@ -75,10 +77,10 @@ fn invalid_sizes_and_versions_are_rejected() {
 
 #[test]
 fn paused_cluster_is_not_changed() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(3, json!({})).await;
         world.patch(json!({"paused": true})).await;
-        world.until("the pause is obeyed", async |status| status.control_paused).await;
+        world.until("the status reports the pause", async |status| status.control_paused).await;
         let names = world.names().await;
         world.delete_pod(&names[0]).await;
         world.patch(json!({"size": 5, "version": "3.3.12"})).await;
@@ -95,7 +97,7 @@ fn paused_cluster_is_not_changed() {
 
 #[test]
 fn lost_majority_without_a_backup_is_not_repaired() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(3, json!({})).await;
         let names = world.names().await;
         for name in &names[1..] {
@@ -112,7 +114,7 @@ fn lost_majority_without_a_backup_is_not_repaired() {
 
 #[test]
 fn backup_of_an_earlier_cluster_of_the_same_name_is_not_used() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(1, json!({})).await;
         world.put("whose", "the first one's").await;
         backup(world, "first").await;
@@ -131,7 +133,7 @@ fn backup_of_an_earlier_cluster_of_the_same_name_is_not_used() {
 
 #[test]
 fn deletion_removes_all_objects_of_the_cluster() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(3, json!({})).await;
         let created = world.clusters.get(NAME_OF_SAMPLE).await.unwrap();
         assert_eq!(created.finalizers(), &[] as &[String], "owners' references do");

@@ -1,6 +1,6 @@
-//! Random faults in calls to etcd and to the API server, from a seed.
+//! Tests with seeded random faults in calls to etcd and to the API server.
 
-use crate::world::{World, play, play_with};
+use crate::world::{World, run_scenario, run_scenario_with};
 use etcd_operator::model::Faults as Etcd;
 use flyball_cluster::Faults;
 use serde_json::json;
@@ -11,15 +11,15 @@ const API: Faults =
     Faults { conflict: 0.03, refused: 0.03, lost: 0.03, cut: 0.02, late: 0.05, repeated: 0.02, ..Faults::NONE };
 const ETCD: Etcd = Etcd { refused: 0.1, lost: 0.1 };
 
-/// Brings up a cluster, breaks it, upgrades it and resizes it.
-async fn story(world: &World) {
+/// Creates a cluster, breaks it, upgrades it and resizes it.
+async fn scenario(world: &World) {
     world.model.set_faults(ETCD);
     world.create(3, json!({})).await;
     world.put("foo", "bar").await;
     world.begin_to_count();
     let names = world.names().await;
     world.delete_pod(&names[0]).await;
-    world.until("the loss is seen", async |status| !status.members.ready.contains(&names[0])).await;
+    world.until("the status reports the lost member", async |status| !status.members.ready.contains(&names[0])).await;
     world.settled(3).await;
     world.patch(json!({"version": "3.3.12"})).await;
     sleep(Duration::from_secs(10)).await;
@@ -39,8 +39,8 @@ async fn story(world: &World) {
 fn faulty_run_converges_and_repeats_by_seed() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
     for seed in 0..seeds {
-        let first = play_with(seed, API, story);
-        let again = play_with(seed, API, story);
+        let first = run_scenario_with(seed, API, scenario);
+        let again = run_scenario_with(seed, API, scenario);
         let differs = first.lines().zip(again.lines()).find(|(a, b)| a != b);
         assert!(differs.is_none() && first.len() == again.len(), "seed {seed}: {differs:?}");
     }
@@ -48,7 +48,7 @@ fn faulty_run_converges_and_repeats_by_seed() {
 
 #[test]
 fn errors_of_etcd_are_retried() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(1, json!({})).await;
         world.model.set_faults(Etcd { refused: 1.0, lost: 0.0 });
         world.patch(json!({"size": 3})).await;
@@ -62,9 +62,9 @@ fn errors_of_etcd_are_retried() {
 
 #[test]
 fn no_member_is_added_while_one_cannot_start() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(1, json!({})).await;
-        // No node accepts pods any more.
+        // All nodes are unschedulable.
         world.cordon(true).await;
         world.patch(json!({"size": 3})).await;
         let status = world.until("a member is added", async |status| status.size == 2).await;

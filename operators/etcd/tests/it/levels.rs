@@ -1,8 +1,8 @@
-//! The proofs of the operator's capability level, which `flyball levels` runs.
+//! Proofs of the operator's capability level, run by `flyball levels`.
 //!
 //! See <https://sdk.operatorframework.io/docs/overview/operator-capabilities/>.
 
-use crate::world::{NAME_OF_SAMPLE, World, condition, play};
+use crate::world::{NAME_OF_SAMPLE, World, condition, run_scenario};
 use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
 use etcd_operator::api::etcdcluster_v1beta2::{EtcdCluster, EtcdClusterStatus};
 use etcd_operator::api::etcdrestore_v1beta2::EtcdRestore;
@@ -18,7 +18,7 @@ use tokio::time::sleep;
 
 #[test]
 fn level_1_install_creates_a_serving_cluster() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(3, json!({})).await;
         let status = world.status().await;
         assert_eq!((status.members.ready.len(), status.current_version.as_str()), (3, "3.1.10"));
@@ -36,17 +36,17 @@ fn level_1_install_creates_a_serving_cluster() {
 
 #[test]
 fn level_2_upgrade_replaces_one_member_at_a_time() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(3, json!({})).await;
         let before = world.names().await;
         world.begin_to_count();
-        // As in the example.
+        // As in the sample.
         let path = format!("/apis/etcd.database.coreos.com/v1beta2/namespaces/default/etcdclusters/{NAME_OF_SAMPLE}");
         let patch = json!([{"op": "replace", "path": "/spec/version", "value": "3.3.12"}]).to_string();
         let patch = http::Request::patch(path).header("content-type", "application/json-patch+json").body(patch.into());
         let _: EtcdCluster = world.admin.request(patch.unwrap()).await.unwrap();
-        let seen = world.until("two versions beside each other", async |status| two_versions(status)).await;
-        assert_eq!((seen.current_version.as_str(), seen.target_version.as_str()), ("3.1.10", "3.3.12"));
+        let upgrading = world.until("members run two versions", async |status| two_versions(status)).await;
+        assert_eq!((upgrading.current_version.as_str(), upgrading.target_version.as_str()), ("3.1.10", "3.3.12"));
         let status = world.settled(3).await;
         assert!(status.versions.values().all(|version| version == "3.3.12"), "{status:#?}");
         assert_eq!(status.current_version, "3.3.12");
@@ -61,7 +61,7 @@ fn two_versions(status: &EtcdClusterStatus) -> bool {
 
 #[test]
 fn level_3_backup_and_restore_recover_the_data() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(3, json!({})).await;
         world.put("kept", "before").await;
         backup(world, "monday").await;
@@ -71,7 +71,7 @@ fn level_3_backup_and_restore_recover_the_data() {
         assert_eq!(world.get("kept").await.as_deref(), Some("before"));
         assert_eq!(world.settled(3).await.incarnation.unwrap().number, 2);
 
-        // A restore runs once: later writes are kept.
+        // A restore runs once, so later writes are preserved.
         world.put("kept", "later").await;
         sleep(Duration::from_secs(300)).await;
         assert_eq!(world.get("kept").await.as_deref(), Some("later"));
@@ -81,7 +81,7 @@ fn level_3_backup_and_restore_recover_the_data() {
 
 #[test]
 fn level_3_a_lost_majority_is_restored_from_the_latest_backup() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(3, json!({})).await;
         world.put("kept", "first").await;
         backup(world, "first").await;
@@ -91,10 +91,12 @@ fn level_3_a_lost_majority_is_restored_from_the_latest_backup() {
         for name in &names[..2] {
             world.delete_pod(name).await;
         }
-        let lost = world.until("the loss is seen", async |status| condition(status, "Available") == "False").await;
+        let lost = world
+            .until("the status reports the lost member", async |status| condition(status, "Available") == "False")
+            .await;
         assert!(lost.members.ready.len() < 2, "{lost:#?}");
         world
-            .until("a new life", async |status| status.incarnation.as_ref().is_some_and(|life| life.number == 2))
+            .until("a new incarnation", async |status| status.incarnation.as_ref().is_some_and(|life| life.number == 2))
             .await;
         let status = world.settled(3).await;
         assert!(status.members.ready.iter().all(|name| !names.contains(name)), "all members are new");
@@ -104,13 +106,15 @@ fn level_3_a_lost_majority_is_restored_from_the_latest_backup() {
 
 #[test]
 fn level_4_insights_report_members_steps_and_backups() {
-    play(async |world| {
+    run_scenario(async |world| {
         world.create(3, json!({})).await;
         world.put("foo", "bar").await;
         backup(world, "monday").await;
         let names = world.names().await;
         world.delete_pod(&names[0]).await;
-        world.until("the loss is seen", async |status| !status.members.ready.contains(&names[0])).await;
+        world
+            .until("the status reports the lost member", async |status| !status.members.ready.contains(&names[0]))
+            .await;
         world.settled(3).await;
 
         let metrics = metrics(world);
@@ -134,10 +138,7 @@ fn level_4_insights_report_members_steps_and_backups() {
             let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let mut named = words.filter(|word| word.starts_with("etcd_cluster_")).peekable();
             assert!(named.peek().is_some(), "{expression}");
-            assert!(
-                named.all(|name| metrics.contains(&format!("\n{name}{{"))),
-                "{expression} asks for what there is not"
-            );
+            assert!(named.all(|name| metrics.contains(&format!("\n{name}{{"))), "{expression} uses an unknown metric");
         }
 
         sleep(Duration::from_secs(10)).await;
@@ -161,7 +162,7 @@ fn level_4_insights_report_members_steps_and_backups() {
 
 #[test]
 fn level_5_autopilot_defragments_one_member_at_a_time() {
-    play(async |world| {
+    run_scenario(async |world| {
         let autopilot = json!({"defragmentAbovePercent": 50, "defragmentAboveBytes": 20_000});
         world.create(3, json!({"autopilot": autopilot})).await;
         world.begin_to_count();
@@ -169,7 +170,7 @@ fn level_5_autopilot_defragments_one_member_at_a_time() {
             world.put("large", &"x".repeat(1000)).await;
         }
         let is_loose = |metrics: &str| figure(metrics, "database_bytes") >= 20_000;
-        world.until("the space is given back", async |status| status.defragmented.len() == 3).await;
+        world.until("the unused space is released", async |status| status.defragmented.len() == 3).await;
         let mut times: Vec<String> = world.settled(3).await.defragmented.into_values().collect();
         times.sort();
         times.dedup();
@@ -179,7 +180,7 @@ fn level_5_autopilot_defragments_one_member_at_a_time() {
         assert!(!is_loose(&metrics) && metrics.contains("step=\"Defragment\"} 3\n"), "{metrics}");
         world.assert_undisturbed();
 
-        // Space that is unused again soon after is not released at once.
+        // Space that becomes unused shortly afterwards is not released immediately.
         for _ in 0..30 {
             world.put("large", &"y".repeat(1000)).await;
         }
@@ -192,7 +193,7 @@ fn level_5_autopilot_defragments_one_member_at_a_time() {
 
 #[test]
 fn level_5_autopilot_backs_up_on_schedule_and_keeps_the_latest() {
-    play(async |world| {
+    run_scenario(async |world| {
         let policy = json!({"backupIntervalInSecond": 60, "maxBackups": 2});
         world.create(1, json!({"backupPolicy": policy})).await;
         sleep(Duration::from_secs(600)).await;

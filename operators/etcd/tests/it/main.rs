@@ -1,5 +1,5 @@
-//! The operator on an embedded control plane with simulated nodes, on which a model of etcd runs: in one thread and
-//! under paused time.
+//! Tests of the operator on an embedded control plane, whose simulated nodes run a model of etcd, on one thread and
+//! with paused time.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod chaos;

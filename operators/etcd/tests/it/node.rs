@@ -1,4 +1,4 @@
-//! The programs of simulated containers, which run in the model of etcd.
+//! Programs of simulated containers, which run in the model of etcd.
 
 use etcd_operator::model::Model;
 use etcd_operator::objects::version_of;
@@ -14,7 +14,7 @@ const PROBE: SignedDuration = SignedDuration::from_secs(5);
 
 pub(crate) struct Machine {
     model: Model,
-    /// Time of the first request for each start.
+    /// Time of the first start request of each container.
     first_requested: Mutex<BTreeMap<String, Timestamp>>,
     /// The result of each start.
     results: Mutex<BTreeMap<String, Result<(), String>>>,

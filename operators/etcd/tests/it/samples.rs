@@ -1,4 +1,4 @@
-//! The sample objects.
+//! Tests of the sample objects.
 
 use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
 use etcd_operator::api::etcdcluster_v1beta2::EtcdCluster;

@@ -29,10 +29,10 @@ pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) metrics: ClusterMetrics,
     pub(crate) trace: Trace,
-    /// The number of successful calls of a client that reads and writes continuously, and its errors.
+    /// Number of successful calls of a client that reads and writes continuously, and its errors.
     pub(crate) answered: Cell<usize>,
     pub(crate) failures: RefCell<Vec<String>>,
-    /// False if there was a moment without a quorum since it was set.
+    /// False if the quorum was lost since this was set.
     pub(crate) quorum_kept: Cell<bool>,
     counting: Cell<bool>,
 }
@@ -43,13 +43,13 @@ pub(crate) fn operator(model: &Model, metrics: ClusterMetrics) -> Operator {
     etcd_operator::operator(etcd.clone(), etcd, metrics)
 }
 
-/// Plays a story in a world without faults.
-pub(crate) fn play(story: impl AsyncFnOnce(&World)) {
-    play_with(SEED, Faults::default(), story);
+/// Runs a scenario without faults.
+pub(crate) fn run_scenario(scenario: impl AsyncFnOnce(&World)) {
+    run_scenario_with(SEED, Faults::default(), scenario);
 }
 
-/// Plays a story; returns the trace of requests of the operator to the API server.
-pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&World)) -> String {
+/// Runs a scenario; returns the trace of the operator's requests to the API server.
+pub(crate) fn run_scenario_with(seed: u64, faults: Faults, scenario: impl AsyncFnOnce(&World)) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let (clock, rng) = (simulated_clock(), Rng::from_seed(seed));
@@ -83,7 +83,7 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
         let controllers = Controllers::all();
         tokio::select! {
             biased;
-            end = timeout(Duration::from_secs(6 * 3600), story(&world)) => end.expect("the story ends within six hours"),
+            end = timeout(Duration::from_secs(6 * 3600), scenario(&world)) => end.expect("the scenario ends in time"),
             end = operator.run(client, pending()) => panic!("the operator ended: {end:?}"),
             () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
             () = world.watch() => unreachable!("it watches for ever"),
@@ -93,7 +93,7 @@ pub(crate) fn play_with(seed: u64, faults: Faults, story: impl AsyncFnOnce(&Worl
 }
 
 impl World {
-    /// Creates a cluster of this size, with further fields in its spec; waits until it runs.
+    /// Creates a cluster of this size, with additional fields in its spec; waits until it runs.
     pub(crate) async fn create(&self, size: u8, more: Value) {
         let mut spec = json!({"size": size, "version": "3.1.10"});
         spec.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
@@ -131,10 +131,10 @@ impl World {
             sleep(Duration::from_millis(300)).await;
         }
         let pods: Vec<_> = self.members().await.into_iter().map(|pod| (pod.metadata.name, pod.status)).collect();
-        panic!("{what} does not come to pass: {:?} {pods:?}", self.status().await);
+        panic!("timeout: {what}: {:?} {pods:?}", self.status().await);
     }
 
-    /// Waits until a cluster runs with this number of members, and no step is left.
+    /// Waits until a cluster runs with this number of members, and no step remains.
     pub(crate) async fn settled(&self, size: usize) -> EtcdClusterStatus {
         let holds = async |status: &EtcdClusterStatus| {
             status.phase == Phase::Running
@@ -189,7 +189,7 @@ impl World {
         self.model.get(&self.endpoints().await, key).unwrap()
     }
 
-    /// Starts to count client errors, and to check the quorum.
+    /// Starts counting client errors and checking the quorum.
     pub(crate) fn begin_to_count(&self) {
         self.counting.set(true);
         self.answered.set(0);
@@ -197,7 +197,7 @@ impl World {
         self.quorum_kept.set(true);
     }
 
-    /// Asserts that no client got an error since, and that the quorum was never lost.
+    /// Asserts that there were no client errors since then, and that the quorum was never lost.
     pub(crate) fn assert_undisturbed(&self) {
         self.counting.set(false);
         assert!(self.failures.borrow().is_empty(), "{:?}", self.failures.borrow());
@@ -205,7 +205,7 @@ impl World {
         assert!(self.quorum_kept.get(), "the quorum was lost");
     }
 
-    /// Writes and reads as a client four times a second, while counting is on.
+    /// Writes and reads as a client four times per second while counting is enabled.
     async fn watch(&self) {
         for number in 0u64.. {
             sleep(Duration::from_millis(250)).await;

@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service, ServiceAccount}
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-/// The components, in the order in which they process a request.
+/// The components, in the order of request processing.
 pub const COMPONENTS: [&str; 4] = ["frontend", "backend", "worker", DATABASE];
-/// The component that keeps data.
+/// The component with persistent data.
 const DATABASE: &str = "database";
 /// Port that the components listen on.
 const PORT: i32 = 8080;
@@ -28,7 +28,7 @@ pub fn controller() -> Controller<MyAppReconciler> {
         .owns::<ServiceAccount>()
 }
 
-/// Creates the policy of `MyApp`s, which rejects objects that could never be reconciled.
+/// Creates the admission policy of `MyApp`s, which rejects objects that cannot be reconciled.
 pub fn policy() -> Policy<MyApp> {
     let shrinks = "quantity(object.spec.storage).isLessThan(quantity(oldObject.spec.storage))";
     let rule = Rule::new(format!("oldObject == null || !{shrinks}"), "the database's volume cannot become smaller");
@@ -41,7 +41,7 @@ impl Reconcile for MyAppReconciler {
     async fn reconcile(&self, app: &MyApp, cx: &Context<MyApp>) -> Result<Action> {
         let mut children = Children::new().child(&service_account(app)?).child(&claim(app)?).child(&service(app)?);
         for component in COMPONENTS {
-            // No stage waits for another: components must tolerate the absence of others.
+            // Stages do not wait for each other: components must tolerate the absence of others.
             children = children.stage(component).after::<String>([]).child(&deployment(app, component)?);
         }
         let rollout = cx.apply_all(&children).await?;
@@ -85,7 +85,7 @@ fn deployment(app: &MyApp, component: &str) -> Result<Deployment> {
         "ports": [{"containerPort": PORT}],
     });
     let mut pod = json!({"serviceAccountName": app.name_any()});
-    // Two databases on one volume would corrupt each other.
+    // Two database pods on one volume would corrupt its data.
     let (mut replicas, mut strategy) = (app.spec.replicas, "RollingUpdate");
     if component == DATABASE {
         (replicas, strategy) = (1, "Recreate");

@@ -25,7 +25,7 @@ impl Reconcile for RedisReconciler {
         let pods: Vec<String> = (0..redis.spec.size).map(|number| format!("{}-{number}", redis.name_any())).collect();
         let mut children = Children::new();
         for name in &pods {
-            // A stage for each pod reports whether it is ready. No stage waits for another.
+            // A stage for each pod reports whether it is ready. Stages do not wait for each other.
             children = children.stage(name).after::<String>([]).child(&pod(redis, name)?);
         }
         let rollout = cx.apply_all(&children).await?;

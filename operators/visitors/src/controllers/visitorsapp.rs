@@ -19,7 +19,7 @@ pub struct VisitorsAppReconciler {
     new_password: fn() -> String,
 }
 
-/// Returns the controller, which takes the passwords of new databases from `new_password`. The operator's RBAC rules
+/// Returns the controller, which creates the passwords of new databases with `new_password`. The operator's RBAC rules
 /// are derived from this declaration.
 pub fn controller(new_password: fn() -> String) -> Controller<VisitorsAppReconciler> {
     Controller::new(VisitorsAppReconciler { new_password }).owns::<Deployment>().owns::<Secret>().owns::<Service>()
@@ -118,11 +118,11 @@ impl Tier {
     }
 }
 
-/// Draws a password from the operating system.
+/// Generates a password with randomness of the operating system.
 ///
 /// # Panics
 ///
-/// If the operating system provides no randomness.
+/// Panics if the operating system provides no randomness.
 pub fn random_password() -> String {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).expect("the operating system provides random bytes");

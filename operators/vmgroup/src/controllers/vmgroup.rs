@@ -1,7 +1,7 @@
-//! The reconciler: each `VmGroup` is a group of machines in vCenter, and its status reports the progress.
+//! The reconciler of `VmGroup`s, which are groups of machines in vCenter.
 //!
-//! One reconcile is one pass of [`crate::converge`], so that the next pass uses a changed spec. Errors are retried with
-//! backoff, except those that require a change by the user, which wait for the next resync.
+//! One reconcile is one pass of [`crate::converge`], so that spec changes take effect in the next pass. Errors are
+//! retried with backoff, except those that require a change by the user, which wait for the next resync.
 
 use crate::api::vmgroup_v1alpha1::{Phase, VmGroup, VmGroupStatus};
 use crate::converge::{self, Group, Groups, Plan, Progress};
@@ -16,9 +16,9 @@ use std::time::Duration;
 const SUCCESS: &str = "successfully reconciled VmGroup";
 /// Requeue delay after a complete pass.
 const NEXT_PASS: Duration = Duration::from_millis(100);
-/// Requeue delay if another operation has to end first.
+/// Requeue delay while another operation is in progress.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Timeout of a reconcile. Its operations have timeouts of their own, so it is never reached.
+/// Timeout of a reconcile. Its operations have their own timeouts, so it is never reached.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
 /// Reconciles each `VmGroup` with a vCenter.
@@ -44,12 +44,12 @@ where
 }
 
 impl<V: Vcenter + 'static> VmGroupReconciler<V> {
-    /// Reconciles with `groups`, and reads each group again after `resync` to find changes in vCenter.
+    /// Reconciles with `groups`, and reconciles each group again after `resync` to detect changes in vCenter.
     pub fn new(groups: Groups<V>, resync: Duration) -> Self {
         Self { groups, resync }
     }
 
-    /// Executes a plan; `None` if no operation is left.
+    /// Executes a plan; `None` if no operation remains.
     async fn advance(
         &self,
         object: &VmGroup,

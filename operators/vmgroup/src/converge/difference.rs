@@ -28,17 +28,17 @@ impl Difference {
     }
 }
 
-/// Picks the group's machines and sorts them by their number.
+/// Selects the group's machines and sorts them by number.
 fn members(group: &Group, vms: &[Vm]) -> Vec<Vm> {
     let mut members: Vec<Vm> = vms.iter().filter(|vm| group.owns(&vm.name)).cloned().collect();
-    // Names are assigned in order. So a machine whose name is not among the first `len` has a gap below it, and sorts
+    // Names are assigned in order. A machine whose name is not among the first `len` names follows a gap, and sorts
     // last.
     let numbers: BTreeMap<String, usize> = group.vm_names().take(members.len()).zip(0..).collect();
     members.sort_by_cached_key(|vm| (numbers.get(&vm.name).copied().unwrap_or(usize::MAX), vm.name.clone()));
     members
 }
 
-/// Picks the first `n` of a group's names that no machine has.
+/// Returns the first `n` unused names of a group.
 pub(super) fn free_names(group: &Group, vms: &[Vm], n: usize) -> Vec<String> {
     let mut used: BTreeSet<String> = vms.iter().map(|vm| vm.name.clone()).collect();
     group.vm_names().filter(|name| used.insert(name.clone())).take(n).collect()
@@ -60,7 +60,7 @@ mod tests {
         }
     }
 
-    /// Checks the difference for machines given by number and power, such as `"0+ 1- x+"`; `x` is one without a number.
+    /// Checks the difference for machines, specified by number and power, such as `"0+ 1- x+"`; `x` has no number.
     fn check(input: &str, replicas: usize, expected: &str) {
         let names: Vec<String> = group().vm_names().take(12).collect();
         let name = |number: &str| number.parse().map_or(format!("g-replica-{number}"), |n: usize| names[n].clone());

@@ -13,25 +13,25 @@ pub struct Group {
     pub namespace: String,
     /// Name of the group.
     pub name: String,
-    /// UID of the group, which differs from that of an earlier group with its name.
+    /// UID of the group, which differs from that of a previous group with the same name.
     pub uid: String,
     /// Number of machines.
     pub replicas: usize,
-    /// Machine or template that they are cloned from.
+    /// Machine or template to clone.
     pub template: String,
-    /// Size that they are cloned with.
+    /// Size of the clones.
     pub hardware: Hardware,
 }
 
 impl Group {
-    /// Name of the folder that holds the machines.
+    /// Returns the name of the folder with the machines.
     pub fn folder(&self) -> String {
         format!("{}-{}", self.namespace, self.name)
     }
 
-    /// Names of the machines, from the first one on, in a stable order.
+    /// Returns the names of the machines in a stable order.
     ///
-    /// A name can come twice, for its suffix is short.
+    /// A name can occur twice, because its suffix is short.
     pub fn vm_names(&self) -> impl Iterator<Item = String> + '_ {
         (0u64..).map(|n| {
             let suffix = Rng::from_seed(0).fork(&format!("{}/{n}", self.uid)).suffix(SUFFIX);
@@ -39,10 +39,10 @@ impl Group {
         })
     }
 
-    /// Returns true if a machine in the folder is one of the group, by its name.
+    /// Returns true if a machine in the folder belongs to the group, according to its name.
     ///
-    /// The folder alone is ambiguous: groups `b-c` in namespace `a` and `c` in `a-b` share one. Machines of an earlier
-    /// group with this name are adopted, as long as they are needed.
+    /// The folder alone is ambiguous: groups `b-c` in namespace `a` and `c` in `a-b` share one. Machines of a previous
+    /// group with this name are adopted if they are needed.
     pub fn owns(&self, vm_name: &str) -> bool {
         let suffix = vm_name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix("-replica-"));
         suffix.is_some_and(|suffix| !suffix.is_empty() && !suffix.contains('-'))

@@ -18,13 +18,13 @@ const SESSION_HEADER: HeaderName = HeaderName::from_static("vmware-api-session-i
 /// Maximum number of incomplete paged responses.
 const OPEN_PAGES: usize = 100;
 
-/// The methods that can be called, and the sessions that may call them.
+/// The methods and the login sessions.
 #[derive(Debug)]
 pub(super) struct Api {
     options: Options,
     pub(super) inventory: Inventory,
     pub(super) tasks: Tasks,
-    /// Keys of sessions, with the time of their last call.
+    /// Sessions by key, with the time of their last call.
     pub(super) sessions: BTreeMap<String, Duration>,
     /// The remaining pages of responses, by the number in their token.
     pages: BTreeMap<u64, Vec<Value>>,
@@ -193,7 +193,7 @@ impl Api {
         Ok(())
     }
 
-    /// Returns the first page of objects, and keeps the rest for further requests.
+    /// Returns the first page of objects, and stores the rest for further requests.
     fn page(&mut self, mut objects: Vec<Value>) -> Value {
         let rest = objects.split_off(self.options.page.max(1).min(objects.len()));
         let mut page = json!({"_typeName": "RetrieveResult", "objects": objects});

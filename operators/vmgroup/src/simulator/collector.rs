@@ -9,7 +9,7 @@ use flyball_core::time::{SignedDuration, Timestamp, rfc3339_micro};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Collects one `ObjectContent` for each object that the filter reaches and has a type for.
+/// Collects an `ObjectContent` for each object that the filter reaches and whose type it selects.
 pub(super) fn collect(inventory: &Inventory, tasks: &Tasks, filter: &FilterSpec) -> Result<Vec<Value>, Problem> {
     let mut found = Vec::new();
     for start in &filter.object_set {
@@ -37,7 +37,7 @@ fn reach<'a>(
         reached.push(entity);
     }
     for step in steps {
-        // A step without a path refers to the step of its name.
+        // A step without a path refers to the step with its name.
         let step = if step.path.is_some() { Some(step) } else { named(all, step.name.as_deref()) };
         let Some((step, kind, path)) = step.and_then(|s| Some((s, s.kind.as_deref()?, s.path.as_deref()?))) else {
             continue;
@@ -62,7 +62,7 @@ fn follow<'a>(inventory: &'a Inventory, entity: &'a Entity, path: &str) -> Vec<&
     }
 }
 
-/// Properties that lead to one other entity.
+/// Properties that refer to a single entity.
 fn relation<'a>(inventory: &'a Inventory, entity: &'a Entity, path: &str) -> Option<&'a Entity> {
     let name = match (entity.object.kind.as_str(), path) {
         ("Datacenter", "vmFolder") => "vm",
@@ -90,7 +90,7 @@ fn content(filter: &FilterSpec, object: &ManagedObject, get: impl Fn(&str) -> Op
     (!specs.is_empty()).then(|| json!({"_typeName": "ObjectContent", "obj": object, "propSet": properties}))
 }
 
-/// Values in a collection carry their type, primitive ones in an object around them.
+/// Values in a collection contain their type; primitive values are wrapped in an object.
 fn typed(kind: &str, value: impl Into<Value>) -> Value {
     json!({"_typeName": kind, "_value": value.into()})
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub enum Fault {
     /// The connection breaks before the request arrives.
     LostRequest,
-    /// The request has its effect, and then the connection breaks.
+    /// The request is executed, and then the connection breaks.
     LostAnswer,
     /// The response is delayed.
     Delay(Duration),
@@ -28,9 +28,9 @@ pub enum Faults {
     /// None.
     #[default]
     None,
-    /// All, in the same way.
+    /// The same fault for all calls.
     Always(Fault),
-    /// The calls with these numbers, from 0 on.
+    /// Faults for calls with these numbers, starting at 0.
     Script {
         /// Number of the next call.
         next: u64,

@@ -77,7 +77,7 @@ impl Inventory {
         self.entities.values().find(|e| e.parent.as_ref() == Some(parent) && e.name == name)
     }
 
-    /// Fails if a folder does not exist or has a child of that name.
+    /// Fails if a folder does not exist or has a child with this name.
     pub(super) fn check_free(&self, folder: &ManagedObject, name: &str) -> Result<(), Problem> {
         self.get(folder)?;
         self.child(folder, name).map_or(Ok(()), |existing| {
@@ -116,7 +116,7 @@ impl Inventory {
         }
     }
 
-    /// Removes an entity and all that is below it.
+    /// Removes an entity and its descendants.
     pub(super) fn remove(&mut self, top: &ManagedObject) {
         for number in self.below(top) {
             self.entities.remove(&number);
@@ -172,16 +172,16 @@ impl Inventory {
         object
     }
 
-    /// Reads an entity's number from its identifier.
+    /// Parses an entity's number from its identifier.
     fn number(&self, object: &ManagedObject) -> Option<u64> {
         let number = object.id.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()?;
         self.entities.get(&number).filter(|e| &e.object == object).map(|_| number)
     }
 
-    /// Lists an entity and all that is below it.
+    /// Returns an entity and its descendants.
     fn below(&self, top: &ManagedObject) -> BTreeSet<u64> {
         let mut found: BTreeSet<u64> = self.number(top).into_iter().collect();
-        // A child is younger than its parent, so one pass in order of age finds all.
+        // Children are younger than their parents, so one pass in the order of creation finds all.
         for (number, entity) in &self.entities {
             if entity.parent.as_ref().and_then(|p| self.number(p)).is_some_and(|p| found.contains(&p)) {
                 found.insert(*number);

@@ -21,7 +21,7 @@ impl Default for TaskTimes {
     }
 }
 
-/// Number of finished tasks that are kept.
+/// Maximum number of finished tasks that are kept.
 const MEMORY: usize = 1000;
 
 /// Effect of a task on its entity.
@@ -39,7 +39,7 @@ pub(super) struct Task {
     pub(super) effect: Effect,
     pub(super) started: Duration,
     pub(super) due: Duration,
-    /// Absent while the task runs.
+    /// `None` while the task runs.
     pub(super) outcome: Option<Result<Option<ManagedObject>, Problem>>,
 }
 
@@ -58,7 +58,7 @@ impl Tasks {
         Self { times, last: 0, tasks: BTreeMap::new(), next_fails: None, peak: 0 }
     }
 
-    /// Starts a task. An invalid task fails at once.
+    /// Starts a task. An invalid task fails immediately.
     pub(super) fn start(
         &mut self,
         inventory: &Inventory,

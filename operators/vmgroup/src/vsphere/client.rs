@@ -1,5 +1,5 @@
 use super::session::{InvalidHost, Session, decode};
-use super::wire::{ManagedObject, Properties, Reach, property_request};
+use super::wire::{ManagedObject, Properties, Traversal, property_request};
 use super::{CloneSpec, Contents, Credentials, Error, Result, Transport, Vcenter, Vm};
 use serde_json::{Value, json};
 use std::fmt;
@@ -49,7 +49,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client. It connects and logs in at the first call.
+    /// Creates a client. It connects and logs in on the first call.
     pub fn new(
         credentials: Credentials,
         site: Site,
@@ -63,17 +63,17 @@ impl Client {
     async fn properties(
         &self,
         start: &ManagedObject,
-        reach: Reach,
+        traversal: Traversal,
         properties: &[(&str, &[&str])],
     ) -> Result<Vec<Properties>> {
         const METHOD: &str = "RetrievePropertiesEx";
         let collector = &self.session.content().await?.property_collector;
-        let body = property_request(start, reach, properties);
+        let body = property_request(start, traversal, properties);
         let mut page = self.session.call(collector, METHOD, &body).await?;
         let mut found = Vec::new();
         loop {
             for content in page["objects"].as_array().map_or(&[][..], Vec::as_slice) {
-                // Skipping malformed objects could make a folder appear empty, and cause its deletion.
+                // Skipping malformed objects could make a folder appear empty and cause its deletion.
                 let malformed = || Error::Malformed { method: METHOD, what: "an object without a reference".into() };
                 found.push(Properties::from_value(content).ok_or_else(malformed)?);
             }
@@ -98,10 +98,10 @@ impl Client {
         Ok(Some(entity))
     }
 
-    /// Finds a folder of the datacenter: that of its virtual machines or that of its hosts.
+    /// Finds a folder of the datacenter: the folder of its virtual machines or of its hosts.
     async fn datacenter_folder(&self, folder: &str) -> Result<ManagedObject> {
         let root = &self.session.content().await?.root_folder;
-        let all = self.properties(root, Reach::Below, &[("Datacenter", &["name", folder])]).await?;
+        let all = self.properties(root, Traversal::Below, &[("Datacenter", &["name", folder])]).await?;
         let named: Vec<&Properties> = match &self.site.datacenter {
             Some(name) => all.iter().filter(|d| d.text("name") == Some(name)).collect(),
             None => all.iter().collect(),
@@ -125,7 +125,7 @@ impl Client {
         if let Some(pool) = pool {
             return Ok(pool);
         }
-        let all = self.properties(&hosts, Reach::Below, &[("ComputeResource", &["name", "resourcePool"])]).await?;
+        let all = self.properties(&hosts, Traversal::Below, &[("ComputeResource", &["name", "resourcePool"])]).await?;
         match &all[..] {
             [one] if self.site.resource_pool.is_none() => one.reference("resourcePool"),
             _ => None,
@@ -151,7 +151,7 @@ impl Client {
         tracing::debug!(%object, method, %task, "task started");
         let deadline = Instant::now() + self.timing.task;
         loop {
-            let found = self.properties(&task, Reach::Itself, &[("Task", &["info"])]).await?;
+            let found = self.properties(&task, Traversal::Itself, &[("Task", &["info"])]).await?;
             let info = found.first().map_or(&Value::Null, |task| task.get("info"));
             match info["state"].as_str() {
                 Some("success") => return Ok(()),
@@ -192,7 +192,7 @@ impl Vcenter for Client {
         let properties: &[(&str, &[&str])] =
             &[("ManagedEntity", &[]), ("VirtualMachine", &["name", "runtime.powerState"])];
         let (vms, others): (Vec<Properties>, Vec<Properties>) = self
-            .properties(folder, Reach::Children, properties)
+            .properties(folder, Traversal::Children, properties)
             .await?
             .into_iter()
             .partition(|child| child.object.kind == "VirtualMachine");
@@ -210,7 +210,7 @@ impl Vcenter for Client {
             let found = self.walk(&machines, &segments(template)).await?;
             return Ok(found.into_iter().filter(|found| found.kind == "VirtualMachine").collect());
         }
-        let all = self.properties(&machines, Reach::Below, &[("VirtualMachine", &["name"])]).await?;
+        let all = self.properties(&machines, Traversal::Below, &[("VirtualMachine", &["name"])]).await?;
         Ok(all.into_iter().filter(|vm| vm.text("name") == Some(template)).map(|vm| vm.object).collect())
     }
 

@@ -17,7 +17,7 @@ pub struct Credentials {
 pub struct MissingVariables(pub Vec<&'static str>);
 
 impl Credentials {
-    /// Variables of the environment, and keys of the Secret, that hold the credentials.
+    /// Variables of the environment, and keys of the Secret, with the credentials.
     pub const VARIABLES: [&'static str; 3] = ["VC_HOST", "VC_USER", "VC_PASS"];
 
     /// Reads the credentials from the environment.

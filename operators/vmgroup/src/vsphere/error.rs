@@ -6,17 +6,17 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// The error of a call to vCenter.
 ///
-/// No variant holds a user name, a password or a session key.
+/// No variant contains a user name, a password or a session key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// vCenter does not accept the session, not even a new one.
+    /// vCenter rejects the session, and also a new one.
     #[error("vCenter does not accept the session")]
     NotAuthenticated,
     /// User name or password are wrong.
     #[error("vCenter refuses the user name or the password")]
     InvalidLogin,
-    /// The name is taken.
+    /// The name exists.
     #[error("the name {name:?} is taken")]
     DuplicateName {
         /// The name.
@@ -24,7 +24,7 @@ pub enum Error {
         /// Object with that name, if vCenter returns it.
         object: Option<ManagedObject>,
     },
-    /// The object does not exist, or no longer.
+    /// The object does not exist.
     #[error("{object} does not exist")]
     NotFound {
         /// The object.
@@ -33,10 +33,10 @@ pub enum Error {
     /// The machine is in the wrong power state, usually the requested one.
     #[error("the virtual machine is {state}")]
     InvalidPowerState {
-        /// The state that it is in.
+        /// The actual state.
         state: String,
     },
-    /// Another task works on the object.
+    /// Another task is using the object.
     #[error("another task works on the object")]
     TaskInProgress,
     /// A task timed out. It continues in vCenter.
@@ -64,7 +64,7 @@ pub enum Error {
     /// The location for folders and machines is missing in vCenter, or ambiguous.
     #[error("{what}; vCenter has {}", if found.is_empty() { "none".into() } else { found.join(", ") })]
     Site {
-        /// Missing or ambiguous object, and the option that names it.
+        /// Missing or ambiguous object, and the option that specifies it.
         what: &'static str,
         /// Available objects.
         found: Vec<String>,

@@ -12,11 +12,11 @@ use tokio::sync::{Mutex, OnceCell};
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-/// The first release with VI/JSON; later ones serve it too.
+/// The first release with VI/JSON; later releases serve it as well.
 const RELEASE: &str = "8.0.1.0";
 const SESSION_HEADER: &str = "vmware-api-session-id";
 /// Pause after rejected credentials. vCenter locks an account after five wrong passwords within three minutes, and each
-/// group would try.
+/// group would try to log in.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 
 /// `VC_HOST` is invalid. The message does not repeat its value, which may contain a password.
@@ -81,7 +81,7 @@ impl Session {
         self.content.get_or_try_init(read).await
     }
 
-    /// Calls a method, logged in. A session that ended is replaced once.
+    /// Calls a method after login. An ended session is replaced once.
     pub(super) async fn call(&self, object: &ManagedObject, method: &'static str, body: &Value) -> Result<Value> {
         let key = self.log_in(None).await?;
         let answer = match self.send(object, method, body, Some(&key)).await {
@@ -94,8 +94,8 @@ impl Session {
         answer.map(|(value, _)| value)
     }
 
-    /// Returns the session's key. The first caller with an `ended` session replaces it; all others wait for that and
-    /// use the new one.
+    /// Returns the session's key. The first caller with an `ended` session replaces it; other callers wait for the new
+    /// session.
     async fn log_in(&self, expired: Option<&Arc<HeaderValue>>) -> Result<Arc<HeaderValue>> {
         const METHOD: &str = "Login";
         let mut login = self.login.lock().await;
@@ -164,7 +164,7 @@ pub(super) fn decode<T: serde::de::DeserializeOwned>(method: &'static str, answe
     serde_json::from_value(answer).map_err(|e| Error::Malformed { method, what: e.to_string() })
 }
 
-/// Reads scheme and authority of a host, `host:port` or URL. Many tools append the path `/sdk`, which is accepted and
+/// Parses scheme and authority of a host, `host:port` or URL. Many tools append the path `/sdk`, which is accepted and
 /// ignored.
 fn parse_host(host: &str) -> Option<(String, String)> {
     let url = if host.contains("://") { host.to_owned() } else { format!("https://{host}") };

@@ -9,10 +9,10 @@ use tower::{BoxError, service_fn};
 /// process.
 pub type Transport = BoxCloneSyncService<Request<Bytes>, Response<Bytes>, BoxError>;
 
-/// Maximum size of a response; one with ten thousand virtual machines has several megabytes.
+/// Maximum size of a response; a response with ten thousand virtual machines has several megabytes.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// Connects over HTTPS, or over HTTP where a URL says so.
+/// Connects over HTTPS, or over HTTP for `http` URLs.
 ///
 /// Certificates are verified against the system's roots and those in `SSL_CERT_FILE`, unless `insecure`.
 pub fn https(insecure: bool) -> Result<Transport, BoxError> {

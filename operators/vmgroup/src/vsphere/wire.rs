@@ -1,4 +1,4 @@
-//! The forms of VI/JSON: typed references, property collections, and values that carry their type.
+//! The wire format of VI/JSON: typed references, property collections, and values with types.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub struct ManagedObject {
 }
 
 impl ManagedObject {
-    /// Names an object.
+    /// Creates a reference.
     pub fn new(kind: &str, id: &str) -> Self {
         Self { kind: kind.into(), id: id.into() }
     }
@@ -42,7 +42,7 @@ pub(super) struct Properties {
 }
 
 impl Properties {
-    /// Reads an `ObjectContent`.
+    /// Parses an `ObjectContent`.
     pub(super) fn from_value(content: &Value) -> Option<Self> {
         let properties = content["propSet"].as_array().map_or(&[][..], Vec::as_slice);
         let values = properties.iter().filter_map(|p| Some((p["name"].as_str()?.to_owned(), p["val"].clone())));
@@ -67,25 +67,25 @@ impl Properties {
 
 /// Objects that a property collector reaches from its starting object.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Reach {
+pub(super) enum Traversal {
     /// The starting object.
     Itself,
     /// The children of a folder.
     Children,
-    /// Everything in a folder and in the folders below it.
+    /// All objects in a folder and its descendants.
     Below,
 }
 
 /// Body of a `RetrievePropertiesEx` for all objects of a type (or a subtype of it) in reach of `start`.
-pub(super) fn property_request(start: &ManagedObject, reach: Reach, requested: &[(&str, &[&str])]) -> Value {
+pub(super) fn property_request(start: &ManagedObject, traversal: Traversal, requested: &[(&str, &[&str])]) -> Value {
     let children = |on: Value| {
         json!([{"_typeName": "TraversalSpec", "name": "children", "type": "Folder", "path": "childEntity",
             "skip": false, "selectSet": on}])
     };
-    let (skip, select) = match reach {
-        Reach::Itself => (false, json!([])),
-        Reach::Children => (true, children(json!([]))),
-        Reach::Below => (true, children(json!([{"_typeName": "SelectionSpec", "name": "children"}]))),
+    let (skip, select) = match traversal {
+        Traversal::Itself => (false, json!([])),
+        Traversal::Children => (true, children(json!([]))),
+        Traversal::Below => (true, children(json!([{"_typeName": "SelectionSpec", "name": "children"}]))),
     };
     let properties = requested
         .iter()

@@ -116,7 +116,7 @@ async fn teardown_removes_machines_then_the_folder() {
         remaining.push((simulator.vms().len(), simulator.folders().len()));
     }
     assert_eq!(remaining, [(2, 1), (0, 1), (0, 0)]);
-    assert!(pass(&groups, &group(5), Goal::Absent).await.unwrap(), "a second teardown finds nothing to do");
+    assert!(pass(&groups, &group(5), Goal::Absent).await.unwrap(), "a second teardown has no operations");
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,7 @@ async fn missing_template_is_a_permanent_error() {
     assert!(simulator.remove("no-such-template") && simulator.power_off(&machine));
     let wrong = Group { replicas: 3, ..wrong };
     assert!(!pass(&groups, &wrong, Goal::Present).await.unwrap());
-    assert!(simulator.vms().iter().all(|vm| vm.powered_on), "existing machines run nevertheless");
+    assert!(simulator.vms().iter().all(|vm| vm.powered_on), "existing machines keep running");
     let plan = groups.plan(&wrong).await.unwrap();
     assert!(plan.running == 2 && plan.obstacle.is_some_and(|error| error.is_lasting()));
 }

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt, service_fn};
 
-/// The point at which the operator's process ends.
+/// The point at which the operator crashes.
 #[derive(Clone, Copy, Debug)]
 enum Crash {
     Before(u64),
@@ -52,7 +52,7 @@ async fn interrupted(simulator: &Simulator, group: &Group, goal: Goal, crash: Cr
     finished
 }
 
-/// Crashes at every call between a state and a goal, and compares the final states with that of an uninterrupted run.
+/// Crashes at every call between a state and a goal, and compares the final states with an uninterrupted run.
 async fn check(replicas_before: usize, replicas: usize, goal: Goal) {
     let start = async || {
         let (simulator, groups) = world();
@@ -67,7 +67,7 @@ async fn check(replicas_before: usize, replicas: usize, goal: Goal) {
         for call in 0.. {
             let (simulator, _) = start().await;
             let finished = interrupted(&simulator, &group(replicas), goal, crash(call)).await;
-            // Tasks of the first process may still end, and a resync observes their results.
+            // Tasks of the first process may end later, and a resync observes their results.
             tokio::time::sleep(Duration::from_secs(300)).await;
             settle(&Groups::new(client(simulator.transport()), 3), &group(replicas), goal).await;
             assert_eq!(sorted(&simulator), sorted(&reference), "{:?}", crash(call));

@@ -2,7 +2,7 @@ use super::*;
 use http::StatusCode;
 use vmgroup::simulator::{Fault, Faults};
 
-/// Creates a group and tears it down with faulty calls; each final state is that without faults.
+/// Creates a group and tears it down with faulty calls; each final state equals that without faults.
 async fn check(faults: impl Fn() -> Faults) {
     let (reference, groups) = world();
     settle(&groups, &group(4), Goal::Present).await;

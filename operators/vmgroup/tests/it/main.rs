@@ -1,4 +1,4 @@
-//! The group's logic and the client against the simulated vCenter, in one thread and under paused time.
+//! Tests of convergence and of the client with the simulated vCenter, on one thread and with paused time.
 
 mod client;
 mod converge;
@@ -77,10 +77,10 @@ async fn settle(groups: &Groups<Client>, group: &Group, goal: Goal) -> Vec<Error
             }
         }
     }
-    panic!("no end after {MAX_PASSES} passes: {errors:?}");
+    panic!("the goal is not reached after {MAX_PASSES} passes: {errors:?}");
 }
 
-/// Returns the state of machines without run-dependent parts.
+/// Returns the state of machines without values that depend on the run.
 fn names(simulator: &Simulator) -> Vec<String> {
     let mut names: Vec<String> = simulator.vms().into_iter().map(|vm| vm.name).collect();
     names.sort();

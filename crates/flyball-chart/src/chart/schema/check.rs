@@ -14,7 +14,7 @@ const STEPS: usize = 5_000_000;
 /// A violation with its position.
 #[derive(Debug, Clone)]
 pub(super) struct Violation {
-    place: Vec<String>,
+    location: Vec<String>,
     message: String,
     /// A reference, which is omitted if it has a single cause.
     is_reference: bool,
@@ -28,9 +28,9 @@ impl Violation {
     pub(super) fn show(&self, out: &mut String, depth: usize) {
         let mut inner = depth;
         if !(self.is_reference && self.causes.len() == 1) {
-            let place: String =
-                self.place.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect();
-            out.push_str(&format!("\n{}- at {}: {}", "  ".repeat(depth), quote(&place), self.message));
+            let location: String =
+                self.location.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect();
+            out.push_str(&format!("\n{}- at {}: {}", "  ".repeat(depth), quote(&location), self.message));
             inner += 1;
         }
         self.causes.iter().for_each(|cause| cause.show(out, inner));
@@ -74,7 +74,7 @@ impl<'s> Checker<'s> {
         })
     }
 
-    fn value(&mut self, schema: &'s Value, value: &Value, place: &[String]) -> (Option<Violation>, Evaluated) {
+    fn value(&mut self, schema: &'s Value, value: &Value, location: &[String]) -> (Option<Violation>, Evaluated) {
         if self.broken.is_some() {
             return (None, Evaluated::default());
         }
@@ -86,10 +86,10 @@ impl<'s> Checker<'s> {
         }
         self.depth += 1;
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
-            let mut at = At { checker: self, place, failures: Vec::new(), seen: Evaluated::default() };
+            let mut at = At { checker: self, location, failures: Vec::new(), evaluation: Evaluated::default() };
             at.schema(schema, value);
-            let (failures, seen) = (at.failures, at.seen);
-            (grouped(failures, place), seen)
+            let (failures, evaluation) = (at.failures, at.evaluation);
+            (grouped(failures, location), evaluation)
         });
         self.depth -= 1;
         result
@@ -136,11 +136,11 @@ fn find<'s>(value: &'s Value, is: &dyn Fn(&Value) -> bool, depth: usize) -> Opti
     }
 }
 
-fn grouped(mut failures: Vec<Violation>, place: &[String]) -> Option<Violation> {
+fn grouped(mut failures: Vec<Violation>, location: &[String]) -> Option<Violation> {
     match failures.len() {
         0 | 1 => failures.pop(),
         _ => Some(Violation {
-            place: place.to_vec(),
+            location: location.to_vec(),
             message: "validation failed".to_owned(),
             is_reference: false,
             is_group: true,
@@ -152,9 +152,9 @@ fn grouped(mut failures: Vec<Violation>, place: &[String]) -> Option<Violation> 
 /// A value at a position during validation.
 struct At<'c, 's> {
     checker: &'c mut Checker<'s>,
-    place: &'c [String],
+    location: &'c [String],
     failures: Vec<Violation>,
-    seen: Evaluated,
+    evaluation: Evaluated,
 }
 
 impl<'s> At<'_, 's> {
@@ -164,7 +164,7 @@ impl<'s> At<'_, 's> {
 
     fn fail_with(&mut self, message: String, causes: Vec<Violation>) {
         self.failures.push(Violation {
-            place: self.place.to_vec(),
+            location: self.location.to_vec(),
             message,
             is_reference: false,
             is_group: false,
@@ -234,8 +234,8 @@ impl<'s> At<'_, 's> {
             && !expected.iter().any(|item| equal(value, item))
         {
             let is_simple = expected.iter().all(|item| !item.is_array() && !item.is_object());
-            let shown: Vec<String> = expected.iter().map(display).collect();
-            self.fail(match (is_simple, shown.as_slice()) {
+            let values: Vec<String> = expected.iter().map(display).collect();
+            self.fail(match (is_simple, values.as_slice()) {
                 (true, [one]) => format!("value must be {one}"),
                 (true, several) => format!("value must be one of {}", several.join(", ")),
                 _ => "'enum' failed".to_owned(),
@@ -257,13 +257,13 @@ impl<'s> At<'_, 's> {
             self.checker.broken.get_or_insert(message);
             return;
         };
-        let (failure, seen) = self.checker.value(schema, value, self.place);
-        self.merge(seen, failure.is_none());
+        let (failure, evaluation) = self.checker.value(schema, value, self.location);
+        self.merge(evaluation, failure.is_none());
         if let Some(failure) = failure {
             let causes = if failure.is_group { failure.causes } else { vec![failure] };
             let message = "validation failed".to_owned();
             self.failures.push(Violation {
-                place: self.place.to_vec(),
+                location: self.location.to_vec(),
                 message,
                 is_reference: true,
                 is_group: false,
@@ -272,25 +272,25 @@ impl<'s> At<'_, 's> {
         }
     }
 
-    fn merge(&mut self, seen: Evaluated, is_good: bool) {
+    fn merge(&mut self, evaluation: Evaluated, is_good: bool) {
         if is_good {
-            self.seen.properties.extend(seen.properties);
-            self.seen.items.extend(seen.items);
+            self.evaluation.properties.extend(evaluation.properties);
+            self.evaluation.items.extend(evaluation.items);
         }
     }
 
     /// Validates the same value against another schema.
     fn same(&mut self, schema: &'s Value, value: &Value) -> Option<Violation> {
-        let (failure, seen) = self.checker.value(schema, value, self.place);
-        self.merge(seen, failure.is_none());
+        let (failure, evaluation) = self.checker.value(schema, value, self.location);
+        self.merge(evaluation, failure.is_none());
         failure
     }
 
     /// Validates a part of the value.
     fn part(&mut self, schema: &'s Value, value: &Value, token: &str) -> Option<Violation> {
-        let mut place = self.place.to_vec();
-        place.push(token.to_owned());
-        self.checker.value(schema, value, &place).0
+        let mut location = self.location.to_vec();
+        location.push(token.to_owned());
+        self.checker.value(schema, value, &location).0
     }
 
     fn bound(&mut self, fields: &Map<String, Value>, keyword: &str, got: usize, is_good: fn(usize, usize) -> bool) {
@@ -361,7 +361,7 @@ impl<'s> At<'_, 's> {
                 }
             }
             if evaluated {
-                self.seen.properties.insert(name.clone());
+                self.evaluation.properties.insert(name.clone());
             }
         }
         if !extra.is_empty() {
@@ -369,7 +369,7 @@ impl<'s> At<'_, 's> {
         }
         if let Some(schema) = fields.get("propertyNames") {
             for name in object.keys() {
-                let failure = self.checker.value(schema, &Value::from(name.as_str()), self.place).0;
+                let failure = self.checker.value(schema, &Value::from(name.as_str()), self.location).0;
                 if let Some(failure) = failure {
                     let causes = if failure.is_group { failure.causes } else { vec![failure] };
                     self.fail_with(format!("invalid propertyName {}", quote(name)), causes);
@@ -420,7 +420,7 @@ impl<'s> At<'_, 's> {
         }
         for (at, item) in items.iter().enumerate() {
             if let Some(schema) = prefix.get(at).or(rest) {
-                self.seen.items.insert(at);
+                self.evaluation.items.insert(at);
                 let failure = self.part(schema, item, &at.to_string());
                 self.failures.extend(failure);
             }
@@ -437,15 +437,18 @@ impl<'s> At<'_, 's> {
                 Some(failure) => failures.push(failure),
                 None => {
                     matched.push(at);
-                    self.seen.items.insert(at);
+                    self.evaluation.items.insert(at);
                 }
             }
         }
         let bound = |keyword: &str| fields.get(keyword).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
-        let places = || matched.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let positions = || matched.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let message = |word: &str, limit: usize| {
             let (limit, got) = (count(limit), count(matched.len()));
-            format!("{word} {limit} items required to match contains schema, but matched {got} items at {}", places())
+            format!(
+                "{word} {limit} items required to match contains schema, but matched {got} items at {}",
+                positions()
+            )
         };
         match bound("minContains") {
             Some(least) if matched.len() < least => {
@@ -496,7 +499,7 @@ impl<'s> At<'_, 's> {
 
     fn conditions(&mut self, fields: &'s Map<String, Value>, value: &Value) {
         if let Some(schema) = fields.get("not")
-            && self.checker.value(schema, value, self.place).0.is_none()
+            && self.checker.value(schema, value, self.location).0.is_none()
         {
             self.fail("'not' failed".to_owned());
         }
@@ -541,16 +544,16 @@ impl<'s> At<'_, 's> {
     fn unevaluated(&mut self, fields: &'s Map<String, Value>, value: &Value) {
         if let (Some(schema), Value::Object(object)) = (fields.get("unevaluatedProperties"), value) {
             for (name, value) in
-                object.iter().filter(|(name, _)| !self.seen.properties.contains(*name)).collect::<Vec<_>>()
+                object.iter().filter(|(name, _)| !self.evaluation.properties.contains(*name)).collect::<Vec<_>>()
             {
                 let failure = self.part(schema, value, name);
                 self.failures.extend(failure);
-                self.seen.properties.insert(name.clone());
+                self.evaluation.properties.insert(name.clone());
             }
         }
         if let (Some(schema), Value::Array(items)) = (fields.get("unevaluatedItems"), value) {
             for (at, item) in items.iter().enumerate() {
-                if self.seen.items.insert(at) {
+                if self.evaluation.items.insert(at) {
                     let failure = self.part(schema, item, &at.to_string());
                     self.failures.extend(failure);
                 }

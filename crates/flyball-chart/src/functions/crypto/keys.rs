@@ -186,13 +186,13 @@ pub(crate) fn p256_secret(key: &PrivateKey) -> Option<BigUint> {
 pub(crate) fn p256_sign(secret: &BigUint, message: &[u8]) -> Vec<u8> {
     let order = hex(P256_ORDER);
     let sum = BigUint::from_bytes_be(digest::digest(&digest::SHA256, message).as_ref());
-    let given = [fixed(secret), fixed(&(&sum % &order))].concat();
+    let seed = [fixed(secret), fixed(&(&sum % &order))].concat();
     let mac = |key: &[u8], parts: &[&[u8]]| {
         hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), &parts.concat()).as_ref().to_vec()
     };
     let (mut key, mut value) = (vec![0; 32], vec![1; 32]);
     for round in [0, 1] {
-        key = mac(&key, &[&value, &[round], &given]);
+        key = mac(&key, &[&value, &[round], &seed]);
         value = mac(&key, &[&value]);
     }
     loop {

@@ -1,6 +1,6 @@
 //! TOML decoder with the order and messages of BurntSushi/toml.
 
-use super::scan::{Problem, Scanned, Scanner, Written, is_blank, is_line_end, quoted};
+use super::scan::{Problem, Scanned, Scanner, StringLiteral, is_blank, is_line_end, quoted};
 use crate::quote::quote;
 use crate::value::{List, ListKind, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,8 +28,8 @@ type Table = BTreeMap<String, Node>;
 pub(in super::super) fn read(text: &str) -> Result<Value, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.bytes().take(6).any(|byte| byte == 0) {
-        let why = "files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8";
-        return Err(format!("toml: line 1: {why}"));
+        let reason = "files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8";
+        return Err(format!("toml: line 1: {reason}"));
     }
     let mut reader = Reader {
         scanner: Scanner::new(text),
@@ -67,7 +67,7 @@ fn map_of(table: &Table) -> Value {
 }
 
 /// Formats a key for messages.
-fn shown(key: &[String]) -> String {
+fn format_key(key: &[String]) -> String {
     key.iter().map(|part| super::key(part)).collect::<Vec<_>>().join(".")
 }
 
@@ -89,9 +89,9 @@ struct Reader<'t> {
 impl Reader<'_> {
     fn current(&self) -> String {
         match (self.key.is_empty(), self.context.is_empty()) {
-            (true, _) => shown(&self.context),
+            (true, _) => format_key(&self.context),
             (false, true) => self.key.clone(),
-            (false, false) => format!("{}.{}", shown(&self.context), self.key),
+            (false, false) => format!("{}.{}", format_key(&self.context), self.key),
         }
     }
 
@@ -235,15 +235,15 @@ impl Reader<'_> {
             Some('[') => self.nested(Self::list),
             Some('{') => self.nested(|reader| reader.inline(in_list)),
             Some(quote @ ('"' | '\'')) => {
-                let written = match self.scanner.next_if(|c| c == quote)? {
+                let literal = match self.scanner.next_if(|c| c == quote)? {
                     None if quote == '"' => self.scanner.basic()?,
                     None => self.scanner.raw()?,
                     Some(_) => match self.scanner.next_if(|c| c == quote)? {
-                        None => Written::Raw(""),
+                        None => StringLiteral::Raw(""),
                         Some(_) => self.scanner.lines(quote)?,
                     },
                 };
-                self.text(&written).map(Value::str)
+                self.text(&literal).map(Value::str)
             }
             Some('.') => self.scanner.fail(c, "floats must start with a digit, not '.'"),
             Some(letter) if letter.is_alphabetic() => {
@@ -276,9 +276,9 @@ impl Reader<'_> {
     }
 
     fn list(&mut self) -> Scanned<Value> {
-        let mut place = self.context.clone();
-        place.push(self.key.clone());
-        self.lists.insert(place);
+        let mut path = self.context.clone();
+        path.push(self.key.clone());
+        self.lists.insert(path);
         let mut items = Vec::new();
         loop {
             self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
@@ -315,10 +315,10 @@ impl Reader<'_> {
 
     fn inline(&mut self, in_list: bool) -> Scanned<Value> {
         let (outer, outer_key) = (self.context.clone(), std::mem::take(&mut self.key));
-        let mut place = outer.clone();
-        place.push(outer_key.clone());
-        self.implicit.insert(place.clone());
-        self.enter(place.clone(), in_list)?;
+        let mut path = outer.clone();
+        path.push(outer_key.clone());
+        self.implicit.insert(path.clone());
+        self.enter(path.clone(), in_list)?;
         loop {
             self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
             match self.scanner.peek() {
@@ -333,7 +333,7 @@ impl Reader<'_> {
                 Some('}') => break,
                 _ => {
                     self.pair()?;
-                    self.context.clone_from(&place);
+                    self.context.clone_from(&path);
                 }
             }
             loop {
@@ -354,7 +354,7 @@ impl Reader<'_> {
         }
         self.scanner.next()?;
         // Otherwise it is already in its table, see `set`.
-        let value = if in_list { self.table(&place).map_or(Value::Nil, |table| map_of(table)) } else { Value::Nil };
+        let value = if in_list { self.table(&path).map_or(Value::Nil, |table| map_of(table)) } else { Value::Nil };
         (self.context, self.key) = (outer, outer_key);
         Ok(value)
     }
@@ -421,8 +421,9 @@ impl Reader<'_> {
 
     fn integer(&mut self, from: usize, radix: u32) -> Scanned<Value> {
         let text = self.scanner.since(from);
-        let fail =
-            |why: &str| self.scanner.fail(Some(' '), format!("Invalid integer {}: {why}", quote(text.as_bytes())));
+        let fail = |reason: &str| {
+            self.scanner.fail(Some(' '), format!("Invalid integer {}: {reason}", quote(text.as_bytes())))
+        };
         if !has_good_underscores(text) {
             return fail("underscores must be surrounded by digits");
         }
@@ -439,23 +440,23 @@ impl Reader<'_> {
 
     fn float(&mut self, from: usize) -> Scanned<Value> {
         let text = self.scanner.since(from);
-        let shown = quote(text.as_bytes());
-        let fail = |why: String| self.scanner.fail(Some(' '), why);
+        let quoted = quote(text.as_bytes());
+        let fail = |reason: String| self.scanner.fail(Some(' '), reason);
         let mut parts = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty()).peekable();
         let first = parts.peek().copied().unwrap_or_default();
         if !parts.all(has_good_underscores) {
-            return fail(format!("Invalid float {shown}: underscores must be surrounded by digits"));
+            return fail(format!("Invalid float {quoted}: underscores must be surrounded by digits"));
         }
         if has_leading_zero(first) {
-            return fail(format!("Invalid float {shown}: cannot have leading zeroes"));
+            return fail(format!("Invalid float {quoted}: cannot have leading zeroes"));
         }
         if text.split('.').skip(1).any(|part| !part.starts_with(|c: char| c.is_ascii_digit())) {
-            return fail(format!("Invalid float {shown}: '.' must be followed by one or more digits"));
+            return fail(format!("Invalid float {quoted}: '.' must be followed by one or more digits"));
         }
         match crate::number::parse_float(&text.replace('_', "")) {
             Some(number) if number.is_finite() => Ok(Value::Float(number)),
             Some(_) => fail(format!("{text} is out of range for float64")),
-            None => fail(format!("Invalid float value: {shown}")),
+            None => fail(format!("Invalid float value: {quoted}")),
         }
     }
 
@@ -469,16 +470,16 @@ impl Reader<'_> {
     }
 
     /// Returns the content of a string.
-    fn text(&self, written: &Written<'_>) -> Scanned<String> {
+    fn text(&self, literal: &StringLiteral<'_>) -> Scanned<String> {
         let without_first_line_end = |text: &str| {
             let rest = text.strip_prefix("\r\n").or_else(|| text.strip_prefix('\n'));
             rest.unwrap_or(text).to_owned()
         };
-        match written {
-            Written::Raw(text) => Ok((*text).to_owned()),
-            Written::RawLines(text) => Ok(without_first_line_end(text)),
-            Written::Basic(text) => self.unescaped(text),
-            Written::Lines(text) => self.unescaped(&without_first_line_end(text)),
+        match literal {
+            StringLiteral::Raw(text) => Ok((*text).to_owned()),
+            StringLiteral::RawLines(text) => Ok(without_first_line_end(text)),
+            StringLiteral::Basic(text) => self.unescaped(text),
+            StringLiteral::Lines(text) => self.unescaped(&without_first_line_end(text)),
         }
     }
 
@@ -570,14 +571,17 @@ impl Reader<'_> {
                 self.implicit.insert(key[..length].to_vec());
             } else if matches!(table[part], Node::Value(_)) {
                 self.context = key[..length - 1].to_vec();
-                return self.wrong_key(format!("Key '{}' was already created as a hash.", shown(&key[..length])));
+                return self.wrong_key(format!("Key '{}' was already created as a hash.", format_key(&key[..length])));
             }
         }
         self.context.clone_from(&key);
         if is_list {
             let used = |reader: &Self| {
                 let whole = [&key[..], std::slice::from_ref(&last)].concat();
-                reader.wrong_key(format!("Key '{}' was already created and cannot be used as an array.", shown(&whole)))
+                reader.wrong_key(format!(
+                    "Key '{}' was already created and cannot be used as an array.",
+                    format_key(&whole)
+                ))
             };
             let Ok(table) = self.table(&key) else { return used(self) };
             match table.entry(last.clone()).or_insert_with(|| Node::Tables(Vec::new())) {
@@ -597,8 +601,9 @@ impl Reader<'_> {
         let context = self.context.clone();
         let whole = [&context[..], &[key.to_owned()]].concat();
         let (is_list, is_implicit) = (self.lists.contains(&whole), self.implicit.contains(&whole));
-        let defined =
-            |reader: &Self, key: &[String]| reader.wrong_key(format!("Key '{}' has already been defined.", shown(key)));
+        let defined = |reader: &Self, key: &[String]| {
+            reader.wrong_key(format!("Key '{}' has already been defined.", format_key(key)))
+        };
         let table = match self.table(&context) {
             Ok(table) => table,
             Err(part) => return defined(self, &part),
@@ -646,7 +651,7 @@ mod tests {
 
     #[test]
     fn depth_of_dotted_keys_is_bounded() {
-        for (document, why) in [
+        for (document, reason) in [
             (format!("{}a = 1", "a.".repeat(100_000)), "keys are nested deeper than 200"),
             (format!("[{}a]", "a.".repeat(100_000)), "keys are nested deeper than 200"),
             (
@@ -657,7 +662,7 @@ mod tests {
             (format!("a = {}", "[".repeat(300)), "values are nested deeper than 200"),
         ] {
             let error = read(&document).map(drop).unwrap_err();
-            assert!(error.contains(why), "{error:.300}");
+            assert!(error.contains(reason), "{error:.300}");
         }
         let many: String = (0..50_000).map(|n| format!("a.b.k{n} = {n}\n")).collect();
         assert!(read(&many).is_ok());

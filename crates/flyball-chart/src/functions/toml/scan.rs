@@ -38,7 +38,7 @@ pub(super) fn quoted(c: Option<char>) -> String {
 }
 
 /// A string as written in the document.
-pub(super) enum Written<'t> {
+pub(super) enum StringLiteral<'t> {
     Basic(&'t str),
     Lines(&'t str),
     Raw(&'t str),
@@ -110,7 +110,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// A part of a key.
-    pub(super) fn name(&mut self) -> Scanned<Written<'t>> {
+    pub(super) fn name(&mut self) -> Scanned<StringLiteral<'t>> {
         match self.peek() {
             Some(quote @ ('"' | '\'')) => {
                 self.next()?;
@@ -119,39 +119,39 @@ impl<'t> Scanner<'t> {
             _ => {
                 let from = self.at;
                 self.skip(is_bare)?;
-                Ok(Written::Raw(self.since(from)))
+                Ok(StringLiteral::Raw(self.since(from)))
             }
         }
     }
 
     /// A single-line string after its opening quote.
-    pub(super) fn basic(&mut self) -> Scanned<Written<'t>> {
+    pub(super) fn basic(&mut self) -> Scanned<StringLiteral<'t>> {
         let from = self.at;
         loop {
             match self.next()? {
                 None => return self.fail(None, "unexpected EOF; expected '\"'"),
                 Some(c) if is_line_end(c) => return self.fail_before("strings cannot contain newlines"),
                 Some('\\') => self.escape(from)?,
-                Some('"') => return Ok(Written::Basic(&self.text[from..self.at - 1])),
+                Some('"') => return Ok(StringLiteral::Basic(&self.text[from..self.at - 1])),
                 Some(_) => {}
             }
         }
     }
 
-    pub(super) fn raw(&mut self) -> Scanned<Written<'t>> {
+    pub(super) fn raw(&mut self) -> Scanned<StringLiteral<'t>> {
         let from = self.at;
         loop {
             match self.next()? {
                 None => return self.fail(None, "unexpected EOF; expected \"'\""),
                 Some(c) if is_line_end(c) => return self.fail_before("strings cannot contain newlines"),
-                Some('\'') => return Ok(Written::Raw(&self.text[from..self.at - 1])),
+                Some('\'') => return Ok(StringLiteral::Raw(&self.text[from..self.at - 1])),
                 Some(_) => {}
             }
         }
     }
 
     /// A multi-line string after its opening quotes.
-    pub(super) fn lines(&mut self, quote: char) -> Scanned<Written<'t>> {
+    pub(super) fn lines(&mut self, quote: char) -> Scanned<StringLiteral<'t>> {
         let from = self.at;
         let three = String::from_iter([quote; 3]);
         loop {
@@ -170,12 +170,12 @@ impl<'t> Scanner<'t> {
                     if count >= 6 && !is_escaped {
                         self.at += 4;
                         let six = String::from_iter([quote; 6]);
-                        let shown = if quote == '"' { format!("'{six}'") } else { format!("\"{six}\"") };
-                        return self.fail(Some(c), format!("unexpected {shown}"));
+                        let quoted = if quote == '"' { format!("'{six}'") } else { format!("\"{six}\"") };
+                        return self.fail(Some(c), format!("unexpected {quoted}"));
                     }
                     self.at += count.min(5) - 1;
                     let inner = &self.text[from..self.at - 3];
-                    return Ok(if quote == '"' { Written::Lines(inner) } else { Written::RawLines(inner) });
+                    return Ok(if quote == '"' { StringLiteral::Lines(inner) } else { StringLiteral::RawLines(inner) });
                 }
                 Some(_) => {}
             }

@@ -1,4 +1,4 @@
-//! Rules that bindings of admission policies share.
+//! Rules shared by bindings of admission policies.
 
 use super::{default_matching, policy};
 use crate::kinds::field::{Errors, Field};

@@ -1,4 +1,4 @@
-//! Rules that admission policies share.
+//! Rules shared by admission policies.
 
 use super::{conditions, default_matching, rule};
 use crate::kinds::expression::{self, Variables};
@@ -24,7 +24,7 @@ pub(super) fn default(policy: &mut Object) {
     spec.inner("matchConstraints").into_iter().for_each(default_matching);
 }
 
-/// Validates the fields that policies of both sorts begin with.
+/// Validates the common first fields of validating and mutating policies.
 pub(super) fn head(spec: &Field<'_>) -> Errors {
     let mut errors: Errors = spec.at("failurePolicy").must_be_one_of(&["Fail", "Ignore"]).into_iter().collect();
     let (kind, constraints) = (spec.at("paramKind"), spec.at("matchConstraints"));
@@ -44,7 +44,7 @@ pub(super) fn head(spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// Compiles the variables of a policy, each of which sees those before it; returns the variables of other expressions.
+/// Compiles the variables of a policy, which may use previous ones; returns the variables of other expressions.
 pub(super) fn variables(spec: &Field<'_>, params: bool, errors: &mut Errors) -> Variables<'static> {
     let mut known = expression::variables();
     known.push(("namespaceObject", cel::namespace()));

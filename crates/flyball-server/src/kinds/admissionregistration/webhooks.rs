@@ -1,4 +1,4 @@
-//! Rules that webhook configurations share.
+//! Rules shared by webhook configurations.
 
 use super::{conditions, default_matching, rule};
 use crate::kinds::field::{Errors, Field};

@@ -47,7 +47,7 @@ fn versions(crd: &Object) -> &[Value] {
     crd.at(&["spec", "versions"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Warns of unknown formats, which are not validated; an update only of those that it adds.
+/// Warns about unknown formats, which are not validated; for updates, only about added ones.
 pub(crate) fn warn(crd: &Object, old: Option<&Object>) -> Vec<String> {
     let known: BTreeSet<&str> = old.map(unrecognized_formats).unwrap_or_default().into_iter().collect();
     let formats = unrecognized_formats(crd).into_iter().filter(|format| !known.contains(format));
@@ -104,7 +104,7 @@ fn default(crd: &mut Object) {
             drop_null_defaults(schema);
         }
     }
-    // Objects are always stored in some version; a client that empties the list does not own it.
+    // Objects are always stored in a version; a client that clears the list does not own it.
     if let (Some(storage), Some(status)) = (storage, crd.get("status").and_then(Value::as_object))
         && status.get("storedVersions").and_then(Value::as_array).is_some_and(Vec::is_empty)
     {
@@ -130,7 +130,7 @@ fn drop_null_defaults(schema: &mut Value) {
     }
 }
 
-/// Prepares a written CRD: resets the fields that a write of this part must not change.
+/// Prepares a written CRD: resets the fields that writes to this subresource must not change.
 fn prepare(crd: &mut Object, old: Option<&Object>, part: Part, _clock: &Clock) {
     let storage: Option<String> =
         versions(crd).iter().find(|v| v["storage"] == true).map(|v| text(v, "name").to_owned());

@@ -1,4 +1,4 @@
-//! API services: this server aggregates no others.
+//! API services, which are not aggregated.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
@@ -35,7 +35,7 @@ fn default(registration: &mut Object) {
     }
 }
 
-/// Marks an API that needs no service as available at once.
+/// Marks APIs without a service as available.
 fn prepare(registration: &mut Object, old: Option<&Object>, _: Part, clock: &Clock) {
     if old.is_some() {
         return;

@@ -1,4 +1,4 @@
-//! Daemon sets, which count their templates.
+//! Daemon sets.
 
 use super::{GROUP, same_selector, selected};
 use crate::kinds::field::{Errors, Field};
@@ -65,7 +65,7 @@ const COLUMNS: &[Heading] = &[
     .wide(),
 ];
 
-/// Counts the templates that a daemon set has had, in an annotation.
+/// Increments the template generation in an annotation.
 const TEMPLATES: &str = "deprecated.daemonset.template.generation";
 
 fn default(set: &mut Object) {

@@ -119,7 +119,7 @@ fn strategy(strategy: &Field<'_>) -> Errors {
     }
 }
 
-/// Warns of names that become those of hosts, too.
+/// Warns about names that are invalid as host names.
 fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     let wrong = flyball_core::names::dns_label(object.name());
     let mut warnings = Vec::new();

@@ -61,7 +61,7 @@ fn default(set: &mut Object) {
     }
 }
 
-/// Drops the number of pods that may be missing during an update, which stateful sets cannot set yet.
+/// Drops `maxUnavailable`, which is behind a disabled feature gate.
 fn prepare(object: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
     let rolling = object
         .inner("spec")
@@ -146,7 +146,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     errors
 }
 
-/// A template with the volumes that its claims will become.
+/// Returns the template with the volumes of the claim templates.
 fn with_claims(template: &Value, claims: &[Value]) -> Value {
     let mut template = template.clone();
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else { return template };
@@ -181,7 +181,7 @@ fn strategy(strategy: &Field<'_>) -> Errors {
     }
 }
 
-/// Warns of a history without end, too.
+/// Warns about an unlimited history.
 fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     let mut warnings = workload::warn(object, old);
     if object.at(&["spec", "revisionHistoryLimit"]).and_then(Value::as_i64).is_some_and(|limit| limit < 0) {

@@ -1,4 +1,4 @@
-//! Horizontal pod autoscalers, in the version that is stored.
+//! Horizontal pod autoscalers, in the storage version.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
@@ -77,7 +77,7 @@ pub(super) fn default(scaler: &mut Object) {
 
 type Rule = fn(&Field<'_>) -> Errors;
 
-/// The sources of metrics of an autoscaler, with the rule of each.
+/// The sources of metrics of an autoscaler, with their rules.
 const SOURCES: &[(&str, &str, Rule)] = &[
     ("Object", "object", object_source),
     ("External", "external", external_source),
@@ -264,7 +264,7 @@ fn container_source(source: &Field<'_>) -> Errors {
     errors
 }
 
-/// Validates the use of a resource, which is a share or an amount.
+/// Validates the target of a resource metric, which is a utilization or an amount.
 fn used(source: &Field<'_>) -> Errors {
     let target_value = source.at("target");
     let mut errors = target(&target_value);

@@ -1,7 +1,7 @@
 //! Conversion of `v1` horizontal pod autoscalers to and from `v2`, the stored version.
 //!
-//! `v1` has a CPU target only. Other fields are annotations, as JSON in the order of kube-apiserver's types: metrics
-//! and conditions in their `v1` form, behavior in its internal form.
+//! `v1` has only a CPU target. Other fields are annotations, as JSON in the order of kube-apiserver's types: metrics
+//! and conditions as `v1` types, behavior as the internal type.
 
 use super::{GROUP, horizontal_pod_autoscaler};
 use crate::kinds::field::Errors;
@@ -31,13 +31,13 @@ const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
 fn default(scaler: &mut Object) {
     scaler.inner_or_new("spec").fill("minReplicas", 1);
-    // Metrics that `v1` does not have are in an annotation: then there is no default.
+    // Metrics that `v1` does not have are in an annotation: in this case there is no default.
     if !has_other_metrics(scaler) {
         scaler.inner_or_new("spec").fill("targetCPUUtilizationPercentage", 80);
     }
 }
 
-/// Converts the first version to the second.
+/// Converts `v1` to `v2`.
 fn to_v2(scaler: &mut Object) {
     let [metrics, current, conditions, behavior] =
         [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR].map(|name| take_annotation(scaler, name));
@@ -67,13 +67,13 @@ fn to_v2(scaler: &mut Object) {
     }
 }
 
-/// Returns whether an autoscaler of the first version has metrics that only the second one has words for.
+/// Returns true if a `v1` autoscaler has metrics that only `v2` supports.
 fn has_other_metrics(scaler: &Object) -> bool {
     let metrics = scaler.annotation(METRICS).and_then(|text| serde_json::from_str::<Value>(text).ok());
     metrics.as_ref().and_then(Value::as_array).is_some_and(|metrics| !metrics.is_empty())
 }
 
-/// Converts the second version to the first.
+/// Converts `v2` to `v1`.
 fn from_v2(scaler: &mut Object) {
     for name in [METRICS, CURRENT_METRICS, CONDITIONS, BEHAVIOR] {
         take_annotation(scaler, name);
@@ -141,7 +141,7 @@ fn non_null<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     value.pointer(path).filter(|value| !value.is_null())
 }
 
-/// Writes the present fields of an object, in this order.
+/// Encodes the present fields of an object in this order.
 fn object(fields: &[(&str, Option<String>)]) -> String {
     let present = fields.iter().filter_map(|(name, value)| Some(format!("\"{name}\":{}", value.as_ref()?)));
     format!("{{{}}}", present.collect::<Vec<_>>().join(","))
@@ -155,7 +155,7 @@ fn text(of: &Value, path: &str) -> Option<String> {
     non_null(of, path).map(go_json)
 }
 
-/// Writes a field that is always present.
+/// Encodes a field that is always present.
 fn always(of: &Value, path: &str) -> Option<String> {
     Some(text(of, path).unwrap_or_else(|| "\"\"".into()))
 }
@@ -171,9 +171,9 @@ fn target_reference(of: &Value, path: &str) -> Option<String> {
     Some(object(&fields))
 }
 
-/// The words of the first version for one half of a metric.
+/// The `v1` names for a part of a metric.
 struct Words {
-    /// The field of the second version that they are about.
+    /// The corresponding field in `v2`.
     field: &'static str,
     value: &'static str,
     average: &'static str,
@@ -203,7 +203,7 @@ fn metric_from_v2(metric: &Value, words: &Words) -> String {
     let source =
         |name: &'static str, write: &dyn Fn(&Value) -> String| (name, non_null(metric, &format!("/{name}")).map(write));
     let path = |name: &str| format!("/{}/{name}", words.field);
-    // The current value is written even if it is empty.
+    // The current value is encoded even if it is empty.
     let measured = |of: &Value, name: &str| if is_current { amount(of, &path(name)) } else { text(of, &path(name)) };
     let resource = |of: &Value, container: bool| {
         object(&[
@@ -254,7 +254,7 @@ fn condition(condition: &Value) -> String {
     ])
 }
 
-/// Writes behavior as the internal type, which has no names for JSON and leaves nothing out.
+/// Encodes behavior as the internal type, which has no JSON names and omits no fields.
 fn behavior_from_v2(behavior: &Value) -> String {
     let null = || Some("null".to_owned());
     let rules = |direction: &str| {
@@ -282,7 +282,7 @@ fn lower(name: &str) -> String {
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
-/// Renames all fields of a value and leaves those out that are null.
+/// Renames all fields of a value and omits null fields.
 fn recase(value: &Value, rename: fn(&str) -> String) -> Value {
     match value {
         Value::Object(fields) => {
@@ -294,13 +294,13 @@ fn recase(value: &Value, rename: fn(&str) -> String) -> Value {
     }
 }
 
-/// Creates an object of the present fields.
+/// Creates an object from the present fields.
 fn present_fields(fields: &[(&str, Option<Value>)]) -> Value {
     let present = fields.iter().filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)));
     Value::Object(present.collect())
 }
 
-/// Names a metric: the source's own words for name and selector differ.
+/// Encodes name and selector of a metric, whose field names depend on the source.
 fn identifier(of: &Value, selector: &str) -> Option<Value> {
     let get = |name: &str| of.get(name).filter(|value| !value.is_null()).cloned();
     Some(present_fields(&[("name", get("metricName")), ("selector", get(selector))]))
@@ -355,7 +355,7 @@ fn metric_to_v2(metric: &Value, words: &Words) -> Value {
     ])
 }
 
-/// Rules of the first version, whose objects are the second's in other words.
+/// Rules of `v1`, whose objects are converted from `v2`.
 fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let second = |object: &Object| {
         let mut object = object.clone();

@@ -110,7 +110,7 @@ fn validate(job: &Object, old: Option<&Object>, part: Part) -> Errors {
     errors
 }
 
-/// Time zones are known by a city, or by few other names.
+/// Validates a time zone: names of cities, and a few other names.
 fn time_zone(zone: &Field<'_>) -> Errors {
     let name = zone.text();
     if name.is_empty() {

@@ -51,7 +51,7 @@ const COLUMNS: &[Heading] = &[
     .wide(),
 ];
 
-/// The pods of a job are orphaned by default.
+/// Orphans the pods of a job by default.
 const DELETION: Deletion = Deletion {
     orphans: true,
     warning: Some(
@@ -60,7 +60,7 @@ const DELETION: Deletion = Deletion {
     ..Deletion::AT_ONCE
 };
 
-/// Returns how many pods of a job succeeded.
+/// Returns the number of succeeded pods of a job.
 fn successful(job: &Object, _: &str) -> String {
     job.at(&["status", "succeeded"]).and_then(Value::as_i64).unwrap_or_default().to_string()
 }
@@ -85,7 +85,7 @@ fn default(job: &mut Object) {
     spec.fill("manualSelector", false);
 }
 
-/// Handles the fields that jobs and templates of jobs have in common.
+/// Sets defaults of the fields shared by jobs and job templates.
 pub(super) fn default_spec(spec: &mut serde_json::Map<String, Value>) {
     spec.inner("template").into_iter().for_each(pod_spec::template);
     if let Some(policy) = spec.inner("podFailurePolicy") {
@@ -115,7 +115,7 @@ fn prepare(job: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
     }
     let labels = labels.clone();
     spec.inner_or_new("selector").inner_or_new("matchLabels").entry(CONTROLLER[1]).or_insert_with(|| uid.into());
-    // A job without labels has those of its pods, since defaults are applied by every read.
+    // A job without labels gets those of its pods, because defaults are applied on each read.
     if unlabelled {
         job.metadata_mut().insert("labels".into(), Value::Object(labels));
     }
@@ -127,7 +127,7 @@ fn validate(job: &Object, old: Option<&Object>, part: Part) -> Errors {
         return status::status(&root, old);
     }
     let spec = root.at("spec");
-    // A change is checked as something new, and then as a change.
+    // Updates are validated like new objects, and then as updates.
     let mut errors = generated_selector(job, &root, old.is_none());
     errors.extend(selecting_spec(&spec));
     let count = spec.at("completions").int();
@@ -178,7 +178,7 @@ fn completions(spec: &Field<'_>, old: &Field<'_>) -> Option<FieldError> {
     (!tandem).then(|| now.invalid("can only be modified in tandem with spec.parallelism"))
 }
 
-/// The template is immutable, except for suspended jobs that have not started.
+/// Requires the template to be unchanged, except for suspended jobs that have not started.
 fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldError> {
     let (now, mut then) = (spec.at("template"), old.at("template").value().clone());
     let suspended = old.at("suspend").flag();
@@ -211,7 +211,7 @@ fn template(spec: &Field<'_>, old: &Field<'_>, job: &Field<'_>) -> Option<FieldE
     (*inner.value() != then["spec"]).then(|| inner.invalid_as(internal("PodSpec", inner.value()), IMMUTABLE))
 }
 
-/// A generated selector matches labels that the pod template of a new job must have.
+/// Requires the pod template of a new job to have the labels of a generated selector.
 fn generated_selector(job: &Object, root: &Field<'_>, is_new: bool) -> Errors {
     let mut errors = Errors::new();
     let spec = root.at("spec");
@@ -243,7 +243,7 @@ fn generated_selector(job: &Object, root: &Field<'_>, is_new: bool) -> Errors {
     errors
 }
 
-/// The spec of a job that has a selector.
+/// Validates the spec of a job with a selector.
 fn selecting_spec(spec: &Field<'_>) -> Errors {
     let mut errors = self::spec(spec);
     let selector = spec.at("selector");
@@ -266,7 +266,7 @@ const MANY: i64 = 100_000;
 
 const FEW: i64 = 10_000;
 
-/// Handles the fields that jobs and templates of jobs have in common.
+/// Validates the fields shared by jobs and job templates.
 pub(super) fn spec(spec: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     for count in [
@@ -363,7 +363,7 @@ fn indexed(spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// Warns of names that are invalid as host names, and of pod templates.
+/// Warns about names that are invalid as host names, and about pod templates.
 fn warn(job: &Object, old: Option<&Object>) -> Vec<String> {
     warn_of_template(job, old, &["spec", "template"])
 }
@@ -385,7 +385,7 @@ pub(super) fn warn_of_template(job: &Object, old: Option<&Object>, path: &[&str]
     warnings
 }
 
-/// The conditions that are printed as the status of a job: the first of these that is true.
+/// The conditions that determine the printed status of a job; the first true one applies.
 const CONDITIONS: [&str; 2] = ["Complete", "Failed"];
 
 const LATER_CONDITIONS: [(&str, &str); 3] =

@@ -120,8 +120,8 @@ fn conditions<'a>(request: &'a Object, kind: &str) -> Vec<&'a Value> {
     all.filter(|condition| condition["type"] == kind).collect()
 }
 
-/// Resets what a write must not change: the spec; approval changes conditions only, and signing keeps approval
-/// conditions.
+/// Resets fields that a write must not change: the spec; approvals may change only conditions, and signing preserves
+/// approval conditions.
 fn prepare(request: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
     let Some(old) = old else { return };
     if part != Part::Status {
@@ -165,7 +165,7 @@ fn date_conditions(request: &mut Object, old: &Object, clock: &Clock) {
     }
 }
 
-/// Validates a verdict or a signature.
+/// Validates an approval, a denial or a signature.
 fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
     let root = Field::root(request);
     let status = root.at("status");
@@ -209,7 +209,7 @@ fn verdict(request: &Object, old: &Object, part: Part) -> Errors {
     errors
 }
 
-/// Returns the error of a request in PEM, of which only the first block is read.
+/// Returns the error of a PEM request; only the first block is parsed.
 fn wrong_request(text: &[u8]) -> Option<String> {
     let Some(block) = pem::blocks(text).next().filter(|block| block.label == "CERTIFICATE REQUEST") else {
         return Some("PEM block type must be CERTIFICATE REQUEST".into());
@@ -231,7 +231,7 @@ pub(crate) fn requested_groups(object: &Object) -> Vec<String> {
     subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect()
 }
 
-/// Returns Go's error for bytes that are no signing request. It reads the outermost layer only.
+/// Returns Go's error for bytes that are not a signing request. It parses only the outermost layer.
 fn wrong_der(bytes: &[u8]) -> String {
     const SEQUENCE: u8 = 0x30;
     match bytes {

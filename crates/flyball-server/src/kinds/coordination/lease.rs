@@ -24,7 +24,7 @@ const COLUMNS: &[Heading] = &[
     Heading::AGE,
 ];
 
-/// Drops the choice of holders, which leases cannot set yet.
+/// Drops the fields of coordinated leader election, which is behind a disabled feature gate.
 fn prepare(lease: &mut Object, _: Option<&Object>, _: Part, _: &Clock) {
     if let Some(spec) = lease.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("strategy");

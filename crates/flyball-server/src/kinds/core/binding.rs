@@ -1,4 +1,4 @@
-//! Bindings: the scheduler's decision for a pod, which is created and not stored.
+//! Bindings: the scheduler's decision for a pod, which is not stored.
 
 use super::GROUP;
 use crate::kinds::kind::{Kind, Verbs};

@@ -1,4 +1,4 @@
-//! Config maps: bounded in size, and fixed if they are immutable.
+//! Config maps: limited in size, and optionally immutable.
 
 use super::GROUP;
 use super::data::{self, MAX_SIZE};

@@ -1,4 +1,4 @@
-//! Rules that the data of config maps and secrets share.
+//! Rules shared by the data of config maps and secrets.
 
 use crate::kinds::field::{Errors, Field};
 use base64::Engine;
@@ -11,7 +11,7 @@ pub(super) const MAX_SIZE: usize = 1024 * 1024;
 
 const FIXED: &str = "field is immutable when `immutable` is set";
 
-/// Reads bytes in their JSON form.
+/// Decodes bytes from JSON.
 pub(super) fn bytes(value: &Value) -> Vec<u8> {
     STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default()
 }
@@ -23,7 +23,7 @@ pub(super) fn keys(data: &Field<'_>) -> Errors {
     data.entries().flat_map(wrong).collect()
 }
 
-/// Rejects a change of immutable data, and of the declaration that it is.
+/// Rejects changes of immutable data and of the field `immutable`.
 pub(super) fn fixed(root: &Field<'_>, old: Option<&Object>, fields: &[&str]) -> Errors {
     let Some(old) = old.filter(|old| old.get("immutable") == Some(&Value::Bool(true))) else { return Errors::new() };
     let mut errors = Errors::new();

@@ -1,4 +1,4 @@
-//! Events of the core group, as which those of `events.k8s.io` are stored too.
+//! Events of the core group, which is also the stored form of events of `events.k8s.io`.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
@@ -76,7 +76,7 @@ pub(in crate::kinds) fn field(event: &Object, field: &str) -> String {
     }
 }
 
-/// Each field's name in the newer group and in the core group, where they differ.
+/// Fields with different names in `events.k8s.io` and in the core group.
 const RENAMED: [(&str, &str); 7] = [
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -87,7 +87,7 @@ const RENAMED: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
-/// Converts an event of the newer group to a core event.
+/// Converts an event of `events.k8s.io` to a core event.
 pub(in crate::kinds) fn to_core(event: &mut Object) {
     for (new, core) in RENAMED {
         if let Some(value) = event.remove(new) {
@@ -104,7 +104,7 @@ pub(in crate::kinds) fn to_core(event: &mut Object) {
     event.entry("involvedObject").or_insert_with(|| json!({}));
 }
 
-/// Converts a core event to one of the newer group.
+/// Converts a core event to an event of `events.k8s.io`.
 pub(in crate::kinds) fn from_core(event: &mut Object) {
     for (new, core) in RENAMED {
         if let Some(value) = event.remove(core) {
@@ -118,10 +118,10 @@ pub(in crate::kinds) fn from_core(event: &mut Object) {
     }
 }
 
-/// The greatest lengths of texts, by the names of the core group.
+/// Maximum lengths of strings, by field names of the core group.
 const LENGTHS: [(&str, usize); 4] = [("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)];
 
-/// Rules that old and new events obey; only the name of the controller differs.
+/// Validates events of both groups; only the field name of the controller differs.
 pub(in crate::kinds) fn check(event: &Object, controller: &str) -> Errors {
     let root = Field::root(event);
     let mut errors = Errors::new();

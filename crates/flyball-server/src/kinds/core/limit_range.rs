@@ -1,4 +1,4 @@
-//! Limit ranges: defaults and bounds of what the pods and claims of a namespace request.
+//! Limit ranges: defaults and limits for requests of pods and claims in a namespace.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
@@ -89,7 +89,7 @@ fn limit_item(limit: &Field<'_>, ty: &str) -> Errors {
     errors
 }
 
-/// The bounds of one resource must leave something between them.
+/// Validates that the limits of a resource are consistent.
 fn bounds(limit: &Field<'_>, name: &str, of_pods: bool) -> Errors {
     let mut errors = Errors::new();
     let [max, min, default, request, ratio] = BOUNDS.map(|bound| {

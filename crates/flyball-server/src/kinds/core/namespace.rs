@@ -1,4 +1,4 @@
-//! Namespaces: they are held by finalizers of their own while their content is removed.
+//! Namespaces, whose own finalizers delay their removal until their content is deleted.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
@@ -66,7 +66,7 @@ fn has_spec_finalizers(namespace: &Object) -> bool {
     namespace.at(&["spec", "finalizers"]).and_then(Value::as_array).is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-/// Completes the mark that a deletion leaves on a namespace.
+/// Completes a namespace that is marked for deletion.
 fn mark(namespace: &mut Object, _: &Object, _: &Clock) {
     namespace.metadata_mut().remove("deletionGracePeriodSeconds");
     if let Some(status) = namespace.entry("status").or_insert_with(|| json!({})).as_object_mut() {
@@ -74,7 +74,7 @@ fn mark(namespace: &mut Object, _: &Object, _: &Clock) {
     }
 }
 
-/// Finalizers of a namespace's own are Kubernetes' or have a domain.
+/// Validates the finalizers of a namespace's spec: standard ones, or names with a domain.
 fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let mut errors = security_levels(object, old);
     if old.is_some() && part != Part::Finalize {
@@ -93,7 +93,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     errors
 }
 
-/// Pod security labels must have valid levels.
+/// Validates the levels in pod security labels.
 fn security_levels(object: &Object, old: Option<&Object>) -> Errors {
     const PREFIX: &str = "pod-security.kubernetes.io/";
     let root = Field::root(object);

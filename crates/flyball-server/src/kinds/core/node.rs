@@ -74,12 +74,12 @@ fn default(node: &mut Object) {
     unite_pod_cidrs(node);
 }
 
-/// Synchronizes `podCIDR`, the older field, and `podCIDRs`: both are one field of the internal type.
+/// Synchronizes the older field `podCIDR` and `podCIDRs`, which are one field of the internal type.
 fn unite_pod_cidrs(node: &mut Object) {
     let all = node.at(&["spec", "podCIDRs"]).and_then(Value::as_array).cloned().unwrap_or_default();
     let single = node.at(&["spec", "podCIDR"]).and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(spec) = node.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    // The older field wins.
+    // The older field takes precedence.
     if single.is_empty() {
         if let Some(first) = all.first() {
             spec.insert("podCIDR".into(), first.clone());
@@ -89,7 +89,7 @@ fn unite_pod_cidrs(node: &mut Object) {
     }
 }
 
-/// A change of a node is checked as something new, and then as a change.
+/// Validates updates of a node like new objects, and then as updates.
 fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let mut errors = if part == Part::Status { Errors::new() } else { validate_as(object, None, part) };
     if old.is_some() {

@@ -97,7 +97,7 @@ fn prepare(volume: &mut Object, old: Option<&Object>, part: Part, clock: &Clock)
 
 type Rule = fn(&Field<'_>) -> Errors;
 
-/// The sources of volumes, with the rule of each.
+/// The sources of volumes with their rules.
 const SOURCES: &[(&str, Rule)] = &[
     ("hostPath", volume::host_path),
     ("gcePersistentDisk", |field| required(field, &["pdName"])),
@@ -154,7 +154,7 @@ fn validate(volume: &Object, old: Option<&Object>, part: Part) -> Errors {
     let mut now = spec.value().clone();
     const EXPANSION: &str = "controllerExpandSecretRef";
     if then.at("csi").is_set() && !then.at("csi").at(EXPANSION).is_set() {
-        // It may be set once.
+        // The field may be set once.
         now["csi"].as_object_mut().map(|csi| csi.remove(EXPANSION));
     }
     if SOURCES.iter().any(|(name, _)| now.get(*name) != then.value().get(*name)) {

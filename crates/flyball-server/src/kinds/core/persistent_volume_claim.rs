@@ -46,7 +46,7 @@ const COLUMNS: &[Heading] = &[
     .wide(),
 ];
 
-/// Returns how much storage a claim requests, also of its class.
+/// Returns the requested storage of a claim, in total and for its class.
 fn quota_usage(claim: &Object, _: Timestamp) -> Option<Amounts> {
     let one = Quantity::from_integer(1);
     let storage = claim.at(&["spec", "resources", "requests", "storage"]).and_then(Value::as_str);
@@ -69,7 +69,7 @@ fn default(claim: &mut Object) {
 
 /// Copies `dataSource` to `dataSourceRef`, or the reverse, if one is absent.
 ///
-/// A source that is neither a claim nor a snapshot counts for nothing: only references may be that.
+/// A source that is neither a claim nor a snapshot is ignored: only references may have other kinds.
 fn data_source(spec: &mut Map<String, Value>) {
     let known = |source: &Value| {
         let text = |field: &str| source[field].as_str().unwrap_or_default();
@@ -137,7 +137,7 @@ fn validate(claim: &Object, old: Option<&Object>, part: Part) -> Errors {
         const MUTABLE: &str = "resources.requests and volumeAttributesClassName for bound claims";
         let mut earlier = then.value().clone();
         if then.at("volumeName").is_empty() {
-            // It may be set once, and is shown as if it had always been.
+            // The field may be set once; the error shows the spec as if it had been set before.
             for spec in [&mut earlier, &mut munged] {
                 spec["volumeName"] = now["volumeName"].clone();
             }

@@ -1,4 +1,4 @@
-//! Pods. `pod_spec` has the rules that they share with templates.
+//! Pods. `pod_spec` contains the rules shared with templates.
 
 mod defaults;
 mod row;
@@ -93,7 +93,7 @@ const COLUMNS: &[Heading] = &[
 /// Returns the grace period of a deleted pod, in seconds.
 fn grace(pod: &Object, requested: Option<i64>) -> i64 {
     let text = |path: &[&str]| pod.at(path).and_then(Value::as_str).unwrap_or_default();
-    // A pod that does not run needs no grace period.
+    // Pods that are not running need no grace period.
     if text(&["spec", "nodeName"]).is_empty() || matches!(text(&["status", "phase"]), "Failed" | "Succeeded") {
         return 0;
     }

@@ -1,4 +1,4 @@
-//! Replication controllers: the older replica sets, with a selector that is a map of labels.
+//! Replication controllers: the predecessor of replica sets, with a map of labels as selector.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};

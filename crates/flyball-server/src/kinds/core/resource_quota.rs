@@ -1,4 +1,4 @@
-//! Resource quotas: limits of what a namespace uses, in scopes.
+//! Resource quotas: limits for the usage of a namespace, with scopes.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field, IMMUTABLE};
@@ -45,7 +45,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let mut named: Vec<&str> = Vec::new();
     for scope in scopes.texts() {
         named.push(scope);
-        // Each error shows all scopes.
+        // Each error contains all scopes.
         if errors.len() > MAX_CAUSES {
             continue;
         }

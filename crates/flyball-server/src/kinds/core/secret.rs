@@ -1,4 +1,4 @@
-//! Secrets: rules of their types and of immutable ones.
+//! Secrets, with rules for their types and for immutable secrets.
 
 use super::GROUP;
 use super::data::{self, MAX_SIZE};
@@ -39,7 +39,7 @@ const COLUMNS: &[Heading] = &[
 ];
 
 fn default(secret: &mut Object) {
-    // `stringData` is merged into `data`, and overrides it.
+    // `stringData` is merged into `data` and overrides it.
     if let Some(Value::Object(texts)) = secret.remove("stringData") {
         let data = secret.inner_or_new("data");
         for (key, text) in texts {
@@ -49,7 +49,7 @@ fn default(secret: &mut Object) {
     secret.fill("type", "Opaque");
 }
 
-/// The keys that secrets of some types must have.
+/// Required keys of secrets of some types.
 const TYPES: &[(&str, &[&str])] = &[
     ("kubernetes.io/dockercfg", &[".dockercfg"]),
     ("kubernetes.io/dockerconfigjson", &[".dockerconfigjson"]),
@@ -100,7 +100,7 @@ pub(super) fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors
     errors
 }
 
-/// Returns the error of Go's parser for a text that is no JSON object.
+/// Returns the error of Go's parser for a string that is not a JSON object.
 fn wrong_json(text: &[u8]) -> Option<String> {
     match serde_json::from_slice::<Value>(text) {
         Ok(Value::Object(_) | Value::Null) => None,
@@ -117,7 +117,7 @@ fn wrong_json(text: &[u8]) -> Option<String> {
     }
 }
 
-/// Warns of a certificate and key that are not PEM, with Go's message.
+/// Warns about a certificate and key that are not PEM, with Go's message.
 fn warn(object: &Object, _: Option<&Object>) -> Vec<String> {
     if object.get("type") != Some(&"kubernetes.io/tls".into()) {
         return Vec::new();

@@ -86,7 +86,7 @@ const COLUMNS: &[Heading] = &[
     .wide(),
 ];
 
-/// Returns how many load balancers and node ports a service uses.
+/// Returns the number of load balancers and node ports of a service.
 fn quota_usage(service: &Object, _: Timestamp) -> Option<Amounts> {
     let field = |name: &str| service.at(&["spec", name]);
     let ty = field("type").and_then(Value::as_str).unwrap_or_default();
@@ -148,7 +148,7 @@ pub(super) fn default(service: &mut Object) {
     }
 }
 
-/// The fields of services that the server allocates.
+/// Fields of services that the server allocates.
 pub(crate) struct Service;
 
 fn text<'o>(service: &'o Object, field: &str) -> &'o str {
@@ -173,7 +173,7 @@ impl Service {
         !list(service, "clusterIPs").is_empty()
     }
 
-    /// Returns whether a service is reached by ports of the nodes.
+    /// Returns true if a service uses node ports.
     pub(crate) fn is_exposed(service: &Object) -> bool {
         matches!(text(service, "type"), "NodePort" | "LoadBalancer")
     }
@@ -182,7 +182,7 @@ impl Service {
         text(service, "type") == "LoadBalancer" && text(service, "externalTrafficPolicy") == "Local"
     }
 
-    /// Keeps allocated values that a change omits.
+    /// Preserves allocated values that an update omits.
     pub(crate) fn keep(service: &mut Object, old: Option<&Object>) {
         let single = text(service, "clusterIP").to_owned();
         let all = list(service, "clusterIPs").to_vec();
@@ -231,7 +231,7 @@ impl Service {
                 spec.set("healthCheckNodePort", port);
             }
         }
-        // The two fields for the address are kept in sync.
+        // The two fields for addresses are synchronized.
         let single = spec.text("clusterIP").to_owned();
         let same = spec.get("clusterIPs").and_then(Value::as_array).map_or(&[][..], Vec::as_slice) == old_all;
         if single != old_single && same {
@@ -400,7 +400,7 @@ fn port_cell(port: &Value) -> String {
     }
 }
 
-/// Lists addresses by which a service is reached from outside.
+/// Returns the external addresses of a service.
 fn external(view: &View<'_>) -> String {
     let external_ips: Vec<&str> = view.list("spec.externalIPs").iter().filter_map(Value::as_str).collect();
     match view.text("spec.type") {

@@ -13,7 +13,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ServiceAccount", "service
     .subresources(&[Sub::TOKEN])
     .deleted_as_object();
 
-/// Warns of the deprecated annotation that enforces mountable secrets.
+/// Warns about the deprecated annotation that enforces mountable secrets.
 fn warn(object: &Object, old: Option<&Object>) -> Vec<String> {
     const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
     let set = |object: &Object| object.annotation(ENFORCED).is_some();

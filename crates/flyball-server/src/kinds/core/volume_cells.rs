@@ -1,9 +1,9 @@
-//! Cells that volumes and claims share.
+//! Table cells shared by volumes and claims.
 
 use crate::kinds::printer::{UNSET, View};
 use serde_json::Value;
 
-/// Access modes in short, in an order of their own.
+/// Abbreviated access modes in a fixed order.
 const MODES: [(&str, &str); 4] =
     [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
 
@@ -13,7 +13,7 @@ pub(super) fn modes(given: &[Value]) -> Value {
     short.join(",").into()
 }
 
-/// Returns the class of a volume or claim, also from the deprecated annotation.
+/// Returns the storage class of a volume or claim, including the deprecated annotation.
 pub(super) fn class(view: &View<'_>) -> Value {
     let old = view.object.annotation("volume.beta.kubernetes.io/storage-class");
     old.unwrap_or_else(|| view.text("spec.storageClassName")).into()

@@ -1,4 +1,4 @@
-//! Events of `events.k8s.io`: another form of core events.
+//! Events of `events.k8s.io`: another representation of core events.
 
 use super::GROUP;
 use crate::kinds::core::event;
@@ -21,7 +21,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
 /// The group that objects are stored in.
 const CORE: &str = "";
 
-/// The same columns for `events.k8s.io`, without the last one.
+/// The columns for `events.k8s.io`: those of core events without the last one.
 const FIELDS: &[&str] = &[
     "regarding.kind",
     "regarding.namespace",

@@ -32,7 +32,7 @@ pub(super) fn flow_schemas() -> impl Iterator<Item = Value> {
         let level = spec["priorityLevelConfiguration"]["name"].as_str().unwrap_or_default();
         let message =
             format!("This FlowSchema references the PriorityLevelConfiguration object named \"{level}\" and it exists");
-        // The time is that of the server's start.
+        // The time of the server's start.
         let condition = json!({
             "type": "Dangling", "status": "False", "reason": "Found", "message": message,
             "lastTransitionTime": "1970-01-01T00:00:00Z",
@@ -95,7 +95,7 @@ fn on(verbs: &[&str], group: &str, resources: &[&str], cluster: bool) -> Value {
     rule
 }
 
-/// Everything that these subjects do.
+/// A rule that matches all requests of these subjects.
 fn everything(subjects: Value) -> Value {
     let paths = json!([{"verbs": ["*"], "nonResourceURLs": ["*"]}]);
     json!({"subjects": subjects, "resourceRules": [on(&["*"], "*", &["*"], true)], "nonResourceRules": paths})

@@ -57,7 +57,7 @@ const COLUMNS: &[Heading] = &[
     Heading::AGE,
 ];
 
-/// Bits of a flow's hash by which hands of queues are dealt.
+/// Bits of a flow's hash for shuffle sharding.
 const MAX_HASH_BITS: f64 = 60.0;
 
 const MAX_QUEUES: i64 = 10_000_000;
@@ -184,7 +184,7 @@ fn queues(queuing: &Field<'_>) -> Errors {
     errors
 }
 
-/// Returns whether a hash is long enough to deal a hand of queues.
+/// Returns true if a hash is long enough for shuffle sharding with these parameters.
 fn fits_hash(queues: i64, hand: i64) -> bool {
     let mut bits = 0.0;
     for dealt in 0..hand {

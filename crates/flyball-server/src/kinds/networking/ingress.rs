@@ -159,7 +159,7 @@ fn row(view: &View<'_>) -> Row {
 fn hosts(rules: &[Value]) -> String {
     const SHOWN: usize = 3;
     let hosts: Vec<&str> = rules.iter().map(|rule| printer::text(rule, "host")).collect();
-    // Those that follow the third host are counted by rules, with a host or without.
+    // Further hosts are counted by rules, with or without a host.
     let mut shown = Vec::new();
     let mut more = false;
     for host in &hosts {

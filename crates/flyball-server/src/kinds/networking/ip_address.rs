@@ -1,4 +1,4 @@
-//! IP addresses, which clients create: addresses of services are allocated without them.
+//! IP addresses, which are created only by clients: services allocate addresses without them.
 
 use super::GROUP;
 use crate::kinds::kind::Kind;

@@ -137,7 +137,7 @@ fn warn(object: &Object, _: Option<&Object>) -> Vec<String> {
     warnings
 }
 
-/// Lists the blocks of addresses that a policy names.
+/// Returns the CIDR blocks of a policy.
 fn blocks(policy: &Object) -> Vec<String> {
     let mut all = Vec::new();
     for (rules, peers) in [("ingress", "from"), ("egress", "to")] {

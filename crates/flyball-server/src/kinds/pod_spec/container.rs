@@ -65,7 +65,7 @@ fn restart_policy(container: &Field<'_>) -> Errors {
     errors
 }
 
-/// The containers that run before those of the pod.
+/// Validates the init containers of a pod.
 pub(super) fn init_containers(containers: &Field<'_>, regular: &Field<'_>, around: &Surroundings<'_>) -> Errors {
     let mut errors = Errors::new();
     let mut names: BTreeSet<String> = regular.items().map(|container| container.at("name").text().to_owned()).collect();
@@ -102,7 +102,7 @@ pub(super) fn init_containers(containers: &Field<'_>, regular: &Field<'_>, aroun
     errors
 }
 
-/// Fields that a container may have which is added to a pod that runs.
+/// Allowed fields of ephemeral containers.
 const EPHEMERAL: &[&str] = &[
     "name",
     "image",
@@ -122,7 +122,7 @@ const EPHEMERAL: &[&str] = &[
     "targetContainerName",
 ];
 
-/// Containers that are added to a pod that runs.
+/// Validates ephemeral containers.
 pub(super) fn ephemeral_containers(containers: &Field<'_>, spec: &Field<'_>, around: &Surroundings<'_>) -> Errors {
     let mut errors = Errors::new();
     let lists = ["containers", "initContainers"].map(|list| spec.at(list));
@@ -159,7 +159,7 @@ pub(super) fn ephemeral_containers(containers: &Field<'_>, spec: &Field<'_>, aro
     errors
 }
 
-/// Images are named without spaces around them.
+/// Rejects image names with surrounding spaces.
 pub(in crate::kinds) fn trimmed_image(container: &Field<'_>) -> Option<FieldError> {
     let image = container.at("image");
     (image.text().trim() != image.text()).then(|| image.invalid("must not have leading or trailing whitespace"))
@@ -202,7 +202,7 @@ fn ports(ports: &Field<'_>) -> Errors {
     errors
 }
 
-/// Host ports of containers are unique.
+/// Validates that host ports of containers are unique.
 fn host_ports<'a>(containers: impl Iterator<Item = Field<'a>>) -> Errors {
     let mut errors = Errors::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();

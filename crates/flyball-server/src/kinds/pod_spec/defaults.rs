@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 type Inner = Map<String, Value>;
 
-/// Fills in a template of pods.
+/// Sets the defaults of a pod template.
 pub(crate) fn template(template: &mut Inner) {
     spec(template.inner_or_new("spec"));
 }
 
-/// Fills in the spec of a pod.
+/// Sets the defaults of a pod spec.
 pub(crate) fn spec(spec: &mut Inner) {
     // The deprecated field `serviceAccount` is kept in sync with `serviceAccountName`.
     if spec.text("serviceAccountName").is_empty() && !spec.text("serviceAccount").is_empty() {
@@ -67,7 +67,7 @@ fn get(probe: &mut Inner) {
     }
 }
 
-/// Returns whether an image is named without a version, or by `latest`.
+/// Returns true if an image has no tag, or the tag `latest`.
 fn is_latest(image: &str) -> bool {
     let (name, digest) = image.split_once('@').map_or((image, false), |(name, _)| (name, true));
     let last = name.rsplit('/').next().unwrap_or_default();
@@ -78,7 +78,7 @@ fn is_latest(image: &str) -> bool {
     }
 }
 
-/// Returns whether a text can name an image: repositories are written small.
+/// Returns true if a string is a valid image name; repositories are lowercase.
 fn is_reference(name: &str) -> bool {
     let path = match name.split_once('/') {
         Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => path,

@@ -87,7 +87,7 @@ pub(super) fn env_from(sources: &Field<'_>) -> Errors {
     errors
 }
 
-/// Fields of pods that `fieldPath` may name.
+/// Fields of pods that `fieldPath` may refer to.
 const FIELDS: &[&str] = &[
     "metadata.annotations",
     "metadata.labels",

@@ -63,14 +63,14 @@ fn names<'a>(list: impl IntoIterator<Item = &'a Value>) -> BTreeSet<&'a str> {
     list.into_iter().filter_map(|item| item["name"].as_str()).collect()
 }
 
-/// Lists the path at which each volume is used, of several the last.
+/// Returns the mount path of each volume; if there are several, the last one.
 fn last_paths<'a>(list: &Field<'a>, path: &str) -> BTreeSet<&'a str> {
     let last: BTreeMap<Option<&str>, &Value> = list.list().iter().map(|item| (item["name"].as_str(), item)).collect();
     last.into_values().filter_map(|item| item[path].as_str()).collect()
 }
 
 fn recursive_read_only(mounts: &Field<'_>, mount: &Field<'_>) -> Errors {
-    // kube-apiserver leaves the index out here.
+    // kube-apiserver omits the index.
     let placed = mounts.at("recursiveReadOnly");
     let given = mount.at("recursiveReadOnly");
     let policy = Field::new(*placed.path(), given.value());

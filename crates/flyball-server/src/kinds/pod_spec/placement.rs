@@ -12,7 +12,7 @@ type Errors = Vec<FieldError>;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// The affinity of a pod.
+/// Validates the affinity of a pod.
 pub(super) fn affinity(field: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let nodes = field.at("nodeAffinity");
@@ -61,7 +61,7 @@ fn term(term: &Field<'_>) -> Errors {
     errors
 }
 
-/// Keys of labels that are compared with the pod's own.
+/// Validates label keys whose values are compared with those of the pod.
 fn label_keys(of: &Field<'_>, names: &[&str]) -> Errors {
     let mut errors = Errors::new();
     let selector = of.at("labelSelector");
@@ -84,7 +84,7 @@ fn label_keys(of: &Field<'_>, names: &[&str]) -> Errors {
 
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Tolerations of taints.
+/// Validates tolerations.
 pub(in crate::kinds) fn tolerations(tolerations: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     for toleration in tolerations.items() {
@@ -117,11 +117,11 @@ pub(in crate::kinds) fn tolerations(tolerations: &Field<'_>) -> Errors {
     errors
 }
 
-/// Validates the spread of pods over a topology.
+/// Validates topology spread constraints.
 pub(super) fn spread(constraints: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let pair = |value: &Value| (value["topologyKey"].to_string(), value["whenUnsatisfiable"].to_string());
-    // Of equal ones, all but the last are reported.
+    // Of duplicates, all but the last one are reported.
     let mut later: BTreeMap<(String, String), usize> = BTreeMap::new();
     constraints.list().iter().for_each(|constraint| *later.entry(pair(constraint)).or_default() += 1);
     for constraint in constraints.items() {

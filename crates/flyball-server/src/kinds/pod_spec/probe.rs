@@ -72,7 +72,7 @@ fn probe(probe: &Field<'_>, grace: Option<i64>) -> Errors {
     errors
 }
 
-/// The probes and the lifecycle of a container.
+/// Validates the probes and the lifecycle of a container.
 pub(super) fn all(container: &Field<'_>, grace: Option<i64>, os: Option<&str>) -> Errors {
     let mut errors = Errors::new();
     let lifecycle = container.at("lifecycle");

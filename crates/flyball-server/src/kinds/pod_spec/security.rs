@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 
 type Errors = Vec<FieldError>;
 
-/// The field must be the ID of a user or a group.
+/// Validates the ID of a user or a group.
 fn id(field: &Field<'_>) -> Option<FieldError> {
     let good = field.int_if_set().is_none_or(|id| (0..=i64::from(i32::MAX)).contains(&id));
     (!good).then(|| field.invalid("must be between 0 and 2147483647, inclusive"))
 }
 
-/// The security context of a container.
+/// Validates the security context of a container.
 pub(super) fn container(context: &Field<'_>, host_users: bool) -> Errors {
     if !context.is_set() {
         return Errors::new();
@@ -90,7 +90,7 @@ fn profile(profile: &Field<'_>, what: &str) -> Errors {
     errors
 }
 
-/// The security context of a pod.
+/// Validates the security context of a pod.
 pub(super) fn pod(spec: &Field<'_>) -> Errors {
     let context = spec.at("securityContext");
     let mut errors: Errors =

@@ -82,7 +82,7 @@ pub(crate) fn check(spec: &Field<'_>, pod: &str, is_pod: bool) -> Errors {
     errors
 }
 
-/// A template of pods: its labels, its annotations, its spec.
+/// Validates a pod template: labels, annotations and spec.
 pub(crate) fn template(template: &Field<'_>) -> Errors {
     let mut errors = template_metadata(template);
     let spec = template.at("spec");
@@ -94,7 +94,7 @@ pub(crate) fn template(template: &Field<'_>) -> Errors {
     errors
 }
 
-/// The metadata of a template; errors leave out that it is metadata.
+/// Validates the metadata of a template; error paths omit `metadata`.
 pub(crate) fn template_metadata(template: &Field<'_>) -> Errors {
     let metadata = template.at("metadata");
     let (labels, annotations) = (template.at("labels"), template.at("annotations"));
@@ -126,7 +126,7 @@ fn claims(claims: &Field<'_>) -> Errors {
     errors
 }
 
-/// On the network of the node, a port is the node's own.
+/// Requires host ports to equal container ports on the host network.
 fn same_ports(container: &Field<'_>, is_pod: bool) -> Errors {
     let mut errors = Errors::new();
     for port in container.at("ports").items() {
@@ -214,7 +214,7 @@ fn overhead(overhead: &Field<'_>) -> Errors {
     errors
 }
 
-/// Fields that only one operating system has.
+/// Rejects fields of another operating system.
 const OF_LINUX: &[&str] = &["hostUsers", "hostPID", "hostIPC", "shareProcessNamespace"];
 const CONTEXT_OF_LINUX: &[&str] = &[
     "appArmorProfile",

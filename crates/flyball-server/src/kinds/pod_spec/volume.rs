@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 type Errors = Vec<FieldError>;
 type Rule = fn(&Field<'_>) -> Errors;
 
-/// The sources that a volume may have, with the rules of each.
+/// The sources of volumes with their rules.
 const SOURCES: &[(&str, Rule)] = &[
     ("emptyDir", empty_dir),
     ("hostPath", host_path),
@@ -98,7 +98,7 @@ pub(super) fn volumes<'a>(volumes: &'a Field<'a>, pod: &str) -> (Vec<&'a Value>,
     (good, errors)
 }
 
-/// A volume has one source.
+/// Validates that a volume has exactly one source.
 fn source(volume: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     let mut found = false;
@@ -162,7 +162,7 @@ fn mode(source: &Field<'_>, name: &str) -> Option<FieldError> {
     (!(0..=0o777).contains(&mode.int())).then(|| mode.invalid(MODE))
 }
 
-/// Files out of a secret or a config map.
+/// Validates files from a secret or a config map.
 fn files(source: &Field<'_>, name: &str) -> Errors {
     let mut errors: Errors = source.at(name).must_be_set().into_iter().collect();
     errors.extend(mode(source, "defaultMode"));
@@ -186,7 +186,7 @@ fn downward(source: &Field<'_>) -> Errors {
 const VOLUME_FIELDS: &[&str] =
     &["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 
-/// A downward API file; errors have the path of the volume, not of the file.
+/// Validates a downward API file; errors have the path of the volume, not of the file.
 fn downward_file(at: &Field<'_>, file: &Value) -> Errors {
     let shown = Field::new(*at.path(), file);
     let mut errors: Errors = shown.at("path").must_be_set().into_iter().collect();

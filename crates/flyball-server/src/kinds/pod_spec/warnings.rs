@@ -82,7 +82,7 @@ fn warn_of_annotation(annotations: &Field<'_>, name: &str, why: &str) -> Option<
     annotation.value().is_string().then(|| format!("{}: {why}", annotation.path()))
 }
 
-/// Warns of annotations that fields of a container have replaced.
+/// Warns about annotations that are replaced by container fields.
 fn annotated_warnings(annotations: &Field<'_>, container: &Field<'_>, confined: bool) -> Vec<String> {
     let security = container.at("securityContext");
     let name = container.value()["name"].as_str().unwrap_or_default();
@@ -98,7 +98,7 @@ fn annotated_warnings(annotations: &Field<'_>, container: &Field<'_>, confined: 
     warnings
 }
 
-/// Warns of a term whose selector is left out: it matches no pod.
+/// Warns about a term without a selector, which matches no pods.
 fn selects_nothing(term: &Field<'_>) -> Option<String> {
     let selector = term.at("labelSelector");
     selector.value().is_null().then(|| format!("{}: a null labelSelector results in matching no pod", selector.path()))
@@ -165,7 +165,7 @@ fn container_warnings(container: &Field<'_>) -> Vec<String> {
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for variable in container.at("env").items() {
         let name = variable.value()["name"].as_str().unwrap_or_default();
-        // A value that refers to the earlier one is intended.
+        // A value that refers to the previous one is intended.
         let refers = variable.at("value").text().contains(&format!("$({name})"));
         if names.contains(name) && !refers {
             warnings.push(format!(
@@ -178,11 +178,11 @@ fn container_warnings(container: &Field<'_>) -> Vec<String> {
     warnings
 }
 
-/// Warns of ports that occur twice in a pod, and of addresses of the node without a port of it.
+/// Warns about duplicate ports in a pod, and about host IPs without a host port.
 fn port_warnings(spec: &Field<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut known: BTreeMap<(i64, String), Ports> = BTreeMap::new();
-    // The search ends when the warnings exceed the limit of a response: the number of pairs grows quadratically.
+    // The search ends when the warnings exceed the limit of a response: the number of pairs is quadratic.
     let mut room = MAX_WARNINGS;
     for list in CONTAINERS {
         for container in spec.at(list).items() {
@@ -220,7 +220,7 @@ fn port_warnings(spec: &Field<'_>) -> Vec<String> {
     warnings
 }
 
-/// The ports with one number and protocol, by their host port.
+/// Ports with the same number and protocol, by their host port.
 #[derive(Default)]
 struct Ports {
     /// The host port, its address, and its path.
@@ -230,7 +230,7 @@ struct Ports {
 }
 
 impl Ports {
-    /// Returns the earlier ports that conflict with a port, in order.
+    /// Returns the previous ports that conflict with a port, in order.
     fn clashing(&self, host: i64, ip: &str) -> Vec<usize> {
         if host == 0 {
             return (0..self.all.len()).collect();

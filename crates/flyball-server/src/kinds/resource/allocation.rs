@@ -143,7 +143,7 @@ fn network(data: &Field<'_>) -> Errors {
     errors
 }
 
-/// The address of an interface has the length of its network's prefix, and is written in one way.
+/// Validates the address of an interface: in canonical form, with the prefix length of its network.
 fn interface_address(field: &Field<'_>) -> Errors {
     const WRONG: &str = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
     let text = field.text();

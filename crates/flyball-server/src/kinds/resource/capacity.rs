@@ -8,7 +8,7 @@ use flyball_core::field::FieldError;
 
 const MAX_OPTIONS: usize = 10;
 
-/// Checks a capacity of a device that may be shared, or may not.
+/// Validates a capacity of a shared or exclusive device.
 pub(super) fn check(capacity: &Field<'_>, shared: bool) -> Errors {
     let (value, policy) = (capacity.at("value"), capacity.at("requestPolicy"));
     match (policy.is_set(), shared) {
@@ -91,7 +91,7 @@ fn range(range: &Field<'_>, default: &Quantity, capacity: &Quantity) -> Errors {
     errors
 }
 
-/// The default and the highest amount are whole steps away from the lowest one.
+/// Validates that default and maximum differ from the minimum by multiples of the step.
 fn steps(
     step: &Field<'_>,
     min: &Quantity,

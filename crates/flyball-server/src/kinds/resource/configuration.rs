@@ -36,7 +36,7 @@ pub(super) fn object(field: &Field<'_>, max: usize) -> Errors {
 pub(super) struct RequestNames<'a>(BTreeMap<&'a str, BTreeSet<&'a str>>);
 
 impl<'a> RequestNames<'a> {
-    /// Reads the requests of `spec.devices`.
+    /// Parses the requests of `spec.devices`.
     pub(super) fn of(devices: &'a Value) -> Self {
         let name = |request: &'a Value| request["name"].as_str().unwrap_or_default();
         let list = |value: &'a Value| value.as_array().map_or(&[][..], Vec::as_slice).iter();
@@ -67,7 +67,7 @@ impl<'a> RequestNames<'a> {
         errors
     }
 
-    /// The field must be a list of such names.
+    /// The field must be a list of requests or subrequests.
     pub(super) fn check_all(&self, names: &Field<'_>) -> Errors {
         set(names, MAX_REQUESTS, by_text, |name| self.check(name))
     }

@@ -10,10 +10,10 @@ use serde_json::Value;
 const MAX_IDENTIFIER: usize = 32;
 const MAX_POOL: usize = 253;
 
-/// Maximum length of an attribute's key that errors show completely: a domain, a slash and an identifier.
+/// Maximum length of an attribute's key that errors contain completely: a domain, a slash and an identifier.
 const MAX_SHOWN_KEY: usize = 63 + 1 + MAX_IDENTIFIER;
 
-/// The field must name a pool: DNS subdomains with slashes between them.
+/// The field must be the name of a pool: DNS subdomains separated by slashes.
 pub(super) fn pool(field: &Field<'_>) -> Errors {
     let name = field.text();
     if name.is_empty() {
@@ -70,7 +70,7 @@ fn c_identifier(path: &Path<'_>, text: &str) -> Errors {
     errors
 }
 
-/// The entries of a map of attributes or capacities, each checked; long keys are shown with their middle left out.
+/// Validates the entries of a map of attributes or capacities; errors truncate long keys in the middle.
 pub(super) fn entries(map: &Field<'_>, check: impl Fn(&Field<'_>) -> Errors) -> Errors {
     let mut errors = Errors::new();
     for (key, entry) in map.entries() {
@@ -92,7 +92,7 @@ fn shortened(key: &str) -> String {
     String::from_utf8_lossy(&[head, DOTS.as_bytes(), tail].concat()).into_owned()
 }
 
-/// The field must be a UUID, written as Kubernetes writes it.
+/// The field must be a UUID in the format of Kubernetes.
 pub(super) fn uid(field: &Field<'_>) -> Option<FieldError> {
     let text = field.text();
     let digits = match text.len() {

@@ -107,7 +107,7 @@ fn request(request: &Field<'_>) -> Errors {
     errors
 }
 
-/// Validates the part that a request and each of its alternatives have in common.
+/// Validates the common fields of a request and its alternatives.
 fn device_request(request: &Field<'_>) -> Errors {
     let (mode, count) = (request.at("allocationMode"), request.at("count"));
     let mut errors = request.at("deviceClassName").must_obey(dns_subdomain);
@@ -132,7 +132,7 @@ fn constraint(constraint: &Field<'_>, names: &RequestNames<'_>) -> Errors {
     } else if distinct.is_set() {
         errors.extend(name::fully_qualified(&distinct));
     } else {
-        // The message is kube-apiserver's, though no field is set.
+        // The message is that of kube-apiserver, although no field is set.
         const NONE: &str =
             r#"exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set"#;
         errors.push(constraint.required(NONE));

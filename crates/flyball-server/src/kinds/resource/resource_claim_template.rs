@@ -1,4 +1,4 @@
-//! Templates for the claims of single pods.
+//! Templates for claims of individual pods.
 
 use super::GROUP;
 use super::{Errors, resource_claim as claim};

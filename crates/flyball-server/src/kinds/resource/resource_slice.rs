@@ -1,4 +1,4 @@
-//! Slices: the devices of a pool, as a driver publishes them.
+//! Slices, which are the published devices of a pool.
 
 use super::GROUP;
 use super::{Errors, by_name, capacity, list, name, set, taint};
@@ -49,7 +49,7 @@ const COLUMNS: &[Heading] = &[
 ];
 
 const MAX_DEVICES: usize = 128;
-/// Maximum number of devices where any has taints, counters or lists of values.
+/// Maximum number of devices if any of them has taints, counters or lists of values.
 const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
 const MAX_COUNTERS: usize = 32;
@@ -61,7 +61,7 @@ const MAX_TAINTS: usize = 16;
 /// Fields of attributes that a feature gate of kube-apiserver drops.
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
 
-/// Drops fields of features that are off by default, and notes since when devices are tainted.
+/// Drops fields of features that are disabled by default, and sets the times of taints.
 fn prepare(slice: &mut Object, _: Option<&Object>, _: Part, clock: &Clock) {
     let Some(spec) = slice.inner("spec") else { return };
     for device in spec.each("devices") {
@@ -125,13 +125,13 @@ fn pool(pool: &Field<'_>) -> Errors {
     errors
 }
 
-/// Prints fields that exclude each other.
+/// Formats mutually exclusive fields.
 fn shown(fields: &[&str]) -> BadValue {
     let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
     format!("{{{}}}", fields.join(", ")).into()
 }
 
-/// A flag may be left out, but not be false.
+/// Requires a flag to be absent or true.
 fn raised(flag: &Field<'_>) -> Errors {
     let lowered = flag.value() == &Value::Bool(false);
     lowered.then(|| flag.invalid("must be either unset or set to true")).into_iter().collect()
@@ -172,7 +172,7 @@ fn nodes(spec: &Field<'_>) -> Errors {
     errors
 }
 
-/// The nodes of a single device, where the slice leaves them to its devices.
+/// Validates the nodes of a single device, if the slice delegates them to its devices.
 fn nodes_of_device(device: &Field<'_>, per_device: bool) -> Errors {
     let (node, selector, all) = (device.at("nodeName"), device.at("nodeSelector"), device.at("allNodes"));
     if !per_device {
@@ -231,7 +231,7 @@ fn device(device: &Field<'_>, before: Option<&Value>, per_device: bool) -> Error
     errors
 }
 
-/// Counters, in a set that has a name.
+/// Validates the counters of a named set.
 fn counted(of: &Field<'_>, name: &str) -> Errors {
     let counters = of.at("counters");
     let mut errors = of.at(name).must_obey(dns_label);
@@ -268,7 +268,7 @@ fn attribute(attribute: &Field<'_>) -> Errors {
     errors
 }
 
-/// Returns whether a text is a version as <https://semver.org> defines it.
+/// Returns true if a string is a version according to <https://semver.org>.
 fn is_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
     let (core, before) = rest.split_once('-').map_or((rest, None), |(core, before)| (core, Some(before)));

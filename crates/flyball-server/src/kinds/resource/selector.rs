@@ -1,4 +1,4 @@
-//! Selectors of devices: expressions in CEL about `device`.
+//! Selectors of devices: CEL expressions with the variable `device`.
 
 use super::{Errors, list};
 use crate::kinds::field::Field;
@@ -7,7 +7,7 @@ use flyball_schema::cel::{Type, check_among};
 const MAX_SELECTORS: usize = 32;
 const MAX_EXPRESSION: usize = 10 * 1024;
 
-/// Checks selectors; expressions that are stored already are taken as they are.
+/// Validates selectors; unchanged stored expressions are accepted.
 pub(super) fn check(selectors: &Field<'_>, stored: bool) -> Errors {
     list(selectors, MAX_SELECTORS, |selector| {
         let cel = selector.at("cel");

@@ -1,4 +1,4 @@
-//! Taints of devices, tolerations of them, and the conditions that a binding waits for.
+//! Taints of devices, tolerations, and binding conditions.
 
 use super::{Errors, list};
 use crate::kinds::field::Field;
@@ -39,7 +39,7 @@ fn toleration(toleration: &Field<'_>) -> Errors {
     errors
 }
 
-/// Conditions of success and of failure: either both are set or none, and no condition is in both.
+/// Validates conditions of success and failure: either both are set or none, and they are disjoint.
 pub(super) fn binding_conditions(of: &Field<'_>) -> Errors {
     let (success, failure) = (of.at("bindingConditions"), of.at("bindingFailureConditions"));
     let mut errors = list(&success, MAX_CONDITIONS, label::key);

@@ -1,6 +1,6 @@
-//! IP addresses and CIDR blocks, parsed as Kubernetes does.
+//! IP addresses and CIDR blocks, parsed like in Kubernetes.
 //!
-//! Fields of old kinds accepted addresses with leading zeros (`010.0.0.1`) once; unchanged ones remain valid.
+//! Fields of old kinds used to accept addresses with leading zeros (`010.0.0.1`); unchanged ones remain valid.
 
 use super::super::field::Field;
 use flyball_core::field::FieldError;
@@ -13,7 +13,7 @@ pub(crate) struct Block {
     pub(crate) bits: u8,
 }
 
-/// Reads an address; IPv4 may have leading zeros.
+/// Parses an address; IPv4 may have leading zeros.
 pub(crate) fn parse(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         return text.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Option<IpAddr> {
     (parts.len() == 4).then(|| Ipv4Addr::from(octets).into())
 }
 
-/// Reads a CIDR block; IPv4 may have leading zeros.
+/// Parses a CIDR block; IPv4 may have leading zeros.
 pub(crate) fn parse_block(text: &str) -> Option<Block> {
     let (address, bits) = text.split_once('/')?;
     let address = parse(address)?;
@@ -50,18 +50,18 @@ impl Block {
         }
     }
 
-    /// Returns whether an address lies in the block.
+    /// Returns true if the block contains an address.
     pub(crate) fn contains(self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4() && Block { address, ..self }.first() == self.first()
     }
 
-    /// Writes the block as Go does: by its first address.
+    /// Formats the block like Go: with its first address.
     pub(crate) fn canonical(self) -> String {
         format!("{}/{}", canonical(self.first()), self.bits)
     }
 }
 
-/// Writes an address as Go does, which treats mapped IPv4 addresses as IPv4.
+/// Formats an address like Go, which treats mapped IPv4 addresses as IPv4.
 pub(crate) fn canonical(address: IpAddr) -> String {
     match address {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or_else(|| v6.to_string(), |v4| v4.to_string()),
@@ -69,12 +69,12 @@ pub(crate) fn canonical(address: IpAddr) -> String {
     }
 }
 
-/// Returns whether an address is IPv6 in Go's eyes.
+/// Returns true if Go treats an address as IPv6.
 pub(crate) fn is_v6(text: &str) -> bool {
     matches!(parse(text), Some(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_none())
 }
 
-/// Returns whether there are addresses of both families.
+/// Returns true if there are addresses of both families.
 pub(crate) fn is_dual_stack<'a>(mut texts: impl Iterator<Item = &'a str> + Clone) -> bool {
     texts.clone().any(is_v6) && texts.any(|text| !is_v6(text))
 }
@@ -83,7 +83,7 @@ fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some())
 }
 
-/// The field must hold an address.
+/// The field must be an address.
 pub(crate) fn check(field: &Field<'_>) -> Vec<FieldError> {
     let Some(address) = parse(field.text()) else {
         return vec![field.invalid_as(field.text(), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")];
@@ -98,7 +98,7 @@ pub(crate) fn check(field: &Field<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// The same for a field whose unchanged values remain valid.
+/// Like [`check`], for a field whose unchanged values remain valid.
 pub(crate) fn check_new(field: &Field<'_>, old: &[&str]) -> Vec<FieldError> {
     if old.contains(&field.text()) { Vec::new() } else { check(field) }
 }
@@ -114,7 +114,7 @@ pub(crate) fn check_canonical(field: &Field<'_>) -> Vec<FieldError> {
     }
 }
 
-/// The field must hold a CIDR block.
+/// The field must be a CIDR block.
 pub(crate) fn check_block(field: &Field<'_>) -> Vec<FieldError> {
     let text = field.text();
     let Some(block) = parse_block(text) else {
@@ -133,7 +133,7 @@ pub(crate) fn check_block(field: &Field<'_>) -> Vec<FieldError> {
     vec![field.invalid(wrong)]
 }
 
-/// The same for a field whose unchanged values remain valid.
+/// Like [`check_block`], for a field whose unchanged values remain valid.
 pub(crate) fn check_new_block(field: &Field<'_>, old: &[&str]) -> Vec<FieldError> {
     if old.contains(&field.text()) { Vec::new() } else { check_block(field) }
 }

@@ -1,4 +1,4 @@
-//! Selectors of nodes, and the labels that are compared.
+//! Node selectors, and their labels.
 
 use super::super::field::Field;
 use super::label;
@@ -39,7 +39,7 @@ fn operator_on_labels(requirement: &Field<'_>) -> Option<FieldError> {
     }
 }
 
-/// Nodes are selected by one field alone: their name.
+/// Validates field selectors of nodes, which support only the name.
 fn field_requirement(requirement: &Field<'_>) -> Vec<FieldError> {
     let (operator, values, key) = (requirement.at("operator"), requirement.at("values"), requirement.at("key"));
     let mut errors = Vec::new();
@@ -59,7 +59,7 @@ fn field_requirement(requirement: &Field<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// Deprecated labels of nodes, with the warning of each.
+/// Deprecated labels of nodes with their warnings.
 const OLD_LABELS: &[(&str, &str)] = &[
     ("app.kubernetes.io/created-by", "deprecated since v1.9"),
     ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
@@ -79,7 +79,7 @@ pub(crate) fn old_label(key: &str) -> Option<&'static str> {
     OLD_LABELS.iter().find(|(old, _)| *old == key).map(|(_, message)| *message)
 }
 
-/// Warns of old labels in a term of a node selector, and of values that no label can have.
+/// Warns about deprecated labels and invalid label values in a term of a node selector.
 pub(crate) fn warn_of_term(term: &Field<'_>, check_values: bool) -> Vec<String> {
     let mut warnings = Vec::new();
     for requirement in term.at("matchExpressions").items() {

@@ -1,4 +1,4 @@
-//! Labels, and selectors of labels.
+//! Labels and label selectors.
 
 use super::super::field::Field;
 use flyball_core::field::FieldError;
@@ -6,12 +6,12 @@ use flyball_core::metadata::validate_labels;
 use flyball_core::{LabelSelector, names};
 use serde_json::Value;
 
-/// The field must hold labels.
+/// The field must be labels.
 pub(crate) fn labels(field: &Field<'_>) -> Vec<FieldError> {
     validate_labels(field.value().as_object(), field.path())
 }
 
-/// The field must hold the key of a label.
+/// The field must be a label key.
 pub(crate) fn key(field: &Field<'_>) -> Vec<FieldError> {
     field.obeys(names::qualified_name)
 }
@@ -27,7 +27,7 @@ pub(crate) fn selector(field: &Field<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// An operator has the number of values that it requires.
+/// Validates the number of values of an operator.
 pub(super) fn values_of_operator(requirement: &Field<'_>) -> Option<FieldError> {
     let (operator, values) = (requirement.at("operator"), requirement.at("values"));
     match operator.text() {
@@ -40,14 +40,14 @@ pub(super) fn values_of_operator(requirement: &Field<'_>) -> Option<FieldError> 
     }
 }
 
-/// The field must hold values of labels.
+/// The field must be label values.
 pub(crate) fn values(field: &Field<'_>) -> Vec<FieldError> {
     field.items().flat_map(|value| value.obeys(names::label_value)).collect()
 }
 
-/// Returns true if a selector matches labels; `None` if it is malformed by Go's rules.
+/// Returns true if a selector matches labels; `None` if it is malformed according to Go.
 ///
-/// An absent selector matches nothing, an empty one everything.
+/// An absent selector matches no labels, an empty one all labels.
 pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
     if selector.is_null() {
         return Some(false);
@@ -74,7 +74,7 @@ pub(crate) fn selects(selector: &Value, labels: &Value) -> Option<bool> {
     Some(LabelSelector::from_value(selector).matches(|key| labels.get(key).and_then(Value::as_str)))
 }
 
-/// Returns whether a selector demands nothing.
+/// Returns true if a selector has no requirements.
 pub(crate) fn is_empty(selector: &Value) -> bool {
     let none = |field: &str| {
         selector[field].as_array().is_none_or(Vec::is_empty)

@@ -1,11 +1,11 @@
-//! Numbers, and shares of a number.
+//! Numbers and percentages.
 
 use super::super::field::Field;
 use flyball_core::field::FieldError;
 use flyball_core::names;
 use serde_json::Value;
 
-/// The field must hold a number that is not negative, or a percentage.
+/// The field must be a nonnegative number or a percentage.
 pub(crate) fn count_or_percent(field: &Field<'_>) -> Vec<FieldError> {
     match field.value() {
         Value::String(text) if percent(text).is_none() => {
@@ -22,7 +22,7 @@ pub(crate) fn at_most_all(field: &Field<'_>) -> Option<FieldError> {
     percent(field.text()).filter(|percent| *percent > 100).map(|_| field.invalid("must not be greater than 100%"))
 }
 
-/// Reads a percentage.
+/// Parses a percentage.
 fn percent(text: &str) -> Option<i64> {
     let digits = text.strip_suffix('%')?;
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
@@ -37,7 +37,7 @@ pub(crate) fn count(field: &Field<'_>) -> i64 {
     }
 }
 
-/// Fields of a status count something, and count no less than nothing.
+/// Fields of a status with counts must not be negative.
 pub(crate) fn counts(status: &Field<'_>, names: &[&str]) -> Vec<FieldError> {
     names.iter().filter_map(|name| status.at(name).not_negative()).collect()
 }
@@ -54,7 +54,7 @@ pub(crate) fn counts_no_more(status: &Field<'_>, names: &[&str], than: &str, det
         .collect()
 }
 
-/// A number that only grows may not shrink.
+/// A number must not decrease.
 pub(crate) fn not_decremented(field: &Field<'_>, old: &Field<'_>) -> Option<FieldError> {
     let shrunk = match (field.int_if_set(), old.int_if_set()) {
         (Some(new), Some(old)) => new < old,

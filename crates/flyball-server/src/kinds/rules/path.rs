@@ -3,17 +3,17 @@
 use super::super::field::Field;
 use flyball_core::field::FieldError;
 
-/// No step of the path may lead upwards.
+/// The path must not contain `..`.
 pub(crate) fn no_backsteps(field: &Field<'_>) -> Option<FieldError> {
     climbs(field.text()).then(|| field.invalid("must not contain '..'"))
 }
 
-/// Returns whether a step of a path leads upwards.
+/// Returns true if a path contains `..`.
 pub(crate) fn climbs(path: &str) -> bool {
     path.split('/').any(|step| step == "..")
 }
 
-/// The path must lead downwards from where it begins.
+/// The path must be relative and must not contain `..`.
 pub(crate) fn descending(field: &Field<'_>) -> Vec<FieldError> {
     let absolute = field.text().starts_with('/').then(|| field.invalid("must be a relative path"));
     absolute.into_iter().chain(no_backsteps(field)).collect()

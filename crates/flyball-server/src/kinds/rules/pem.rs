@@ -1,12 +1,12 @@
-//! PEM blocks, parsed as Go's `encoding/pem` does: other text is skipped.
+//! PEM blocks, parsed like in Go's `encoding/pem`: other text is skipped.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Maximum number of false beginnings that are tried: each costs a search through the rest.
+/// Maximum number of false starts of blocks, each of which needs a search through the rest.
 const MAX_BROKEN: usize = 100;
 
-/// A block that was found.
+/// A PEM block.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::kinds) struct Block {
     /// The label after `BEGIN`.
@@ -15,7 +15,7 @@ pub(in crate::kinds) struct Block {
     pub(in crate::kinds) content: Vec<u8>,
 }
 
-/// Iterates over the blocks of a text.
+/// Iterates over the blocks of a string.
 pub(in crate::kinds) fn blocks(text: &[u8]) -> impl Iterator<Item = Block> {
     let text = String::from_utf8_lossy(text).into_owned();
     let (mut at, mut broken) = (0, 0);
@@ -33,7 +33,7 @@ pub(in crate::kinds) fn blocks(text: &[u8]) -> impl Iterator<Item = Block> {
     })
 }
 
-/// Finds the next line that begins a block; returns its label's bounds, with all up to the end of the line.
+/// Finds the next line that begins a block; returns the range of its label and the end of the line.
 fn begin(text: &str, from: usize) -> Option<(usize, usize)> {
     const BEGIN: &str = "-----BEGIN ";
     let mut at = from;
@@ -47,7 +47,7 @@ fn begin(text: &str, from: usize) -> Option<(usize, usize)> {
     }
 }
 
-/// Reads a block with a label; also returns its end.
+/// Parses a block with a label; also returns its end.
 fn read(label: &str, rest: &str) -> (Option<Block>, usize) {
     let Some(label) = label.trim_end().strip_suffix("-----") else { return (None, 0) };
     let end = format!("-----END {label}-----");
@@ -94,7 +94,7 @@ mod tests {
         ] {
             assert_eq!(labels(broken), [], "{broken}");
         }
-        // A broken block does not hide the next one.
+        // A malformed block does not hide the next one.
         assert_eq!(labels(&format!("-----BEGIN B-----\n!!\n-----END B-----\n{a}")), [("A".into(), false, 3)]);
     }
 }

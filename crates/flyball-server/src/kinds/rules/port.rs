@@ -4,15 +4,15 @@ use super::super::field::Field;
 use flyball_core::field::FieldError;
 use serde_json::Value;
 
-/// The protocols that ports may have.
+/// The protocols of ports.
 pub(crate) const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 
-/// The field must hold the number of a port.
+/// The field must be a port number.
 pub(crate) fn number(field: &Field<'_>) -> Option<FieldError> {
     field.within(1, 65_535)
 }
 
-/// The field must hold the number or the name of a port.
+/// The field must be the number or the name of a port.
 pub(crate) fn number_or_name(field: &Field<'_>) -> Vec<FieldError> {
     match field.value() {
         Value::String(_) => field.obeys(name),

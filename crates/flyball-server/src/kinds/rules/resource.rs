@@ -6,7 +6,7 @@ use flyball_core::{Quantity, names};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Resources of containers that are counted by the kubelet itself.
+/// Resources of containers that the kubelet accounts for.
 const OF_CONTAINERS: &[&str] = &["cpu", "ephemeral-storage", "memory"];
 
 /// Objects that a quota counts.
@@ -37,7 +37,7 @@ pub(crate) fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
 
-/// Returns whether a resource is Kubernetes' own.
+/// Returns true if a resource is a native resource of Kubernetes.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
@@ -47,7 +47,7 @@ pub(crate) fn may_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
 
-/// Returns whether a resource is provided by a device plugin.
+/// Returns true if a resource is provided by a device plugin.
 pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
@@ -63,7 +63,7 @@ pub(crate) fn amount(field: &Field<'_>) -> Quantity {
     amount_of(field.value()).unwrap_or(Quantity::ZERO)
 }
 
-/// Reads an amount.
+/// Parses an amount.
 pub(crate) fn amount_of(value: &Value) -> Option<Quantity> {
     value.as_str()?.parse().ok()
 }
@@ -78,12 +78,12 @@ fn general_name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     wrong
 }
 
-/// The key of the field must name a resource.
+/// The key of the field must be the name of a resource.
 pub(crate) fn name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     general_name(field, name)
 }
 
-/// The key of the field must name a resource of containers.
+/// The key of the field must be the name of a container resource.
 pub(crate) fn container_name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     let mut errors = general_name(field, name);
     if !name.contains('/') {
@@ -96,7 +96,7 @@ pub(crate) fn container_name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     errors
 }
 
-/// The key of the field must name a resource of whole pods.
+/// The key of the field must be the name of a pod-level resource.
 pub(crate) fn pod_name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     let errors = general_name(field, name);
     if errors.is_empty() && !is_of_pods(name) {
@@ -110,7 +110,7 @@ pub(crate) fn is_of_pods(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_huge_page(name)
 }
 
-/// The key of the field must name a resource that a quota may limit.
+/// The key of the field must be the name of a resource that a quota may limit.
 pub(crate) fn quota_name(field: &Field<'_>, name: &str) -> Vec<FieldError> {
     let mut errors = general_name(field, name);
     if !name.contains('/') && !is_for_quotas(name) {
@@ -137,13 +137,13 @@ pub(crate) fn positive_amount(field: &Field<'_>) -> Option<FieldError> {
     (amount(field) <= Quantity::ZERO).then(|| field.invalid("must be greater than zero"))
 }
 
-/// The field must hold an amount that is not negative.
+/// The field must be a nonnegative amount.
 pub(crate) fn basic_amount(field: &Field<'_>) -> Option<FieldError> {
     let value = amount(field).value();
     (value < 0).then(|| field.invalid_as(value, "must be a valid resource quantity"))
 }
 
-/// Warns of bytes that are not whole.
+/// Warns about fractional bytes.
 pub(crate) fn warn_of_fraction(field: &Field<'_>) -> Option<String> {
     let path = field.path();
     let fraction = amount(field).milli_value() % 1000 != 0;
@@ -200,11 +200,11 @@ fn whole_pages(field: &Field<'_>, name: &str) -> Option<FieldError> {
     (!whole).then(|| field.invalid(format!("{} is not positive integer multiple of {name}", field.text())))
 }
 
-/// Containers use claims of their pod, each once.
+/// Validates that containers use claims of their pod, each at most once.
 fn claim_names(claims: &Field<'_>, known: &[&str]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut used: BTreeSet<String> = BTreeSet::new();
-    // How many requests of a claim are used by name.
+    // The number of requests of a claim that are used by name.
     let mut requests: BTreeMap<String, usize> = BTreeMap::new();
     for claim in claims.items() {
         let (name, request) = (claim.at("name").text(), claim.at("request").text());

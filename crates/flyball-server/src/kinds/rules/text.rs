@@ -4,7 +4,7 @@ use super::super::field::Field;
 use flyball_core::field::FieldError;
 use flyball_core::names::{self, Rule};
 
-/// Validates names of environment variables: printable characters but `=`.
+/// Validates names of environment variables: printable characters except `=`.
 pub(crate) fn env_name(text: &str) -> Vec<String> {
     if text.is_empty() {
         return vec!["environment variable name must be non-empty".into()];
@@ -75,7 +75,7 @@ pub(crate) fn fully_qualified(field: &Field<'_>, parts: usize) -> Option<FieldEr
     (text.split('.').count() < parts).then(|| field.invalid(why))
 }
 
-/// The field must hold a path after a domain: `example.com/path`.
+/// The field must be a path after a domain: `example.com/path`.
 pub(crate) fn domain_prefixed(field: &Field<'_>) -> Vec<FieldError> {
     let text = field.text();
     if text.is_empty() {
@@ -94,7 +94,7 @@ pub(crate) fn domain_prefixed(field: &Field<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// The field must hold the name of a CSI driver.
+/// The field must be the name of a CSI driver.
 pub(crate) fn csi_driver(field: &Field<'_>) -> Vec<FieldError> {
     let text = field.text();
     if text.is_empty() {
@@ -105,12 +105,12 @@ pub(crate) fn csi_driver(field: &Field<'_>) -> Vec<FieldError> {
     long.into_iter().chain(wrong).collect()
 }
 
-/// Quotes texts and joins them as Go's `%q` of a list does.
+/// Quotes strings and joins them like Go's `%q` of a list.
 pub(crate) fn quoted(texts: &[&str]) -> String {
     format!("[{}]", texts.iter().map(|text| format!("{text:?}")).collect::<Vec<_>>().join(" "))
 }
 
-/// The field must hold the name of a signer: `example.com/name.of.it`.
+/// The field must be the name of a signer: `example.com/name.of.it`.
 pub(crate) fn signer_name(field: &Field<'_>) -> Vec<FieldError> {
     let text = field.text();
     if text.is_empty() {

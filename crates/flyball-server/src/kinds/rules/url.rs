@@ -5,7 +5,7 @@
 /// The parts of a URL.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Url {
-    /// In lower case, empty if there is none.
+    /// The scheme in lower case, empty if there is none.
     pub(crate) scheme: String,
     pub(crate) user: Option<String>,
     pub(crate) host: String,
@@ -64,7 +64,7 @@ impl Url {
     }
 }
 
-/// Splits the scheme off, if there is one.
+/// Splits off the scheme, if there is one.
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     let Some((scheme, rest)) = text.split_once(':') else { return Ok(("", text)) };
     if scheme.is_empty() {
@@ -104,7 +104,7 @@ fn check_escapes(text: &str) -> Result<(), String> {
     text.match_indices('%').try_for_each(|(at, _)| escape(text, at).map(drop))
 }
 
-/// The escape that begins with a percent sign.
+/// Returns the escape that begins with a percent sign.
 fn escape(text: &str, at: usize) -> Result<&str, String> {
     let rest = &text[at..];
     let hex = rest.bytes().skip(1).take(2).filter(u8::is_ascii_hexdigit).count();

@@ -49,7 +49,7 @@ fn prepare(class: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
     }
 }
 
-/// The greatest priority that is not the system's own.
+/// Maximum priority of user-defined classes.
 const HIGHEST: i64 = 1_000_000_000;
 
 fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {

@@ -1,4 +1,4 @@
-//! CSI nodes: the drivers that are installed on a node.
+//! CSI nodes, which list the drivers on a node.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};

@@ -1,10 +1,10 @@
 //! Frames: the file format of the journal.
 //!
-//! A file begins with a header. Each frame after it contains the records of one write to disk and is valid as a whole
-//! or not at all. Its checksum covers its position and the file's salt, so that neither the content of objects nor
-//! remains of another file can be mistaken for a frame.
+//! A file begins with a header. Each frame contains the records of one write to disk and is either valid or invalid as
+//! a whole. Its checksum covers its position and the file's salt, so that neither the content of objects nor remains of
+//! another file are valid frames.
 //!
-//! A frame that a crash truncated is distinguished from a corrupted one: records end with a byte that is not zero, and
+//! A frame truncated by a crash differs from a corrupted one: records end with a nonzero byte, and
 //! unwritten parts of the file are zeros.
 //!
 //! ```text
@@ -20,13 +20,13 @@ const MAGIC: &[u8; 8] = b"flyball\n";
 const FORMAT: u32 = 1;
 pub(super) const HEADER: usize = 52;
 pub(super) const FRAME: usize = 28;
-/// The unit in which disks write: whole or not at all.
+/// Sector size: disks write sectors atomically.
 const SECTOR: usize = 512;
 
 /// The header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Its place among the files.
+    /// The number of the file.
     pub(super) number: u64,
     pub(super) salt: [u8; 16],
 }
@@ -81,7 +81,7 @@ impl Header {
         frame[12..FRAME].copy_from_slice(&sum);
     }
 
-    /// Reads the frame that begins at a place of the file.
+    /// Parses the frame at a position of the file.
     fn frame<'b>(&self, bytes: &'b [u8], at: usize) -> Option<&'b [u8]> {
         let head = bytes.get(at..at + FRAME)?;
         if head[..8] != self.salt[..8] {
@@ -97,7 +97,7 @@ fn array<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.try_into().ok()
 }
 
-/// The frames of a file, one after the other.
+/// A reader of the frames of a file.
 pub(super) struct Frames<'b> {
     header: Header,
     bytes: &'b [u8],
@@ -109,11 +109,11 @@ pub(super) struct Frames<'b> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<'b> {
     Frame(&'b [u8]),
-    /// Only zeros.
+    /// Only zeros: the end of the file.
     End,
-    /// A frame that a crash cut short: it was never acknowledged, and nothing follows it.
+    /// A frame truncated by a crash: it was never acknowledged, and no frame follows it.
     Torn,
-    /// A frame that was written whole and is not valid any more.
+    /// A frame that was written completely and has been corrupted.
     Damaged,
 }
 
@@ -147,9 +147,9 @@ impl<'b> Frames<'b> {
         starts.map(|(start, _)| self.at + start).any(|at| self.header.frame(self.bytes, at).is_some())
     }
 
-    /// Returns whether an invalid frame was written to its end, so that it must have changed since.
+    /// Returns true if an invalid frame was written completely, so that it must have been corrupted.
     ///
-    /// A frame is written where there were zeros, it ends with another byte, and no sector of it is empty. A crash
+    /// A frame is written over zeros, ends with a nonzero byte, and has no empty sector. A crash
     /// leaves zeros at its end or in a sector that the disk had not written yet.
     fn is_whole(&self, rest: &[u8]) -> bool {
         let written = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -158,11 +158,11 @@ impl<'b> Frames<'b> {
         if sectors.into_iter().any(|sector| sector.iter().all(|byte| *byte == 0)) {
             return false;
         }
-        // The head is cut off.
+        // The header is truncated.
         let Some((head, payload)) = rest[..written].split_at_checked(FRAME) else {
             return !self.header.salt.starts_with(&rest[..written.min(8)]);
         };
-        // The payload is intact, so the head is corrupted, and its length cannot be trusted.
+        // The payload is intact, so the header is corrupted, and its length cannot be trusted.
         if self.header.sum(self.at as u64, payload) == head[12..] {
             return true;
         }

@@ -1,4 +1,4 @@
-//! The log that is being written: frames at the end of a file, each on disk before the next begins.
+//! The current log: appends frames to a file, and syncs each frame before the next one.
 
 use super::frame::{FRAME, HEADER, Header};
 use crate::data_dir::owned;
@@ -20,33 +20,33 @@ pub(super) struct Log {
     room: u64,
 }
 
-/// Why a frame is not on disk.
+/// The reason why a frame is not on disk.
 #[derive(Debug)]
 pub(super) enum WriteError {
     /// The frame was not written, and the log is intact: the disk is full, for example.
     Refused(io::Error),
-    /// The content of the disk is not known any more.
+    /// The content of the disk is unknown.
     Broken(io::Error),
 }
 
 impl Log {
-    /// Begins a new log.
+    /// Starts a new log.
     pub(super) fn create(path: &Path, number: u64) -> io::Result<Self> {
         let header = Header::new(number)?;
         let mut file = create_private(path)?;
         let written = file.write_all(&header.write()).and_then(|()| file.sync_all()).and_then(|()| sync_parent(path));
         if let Err(error) = written {
-            // The previous log continues, and must be the last one.
+            // The previous log is continued, and must be the last one.
             let _ = fs::remove_file(path);
             return Err(error);
         }
         Ok(Self { file, header, length: HEADER as u64, room: HEADER as u64 })
     }
 
-    /// Opens a log for appending after its valid part, which has this length.
+    /// Opens a log for appending after its valid part of this length.
     pub(super) fn resume(path: &Path, header: Header, length: u64) -> io::Result<Self> {
         let file = owned(OpenOptions::new().write(true)).open(path)?;
-        // A truncated frame must not look corrupted once other frames follow it.
+        // A truncated frame must not look corrupted when other frames follow it.
         file.set_len(length)?;
         file.sync_all()?;
         Ok(Self { file, header, length, room: length })

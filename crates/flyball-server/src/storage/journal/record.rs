@@ -6,7 +6,7 @@
 //! end    = 3  revision u64  count u64             (the last record of a snapshot)
 //! ```
 //!
-//! Texts and bodies follow their length, a little-endian u32. Facts for selectors are not stored: they are derived from
+//! Strings and bodies follow their length, a little-endian u32. Selectable fields are not stored: they are derived from
 //! the body, by rules that may differ between releases.
 
 use crate::storage::{Change, Entry, Revision};
@@ -55,7 +55,7 @@ pub(super) fn change(out: &mut Vec<u8>, table: &GroupResource, change: &Change) 
     }
 }
 
-/// Writes that a snapshot is whole.
+/// Encodes the end of a complete snapshot.
 pub(super) fn end(out: &mut Vec<u8>, revision: Revision, count: u64) {
     out.push(3);
     number(out, revision);
@@ -70,7 +70,7 @@ impl<'b> Records<'b> {
         Self(payload)
     }
 
-    /// Returns whether all of the payload has been read.
+    /// Returns true if the payload was read completely.
     pub(super) fn is_done(&self) -> bool {
         self.0.is_empty()
     }

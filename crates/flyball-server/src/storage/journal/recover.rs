@@ -29,7 +29,7 @@ pub(crate) struct Recovered {
 pub(super) struct Tail {
     /// The number of the last log.
     pub(super) number: u64,
-    /// Its header and the length of its valid part, if it was begun.
+    /// Its header and the length of its valid part, if it was started.
     pub(super) log: Option<(Header, u64)>,
     /// True if there are older logs, whose snapshot was not completed.
     pub(super) follows_others: bool,
@@ -154,7 +154,7 @@ impl Recovered {
         Ok(())
     }
 
-    /// Reads the records of a frame after a revision; returns whether it ends a snapshot. `None` if it is malformed.
+    /// Reads the records of a frame after a revision; returns true if it ends a snapshot. `None` if it is malformed.
     fn read_frame(&mut self, payload: &[u8], snapshot_revision: Revision) -> Option<bool> {
         let mut records = Records::of(payload);
         let mut is_end = false;
@@ -166,7 +166,7 @@ impl Recovered {
                     let body = Bytes::copy_from_slice(body);
                     let entry = Entry { key: key.clone(), revision, body, facts: Facts::default(), schema, depth: 0 };
                     self.table(table).insert(key, Arc::new(entry));
-                    // A snapshot is in the order of names.
+                    // Snapshots are ordered by name.
                     self.revision = self.revision.max(revision);
                 }
                 Record::Remove { revision, table, key } => {

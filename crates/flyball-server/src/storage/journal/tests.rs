@@ -112,7 +112,7 @@ async fn concurrent_writers_of_an_object_are_serialized() {
     assert_eq!(state(&store).1, BTreeMap::from([("ns/counter".to_owned(), 80)]));
 }
 
-/// Writes ten frames; returns the log and the content of the store at each length.
+/// Writes ten frames; returns the log, and the content of the store for each length of the log.
 async fn ten_writes(folder: &Folder) -> (Vec<u8>, Vec<(usize, State)>) {
     let mut states = Vec::new();
     let length = || usize::try_from(fs::metadata(folder.log()).unwrap().len()).unwrap();
@@ -182,7 +182,7 @@ async fn torn_writes_are_dropped() {
     };
     let (from, whole) = (log.len(), fs::read(folder.log()).unwrap());
     let end = whole.len();
-    // The disk writes sectors in any order: each of them alone may be missing, or be the only one.
+    // The disk writes sectors in any order: a single sector may be missing, or be the only one.
     let first = from / 512;
     for sector in first..=end / 512 {
         let span = (sector * 512).max(from)..(sector * 512 + 512).min(end);
@@ -206,7 +206,7 @@ async fn torn_writes_are_dropped() {
 async fn frames_after_a_torn_write_are_ignored() {
     let folder = Folder::new("nested");
     let (log, states) = ten_writes(&folder).await;
-    // The last frame once more, somewhere else, in a write that was torn before that.
+    // A copy of the last frame at another position, in a write that was torn before it.
     let (from, to) = (states[states.len() - 2].0, log.len());
     let mut longer = log.clone();
     longer.extend_from_slice(&[0; 1000]);

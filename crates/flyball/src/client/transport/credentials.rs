@@ -1,8 +1,8 @@
 //! Certificates that are reloaded when their files change: the cluster's CA and the client certificate may be
 //! replaced while an operator runs.
 //!
-//! The contents of the files are compared each time a connection is opened, which is seldom. Existing connections
-//! stay. If a file is invalid, for example half written, the last valid certificates are used. This module is
+//! The contents of the files are compared each time a connection is opened, which is rare. Existing connections are not
+//! affected. If a file is invalid, for example half written, the last valid certificates are used. This module is
 //! independent of requests.
 
 use super::{Connect, connector};

@@ -22,7 +22,7 @@ use tokio::time::{self, Instant, timeout};
 /// A server that responds depending on the path, and records requests.
 struct Server {
     config: kube::Config,
-    /// The heads of requests, each with the number of its connection.
+    /// The headers of requests, each with the number of its connection.
     requests: Arc<Mutex<Vec<(usize, String)>>>,
     /// The numbers of connections that were closed.
     closed: UnboundedReceiver<usize>,
@@ -193,7 +193,7 @@ async fn impersonation_and_headers_are_sent_with_each_request() {
 }
 
 /// A proxy that forwards every tunnel to one address, unless it rejects them; returns its own address and the
-/// received heads.
+/// received headers.
 async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -384,7 +384,7 @@ async fn replaced_certificate_authority_is_reloaded() {
     assert_eq!(ask(&old).await, Ok(()));
     let refused = ask(&new).await.unwrap_err();
     assert!(refused.contains("certificate"), "{refused}");
-    // A half-written file changes nothing.
+    // A half-written file is ignored.
     std::fs::write(&file, &new.cert.pem()[..100]).unwrap();
     assert_eq!(ask(&old).await, Ok(()));
     std::fs::write(&file, new.cert.pem()).unwrap();

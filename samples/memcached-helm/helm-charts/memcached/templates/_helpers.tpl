@@ -1,9 +1,9 @@
-{{/* The name of the chart, or what is said instead. */}}
+{{/* Name of the chart, or nameOverride. */}}
 {{- define "memcached.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The name of all objects: the release's, with the chart's unless it is in it already. */}}
+{{/* Name of all objects: the name of the release, followed by the name of the chart unless it contains it. */}}
 {{- define "memcached.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
@@ -17,7 +17,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What tells the pods of a release from others. */}}
+{{/* Labels that select the pods of a release. */}}
 {{- define "memcached.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "memcached.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -40,7 +40,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* What the container gets: what items take, and what memcached needs for itself. */}}
+{{/* Memory of the container: the memory for items plus the overhead. */}}
 {{- define "memcached.memory" -}}
 {{- printf "%dMi" (div (mul (int .Values.memory) (add 100 (int .Values.memoryOverhead))) 100) -}}
 {{- end -}}

@@ -3,7 +3,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Name of all objects: the name of the release, with that of the chart unless it is part of it. */}}
+{{/* Name of all objects: the name of the release, followed by the name of the chart unless it contains it. */}}
 {{- define "{{chart}}.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}

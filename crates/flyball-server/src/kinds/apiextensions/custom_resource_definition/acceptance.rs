@@ -12,7 +12,7 @@ pub(crate) fn condition<'o>(crd: &'o Object, ty: &str) -> Option<&'o str> {
     conditions.iter().find(|condition| condition["type"] == ty)?["status"].as_str()
 }
 
-/// A new state of a condition; the time moves only if the status does.
+/// Returns a new state of a condition; the transition time changes only if the status changes.
 fn set(conditions: &mut Vec<Value>, ty: &str, status: &str, reason: &str, message: &str, clock: &Clock) {
     let old = conditions.iter().position(|condition| condition["type"] == ty);
     let moved = old.is_none_or(|at| conditions[at]["status"] != status);
@@ -73,7 +73,7 @@ impl AcceptedNames {
         accepted
     }
 
-    /// Returns whether all names in the spec of a CRD are free.
+    /// Returns true if all names in the spec of a CRD are available.
     pub(crate) fn allows(&self, crd: &Object) -> bool {
         let wished = crd.at(&["spec", "names"]).unwrap_or(&Value::Null);
         let names = ["plural", "singular"].map(|field| text(wished, field)).into_iter().chain(short_names(wished));
@@ -87,7 +87,7 @@ impl AcceptedNames {
     }
 }
 
-/// Computes the status of a CRD among those of its group.
+/// Computes the status of a CRD from all CRDs of its group.
 pub(crate) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value {
     let desired = crd.at(&["spec", "names"]).cloned().unwrap_or_default();
     let current = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();

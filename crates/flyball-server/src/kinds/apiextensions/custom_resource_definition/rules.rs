@@ -1,4 +1,4 @@
-//! Rules in CEL in the schema of a CRD: invalid and too expensive ones are rejected.
+//! Validation of CEL rules in CRD schemas: invalid and too expensive rules are rejected.
 //!
 //! See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>.
@@ -16,9 +16,9 @@ const MAX_TOTAL: u64 = 100_000_000;
 /// Number of the most expensive expressions that the error of the total cost lists.
 const NAMED: usize = 4;
 
-/// Finds rules that cannot work, or that cost too much, one by one or together.
+/// Finds invalid rules, and rules that are too expensive individually or in total.
 ///
-/// `broken` are the findings about the schema: no rule is compiled at or above one.
+/// `broken` are the errors of the schema: rules at or above such a position are not compiled.
 pub(super) fn validate(root: &Schema, path: &Path<'_>, broken: &[FieldError]) -> Vec<FieldError> {
     let broken = broken.iter().map(|error| error.field.clone()).collect();
     let mut rules = Rules { broken, ..Rules::default() };
@@ -33,7 +33,7 @@ pub(super) fn validate(root: &Schema, path: &Path<'_>, broken: &[FieldError]) ->
     errors
 }
 
-/// Describes by how much a cost exceeds its limit.
+/// Formats the factor by which a cost exceeds its limit.
 fn excess(what: &str, cost: u64, limit: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     let factor = cost as f64 / limit as f64;
@@ -49,7 +49,7 @@ fn excess(what: &str, cost: u64, limit: u64) -> String {
     )
 }
 
-/// The position of a schema in the whole.
+/// The position of a schema within the schema of the CRD.
 struct At {
     is_root: bool,
     /// The nearest ancestor whose old and new items cannot be correlated.
@@ -61,10 +61,10 @@ struct At {
 #[derive(Default)]
 struct Rules {
     errors: Vec<FieldError>,
-    /// The places of a schema that something is wrong with.
+    /// The positions of errors in a schema.
     broken: BTreeSet<String>,
     total: u64,
-    /// The dearest expressions, the first most.
+    /// The most expensive expressions in descending order.
     dearest: Vec<(u64, String)>,
 }
 
@@ -87,7 +87,7 @@ impl Rules {
             return;
         }
         let list = path.field("x-kubernetes-validations");
-        // At the root and in embedded objects, rules see `apiVersion`, `kind` and names.
+        // At the root and in embedded objects, rules can access `apiVersion`, `kind` and names.
         let whole = at.is_root || flag(schema, "x-kubernetes-embedded-resource");
         let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten();
         for (i, rule) in rules.enumerate() {
@@ -131,7 +131,7 @@ fn most(schema: &Schema) -> Option<u64> {
     }
 }
 
-/// The costs of a rule's expressions, as far as they work.
+/// The costs of the valid expressions of a rule.
 #[derive(Default)]
 struct Costs {
     rule: Option<u64>,
@@ -140,7 +140,7 @@ struct Costs {
     uses_old: Option<bool>,
 }
 
-/// Finds malformed rules, before any rule is compiled.
+/// Finds malformed rules before rules are compiled.
 pub(super) fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     const REASONS: [&str; 4] =
         ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
@@ -235,14 +235,14 @@ fn check_old(rule: &Schema, uses_old: bool, path: &Path<'_>, barrier: Option<&st
     })
 }
 
-/// True if a path may name fields in brackets: `['a-b']`.
+/// True if a path may contain fields in brackets: `['a-b']`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Brackets {
     Allowed,
     Forbidden,
 }
 
-/// Resolves a path such as `.spec.name` to its steps and the schema there, or returns why it names no field.
+/// Resolves a path such as `.spec.name` to its elements and schema; an error is the reason why there is no such field.
 pub(super) fn field_at<'s>(
     schema: &'s Schema,
     path: &str,
@@ -279,7 +279,7 @@ pub(super) fn field_at<'s>(
 
 const UNEXPECTED_END: &str = "unexpected end of JSON path";
 
-/// Returns the next token: a delimiter, a quoted text, or the text up to the next delimiter.
+/// Returns the next token: a delimiter, a quoted string, or the characters up to the next delimiter.
 fn next_token<'p>(rest: &mut &'p str) -> Option<&'p str> {
     let end = match rest.as_bytes() {
         [] => return None,
@@ -296,7 +296,7 @@ fn next_token<'p>(rest: &mut &'p str) -> Option<&'p str> {
     Some(token)
 }
 
-/// Reads the escapes of a quoted name.
+/// Decodes the escapes of a quoted name.
 fn unescape(quoted: &str) -> Result<String, String> {
     let mut name = String::new();
     let mut chars = quoted.chars();
@@ -318,7 +318,7 @@ fn unescape(quoted: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// Prints a rule as Go prints the internal form.
+/// Formats a rule like Go's internal type.
 fn print(rule: &Schema) -> String {
     let quoted = |field: &str| go_json(&Value::from(text(rule, field)));
     let json_or_null = |field: &str| rule.get(field).map_or_else(|| "null".to_owned(), go_json);

@@ -17,13 +17,13 @@ pub(super) fn has(schema: &Schema, field: &str) -> bool {
     schema.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// The position of a schema in the one around it.
+/// The position of a schema in its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
     Root,
     Field,
     Items,
-    /// Inside `anyOf` and its like, where only constraints of values are allowed.
+    /// Inside `anyOf` and similar keywords, where only value constraints are allowed.
     Values,
 }
 

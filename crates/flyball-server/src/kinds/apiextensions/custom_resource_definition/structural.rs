@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 
 /// Validates a schema.
 ///
-/// Forbidden forms hide other structural errors; all other errors are reported together. Rules are compiled if their
-/// schema is valid.
+/// Forbidden constructs hide other structural errors; all other errors are reported together. Rules are compiled if
+/// their schema is valid.
 pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(root) = schema.as_object() else { return errors };
@@ -23,7 +23,7 @@ pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     let structural = is_representable(root, path);
     if structural {
         types(root, path, Position::Root, &mut errors);
-        // As kube-apiserver sorts them.
+        // Sorted like in kube-apiserver.
         errors.sort_by_cached_key(ToString::to_string);
         if errors.is_empty() {
             defaults(schema, path, &mut errors);
@@ -38,7 +38,8 @@ pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     errors
 }
 
-/// Adds up the states of the different patterns of a definition; an error names the one with which they are too many.
+/// Limits the total number of states of the distinct patterns of a CRD; an error names the pattern that exceeds the
+/// limit.
 pub(super) fn count_states<'s>(
     schema: &'s Schema,
     path: &Path<'_>,
@@ -67,7 +68,7 @@ pub(super) fn count_states<'s>(
     error
 }
 
-/// Returns true if a schema has no forms that are forbidden in structural schemas.
+/// Returns true if a schema has no constructs that are forbidden in structural schemas.
 fn is_representable(schema: &Schema, path: &Path<'_>) -> bool {
     const UNSUPPORTED: [&str; 6] =
         ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
@@ -80,17 +81,17 @@ fn is_representable(schema: &Schema, path: &Path<'_>) -> bool {
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// The surroundings of the values of a schema.
+/// The context of the values of a schema.
 enum Inside<'p> {
     Root,
-    /// The type or the metadata of an object; of the object itself, that is the name of the field.
+    /// The type or the metadata of an object; for the root object, the name of the field.
     Meta(Option<&'p str>),
-    /// Fields of metadata that have no fixed names.
+    /// Keys of maps in the metadata.
     MetaMap,
     Elsewhere,
 }
 
-/// Finds forms that are forbidden everywhere.
+/// Finds constructs that are always forbidden.
 fn forms(schema: &Schema, path: &Path<'_>, inside: &Inside<'_>, errors: &mut Vec<FieldError>) {
     let ty = text(schema, "type");
     if !ty.is_empty() && !TYPES.contains(&ty) {
@@ -199,7 +200,7 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         errors.push(wrong_type(path, ty, "must be array if x-kubernetes-list-type is specified"));
     } else if let Some(items) = items.filter(|_| kind == "set") {
         let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-        // kube-apiserver shows the type of the list for that of the map as well.
+        // kube-apiserver reports the type of the list instead of the type of the map.
         let shown = items.get("x-kubernetes-list-type").cloned().unwrap_or_default();
         let inner = text(items, "x-kubernetes-list-type");
         if text(items, "type") == "array" && has(items, "x-kubernetes-list-type") && inner != "atomic" {
@@ -232,7 +233,7 @@ fn lists(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Validates the keys of a map list: its items must have them, as scalars.
+/// Validates the keys of a map list: its items must have them, with scalar values.
 fn map_keys(schema: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let (keys_path, items_path) = (path.field("x-kubernetes-list-map-keys"), path.field("items"));
     if keys.is_empty() {
@@ -255,7 +256,7 @@ fn map_keys(schema: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut Vec<Fi
             Some(key) if matches!(text(key, "type"), "object" | "array") => {
                 let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
                 let properties = items_path.field("properties");
-                // kube-apiserver shows the type of the item.
+                // kube-apiserver reports the type of the item.
                 errors.push(FieldError::invalid(properties.key(name).field("type"), "object", detail));
             }
             Some(_) => {}
@@ -272,7 +273,7 @@ fn map_keys(schema: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut Vec<Fi
     }
 }
 
-/// Finds keys of a list that an item may lack.
+/// Finds keys of a list that are optional in its items.
 fn validate_required_keys(items: &Schema, keys: &[&str], path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let required = items.get("required").and_then(Value::as_array).into_iter().flatten();
     let required: BTreeSet<&str> = required.filter_map(Value::as_str).collect();
@@ -293,7 +294,7 @@ fn validate_required_keys(items: &Schema, keys: &[&str], path: &Path<'_>, errors
     }
 }
 
-/// Returns the error of a pattern: Go's, or that it is too large to compile.
+/// Returns the error of a pattern: Go's message, or an error that it is too large to compile.
 fn wrong_pattern(text: &str) -> Option<String> {
     pattern::states(text).err().map(|error| error.to_string())
 }
@@ -312,11 +313,11 @@ fn types(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<Fie
     }
     let map = path.field("additionalProperties").to_string();
     inner(schema, path, &mut |inner_schema, inner_path, inner_place| {
-        // Inside an int-or-string the types of both are allowed.
+        // Inside an int-or-string both types are allowed.
         if inner_place == Position::Values && int_or_string && only_types(inner_schema) {
             return;
         }
-        // Other fields of metadata were rejected before.
+        // Other fields of metadata were rejected earlier.
         if place == Position::Values && inner_path.to_string() == map {
             return;
         }
@@ -325,7 +326,7 @@ fn types(schema: &Schema, path: &Path<'_>, place: Position, errors: &mut Vec<Fie
     });
 }
 
-/// Validates a schema inside of `anyOf` and its like, which may only constrain values.
+/// Validates a schema inside of `anyOf` and similar keywords, which may only constrain values.
 fn validate_value_constraints(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let is_set = |field: &str| match schema.get(field) {
         Some(Value::Bool(set)) => *set || field == "additionalProperties",
@@ -445,7 +446,7 @@ fn restricted_metadata(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldE
     }
 }
 
-/// Finds defaults that are invalid in their own schema.
+/// Finds defaults that do not match their schema.
 fn defaults(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let Some(fields) = schema.as_object() else { return };
     if let Some(default) = fields.get("default").filter(|default| !default.is_null()) {
@@ -484,7 +485,7 @@ fn default_of(schema: &Value, default: &Value, at: &Path<'_>, errors: &mut Vec<F
     let mut untyped = schema.clone();
     let lenient = drop_unions(&mut untyped).then(|| read(untyped));
     let checked = lenient.as_ref().and_then(|root| root.node().field("x")).unwrap_or(node);
-    // Its own rules run on it as on any value.
+    // The rules of the schema apply to the default, as to any value.
     let found = flyball_schema::validate::validate(checked, default, None, &place);
     let broken = !found.is_empty();
     errors.extend(found);
@@ -493,7 +494,7 @@ fn default_of(schema: &Value, default: &Value, at: &Path<'_>, errors: &mut Vec<F
     }
 }
 
-/// Drops the mark of numbers that may be texts: of defaults, kube-apiserver does not check that they are either.
+/// Removes the int-or-string marker: kube-apiserver does not check that defaults are one of these types.
 fn drop_unions(schema: &mut Value) -> bool {
     let Some(fields) = schema.as_object_mut() else { return false };
     let mut dropped = fields.remove("x-kubernetes-int-or-string").is_some();

@@ -1,7 +1,7 @@
 //! Validation of CRDs.
 //!
-//! kube-apiserver validates an internal form with the common parts of all versions at the top level; errors have the
-//! paths of that form, here as well.
+//! kube-apiserver validates an internal type with the common parts of all versions at the top level. Errors have the
+//! paths of this type.
 
 use super::rules::{self, Brackets};
 use super::schema::{self, Schema};
@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 const SPEC: Path<'static> = Path::new("spec");
 
-/// Validates a CRD or its change; of its status, only the names.
+/// Validates a CRD or its change; only the names of its status are validated.
 pub(in crate::kinds) fn validate(crd: &Object, old: Option<&Object>, part: Part) -> Vec<FieldError> {
     if part == Part::Status {
         let status = Path::new("status");
@@ -30,7 +30,7 @@ pub(in crate::kinds) fn validate(crd: &Object, old: Option<&Object>, part: Part)
             return errors;
         }
     }
-    // Rules beyond the cost limit are not checked further.
+    // Rules above the cost limit are not checked further.
     if let Some(error) = validate_patterns(&spec) {
         return vec![error];
     }
@@ -85,14 +85,14 @@ fn validate_scope(spec: &Value) -> Option<FieldError> {
     }
 }
 
-/// Returns the value of a field that all versions share; `None` if it differs.
+/// Returns the common value of a field of all versions; `None` if the values differ.
 fn shared<'s>(spec: &'s Value, field: &str) -> Option<&'s Value> {
     let versions = spec["versions"].as_array()?;
     let first = &versions.first()?[field];
     versions.iter().all(|version| version[field] == *first).then_some(first)
 }
 
-/// Prints versions as Go prints the internal type.
+/// Formats versions like Go's internal type.
 fn shown(spec: &Value) -> BadValue {
     if !spec["versions"].is_array() {
         return BadValue::Raw("null".into());
@@ -195,12 +195,12 @@ fn validate_preserve(spec: &Value) -> Option<FieldError> {
         .then(|| FieldError::invalid(SPEC.field("preserveUnknownFields"), true, detail))
 }
 
-/// A part of versions that is at the top level of the internal form if it is equal in all versions.
+/// A part of versions that is at the top level of the internal type if it is equal in all versions.
 struct PartOfVersion {
     field: &'static str,
-    /// The name of the part at the top.
+    /// The name of the part at the top level.
     label: &'static str,
-    /// Validates the part of a version at a place.
+    /// A function that validates the part of a version at a path.
     check: fn(&Path<'_>, &Value, &Value) -> Vec<FieldError>,
 }
 
@@ -215,7 +215,7 @@ static PARTS: [PartOfVersion; 4] = [
     PartOfVersion { field: "selectableFields", label: "selectableFields", check: validate_selectable },
 ];
 
-/// Validates the fields that all versions share.
+/// Validates the fields shared by all versions.
 fn validate_shared(spec: &Value) -> Vec<FieldError> {
     let Some(first) = spec["versions"].as_array().and_then(|versions| versions.first()) else { return Vec::new() };
     let shared = PARTS.iter().filter(|part| shared(spec, part.field).is_some());

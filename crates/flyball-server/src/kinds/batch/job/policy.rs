@@ -1,4 +1,4 @@
-//! When a job has failed, and when it has succeeded.
+//! Failure and success policies of jobs.
 
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::rules::text;
@@ -126,7 +126,7 @@ pub(super) fn success_policy(spec: &Field<'_>, policy: &Field<'_>) -> Errors {
     errors
 }
 
-/// Counts the indexes in a text such as `1,3-5`.
+/// Counts the indexes in a string such as `1,3-5`.
 fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     let mut total = 0;
     let mut last: Option<i64> = None;

@@ -1,4 +1,4 @@
-//! Defaults of pods, beyond those of templates.
+//! Defaults of pods, in addition to those of templates.
 
 use crate::kinds::fill::Fields;
 use crate::kinds::pod_spec;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 type Inner = Map<String, Value>;
 
-/// Fills in a pod.
+/// Sets the defaults of a pod.
 pub(super) fn default(pod: &mut Object) {
     pod_spec::default_spec(pod.inner_or_new("spec"));
     if let Some(spec) = pod.inner("spec") {

@@ -40,7 +40,7 @@ pub(super) fn of(view: &View<'_>) -> Row {
     Row { conditions, ..Row::from(cells) }
 }
 
-/// The progress of a pod's containers.
+/// The state of a pod's containers.
 #[derive(Default)]
 struct Progress<'a> {
     ready: usize,
@@ -138,7 +138,7 @@ fn progress<'a>(view: &View<'a>) -> Progress<'a> {
     all
 }
 
-/// Returns the reason for which a container ended.
+/// Returns the termination reason of a container.
 fn ended(terminated: &Value) -> String {
     match (text(terminated, "reason"), int(terminated, "signal")) {
         ("", 0) => format!("ExitCode:{}", int(terminated, "exitCode")),

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashSet};
 
 type Errors = Vec<FieldError>;
 
-/// Prepares a written pod: resets the fields that a write of this part must not change.
+/// Prepares a written pod: resets the fields that writes to this subresource must not change.
 pub(crate) fn prepare(pod: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
     if let Some(grace) =
         pod.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64).filter(|grace| *grace < 0)
@@ -56,7 +56,7 @@ pub(crate) fn prepare(pod: &mut Object, old: Option<&Object>, part: Part, clock:
     }
 }
 
-/// Restores all but the metadata that identifies the write.
+/// Restores all fields except metadata that identifies the write.
 fn restore(pod: &mut Object, old: &Object) {
     let own = ["managedFields", "resourceVersion"]
         .map(|field| (field, pod.metadata().and_then(|metadata| metadata.get(field)).cloned()));
@@ -69,7 +69,7 @@ fn restore(pod: &mut Object, old: &Object) {
     }
 }
 
-/// Copies the resources of the containers, and nothing else.
+/// Copies only the resources of the containers.
 fn resize(pod: &mut Object, old: &Object) {
     let resized = pod.clone();
     restore(pod, old);
@@ -178,7 +178,7 @@ pub(crate) fn validate(pod: &Object, old: Option<&Object>, part: Part) -> Errors
     }
 }
 
-/// Validates a pod regardless of its previous state.
+/// Validates a pod independently of its previous state.
 fn pod_errors(pod: &Field<'_>, name: &str) -> Errors {
     let mut errors = annotations(pod);
     let spec = pod.at("spec");
@@ -219,7 +219,7 @@ fn annotations(pod: &Field<'_>) -> Errors {
     errors
 }
 
-/// The fields that a change of a pod may touch.
+/// The mutable fields of a pod.
 const UPDATABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
@@ -351,7 +351,7 @@ fn status(pod: &Field<'_>, old: &Field<'_>) -> Errors {
     errors
 }
 
-/// A pod has an address of each family at most.
+/// Validates that a pod has at most one address per family.
 fn addresses(list: &Field<'_>) -> Errors {
     let mut errors = Errors::new();
     for entry in list.items().filter(|entry| entry.at("ip").is_set()) {

@@ -1,11 +1,11 @@
-//! Usage of quotas by pods, and the scopes that select them.
+//! Quota usage of pods, and the scopes that select them.
 
 use crate::kinds::usage::{Amounts, amounts};
 use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339};
 use flyball_core::{Object, Quantity};
 use serde_json::Value;
 
-/// Returns the requests and limits of a pod; nothing of a pod that has ended.
+/// Returns the requests and limits of a pod; none if the pod has terminated.
 pub(super) fn usage(pod: &Object, now: Timestamp) -> Option<Amounts> {
     if !is_counted(pod, now) {
         return None;
@@ -25,7 +25,7 @@ pub(super) fn usage(pod: &Object, now: Timestamp) -> Option<Amounts> {
     Some(used)
 }
 
-/// Returns whether a pod runs or may run, with some time after its deletion.
+/// Returns true if a pod runs or may run, including some time after its deletion.
 fn is_counted(pod: &Object, now: Timestamp) -> bool {
     let phase = pod.at(&["status", "phase"]).and_then(Value::as_str);
     let grace = pod.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64).unwrap_or(0);
@@ -71,7 +71,7 @@ pub(crate) fn requirements(pod: &Object, field: &str) -> Amounts {
     all
 }
 
-/// Returns the containers of a pod that lack requests or limits which a quota counts, with the names of these.
+/// Returns the containers of a pod without requests or limits that a quota counts, with the missing names.
 pub(crate) fn missing_requirements<'q>(
     pod: &Object,
     hard: impl Iterator<Item = &'q String>,
@@ -91,7 +91,7 @@ pub(crate) fn missing_requirements<'q>(
     all
 }
 
-/// Returns the field of a container's resources for a quota name, if every container must set it.
+/// Returns the field of a container's resources for a quota name, if all containers must set it.
 fn field_of(name: &str) -> Option<(&'static str, &str)> {
     let (field, name) = match name.split_once('.') {
         Some(("requests", name)) => ("requests", name),
@@ -101,7 +101,7 @@ fn field_of(name: &str) -> Option<(&'static str, &str)> {
     matches!(name, "cpu" | "memory").then_some((field, name))
 }
 
-/// Returns whether a pod is in the scope of a quota.
+/// Returns true if a pod is in the scope of a quota.
 pub(crate) fn in_scope(pod: &Object, scope: &str, operator: &str, values: &Value) -> bool {
     let has_deadline =
         pod.at(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|limit| limit >= 0);

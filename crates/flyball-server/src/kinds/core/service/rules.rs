@@ -1,4 +1,4 @@
-//! Rules of services and of their changes.
+//! Rules for services and their updates.
 
 use super::{Service, is_headless, list, text};
 use crate::kinds::field::{Errors, Field};
@@ -70,7 +70,7 @@ pub(super) fn addresses(spec: &Field<'_>, old: &[Value]) -> Errors {
     errors
 }
 
-/// An allocated address is immutable.
+/// Requires allocated addresses to be unchanged.
 fn retained_addresses(service: &Object, old: &Object) -> Errors {
     let mut errors = Errors::new();
     if Service::is_external_name(service) || Service::is_external_name(old) || is_headless(service) && is_headless(old)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The byte positions of names and operators that have not been visited yet.
 #[derive(Debug, Default)]
-pub(super) struct Places(BTreeMap<String, VecDeque<usize>>);
+pub(super) struct SourcePositions(BTreeMap<String, VecDeque<usize>>);
 
 /// Operators, the longer ones first, with their names in the syntax tree.
 const OPERATORS: [(&str, &str); 15] = [
@@ -27,9 +27,9 @@ const OPERATORS: [(&str, &str); 15] = [
     ("[", "_[_]"),
 ];
 
-impl Places {
+impl SourcePositions {
     pub(super) fn of(text: &str) -> Self {
-        let mut places = Self::default();
+        let mut positions = Self::default();
         let mut at = 0;
         let mut dot = None;
         // True after a value, where `-` and `[` are binary operators.
@@ -54,13 +54,13 @@ impl Places {
                 let after = rest[length..].trim_start();
                 value = name != "in";
                 if after.starts_with(['{', ':']) {
-                    places.note(format!("{name}{}", &after[..1]), text.len() - after.len());
+                    positions.note(format!("{name}{}", &after[..1]), text.len() - after.len());
                 }
                 match dot.take() {
-                    _ if after.starts_with('(') => places.note(format!("{name}("), text.len() - after.len()),
-                    Some(dot) => places.note(format!(".{name}"), dot),
-                    None if name == "in" => places.note("@in".into(), at),
-                    None => places.note(name.to_owned(), at),
+                    _ if after.starts_with('(') => positions.note(format!("{name}("), text.len() - after.len()),
+                    Some(dot) => positions.note(format!(".{name}"), dot),
+                    None if name == "in" => positions.note("@in".into(), at),
+                    None => positions.note(name.to_owned(), at),
                 }
             } else if c == '.' {
                 dot = Some(at);
@@ -71,7 +71,7 @@ impl Places {
             } else if let Some((sign, name)) = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign)) {
                 length = sign.len();
                 if value || !matches!(*sign, "-" | "[") {
-                    places.note((*name).to_owned(), at);
+                    positions.note((*name).to_owned(), at);
                 }
                 value = false;
             } else if !c.is_whitespace() {
@@ -79,7 +79,7 @@ impl Places {
             }
             at += length;
         }
-        places
+        positions
     }
 
     fn note(&mut self, part: String, at: usize) {
@@ -108,12 +108,15 @@ fn quoted(text: &str, quote: char) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::Places;
+    use super::SourcePositions;
 
     #[test]
     fn operators_are_located_in_source_order() {
-        let mut places = Places::of("self.a[0] - 1 == -2 && 'a.b == c' in self.a.f(self.a)");
-        assert_eq!(["_[_]", "_-_", "_==_", "_&&_", "@in", "f("].map(|part| places.next(part)), [6, 10, 14, 20, 34, 45]);
-        assert_eq!([".a", ".a", ".a", ".a"].map(|part| places.next(part)), [4, 41, 50, 0]);
+        let mut positions = SourcePositions::of("self.a[0] - 1 == -2 && 'a.b == c' in self.a.f(self.a)");
+        assert_eq!(
+            ["_[_]", "_-_", "_==_", "_&&_", "@in", "f("].map(|part| positions.next(part)),
+            [6, 10, 14, 20, 34, 45]
+        );
+        assert_eq!([".a", ".a", ".a", ".a"].map(|part| positions.next(part)), [4, 41, 50, 0]);
     }
 }
