@@ -91,16 +91,16 @@ impl Capabilities {
     /// # Errors
     /// Fails if the text is not a version.
     pub fn set_kube_version(&mut self, version: &str) -> Result<(), String> {
-        let complaint = || format!("could not parse {} as version", crate::quote::quote(version.as_bytes()));
+        let message = || format!("could not parse {} as version", crate::quote::quote(version.as_bytes()));
         let text = version.trim().strip_prefix('v').unwrap_or(version.trim());
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (numbers, rest) = text.split_at(end);
         if !(rest.is_empty() || rest.starts_with(['-', '+', '~']) || rest.starts_with(|c: char| c.is_alphabetic())) {
-            return Err(complaint());
+            return Err(message());
         }
         let mut parts = Vec::new();
         for part in numbers.split('.') {
-            parts.push(part.parse::<u32>().map_err(|_| complaint())?);
+            parts.push(part.parse::<u32>().map_err(|_| message())?);
         }
         if parts.len() < 2 {
             return Err(format!("illegal version string {}", crate::quote::quote(version.as_bytes())));

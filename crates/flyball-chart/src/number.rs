@@ -76,14 +76,14 @@ pub(crate) fn parse_uint(text: &str, base: u32) -> Option<u64> {
     } else {
         (lower.as_str(), 10)
     };
-    if !underscores_are_good(digits, base != 10) || digits.starts_with(['+', '-']) {
+    if !has_valid_underscores(digits, base != 10) || digits.starts_with(['+', '-']) {
         return None;
     }
     u64::from_str_radix(&digits.replace('_', ""), base).ok()
 }
 
 /// Underscores must be between digits, or between the prefix and a digit.
-fn underscores_are_good(digits: &str, has_prefix: bool) -> bool {
+fn has_valid_underscores(digits: &str, has_prefix: bool) -> bool {
     let starts_badly = digits.starts_with('_') && !has_prefix;
     !starts_badly && !digits.ends_with('_') && !digits.contains("__")
 }

@@ -166,12 +166,12 @@ pub fn config_key(text: &str) -> Vec<String> {
         let what = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
         errors.push(pattern_error(what, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
     }
-    errors.extend(climbing(text));
+    errors.extend(parent_references(text));
     errors
 }
 
 /// Rejects names that would leave the directory when used as a file name.
-fn climbing(text: &str) -> Option<String> {
+fn parent_references(text: &str) -> Option<String> {
     match text {
         "." => Some("must not be '.'".into()),
         ".." => Some("must not be '..'".into()),
@@ -195,11 +195,11 @@ pub fn as_prefix(rule: Rule, text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn check(rule: Rule, accepted: &[&str], refused: &[&str]) {
+    fn check(rule: Rule, accepted: &[&str], rejected: &[&str]) {
         for text in accepted {
             assert_eq!(rule(text), Vec::<String>::new(), "{text}");
         }
-        for text in refused {
+        for text in rejected {
             assert!(!rule(text).is_empty(), "{text} was accepted");
         }
     }

@@ -444,31 +444,31 @@ mod tests {
 
     #[test]
     fn wrong_types_are_rejected_with_gos_messages() {
-        let refused = |value| read(value).0.unwrap_err();
+        let rejected = |value| read(value).0.unwrap_err();
         assert_eq!(
-            refused(json!({"spec": {"items": {}}})),
+            rejected(json!({"spec": {"items": {}}})),
             "json: cannot unmarshal object into Go struct field ThingSpec.spec.items of type []v1.Item"
         );
         assert_eq!(
-            refused(json!({"spec": {"items": [{"size": "x"}]}})),
+            rejected(json!({"spec": {"items": [{"size": "x"}]}})),
             "json: cannot unmarshal string into Go struct field Item.spec.items.size of type int32"
         );
         assert_eq!(
-            refused(json!({"spec": {"replicas": 1.5}})),
+            rejected(json!({"spec": {"replicas": 1.5}})),
             "json: cannot unmarshal number 1.5 into Go struct field ThingSpec.spec.replicas of type int32"
         );
         assert_eq!(
-            refused(json!({"metadata": {"labels": {"a": true}}})),
+            rejected(json!({"metadata": {"labels": {"a": true}}})),
             "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string"
         );
         assert_eq!(
-            refused(json!({"metadata": "x"})),
+            rejected(json!({"metadata": "x"})),
             "json: cannot unmarshal string into Go struct field Thing.metadata of type v1.ObjectMeta"
         );
-        assert_eq!(refused(json!([])), "json: cannot unmarshal array into Go value of type v1.Thing");
-        assert_eq!(refused(json!({"spec": {"data": {"a": "%"}}})), "illegal base64 data at input byte 0");
+        assert_eq!(rejected(json!([])), "json: cannot unmarshal array into Go value of type v1.Thing");
+        assert_eq!(rejected(json!({"spec": {"data": {"a": "%"}}})), "illegal base64 data at input byte 0");
         assert_eq!(
-            refused(json!({"spec": {"at": "tomorrow"}})),
+            rejected(json!({"spec": {"at": "tomorrow"}})),
             r#"parsing time "tomorrow" as "2006-01-02T15:04:05Z07:00": cannot parse "tomorrow" as "2006""#
         );
     }

@@ -216,9 +216,9 @@ mod tests {
             ("hostname", &["a.b", "localhost"], &["-a", "a_b"]),
             ("hexcolor", &["#fff", "00ff00"], &["#ff", "red"]),
         ];
-        for (format, accepted, refused) in cases {
+        for (format, accepted, rejected) in cases {
             accepted.iter().for_each(|text| assert_eq!(check(format, text), Some(true), "{format} {text}"));
-            refused.iter().for_each(|text| assert_eq!(check(format, text), Some(false), "{format} {text}"));
+            rejected.iter().for_each(|text| assert_eq!(check(format, text), Some(false), "{format} {text}"));
         }
         assert_eq!(check("colour", "x"), None);
     }

@@ -501,8 +501,8 @@ mod tests {
         assert_eq!(errors(json!({"type": "string", "anyOf": [schema, {"type": "string"}]}), text), expected);
         let list = json!({"type": "array", "items": schema});
         let found = errors(list, json!(vec!["a".repeat(100); 10_000]));
-        let refused: Vec<&String> = found.iter().filter(|error| error.contains("too long to be matched")).collect();
-        assert!(refused.len() == 1 && refused[0].starts_with("spec.x["), "{refused:?}");
+        let rejected: Vec<&String> = found.iter().filter(|error| error.contains("too long to be matched")).collect();
+        assert!(rejected.len() == 1 && rejected[0].starts_with("spec.x["), "{rejected:?}");
     }
 
     #[test]

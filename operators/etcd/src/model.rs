@@ -25,7 +25,7 @@ const CALL: Duration = Duration::from_millis(2);
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
     /// A call fails without being executed.
-    pub refused: f64,
+    pub rejected: f64,
     /// A call is executed, but returns an error.
     pub lost: f64,
 }
@@ -282,7 +282,7 @@ impl Model {
     }
 
     /// Returns the number of members of each cluster, and the number of running ones.
-    pub fn census(&self) -> Vec<(usize, usize)> {
+    pub fn member_counts(&self) -> Vec<(usize, usize)> {
         let state = self.state();
         let running =
             |token: &str, cluster: &Cluster| cluster.members.keys().filter(|id| state.is_running(token, **id)).count();
@@ -311,9 +311,9 @@ impl Model {
         tokio::time::sleep(CALL).await;
         let mut state = self.state();
         *state.calls.entry(name).or_default() += 1;
-        let (refused, lost) = (state.rng.fraction() < state.faults.refused, state.rng.fraction() < state.faults.lost);
+        let (rejected, lost) = (state.rng.fraction() < state.faults.rejected, state.rng.fraction() < state.faults.lost);
         let refuse = |code, message: &str| Error::Refused { endpoint: endpoint.into(), code, message: message.into() };
-        if refused {
+        if rejected {
             return Err(refuse(503, "simulated: etcdserver: request timed out"));
         }
         state.settle();

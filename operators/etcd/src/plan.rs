@@ -52,7 +52,7 @@ impl ObservedPod {
 
     /// Returns true if the member runs the desired version. Builds of one version for several platforms report the same
     /// version.
-    fn runs_its_version(&self) -> bool {
+    fn runs_desired_version(&self) -> bool {
         self.status
             .as_ref()
             .is_some_and(|status| !status.version.is_empty() && self.version.starts_with(&status.version))
@@ -262,7 +262,7 @@ impl View {
         if let Some(ill) = pods.iter().find(|pod| !pod.is_well()) {
             return Step::Wait(format!("waiting for member {} to be healthy", ill.name));
         }
-        if let Some(old) = pods.iter().find(|pod| !pod.runs_its_version()) {
+        if let Some(old) = pods.iter().find(|pod| !pod.runs_desired_version()) {
             return Step::Wait(format!("waiting for member {} to run {}", old.name, old.version));
         }
         if members.len() < desired.size {

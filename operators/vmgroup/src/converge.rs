@@ -61,7 +61,7 @@ impl Error {
     /// Returns true if the error requires a change of the group or of the templates, so that an early retry would fail.
     ///
     /// All other errors may be temporary and are retried.
-    pub fn is_lasting(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
             Self::TemplateNotFound(_) | Self::TemplateAmbiguous { .. } | Self::NameTooLong { .. } => true,
             Self::Vcenter(_) => false,
@@ -161,9 +161,9 @@ impl<V: Vcenter> Groups<V> {
                         hardware: group.hardware,
                     }))
                 }
-                Err(error) if error.is_lasting() && steps.is_empty() => obstacle = Some(error),
+                Err(error) if error.is_permanent() && steps.is_empty() => obstacle = Some(error),
                 // A missing template must not prevent powering on machines. The next pass reports the error again.
-                Err(error) if error.is_lasting() => {}
+                Err(error) if error.is_permanent() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -211,7 +211,7 @@ impl<V: Vcenter> Groups<V> {
         let _slot = slot.expect("the semaphore is never closed");
         match self.perform(step).await {
             Ok(()) => Ok(Progress::Made),
-            Err(error) if is_overtaken(&error) => {
+            Err(error) if is_outdated(&error) => {
                 tracing::debug!(%error, "another task is at work");
                 Ok(Progress::Awaited)
             }
@@ -249,7 +249,7 @@ impl<V: Vcenter> Groups<V> {
 }
 
 /// Returns true if an operation failed because the state of vCenter differs from the plan.
-fn is_overtaken(error: &vsphere::Error) -> bool {
+fn is_outdated(error: &vsphere::Error) -> bool {
     use vsphere::Error as E;
     matches!(
         error,

@@ -114,8 +114,8 @@ pub(super) struct ClusterFlags {
 pub(super) fn parse<A: clap::Args>(arguments: &[String]) -> Result<A, String> {
     let command = Program::<A>::command();
     let arguments = plain_switches(&command, arguments)?;
-    let matches = command.try_get_matches_from(arguments).map_err(|error| complaint(&error))?;
-    Program::<A>::from_arg_matches(&matches).map(|program| program.args).map_err(|error| complaint(&error))
+    let matches = command.try_get_matches_from(arguments).map_err(|error| message(&error))?;
+    Program::<A>::from_arg_matches(&matches).map(|program| program.args).map_err(|error| message(&error))
 }
 
 /// Boolean flags may have a value, as in `--no-hooks=false`: they are replaced with the flag without a value, or
@@ -148,7 +148,7 @@ fn plain_switches(command: &clap::Command, arguments: &[String]) -> Result<Vec<S
     Ok(plain)
 }
 
-fn complaint(error: &clap::Error) -> String {
+fn message(error: &clap::Error) -> String {
     let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
     let name = flag.split([' ', '=', '[']).next().unwrap_or(&flag);
     match error.kind() {

@@ -101,11 +101,11 @@ fn bounded(items: Vec<Value>) -> Result<Value, String> {
 }
 
 /// Returns the items of a list.
-fn items(value: &Value, complaint: &str) -> Result<Vec<Value>, String> {
+fn items(value: &Value, message: &str) -> Result<Vec<Value>, String> {
     if matches!(value, Value::Nil) {
         return Err(NIL_POINTER.to_owned());
     }
-    value.items().ok_or_else(|| format!("{complaint} {}", value.kind()))
+    value.items().ok_or_else(|| format!("{message} {}", value.kind()))
 }
 
 /// Charges the comparison of values with each item of a list.
@@ -120,8 +120,8 @@ fn holds(items: &[Value], expected: &Value) -> bool {
 }
 
 fn slice(args: &[Value]) -> Result<Value, String> {
-    let complaint = "list should be type of slice or array but";
-    let items = items(&args[0], complaint)?;
+    let message = "list should be type of slice or array but";
+    let items = items(&args[0], message)?;
     if items.is_empty() {
         return Ok(Value::Nil);
     }

@@ -144,12 +144,12 @@ impl Parser {
             return plain_problem("the document takes too much memory".to_owned());
         }
         self.depth += 1;
-        let result = stacker::maybe_grow(128 << 10, 1 << 20, || self.node_here(is_block, is_indentless));
+        let result = stacker::maybe_grow(128 << 10, 1 << 20, || self.node_at_position(is_block, is_indentless));
         self.depth -= 1;
         result
     }
 
-    fn node_here(&mut self, is_block: bool, is_indentless: bool) -> Parse<(Rc<Node>, usize)> {
+    fn node_at_position(&mut self, is_block: bool, is_indentless: bool) -> Parse<(Rc<Node>, usize)> {
         if matches!(self.peek()?, Kind::Alias(_)) {
             let Kind::Alias(name) = self.consume()? else { unreachable!("it is the token that was seen") };
             return match self.anchors.get(&name) {

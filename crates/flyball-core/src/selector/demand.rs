@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Demand {
     /// The allowed values.
     allowed: Option<BTreeSet<String>>,
-    refused: BTreeSet<String>,
+    rejected: BTreeSet<String>,
     must_be_there: bool,
     must_not_be_there: bool,
     above: Option<i64>,
@@ -22,7 +22,7 @@ impl Demand {
     /// Requires the value to equal, or to differ from, another one.
     pub fn equal(&mut self, value: &str, negated: bool) {
         if negated {
-            self.refused.insert(value.to_owned());
+            self.rejected.insert(value.to_owned());
         } else {
             self.allow(&[value.to_owned()].into());
         }
@@ -40,7 +40,7 @@ impl Demand {
         let bound = || requirement.values.first().and_then(|bound| bound.parse::<i64>().ok());
         match requirement.operator {
             Operator::In => self.allow(&requirement.values),
-            Operator::NotIn => self.refused.extend(requirement.values.iter().cloned()),
+            Operator::NotIn => self.rejected.extend(requirement.values.iter().cloned()),
             Operator::Exists => self.must_be_there = true,
             Operator::DoesNotExist => self.must_not_be_there = true,
             Operator::GreaterThan => self.above = Some(bound().unwrap_or(i64::MAX).max(self.above.unwrap_or(i64::MIN))),
@@ -49,17 +49,17 @@ impl Demand {
     }
 
     /// Returns true if the value must exist.
-    fn needs_one(&self) -> bool {
+    fn requires_value(&self) -> bool {
         self.allowed.is_some() || self.must_be_there || self.above.is_some() || self.below.is_some()
     }
 
     /// Returns true if a value, or its absence, meets the requirements.
     pub fn holds(&self, value: Option<&str>) -> bool {
-        let Some(value) = value else { return !self.needs_one() };
+        let Some(value) = value else { return !self.requires_value() };
         let number = || value.parse::<i64>().ok();
         !self.must_not_be_there
             && self.allowed.as_ref().is_none_or(|allowed| allowed.contains(value))
-            && !self.refused.contains(value)
+            && !self.rejected.contains(value)
             && self.above.is_none_or(|above| number().is_some_and(|number| number > above))
             && self.below.is_none_or(|below| number().is_some_and(|number| number < below))
     }
@@ -87,7 +87,7 @@ impl Demands {
             if !demand.holds(Some(value)) {
                 return false;
             }
-            found += usize::from(demand.needs_one());
+            found += usize::from(demand.requires_value());
         }
         found == self.needed
     }
@@ -99,7 +99,7 @@ impl From<&LabelSelector> for Demands {
         for requirement in &selector.requirements {
             of.entry(requirement.key.clone()).or_default().add(requirement);
         }
-        let needed = of.values().filter(|demand| demand.needs_one()).count();
+        let needed = of.values().filter(|demand| demand.requires_value()).count();
         Self { of, needed }
     }
 }

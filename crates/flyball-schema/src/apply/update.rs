@@ -176,7 +176,7 @@ impl Objects<'_> {
     ) -> Result<ManagedFields, Error> {
         let managed = self.reconcile(live, managed)?;
         let changed = Comparison::of(self.ty()?, live, new).without(self.ignored);
-        let (mut managed, _) = self.take_from_others(live, new, &changed, managed, None)?;
+        let (mut managed, _) = self.remove_from_other_managers(live, new, &changed, managed, None)?;
         let own = changed.written.difference(&UNOWNED);
         if !own.is_empty() {
             let fields = managed.get(&manager).map_or_else(FieldSet::new, |entry| entry.fields.clone()).union(&own);
@@ -247,7 +247,8 @@ impl Objects<'_> {
             _ => merged,
         };
         let changed = Comparison::of(ty, live, &object).without(self.ignored);
-        let (mut managed, conflicts) = self.take_from_others(live, &object, &changed, managed, Some(manager))?;
+        let (mut managed, conflicts) =
+            self.remove_from_other_managers(live, &object, &changed, managed, Some(manager))?;
         if !force && !conflicts.is_empty() {
             return Err(Error::Conflicts(conflicts));
         }
@@ -282,7 +283,7 @@ impl Objects<'_> {
     }
 
     /// Removes changed fields from all managers except `writer`, and returns the fields that they would lose.
-    fn take_from_others(
+    fn remove_from_other_managers(
         &self,
         live: &Value,
         new: &Value,

@@ -44,7 +44,7 @@ fn run<'s>(
     let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Estimate::at(ty.clone(), 1, root)));
     let mut checker =
         Checker { root, scope: variables.collect(), positions: SourcePositions::of(text), errors: Vec::new() };
-    let estimate = program.go_through(|| checker.visit(program.expression()));
+    let estimate = program.with_sufficient_stack(|| checker.visit(program.expression()));
     checker.errors.sort();
     let messages: Vec<String> = checker.errors.iter().map(|(at, reason)| point_at(text, *at, reason)).collect();
     if messages.is_empty() { Ok(Checked { made: estimate.ty, cost: estimate.cost }) } else { Err(messages.join("\n")) }

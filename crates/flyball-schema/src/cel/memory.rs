@@ -365,8 +365,8 @@ mod tests {
         for expensive in ["self.p.exists(p, self.s.matches(p))", "self.p.exists(p, self.s.find(p) == 'y')"] {
             assert_eq!(run(expensive, &object), Err(EXCEEDED.to_owned()), "{expensive}");
         }
-        let refused = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
-        assert!(refused.as_ref().is_err_and(|reason| reason.contains("more than 60000: repeat less")), "{refused:?}");
+        let rejected = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
+        assert!(rejected.as_ref().is_err_and(|reason| reason.contains("more than 60000: repeat less")), "{rejected:?}");
         // Many patterns with few states, of unknown size.
         let texts: Vec<String> = (0..300).map(|n| format!("{n}{}", "x".repeat(297))).collect();
         let object = json!({"p": texts, "s": "x".repeat(100), "t": "x".repeat(100_000)});

@@ -96,7 +96,7 @@ pub(super) fn add(context: &mut Context<'_>) {
 pub(super) fn meter(of: IdedExpr) -> IdedExpr {
     let mut block_cost = BlockCost::default();
     let of = block_cost.walk(of);
-    block_cost.paid(of)
+    block_cost.with_charge(of)
 }
 
 /// The cost of a basic block of an expression.
@@ -109,7 +109,7 @@ struct BlockCost {
 
 impl BlockCost {
     /// Wraps an expression with its cost.
-    fn paid(self, of: IdedExpr) -> IdedExpr {
+    fn with_charge(self, of: IdedExpr) -> IdedExpr {
         if self.fixed == 0 && self.calls.is_empty() {
             return of;
         }
@@ -152,7 +152,7 @@ impl BlockCost {
                 let mut round = BlockCost::default();
                 let loop_cond = round.walk(of.loop_cond);
                 let loop_step = round.walk(of.loop_step);
-                let loop_step = if binds { loop_step } else { round.paid(loop_step) };
+                let loop_step = if binds { loop_step } else { round.with_charge(loop_step) };
                 Expr::Comprehension(Box::new(ComprehensionExpr {
                     iter_range,
                     accu_init,

@@ -70,13 +70,13 @@ impl Patterns {
         if let Some(known) = self.compiled.get(pattern) {
             return Ok(known.clone());
         }
-        let refused = |reason: String| {
+        let rejected = |reason: String| {
             let reason = if function == "matches" { reason } else { format!("Illegal regex: {reason}") };
             ExecutionError::function_error(function, reason)
         };
-        let states = pattern::states(pattern).map_err(|error| refused(error.to_string()))? + PATTERN_STATES;
+        let states = pattern::states(pattern).map_err(|error| rejected(error.to_string()))? + PATTERN_STATES;
         meter::pay(beyond(&mut self.free_states, states) * STATE_COST)?;
-        let compiled = pattern::compile(pattern).map_err(|error| refused(error.to_string()))?;
+        let compiled = pattern::compile(pattern).map_err(|error| rejected(error.to_string()))?;
         if self.cached_states + states > MAX_CACHED_STATES || self.compiled.len() >= MAX_CACHED_PATTERNS {
             self.compiled.clear();
             self.matcher.forget();

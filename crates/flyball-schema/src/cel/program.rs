@@ -134,7 +134,7 @@ impl Program {
     }
 
     /// Runs a recursive function on a separate stack if the stack of the thread may be too small.
-    pub(super) fn go_through<T>(&self, go: impl FnOnce() -> T) -> T {
+    pub(super) fn with_sufficient_stack<T>(&self, go: impl FnOnce() -> T) -> T {
         stacker::maybe_grow(self.stack, self.stack, go)
     }
 
@@ -150,7 +150,7 @@ impl Program {
         }
         let resolve = || meter::measure(&self.ready, context);
         let before = budget.patterns.take().make_current();
-        let outcome = self.go_through(|| catch_unwind(AssertUnwindSafe(resolve)));
+        let outcome = self.with_sufficient_stack(|| catch_unwind(AssertUnwindSafe(resolve)));
         *budget.patterns.borrow_mut() = before.make_current();
         match outcome {
             Ok((_, cost)) if !budget.spend(cost) => Err(meter::OUT_OF_BUDGET.into()),

@@ -88,7 +88,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for EtcdClusterReconciler<E, S> {
         let mut life = before.incarnation.clone().unwrap_or(Incarnation { number: 1, ..Incarnation::default() });
         if !paused && let Some(requested) = etcdrestore::requested_restore(cluster, &life, cx).await? {
             cx.event(Event::warning("Restore", format!("restoring the cluster from snapshot {}", requested.0)));
-            life = next_life(&life, requested.0, Some(requested.1));
+            life = next_incarnation(&life, requested.0, Some(requested.1));
         }
 
         let view = self.observe(cluster, &before, &life, cx).await?;
@@ -103,7 +103,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for EtcdClusterReconciler<E, S> {
                 None => Step::Wait("the quorum is permanently lost, and there is no backup to restore".into()),
                 Some(_) if cx.now().duration_since(since) < LOST_TIMEOUT => Step::Wait("the quorum is lost".into()),
                 Some(snapshot) => {
-                    life = next_life(&life, snapshot.into(), None);
+                    life = next_incarnation(&life, snapshot.into(), None);
                     Step::Rebuild
                 }
             };
@@ -236,7 +236,7 @@ fn desired_state(cluster: &EtcdCluster) -> DesiredState<'_> {
     DesiredState { size: usize::from(spec.size), version: &spec.version, defragment }
 }
 
-fn next_life(life: &Incarnation, snapshot: String, restore: Option<String>) -> Incarnation {
+fn next_incarnation(life: &Incarnation, snapshot: String, restore: Option<String>) -> Incarnation {
     Incarnation { number: life.number + 1, formed: false, snapshot: Some(snapshot), restore }
 }
 

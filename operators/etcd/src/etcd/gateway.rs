@@ -50,7 +50,7 @@ fn unreachable(endpoint: &str, source: impl Into<Box<dyn std::error::Error + Sen
     Error::Unreachable { endpoint: endpoint.into(), source: source.into() }
 }
 
-fn refused(endpoint: &str, code: u16, body: &[u8]) -> Error {
+fn rejected(endpoint: &str, code: u16, body: &[u8]) -> Error {
     #[derive(Deserialize)]
     struct Problem {
         message: Option<String>,
@@ -78,7 +78,7 @@ impl Gateway {
             let body = body.map_err(|error| unreachable(endpoint, error))?.to_bytes();
             // With another path prefix, the body of the 404 is text; for an unknown member, it is JSON.
             if code != 404 || body.starts_with(b"{") {
-                return Err(refused(endpoint, code, &body));
+                return Err(rejected(endpoint, code, &body));
             }
         }
         Err(unreachable(endpoint, "it serves no JSON gateway"))
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn rejection_contains_the_message_of_etcd() {
-        let error_of = |body: &str| refused("http://a", 503, body.as_bytes()).to_string();
+        let error_of = |body: &str| rejected("http://a", 503, body.as_bytes()).to_string();
         let unhealthy = r#"{"code":14,"message":"etcdserver: unhealthy cluster"}"#;
         assert_eq!(error_of(unhealthy), "etcd at http://a returned 503: etcdserver: unhealthy cluster");
         assert_eq!(error_of("404 page not found\n"), "etcd at http://a returned 503: 404 page not found");

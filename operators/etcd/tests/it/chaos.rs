@@ -87,7 +87,7 @@ async fn chaos_crashes_change_nothing_during_creation() {
             test.apply(&CLUSTER.replace("size: 3", "size: 2")).await;
             test.assert_converges().await;
             network.put(test, "bar").await;
-            (network.get(test).await, network.model().census())
+            (network.get(test).await, network.model().member_counts())
         },
     )
     .await;
@@ -107,7 +107,7 @@ async fn chaos_crashes_change_nothing_during_backup_and_restore() {
             test.apply(RESTORE).await;
             test.assert_converges().await;
             let model = network.model();
-            (network.get(test).await, model.census(), model.snapshots().len())
+            (network.get(test).await, model.member_counts(), model.snapshots().len())
         },
     )
     .await;
@@ -122,5 +122,5 @@ async fn chaos_an_outage_changes_nothing() {
     test.assert_converges().await;
     network.put(&test, "bar").await;
     test.assert_outage_is_harmless(Duration::from_secs(600)).await;
-    assert_eq!((network.get(&test).await.as_deref(), network.model().census()), (Some("bar"), vec![(3, 3)]));
+    assert_eq!((network.get(&test).await.as_deref(), network.model().member_counts()), (Some("bar"), vec![(3, 3)]));
 }

@@ -15,7 +15,7 @@ fn member_with_deleted_pod_is_replaced() {
     run_scenario(async |world| {
         world.create(3, json!({})).await;
         world.put("foo", "bar").await;
-        world.begin_to_count();
+        world.start_counting();
         for _ in 0..3 {
             let names = world.names().await;
             world.delete_pod(&names[1]).await;
@@ -28,7 +28,7 @@ fn member_with_deleted_pod_is_replaced() {
                 "{status:#?}"
             );
         }
-        world.assert_undisturbed();
+        world.assert_no_client_errors();
         assert_eq!(world.get("foo").await.as_deref(), Some("bar"));
         assert_eq!(world.status().await.incarnation.unwrap().number, 1);
     });
@@ -44,14 +44,14 @@ fn cluster_scales_to_seven_and_to_one() {
             world.settled(size).await;
         }
         // While a cluster grows from one to two members, both are needed for a quorum, and one has not started.
-        world.begin_to_count();
+        world.start_counting();
         for size in [5, 2, 1] {
             world.patch(json!({"size": size})).await;
             world.settled(size).await;
         }
-        world.assert_undisturbed();
+        world.assert_no_client_errors();
         assert_eq!(world.get("foo").await.as_deref(), Some("bar"));
-        assert_eq!(world.model.census(), [(1, 1)]);
+        assert_eq!(world.model.member_counts(), [(1, 1)]);
     });
 }
 
@@ -69,8 +69,8 @@ fn invalid_sizes_and_versions_are_rejected() {
             (cluster("a", 8, "3.5.0"), "spec.size"),
             (cluster("a", 3, "latest"), "spec.version"),
         ] {
-            let refused = world.clusters.create(&PostParams::default(), &wrong).await.unwrap_err().to_string();
-            assert!(refused.contains(word), "{refused}");
+            let rejected = world.clusters.create(&PostParams::default(), &wrong).await.unwrap_err().to_string();
+            assert!(rejected.contains(word), "{rejected}");
         }
     });
 }

@@ -9,14 +9,14 @@ use tokio::time::sleep;
 
 const API: Faults =
     Faults { conflict: 0.03, refused: 0.03, lost: 0.03, cut: 0.02, late: 0.05, repeated: 0.02, ..Faults::NONE };
-const ETCD: Etcd = Etcd { refused: 0.1, lost: 0.1 };
+const ETCD: Etcd = Etcd { rejected: 0.1, lost: 0.1 };
 
 /// Creates a cluster, breaks it, upgrades it and resizes it.
 async fn scenario(world: &World) {
     world.model.set_faults(ETCD);
     world.create(3, json!({})).await;
     world.put("foo", "bar").await;
-    world.begin_to_count();
+    world.start_counting();
     let names = world.names().await;
     world.delete_pod(&names[0]).await;
     world.until("the status reports the lost member", async |status| !status.members.ready.contains(&names[0])).await;
@@ -32,7 +32,7 @@ async fn scenario(world: &World) {
     assert_eq!(world.get("foo").await.as_deref(), Some("bar"));
     assert!(world.quorum_kept.get(), "the quorum was lost");
     assert!(world.failures.borrow().is_empty(), "{:?}", world.failures.borrow());
-    assert_eq!(world.model.census(), [(2, 2)]);
+    assert_eq!(world.model.member_counts(), [(2, 2)]);
 }
 
 #[test]
@@ -50,10 +50,10 @@ fn faulty_run_converges_and_repeats_by_seed() {
 fn errors_of_etcd_are_retried() {
     run_scenario(async |world| {
         world.create(1, json!({})).await;
-        world.model.set_faults(Etcd { refused: 1.0, lost: 0.0 });
+        world.model.set_faults(Etcd { rejected: 1.0, lost: 0.0 });
         world.patch(json!({"size": 3})).await;
         sleep(Duration::from_secs(900)).await;
-        assert_eq!(world.model.census(), [(1, 1)]);
+        assert_eq!(world.model.member_counts(), [(1, 1)]);
         world.model.set_faults(Etcd::default());
         world.settled(3).await;
         assert_eq!(world.status().await.incarnation.unwrap().number, 1, "a member that does not respond is not lost");
@@ -73,7 +73,7 @@ fn no_member_is_added_while_one_cannot_start() {
             sleep(Duration::from_secs(1)).await;
             let status = world.status().await;
             assert_ne!(crate::world::condition(&status, "Available"), "True");
-            assert_eq!(world.model.census(), [(2, 1)], "none is added while one has not started");
+            assert_eq!(world.model.member_counts(), [(2, 1)], "none is added while one has not started");
         }
         world.cordon(false).await;
         world.settled(3).await;

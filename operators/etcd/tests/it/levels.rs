@@ -39,7 +39,7 @@ fn level_2_upgrade_replaces_one_member_at_a_time() {
     run_scenario(async |world| {
         world.create(3, json!({})).await;
         let before = world.names().await;
-        world.begin_to_count();
+        world.start_counting();
         // As in the sample.
         let path = format!("/apis/etcd.database.coreos.com/v1beta2/namespaces/default/etcdclusters/{NAME_OF_SAMPLE}");
         let patch = json!([{"op": "replace", "path": "/spec/version", "value": "3.3.12"}]).to_string();
@@ -51,7 +51,7 @@ fn level_2_upgrade_replaces_one_member_at_a_time() {
         assert!(status.versions.values().all(|version| version == "3.3.12"), "{status:#?}");
         assert_eq!(status.current_version, "3.3.12");
         assert_eq!(world.names().await, before, "members keep their data and their names");
-        world.assert_undisturbed();
+        world.assert_no_client_errors();
     });
 }
 
@@ -165,7 +165,7 @@ fn level_5_autopilot_defragments_one_member_at_a_time() {
     run_scenario(async |world| {
         let autopilot = json!({"defragmentAbovePercent": 50, "defragmentAboveBytes": 20_000});
         world.create(3, json!({"autopilot": autopilot})).await;
-        world.begin_to_count();
+        world.start_counting();
         for _ in 0..30 {
             world.put("large", &"x".repeat(1000)).await;
         }
@@ -178,7 +178,7 @@ fn level_5_autopilot_defragments_one_member_at_a_time() {
         sleep(Duration::from_secs(60)).await;
         let metrics = metrics(world);
         assert!(!is_loose(&metrics) && metrics.contains("step=\"Defragment\"} 3\n"), "{metrics}");
-        world.assert_undisturbed();
+        world.assert_no_client_errors();
 
         // Space that becomes unused shortly afterwards is not released immediately.
         for _ in 0..30 {

@@ -190,7 +190,7 @@ impl World {
     }
 
     /// Starts counting client errors and checking the quorum.
-    pub(crate) fn begin_to_count(&self) {
+    pub(crate) fn start_counting(&self) {
         self.counting.set(true);
         self.answered.set(0);
         self.failures.borrow_mut().clear();
@@ -198,7 +198,7 @@ impl World {
     }
 
     /// Asserts that there were no client errors since then, and that the quorum was never lost.
-    pub(crate) fn assert_undisturbed(&self) {
+    pub(crate) fn assert_no_client_errors(&self) {
         self.counting.set(false);
         assert!(self.failures.borrow().is_empty(), "{:?}", self.failures.borrow());
         assert!(self.answered.get() > 3, "only {} calls were made", self.answered.get());
@@ -213,7 +213,8 @@ impl World {
                 continue;
             }
             self.quorum_kept.set(
-                self.quorum_kept.get() && self.model.census().iter().all(|(members, running)| *running > members / 2),
+                self.quorum_kept.get()
+                    && self.model.member_counts().iter().all(|(members, running)| *running > members / 2),
             );
             let (endpoints, value) = (self.endpoints().await, number.to_string());
             let put = self.model.put(&endpoints, "count", &value);

@@ -86,7 +86,7 @@ mod tests {
     use serde_json::{Value, json};
 
     /// Removes the intended differences: descriptions, the title, the nullable status, and `spec` in `required`.
-    fn without_our_own(mut crd: Value) -> Value {
+    fn without_intended_differences(mut crd: Value) -> Value {
         fn strip(value: &mut Value) {
             if let Value::Object(map) = value {
                 map.remove("description");
@@ -169,7 +169,7 @@ mod tests {
                 }],
             },
         });
-        assert_eq!(without_our_own(serde_json::to_value(VmGroup::crd()).unwrap()), expected);
+        assert_eq!(without_intended_differences(serde_json::to_value(VmGroup::crd()).unwrap()), expected);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl<V: Vcenter + 'static> VmGroupReconciler<V> {
         running: Option<usize>,
         error: converge::Error,
     ) -> Result<Action> {
-        let lasting = error.is_lasting();
+        let lasting = error.is_permanent();
         let error = flyball::Error::from(error);
         cx.event(Event::warning("Failed", error.to_string()));
         cx.set_status(&status(object, Phase::Error, running, error.to_string())).await?;

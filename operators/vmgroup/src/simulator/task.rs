@@ -67,7 +67,7 @@ impl Tasks {
         effect: Effect,
     ) -> Result<ManagedObject, Problem> {
         inventory.get(entity)?;
-        let checked = self.check_undisturbed(entity, &effect).and_then(|()| effect.check(inventory, entity));
+        let checked = self.check_no_conflict(entity, &effect).and_then(|()| effect.check(inventory, entity));
         let failed = checked.err().or_else(|| self.next_fails.take().map(Problem::Named));
         let time = match effect {
             Effect::Clone { .. } => self.times.clone,
@@ -117,7 +117,7 @@ impl Tasks {
     }
 
     /// Fails if another task conflicts. Clones of one machine conflict only if they have the same name.
-    fn check_undisturbed(&self, entity: &ManagedObject, effect: &Effect) -> Result<(), Problem> {
+    fn check_no_conflict(&self, entity: &ManagedObject, effect: &Effect) -> Result<(), Problem> {
         for task in self.running() {
             match (&task.effect, effect) {
                 (Effect::Clone { folder, name, .. }, Effect::Clone { folder: f, name: n, .. })

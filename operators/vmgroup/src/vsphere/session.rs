@@ -17,7 +17,7 @@ const RELEASE: &str = "8.0.1.0";
 const SESSION_HEADER: &str = "vmware-api-session-id";
 /// Pause after rejected credentials. vCenter locks an account after five wrong passwords within three minutes, and each
 /// group would try to log in.
-const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+const LOGIN_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// `VC_HOST` is invalid. The message does not repeat its value, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +49,7 @@ pub(super) struct Session {
 struct LoginState {
     key: Option<Arc<HeaderValue>>,
     /// Time when vCenter rejected the credentials.
-    refused: Option<Instant>,
+    rejected: Option<Instant>,
 }
 
 impl Session {
@@ -104,7 +104,7 @@ impl Session {
         {
             return Ok(Arc::clone(key));
         }
-        if login.refused.is_some_and(|at| at.elapsed() < REFUSED_PAUSE) {
+        if login.rejected.is_some_and(|at| at.elapsed() < LOGIN_RETRY_DELAY) {
             return Err(Error::InvalidLogin);
         }
         let body = json!({
@@ -113,7 +113,7 @@ impl Session {
             "password": self.credentials.password,
         });
         let answer = self.send(&self.content().await?.session_manager, METHOD, &body, None).await;
-        login.refused = matches!(answer, Err(Error::InvalidLogin)).then(Instant::now);
+        login.rejected = matches!(answer, Err(Error::InvalidLogin)).then(Instant::now);
         let (_, key) = answer?;
         let mut key = key.ok_or_else(|| Error::Malformed { method: METHOD, what: "no session".into() })?;
         key.set_sensitive(true);

@@ -150,7 +150,7 @@ async fn missing_template_is_a_permanent_error() {
     let wrong = Group { template: "no-such-template".into(), ..group(2) };
     let error = pass(&groups, &wrong, Goal::Present).await.unwrap_err();
     assert_eq!(error.to_string(), r#"vCenter has no template "no-such-template""#);
-    assert!(error.is_lasting());
+    assert!(error.is_permanent());
     simulator.add_template("no-such-template");
     assert!(settle(&groups, &wrong, Goal::Present).await.is_empty());
     assert_eq!(simulator.vms().len(), 2);
@@ -161,7 +161,7 @@ async fn missing_template_is_a_permanent_error() {
     assert!(!pass(&groups, &wrong, Goal::Present).await.unwrap());
     assert!(simulator.vms().iter().all(|vm| vm.powered_on), "existing machines keep running");
     let plan = groups.plan(&wrong).await.unwrap();
-    assert!(plan.running == 2 && plan.obstacle.is_some_and(|error| error.is_lasting()));
+    assert!(plan.running == 2 && plan.obstacle.is_some_and(|error| error.is_permanent()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,6 +178,6 @@ async fn template_may_be_specified_by_path() {
 async fn names_invalid_in_vcenter_are_rejected_in_advance() {
     let (simulator, groups) = world();
     let error = groups.plan(&Group { name: "x".repeat(73), ..group(1) }).await.unwrap_err();
-    assert!(error.is_lasting() && error.to_string().ends_with("is longer than vCenter's limit of 80 characters"));
+    assert!(error.is_permanent() && error.to_string().ends_with("is longer than vCenter's limit of 80 characters"));
     assert!(simulator.folders().is_empty());
 }

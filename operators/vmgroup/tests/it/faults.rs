@@ -59,7 +59,7 @@ async fn repeated_error_is_retried_until_it_is_resolved() {
     simulator.set_faults(Faults::Always(Fault::Status(StatusCode::SERVICE_UNAVAILABLE)));
     for _ in 0..20 {
         let error = pass(&groups, &group(2), Goal::Present).await.unwrap_err();
-        assert!(!error.is_lasting());
+        assert!(!error.is_permanent());
         assert_eq!(
             error.to_string(),
             "vCenter returned an invalid response to RetrieveServiceContent: HTTP status 503 Service Unavailable"

@@ -96,7 +96,7 @@ impl Reader<'_> {
     }
 
     /// An error at the last key.
-    fn wrong_key<T>(&self, message: String) -> Scanned<T> {
+    fn key_error<T>(&self, message: String) -> Scanned<T> {
         Err(Problem { message, line: self.scanner.line_at(self.key_at) })
     }
 
@@ -424,7 +424,7 @@ impl Reader<'_> {
         let fail = |reason: &str| {
             self.scanner.fail(Some(' '), format!("Invalid integer {}: {reason}", quote(text.as_bytes())))
         };
-        if !has_good_underscores(text) {
+        if !has_valid_underscores(text) {
             return fail("underscores must be surrounded by digits");
         }
         if has_leading_zero(text) {
@@ -444,7 +444,7 @@ impl Reader<'_> {
         let fail = |reason: String| self.scanner.fail(Some(' '), reason);
         let mut parts = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty()).peekable();
         let first = parts.peek().copied().unwrap_or_default();
-        if !parts.all(has_good_underscores) {
+        if !parts.all(has_valid_underscores) {
             return fail(format!("Invalid float {quoted}: underscores must be surrounded by digits"));
         }
         if has_leading_zero(first) {
@@ -545,14 +545,14 @@ impl Reader<'_> {
     }
 
     fn check_depth(&self, parts: usize) -> Scanned<()> {
-        if parts > DEPTH { self.wrong_key(format!("keys are nested deeper than {DEPTH}")) } else { Ok(()) }
+        if parts > DEPTH { self.key_error(format!("keys are nested deeper than {DEPTH}")) } else { Ok(()) }
     }
 
     /// Charges the steps of setting a key.
     fn walk(&mut self, steps: usize) -> Scanned<()> {
         self.steps += steps;
         if self.steps > MAX_STEPS {
-            self.wrong_key("the document has too many keys with many parts".into())
+            self.key_error("the document has too many keys with many parts".into())
         } else {
             Ok(())
         }
@@ -571,14 +571,14 @@ impl Reader<'_> {
                 self.implicit.insert(key[..length].to_vec());
             } else if matches!(table[part], Node::Value(_)) {
                 self.context = key[..length - 1].to_vec();
-                return self.wrong_key(format!("Key '{}' was already created as a hash.", format_key(&key[..length])));
+                return self.key_error(format!("Key '{}' was already created as a hash.", format_key(&key[..length])));
             }
         }
         self.context.clone_from(&key);
         if is_list {
             let used = |reader: &Self| {
                 let whole = [&key[..], std::slice::from_ref(&last)].concat();
-                reader.wrong_key(format!(
+                reader.key_error(format!(
                     "Key '{}' was already created and cannot be used as an array.",
                     format_key(&whole)
                 ))
@@ -602,7 +602,7 @@ impl Reader<'_> {
         let whole = [&context[..], &[key.to_owned()]].concat();
         let (is_list, is_implicit) = (self.lists.contains(&whole), self.implicit.contains(&whole));
         let defined = |reader: &Self, key: &[String]| {
-            reader.wrong_key(format!("Key '{}' has already been defined.", format_key(key)))
+            reader.key_error(format!("Key '{}' has already been defined.", format_key(key)))
         };
         let table = match self.table(&context) {
             Ok(table) => table,
@@ -625,7 +625,7 @@ impl Reader<'_> {
 }
 
 /// Underscores must be between digits.
-fn has_good_underscores(text: &str) -> bool {
+fn has_valid_underscores(text: &str) -> bool {
     let mut is_digit = false;
     for c in text.chars() {
         if c == '_' && !is_digit {
