@@ -1,14 +1,194 @@
 //! Clients of the API server in the same process, without a socket.
+//!
+//! Those of controllers limit the time of requests. A conversion webhook that does not respond would make each read of
+//! its kind last until the server's own timeout, and hold a worker for so long. So such a read fails earlier; then
+//! further reads of the resource in this namespace fail at once, until one of them is tried again.
 
 use flyball_server::{Server, User};
-use http::Request;
-use tower::ServiceExt;
+use http::{Method, Request};
+use kube::client::Body;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+use tower::{ServiceExt, service_fn};
+
+/// Timeout of a read of a controller.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of a write of a controller, longer than the total of its webhooks in the API server.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(40);
+/// Time between two reads that are tried of a resource that does not respond, in one namespace.
+const READ_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Time between two reads that are tried of a resource in all namespaces where it does not respond.
+const READ_RETRY_SPACING: Duration = Duration::from_millis(2500);
+/// Time after which a resource that was not read any more counts as responsive.
+const UNRESPONSIVE_TTL: Duration = Duration::from_mins(10);
 
 /// Creates a client that is authenticated as `user`.
 pub(crate) fn client_of(server: &Server, user: User) -> kube::Client {
-    let user = move |mut request: Request<kube::client::Body>| {
+    let user = move |mut request: Request<Body>| {
         request.extensions_mut().insert(user.clone());
         request
     };
     kube::Client::new(server.clone().map_request(user), "default")
+}
+
+/// The clients of controllers, for all requests but watches.
+pub(crate) struct ControllerClients {
+    server: Server,
+    unresponsive: UnresponsiveResources,
+}
+
+impl ControllerClients {
+    pub(crate) fn new(server: &Server) -> Self {
+        Self { server: server.clone(), unresponsive: UnresponsiveResources::default() }
+    }
+
+    /// Creates a client that is authenticated as `user`.
+    pub(crate) fn client_of(&self, user: User) -> kube::Client {
+        let (server, unresponsive) = (self.server.clone(), self.unresponsive.clone());
+        let send = move |mut request: Request<Body>| {
+            request.extensions_mut().insert(user.clone());
+            let (server, unresponsive) = (server.clone(), unresponsive.clone());
+            async move {
+                let (resource, namespace) = resource_of(request.uri().path());
+                let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+                if reads && !unresponsive.may_try(&resource, &namespace) {
+                    return Err(NoResponse::ToRead { resource });
+                }
+                let limit = if reads { READ_TIMEOUT } else { WRITE_TIMEOUT };
+                let answer: Result<Result<_, Infallible>, _> = timeout(limit, server.oneshot(request)).await;
+                match answer {
+                    Ok(Ok(answer)) if reads => {
+                        unresponsive.responded(&resource, &namespace);
+                        Ok(answer)
+                    }
+                    Ok(Ok(answer)) => Ok(answer),
+                    Err(_) if reads => {
+                        unresponsive.timed_out(&resource, &namespace);
+                        Err(NoResponse::ToRead { resource })
+                    }
+                    Err(_) => Err(NoResponse::ToWrite { resource }),
+                }
+            }
+        };
+        kube::Client::new(service_fn(send), "default")
+    }
+}
+
+/// The API server does not respond in time.
+#[derive(Debug, thiserror::Error)]
+enum NoResponse {
+    #[error(
+        "no response to a read of {resource} within {} s; check the conversion webhook of its CustomResourceDefinition",
+        READ_TIMEOUT.as_secs()
+    )]
+    ToRead { resource: String },
+    #[error("no response to a write of {resource} within {} s", WRITE_TIMEOUT.as_secs())]
+    ToWrite { resource: String },
+}
+
+/// Returns the resource of a request as `resource.group`, or the path if it is not that of a resource; and the namespace.
+fn resource_of(path: &str) -> (String, String) {
+    let other = (path.to_owned(), String::new());
+    let mut parts = path.split('/').skip(1);
+    let group = match (parts.next(), parts.next()) {
+        (Some("api"), Some(_)) => "",
+        (Some("apis"), Some(group)) if parts.next().is_some() => group,
+        _ => return other,
+    };
+    let (resource, namespace) = match (parts.next(), parts.next(), parts.next()) {
+        (Some("namespaces"), Some(namespace), Some(resource)) => (resource, namespace),
+        (Some(resource), ..) => (resource, ""),
+        (None, ..) => return other,
+    };
+    let resource = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+    (resource, namespace.to_owned())
+}
+
+/// The resources of which reads timed out.
+#[derive(Clone, Default)]
+struct UnresponsiveResources(Arc<Mutex<BTreeMap<String, Unresponsive>>>);
+
+/// A resource of which reads timed out: in some namespaces, since there may be nothing to convert in others.
+struct Unresponsive {
+    /// The time of the next read that is tried in any of the namespaces.
+    next: Instant,
+    /// The time of the next read that is tried, by namespace.
+    namespaces: BTreeMap<String, Instant>,
+}
+
+impl UnresponsiveResources {
+    /// Returns true if a read may be tried in a namespace. Where the last one timed out, few are tried, and few at the
+    /// same time in all such namespaces.
+    fn may_try(&self, resource: &str, namespace: &str) -> bool {
+        let mut resources = self.0.lock();
+        let Some(Unresponsive { next, namespaces }) = resources.get_mut(resource) else { return true };
+        let Some(due) = namespaces.get_mut(namespace) else { return true };
+        let now = Instant::now();
+        let may_try = *due <= now && *next <= now;
+        if may_try {
+            (*due, *next) = (now + READ_RETRY_INTERVAL, now + READ_RETRY_SPACING);
+        }
+        may_try
+    }
+
+    fn responded(&self, resource: &str, namespace: &str) {
+        let mut resources = self.0.lock();
+        let Some(Unresponsive { next, namespaces }) = resources.get_mut(resource) else { return };
+        if namespaces.remove(namespace).is_some() {
+            // Another namespace may be tried at once.
+            *next = Instant::now();
+        }
+        if namespaces.is_empty() {
+            resources.remove(resource);
+        }
+    }
+
+    fn timed_out(&self, resource: &str, namespace: &str) {
+        let (mut resources, now) = (self.0.lock(), Instant::now());
+        let new = || Unresponsive { next: now, namespaces: BTreeMap::new() };
+        let resource = resources.entry(resource.to_owned()).or_insert_with(new);
+        resource.namespaces.retain(|_, due| now.saturating_duration_since(*due) < UNRESPONSIVE_TTL);
+        resource.namespaces.insert(namespace.to_owned(), now + READ_RETRY_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resource_of_a_request() {
+        for (path, resource, namespace) in [
+            ("/api/v1/pods", "pods", ""),
+            ("/api/v1/namespaces/a", "namespaces", ""),
+            ("/api/v1/namespaces/a/pods/p/status", "pods", "a"),
+            ("/apis/apps/v1/namespaces/a/deployments/d", "deployments.apps", "a"),
+            ("/apis/example.com/v1/widgets/w/scale", "widgets.example.com", ""),
+            ("/apis/example.com/v1", "/apis/example.com/v1", ""),
+            ("/apis", "/apis", ""),
+            ("", "", ""),
+        ] {
+            assert_eq!(resource_of(path), (resource.to_owned(), namespace.to_owned()), "{path}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn few_reads_are_tried_while_a_resource_does_not_respond() {
+        let resources = UnresponsiveResources::default();
+        for namespace in ["a", "b"] {
+            resources.timed_out("widgets", namespace);
+        }
+        let tried = |namespace: &str| resources.may_try("widgets", namespace);
+        assert_eq!([tried("a"), tried("b"), tried("c"), resources.may_try("pods", "a")], [false, false, true, true]);
+        tokio::time::advance(READ_RETRY_INTERVAL).await;
+        assert_eq!([tried("a"), tried("a"), tried("b"), tried("c")], [true, false, false, true]);
+        resources.responded("widgets", "a");
+        assert_eq!([tried("a"), tried("b"), tried("b")], [true, true, false]);
+        resources.responded("widgets", "b");
+        assert!(tried("b") && resources.0.lock().is_empty());
+    }
 }

@@ -28,7 +28,7 @@ mod ttl_after_finished;
 mod volume_binder;
 mod volume_provisioner;
 
-use crate::client::client_of;
+use crate::client::{ControllerClients, client_of};
 use crate::metrics::Metrics;
 use crate::node::Program;
 use crate::workload::MANAGER;
@@ -271,6 +271,7 @@ type Running = BoxFuture<'static, ()>;
 /// One of the controllers that run together, with its user.
 struct Member {
     controller: Controller,
+    /// The client of all requests but watches.
     client: kube::Client,
 }
 
@@ -317,12 +318,14 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
         shared = shared.on_panic(move |place, text| tell(place, text));
     }
     let mut apart: Vec<Running> = Vec::new();
+    let clients = ControllerClients::new(server);
     for controller in &controllers.0 {
-        let me = Member { controller: *controller, client: client_of(server, controller.user()) };
+        let me = Member { controller: *controller, client: clients.client_of(controller.user()) };
         let rng = rng.fork(controller.name());
         shared = match controller {
             Controller::GarbageCollector => {
-                apart.push(Box::pin(garbage_collector::run(me.client, rng)) as Running);
+                let watches = client_of(server, controller.user());
+                apart.push(Box::pin(garbage_collector::run(watches, me.client, rng)) as Running);
                 shared
             }
             Controller::ClusterRoleAggregation => shared.controller(me.named(cluster_role::controller())),
@@ -361,7 +364,7 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
                 None => shared,
             },
             Controller::Scheduler => {
-                apart.push(Box::pin(scheduler::run(me.client, clock.clone(), rng)));
+                apart.push(Box::pin(scheduler::run(client_of(server, controller.user()), clock.clone(), rng)));
                 shared
             }
             Controller::ServiceAccount => shared.controller(me.named(service_account::accounts())),

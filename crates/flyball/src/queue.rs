@@ -87,6 +87,8 @@ struct Inner {
     /// The time until which the timer task sleeps.
     alarm: Option<Instant>,
     closed: bool,
+    /// True if another worker can take a key, since its namespace returned one.
+    has_share: bool,
     stats: QueueStats,
     /// Number of runs that ended since the intake was processed.
     unsorted: u32,
@@ -125,15 +127,22 @@ pub(crate) struct QueueStats {
 }
 
 impl Queue {
-    /// Creates an empty queue, whose keys wait for their own writes up to `own_write_timeout`.
-    pub(crate) fn new(backoff: Backoff, rate: RetryRate, own_write_timeout: Duration, rng: &Rng) -> Self {
+    /// Creates an empty queue for a number of workers. Keys wait for their own writes up to `own_write_timeout`.
+    pub(crate) fn new(
+        backoff: Backoff,
+        rate: RetryRate,
+        own_write_timeout: Duration,
+        workers: usize,
+        rng: &Rng,
+    ) -> Self {
         let inner = Inner {
-            state: State::new(backoff, rate, rng),
+            state: State::new(backoff, rate, workers, rng),
             barrier: Barrier::new(own_write_timeout),
             meanwhile: BTreeMap::new(),
             waiting: 0,
             alarm: None,
             closed: false,
+            has_share: false,
             stats: QueueStats::default(),
             unsorted: 0,
             sorting: Vec::new(),
@@ -217,7 +226,13 @@ impl Queue {
             }
             let held = inner.barrier.wrote(&item.key, writes, now, is_gone);
             inner.state.done(item.ticket, next, held, now);
-            if inner.closed { None } else { inner.next(now) }
+            if inner.closed {
+                return None;
+            }
+            let work = inner.next(now);
+            // A worker may have waited for the share of this namespace, while this one goes on with another.
+            inner.has_share = inner.waiting > 0 && inner.state.has_next();
+            work
         })
     }
 
@@ -347,7 +362,8 @@ impl Queue {
             // Workers that start to wait from now on have not seen the intake.
             self.sort_in(&mut inner);
         }
-        let woken = inner.state.ready().saturating_sub(ready).min(inner.waiting);
+        let has_share = usize::from(mem::take(&mut inner.has_share));
+        let woken = inner.state.ready().saturating_sub(ready).max(has_share).min(inner.waiting);
         inner.waiting -= woken;
         let next = inner.next_time(now);
         let earlier = next.is_some_and(|next| inner.alarm.is_none_or(|alarm| next < alarm));

@@ -26,11 +26,7 @@ const DELTA: SignedDuration = SignedDuration::from_millis(100);
 
 /// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(CronJobs(Events::new("cronjob-controller")))
-        .owns::<Job>()
-        .replaces::<CronJob>()
-        .while_deleting()
-        .concurrency(2)
+    Controller::new(CronJobs(Events::new("cronjob-controller"))).owns::<Job>().replaces::<CronJob>().while_deleting()
 }
 
 struct CronJobs(Events);

@@ -20,6 +20,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, DaemonSetSpec, D
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use nodes::{NodeDecision, target};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -42,7 +43,6 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .index::<Orphans<ControllerRevision>>()
         .replaces::<ControllerRevision>()
         .replaces::<DaemonSet>()
-        .concurrency(2)
 }
 
 fn selector(set: &DaemonSet) -> Option<Selector> {
@@ -161,8 +161,8 @@ impl Daemon<'_> {
     }
 
     async fn carry_out(&mut self, plan: Plan, events: &Events, cx: &Context<DaemonSet>) -> Result<()> {
-        let missing: Vec<Pod> = plan.create.iter().map(|node| self.pod(node)).collect();
-        let (created, result) = pods::create(self.set, &missing, events, cx).await;
+        let pod = |at: usize| Cow::Owned(self.pod(&plan.create[at]));
+        let (created, result) = pods::create(self.set, plan.create.len(), pod, events, cx).await;
         self.place(created);
         result?;
         for pod in plan.delete.iter().take(pods::BURST) {

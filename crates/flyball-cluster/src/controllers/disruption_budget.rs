@@ -6,7 +6,7 @@ use super::deployment::scaled;
 use crate::workload::owners::{self, Selector};
 use crate::workload::pods::{self, is_ready};
 use crate::workload::time;
-use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Resource, Result};
+use flyball::{Action, Context, Controller, ObjectKey, Predicate, Reconcile, Resource, Result};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
@@ -14,7 +14,7 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatu
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Timeout between an eviction and the deletion of the pod.
 const EVICTION: SignedDuration = SignedDuration::from_mins(2);
@@ -28,10 +28,20 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
             Ok(ours.map(key).collect())
         })
         .watches::<Deployment>(budgets_of_workload)
+        .filter::<Deployment>(resized())
         .watches::<ReplicaSet>(budgets_of_workload)
+        .filter::<ReplicaSet>(resized())
         .watches::<StatefulSet>(budgets_of_workload)
+        .filter::<StatefulSet>(resized())
         .watches::<ReplicationController>(budgets_of_workload)
+        .filter::<ReplicationController>(resized())
         .replaces::<PodDisruptionBudget>()
+}
+
+/// Passes updates of the size of a workload and of its owners, but not those of its status, which are frequent.
+fn resized<T: Resource>() -> Predicate<T> {
+    let owners = |old: &T, new: &T| old.meta().owner_references != new.meta().owner_references;
+    Predicate::generation().or(Predicate::new(owners))
 }
 
 fn key(budget: &PodDisruptionBudget) -> ObjectKey {
@@ -155,8 +165,9 @@ fn status(
 ) -> (PodDisruptionBudgetStatus, Option<SignedDuration>) {
     let before = budget.status.clone().unwrap_or_default();
     let mut disrupted = before.disrupted_pods.clone().unwrap_or_default();
-    let waits = |name: &str| pods.iter().any(|pod| pod.name_any() == name && !pods::is_deleting(pod));
-    disrupted.retain(|name, since| waits(name) && now.duration_since(since.0) < EVICTION);
+    let staying = pods.iter().filter(|pod| !pods::is_deleting(*pod));
+    let staying: BTreeSet<&str> = staying.filter_map(|pod| pod.metadata.name.as_deref()).collect();
+    disrupted.retain(|name, since| staying.contains(&**name) && now.duration_since(since.0) < EVICTION);
     let recheck = disrupted.values().map(|since| EVICTION - now.duration_since(since.0)).min();
     let is_healthy = |pod: &&Pod| !pods::is_deleting(*pod) && !disrupted.contains_key(&pod.name_any()) && is_ready(pod);
     let healthy = i32::try_from(pods.iter().filter(is_healthy).count()).unwrap_or(i32::MAX);

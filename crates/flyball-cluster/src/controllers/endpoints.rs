@@ -15,8 +15,11 @@ use crate::workload::pods::{OnNode, is_over, ready_since};
 use flyball::{Caches, Context, ObjectKey, Resource, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::discovery::v1::{EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
 
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
@@ -98,15 +101,66 @@ fn hostname(pod: &Pod, service: &Service) -> Option<String> {
     (spec.subdomain.as_ref() == service.metadata.name.as_ref()).then_some(hostname)
 }
 
-/// Returns the trigger time of a service's endpoints: the earliest change of a pod since the last published one.
-fn trigger(pods: &[Pod], service: &Service, last: Option<&str>) -> Option<Timestamp> {
-    let created = service.creation_timestamp().map(|time| time.0)?;
-    let last = last.and_then(flyball_core::time::parse_rfc3339).unwrap_or(created);
+/// Returns the times at which pods changed, in order.
+fn changes(pods: &[Pod]) -> Vec<Timestamp> {
     let changed = pods.iter().filter_map(|pod| match ready_condition(pod) {
         Some(since) => since,
         None => pod.creation_timestamp().map(|time| time.0),
     });
-    changed.filter(|time| *time > last).min()
+    let mut changed: Vec<Timestamp> = changed.collect();
+    changed.sort();
+    changed
+}
+
+/// Returns the trigger time of a service's endpoints: the earliest change of a pod since the last published one.
+fn trigger(changes: &[Timestamp], service: &Service, last: Option<&str>) -> Option<Timestamp> {
+    let created = service.creation_timestamp().map(|time| time.0)?;
+    let last = last.and_then(flyball_core::time::parse_rfc3339).unwrap_or(created);
+    changes.get(changes.partition_point(|time| *time <= last)).copied()
+}
+
+/// Returns a key of ports, which are not ordered themselves. Each pod may have ports of its own.
+fn port_key(ports: &[impl Serialize]) -> String {
+    serde_json::to_string(ports).unwrap_or_default()
+}
+
+/// The slices that exist, by address family and by ports.
+struct KnownSlices {
+    slices: Vec<Option<EndpointSlice>>,
+    by_ports: BTreeMap<(String, String), VecDeque<usize>>,
+    by_family: BTreeMap<String, VecDeque<usize>>,
+}
+
+impl KnownSlices {
+    fn new(slices: impl Iterator<Item = EndpointSlice>) -> Self {
+        let slices: Vec<Option<EndpointSlice>> = slices.map(Some).collect();
+        let (mut by_ports, mut by_family) =
+            (BTreeMap::<_, VecDeque<usize>>::new(), BTreeMap::<_, VecDeque<usize>>::new());
+        for (at, slice) in slices.iter().enumerate() {
+            let Some(slice) = slice else { continue };
+            let (family, ports) = (slice.address_type.clone(), port_key(slice.ports.as_deref().unwrap_or_default()));
+            by_ports.entry((family.clone(), ports)).or_default().push_back(at);
+            by_family.entry(family).or_default().push_back(at);
+        }
+        Self { slices, by_ports, by_family }
+    }
+
+    /// Removes and returns the first slice of a family with these ports.
+    fn take(&mut self, family: &str, ports: &[EndpointPort]) -> Option<EndpointSlice> {
+        let places = self.by_ports.get_mut(&(family.to_owned(), port_key(ports)))?;
+        std::iter::from_fn(|| places.pop_front()).find_map(|at| self.slices[at].take())
+    }
+
+    /// Removes and returns the first slice of a family.
+    fn take_any(&mut self, family: &str) -> Option<EndpointSlice> {
+        let places = self.by_family.get_mut(family)?;
+        std::iter::from_fn(|| places.pop_front()).find_map(|at| self.slices[at].take())
+    }
+
+    /// Returns the slices that were not taken.
+    fn rest(self) -> impl Iterator<Item = EndpointSlice> {
+        self.slices.into_iter().flatten()
+    }
 }
 
 /// Returns the transition time of a pod's `Ready` condition, if any.

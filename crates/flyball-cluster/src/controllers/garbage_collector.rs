@@ -22,11 +22,14 @@ use std::time::Duration;
 use sweep::Sweep;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
-/// Timeout of the first list of a kind, after which the others continue without it.
+/// Time for which a kind is expected to be listed; then others no longer wait for it.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(50), max_delay: Duration::from_secs(30) };
+
+/// Number of times that the check of an object is put off until all kinds are listed, about half a minute in total.
+const MAX_DEFERRALS: u32 = 10;
 
 /// State shared by the watches and the collector.
 #[derive(Default)]
@@ -44,14 +47,20 @@ impl Shared {
     }
 }
 
-/// Runs the garbage collector.
-pub(super) async fn run(client: kube::Client, rng: Rng) {
+/// Runs the garbage collector, with a client for watches and one for all other requests.
+pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
     let shared = Arc::new(Shared::default());
     let kinds = shared.clone();
     let crd = Kind::of::<CustomResourceDefinition>();
-    let definitions = watch(client.clone(), &crd, &rng, move |_| kinds.kinds.notify_one());
-    let mut collector =
-        Collector { client, rng: rng.clone(), shared, watches: JoinSet::new(), running: BTreeMap::new() };
+    let definitions = watch(watches.clone(), &crd, &rng, move |_| kinds.kinds.notify_one());
+    let mut collector = Collector {
+        client,
+        watching: watches,
+        rng: rng.clone(),
+        shared,
+        watches: JoinSet::new(),
+        running: BTreeMap::new(),
+    };
     tokio::select! {
         biased;
         () = definitions => {}
@@ -61,6 +70,8 @@ pub(super) async fn run(client: kube::Client, rng: Rng) {
 
 struct Collector {
     client: kube::Client,
+    /// The client of watches.
+    watching: kube::Client,
     rng: Rng,
     shared: Arc<Shared>,
     /// Dropped with the collector, and all watches with it.
@@ -73,36 +84,36 @@ impl Collector {
         let mut failures: BTreeMap<String, u32> = BTreeMap::new();
         let mut later: BTreeSet<(Instant, String)> = BTreeSet::new();
         let mut sweeps = JoinSet::new();
+        self.follow_served().await;
+        self.await_lists().await;
         loop {
-            self.follow_all().await;
-            loop {
-                while let Some(uid) = self.next() {
-                    let (client, shared) = (self.client.clone(), self.shared.clone());
-                    sweeps.spawn(async move {
-                        let done = Sweep { client: &client, graph: &shared.graph }.look_at(&uid).await;
-                        shared.graph().done(&uid);
-                        (uid, done)
-                    });
-                }
-                let due = later.first().map(|(due, _)| *due);
-                tokio::select! {
-                    biased;
-                    () = self.shared.kinds.notified() => break,
-                    Some(done) = sweeps.join_next() => match done.expect("sweeps do not panic") {
-                        (uid, Ok(())) => drop(failures.remove(&uid)),
-                        (uid, Err(error)) => {
-                            let failed = failures.entry(uid.clone()).or_default();
-                            *failed += 1;
-                            let wait = BACKOFF.after(*failed);
-                            tracing::debug!(uid, %error, ?wait, "retrying after an error");
-                            later.insert((Instant::now() + wait, uid));
-                        }
-                    },
-                    () = self.shared.notify.notified() => {}
-                    () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                        let (_, uid) = later.pop_first().expect("one is due");
-                        self.shared.graph().look_at(uid);
+            while let Some(uid) = self.next() {
+                let (client, shared) = (self.client.clone(), self.shared.clone());
+                let may_wait = failures.get(&uid).is_none_or(|failed| *failed < MAX_DEFERRALS);
+                sweeps.spawn(async move {
+                    let done = Sweep { client: &client, graph: &shared.graph, may_wait }.look_at(&uid).await;
+                    shared.graph().done(&uid);
+                    (uid, done)
+                });
+            }
+            let due = later.first().map(|(due, _)| *due);
+            tokio::select! {
+                biased;
+                () = self.shared.kinds.notified() => self.follow_served().await,
+                Some(done) = sweeps.join_next() => match done.expect("sweeps do not panic") {
+                    (uid, Ok(())) => drop(failures.remove(&uid)),
+                    (uid, Err(error)) => {
+                        let failed = failures.entry(uid.clone()).or_default();
+                        *failed = failed.saturating_add(1);
+                        let wait = BACKOFF.after(*failed);
+                        tracing::debug!(uid, %error, ?wait, "retrying after an error");
+                        later.insert((Instant::now() + wait, uid));
                     }
+                },
+                () = self.shared.notify.notified() => {}
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    let (_, uid) = later.pop_first().expect("one is due");
+                    self.shared.graph().look_at(uid);
                 }
             }
         }
@@ -112,30 +123,25 @@ impl Collector {
         self.shared.graph().next()
     }
 
-    /// Watches exactly the kinds that the server serves, and waits until all of them are listed.
-    async fn follow_all(&mut self) {
-        loop {
-            self.follow_served().await;
-            let known = async {
-                while !self.shared.graph().is_complete() {
-                    self.shared.notify.notified().await;
-                }
-            };
+    /// Waits until all kinds are listed, once: a kind that appears later, or cannot be listed, delays only the
+    /// deletions that need all dependents.
+    async fn await_lists(&mut self) {
+        let end = Instant::now() + LIST_TIMEOUT;
+        while !self.shared.graph().is_complete(Instant::now()) {
             tokio::select! {
                 biased;
                 // The awaited kind may have been deleted.
-                () = self.shared.kinds.notified() => {}
-                known = timeout(LIST_TIMEOUT, known) => {
-                    if known.is_err() {
-                        tracing::warn!("some kinds cannot be listed; garbage collection of related objects is delayed");
-                    }
-                    break;
+                () = self.shared.kinds.notified() => self.follow_served().await,
+                () = self.shared.notify.notified() => {}
+                () = sleep_until(end) => {
+                    tracing::warn!("some kinds cannot be listed; garbage collection of related objects is delayed");
+                    return;
                 }
             }
         }
-        self.shared.notify.notify_one();
     }
 
+    /// Watches exactly the kinds that the server serves.
     async fn follow_served(&mut self) {
         let mut failures = 0;
         let served = loop {
@@ -156,7 +162,7 @@ impl Collector {
         });
         for kind in &served {
             if !self.running.contains_key(kind) {
-                self.shared.graph().expect(&kind.resource);
+                self.shared.graph().expect(&kind.resource, Instant::now() + LIST_TIMEOUT);
                 let watch = self.watches.spawn(self.watch(kind.clone()));
                 self.running.insert(kind.clone(), watch);
             }
@@ -165,7 +171,7 @@ impl Collector {
     }
 
     fn watch(&self, kind: Served) -> impl Future<Output = ()> + Send + 'static {
-        let (client, rng) = (self.client.clone(), self.rng.fork(&kind.resource.to_string()));
+        let (client, rng) = (self.watching.clone(), self.rng.fork(&kind.resource.to_string()));
         let (shared, served) = (self.shared.clone(), Arc::new(kind));
         async move {
             let GroupVersionKind { group, version, kind } = &served.kind;

@@ -26,9 +26,14 @@ use parking_lot::Mutex;
 use scale::{Scale, Scales};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Sync interval.
 const PERIOD: Duration = Duration::from_secs(15);
+/// Timeout of reading the target and the metrics, and of scaling the target.
+const SCALE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Number of autoscalers from which the state of deleted ones is dropped, each time that it doubled.
+const MIN_SWEEP: usize = 16;
 
 /// Creates the controller.
 pub(super) fn controller(metrics: Metrics) -> Controller<impl Reconcile> {
@@ -38,14 +43,22 @@ pub(super) fn controller(metrics: Metrics) -> Controller<impl Reconcile> {
         scales: Scales::default(),
         known: Mutex::default(),
     };
-    Controller::new(autoscalers).replaces::<HorizontalPodAutoscaler>().concurrency(2)
+    Controller::new(autoscalers).replaces::<HorizontalPodAutoscaler>()
 }
 
 struct Autoscalers {
     metrics: Metrics,
     events: Events,
     scales: Scales,
-    known: Mutex<BTreeMap<ObjectKey, AutoscalerState>>,
+    known: Mutex<States>,
+}
+
+/// The states of autoscalers, and of some deleted ones.
+#[derive(Debug, Default)]
+struct States {
+    by_key: BTreeMap<ObjectKey, AutoscalerState>,
+    /// Number of states at which those of deleted autoscalers are dropped.
+    sweep_at: usize,
 }
 
 /// State of an autoscaler between syncs.
@@ -69,8 +82,14 @@ impl Reconcile for Autoscalers {
         self.forget_others(autoscaler, cx)?;
         let status = autoscaler.status.clone().unwrap_or_default();
         let mut turn = Turn { on: self, autoscaler, spec, status, cx };
-        if let Err(error) = turn.scale().await {
-            tracing::debug!(key = %cx.key(), error, "autoscaling");
+        match timeout(SCALE_TIMEOUT, turn.scale()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(key = %cx.key(), error, "autoscaling"),
+            Err(_) => {
+                let why =
+                    format!("no response to reads of the target and its metrics within {} s", SCALE_TIMEOUT.as_secs());
+                turn.set("ScalingActive", false, "FailedGetScale", why);
+            }
         }
         let status = Some(turn.status);
         if autoscaler.status != status {
@@ -84,18 +103,23 @@ impl Reconcile for Autoscalers {
 impl Autoscalers {
     /// Accesses the state of an autoscaler.
     fn with<T>(&self, key: &ObjectKey, work: impl FnOnce(&mut AutoscalerState) -> T) -> T {
-        work(self.known.lock().entry(key.clone()).or_default())
+        work(self.known.lock().by_key.entry(key.clone()).or_default())
     }
 
     /// Drops the state of deleted autoscalers, including one with the same name.
     fn forget_others(&self, autoscaler: &HorizontalPodAutoscaler, cx: &Context<HorizontalPodAutoscaler>) -> Result<()> {
         let mut known = self.known.lock();
-        if known.get(cx.key()).is_some_and(|known| known.uid != autoscaler.metadata.uid) {
-            known.remove(cx.key());
+        let States { by_key, sweep_at } = &mut *known;
+        if by_key.get(cx.key()).is_some_and(|known| known.uid != autoscaler.metadata.uid) {
+            by_key.remove(cx.key());
         }
-        known.entry(cx.key().clone()).or_default().uid = autoscaler.metadata.uid.clone();
-        let all: BTreeSet<ObjectKey> = cx.caches().keys::<HorizontalPodAutoscaler>(None)?.into_iter().collect();
-        known.retain(|key, _| key == cx.key() || all.contains(key));
+        by_key.entry(cx.key().clone()).or_default().uid = autoscaler.metadata.uid.clone();
+        // Rarely, since it takes time for all of them.
+        if by_key.len() >= (*sweep_at).max(MIN_SWEEP) {
+            let all: BTreeSet<ObjectKey> = cx.caches().keys::<HorizontalPodAutoscaler>(None)?.into_iter().collect();
+            by_key.retain(|key, _| key == cx.key() || all.contains(key));
+            *sweep_at = 2 * by_key.len();
+        }
         Ok(())
     }
 }
@@ -289,18 +313,27 @@ impl Turn<'_> {
         let namespace = self.cx.key().namespace().unwrap_or_default();
         let all = Api::<Pod>::namespaced(self.cx.client().clone(), namespace);
         let pods = all.list(&ListParams::default().labels(text)).await.map_err(|error| scale::text(&error))?.items;
+        // Most pods of a target have the same labels.
+        let labels: BTreeSet<&BTreeMap<String, String>> = pods.iter().map(ResourceExt::labels).collect();
         let matches = |selector: &flyball_core::LabelSelector| {
-            pods.iter().any(|pod| selector.matches(|key| pod.labels().get(key).map(String::as_str)))
+            labels.iter().any(|labels| selector.matches(|key| labels.get(key).map(String::as_str)))
         };
         self.on.with(self.cx.key(), |known| known.selector = Some(selector));
-        let selecting: Vec<String> = {
+        let mut selecting: Vec<ObjectKey> = {
             let known = self.on.known.lock();
-            let here = known.iter().filter(|(key, _)| key.namespace() == Some(namespace));
+            let from = known.by_key.range(ObjectKey::new(Some(namespace), "")..);
+            let here = from.take_while(|(key, _)| key.namespace() == Some(namespace));
             let selecting = here.filter(|(_, known)| known.selector.as_ref().is_some_and(matches));
-            selecting.map(|(key, _)| format!("{{{} {namespace}}}", key.name())).collect()
+            selecting.map(|(key, _)| key.clone()).collect()
         };
         if selecting.len() > 1 {
-            let list = selecting.join(" ");
+            let existing = self.cx.caches().keys::<HorizontalPodAutoscaler>(Some(namespace));
+            let existing: BTreeSet<ObjectKey> = existing.map_err(|error| error.to_string())?.into_iter().collect();
+            selecting.retain(|key| existing.contains(key));
+        }
+        if selecting.len() > 1 {
+            let names: Vec<String> = selecting.iter().map(|key| format!("{{{} {namespace}}}", key.name())).collect();
+            let list = names.join(" ");
             let why = format!("pods by selector {text} are controlled by multiple HPAs: [{list}]");
             self.warn("AmbiguousSelector", &why).await;
             self.set("ScalingActive", false, "AmbiguousSelector", why.clone());

@@ -23,6 +23,7 @@ use k8s_openapi::api::batch::v1::{Job, JobCondition, JobSpec, JobStatus};
 use k8s_openapi::api::core::v1::{EnvVar, Pod};
 use kube::ResourceExt;
 use pod_facts::INDEX;
+use std::borrow::Cow;
 use std::time::Duration;
 use tracking::{is_tracked, untrack};
 
@@ -222,10 +223,10 @@ async fn count_and_manage(
     let status = job.status.get_or_insert_default();
     status.active = (active > 0).then_some(active);
     (status.ready, status.terminating) = (Some(ready), Some(terminating));
-    if decided && active == 0 && terminating == 0 {
+    if decided && active == 0 && terminating == 0 && !counts.has_postponed() {
         finish(job, cx.now());
         tell_end(job, spec, events, cx).await;
-    } else if decided || terminating > 0 {
+    } else if decided || terminating > 0 || counts.has_postponed() {
         wait = Some(SOON);
     } else if let Some(rest) = until_deadline(job, spec, cx.now()) {
         let rest = rest.unsigned_abs().max(Duration::from_millis(1));
@@ -300,7 +301,8 @@ async fn manage(
         return Ok(());
     }
     let missing = desired - active - counts::reserved(spec, terminating);
-    if missing <= 0 {
+    // Pods that ended and are not counted yet have no replacement.
+    if missing <= 0 || counts.has_postponed() {
         return Ok(());
     }
     let now = cx.now();
@@ -312,7 +314,10 @@ async fn manage(
     }
     let missing = usize::try_from(missing).unwrap_or(0);
     let (missing, is_cut) = (missing.min(pods::BURST), missing > pods::BURST);
-    let template = match counts::is_indexed(spec) {
+    if is_cut {
+        *wait = Some(pods::NEXT_BURST);
+    }
+    let (created, result) = match counts::is_indexed(spec) {
         true => {
             let holds =
                 |pod: &&Pod| is_active(pod) || policies::replaces_failed_only(spec) && pods::is_terminating(pod);
@@ -321,15 +326,17 @@ async fn manage(
             let free = used.free(spec.completions.unwrap_or(0)).take(missing);
             let backoff = |index: &i32| retries::backoff(counts.waiting.get(index), now);
             let (late, due): (Vec<i32>, Vec<i32>) = free.partition(|index| backoff(index).is_some());
-            *wait = late.iter().filter_map(backoff).min();
-            due.into_iter().map(|index| indexed_pod(job, spec, index, counts)).collect()
+            if !is_cut {
+                *wait = late.iter().filter_map(backoff).min();
+            }
+            let pod = |at: usize| Cow::Owned(indexed_pod(job, spec, due[at], counts));
+            pods::create(job, due.len(), pod, events, cx).await
         }
-        false => vec![pod(job, spec); missing],
+        false => {
+            let pod = pod(job, spec);
+            pods::create(job, missing, |_| Cow::Borrowed(&pod), events, cx).await
+        }
     };
-    if is_cut {
-        *wait = Some(SOON);
-    }
-    let (created, result) = pods::create(job, &template, events, cx).await;
     pods.extend(created);
     result
 }

@@ -2,28 +2,47 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/>.
 
-use super::discovery::{self, Served};
+use super::discovery;
 use flyball::{Action, Backoff, Context, Controller, Reconcile, Result};
 use flyball_core::time::rfc3339;
+use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, stream};
 use http::Request;
+use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ListParams, PostParams};
-use kube::core::{DynamicObject, ObjectList, PartialObjectMeta};
+use kube::client::Body;
+use kube::core::{ListMeta, Status};
 use kube::{Api, ResourceExt};
+use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// Finalizer in `spec.finalizers` of every namespace, set by the API server.
 const FINALIZER: &str = "kubernetes";
 const MANAGER: &str = "kube-controller-manager";
 
+/// Maximum number of namespaces that are emptied at the same time: most of the time they wait for responses.
+const MAX_NAMESPACES: usize = 64;
+/// Maximum number of resources that are emptied at the same time, so that slow ones do not delay others.
+const MAX_RESOURCES: usize = 256;
+/// Timeout of emptying one resource; the next reconcile continues.
+const RESOURCE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Number of objects that are read, or deleted, by one request.
+const PAGE_SIZE: u32 = 100;
+/// Maximum number of pages that a reconcile deletes of a resource.
+const MAX_PAGES: usize = 50;
+/// Maximum number of failures, and of finalizers, in a condition.
+const MAX_LISTED: usize = 20;
+
 /// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     // Remaining objects wait for their own finalizers, which trigger no event here.
     let backoff = Backoff { base_delay: Duration::from_millis(100), max_delay: Duration::from_secs(5) };
-    Controller::new(Emptying).while_deleting().backoff(backoff)
+    Controller::new(Emptying).while_deleting().backoff(backoff).concurrency(MAX_NAMESPACES)
 }
 
 struct Emptying;
@@ -74,8 +93,9 @@ impl Found {
             None => (kind, false, reason, message.to_owned()),
         };
         let failed = (!self.failures.is_empty()).then(|| {
-            let (n, failures) = (self.failures.len(), self.failures.join(", "));
-            ("ContentDeletionFailed", format!("Failed to delete all resource types, {n} remaining: {failures}"))
+            let (n, listed) = (self.failures.len(), self.failures.len().min(MAX_LISTED));
+            let (failures, more) = (self.failures[..listed].join(", "), if n > listed { ", …" } else { "" });
+            ("ContentDeletionFailed", format!("Failed to delete all resource types, {n} remaining: {failures}{more}"))
         });
         let remaining = (!self.resources.is_empty()).then(|| {
             let text = format!("Some resources are remaining: {}", all(&self.resources, "has"));
@@ -123,37 +143,161 @@ async fn empty(client: &kube::Client, namespace: &str) -> Found {
         Ok(served) => served,
         Err(error) => return Found { discovery: Some(error.to_string()), ..found },
     };
-    for resource in served.iter().filter(|resource| resource.namespaced && resource.can(&["list", "deletecollection"]))
-    {
-        if let Err(error) = empty_of(client, namespace, resource, &mut found).await {
-            found.failures.push(error.to_string());
+    let mut resources: Vec<BoxFuture<'_, (String, kube::Result<Remaining>)>> = Vec::new();
+    for resource in served {
+        if resource.namespaced && resource.can(&["list", "deletecollection"]) {
+            let name = format!("{}.{}", resource.resource.resource, resource.resource.group);
+            let path = resource.path(Some(namespace));
+            resources.push(Box::pin(async move { (name, empty_in_time(client, &path).await) }));
         }
     }
+    let mut resources = stream::iter(resources).buffer_unordered(MAX_RESOURCES);
+    while let Some((name, result)) = resources.next().await {
+        match result {
+            Ok(remaining) => found.add(name, remaining),
+            Err(error) => found.failures.push(error.to_string()),
+        }
+    }
+    // Not in the order of responses, in which they would differ each time.
+    found.failures.sort();
     found
 }
 
-async fn empty_of(client: &kube::Client, namespace: &str, resource: &Served, found: &mut Found) -> kube::Result<()> {
-    let path = resource.path(Some(namespace));
-    if list(client, &path).await?.items.is_empty() {
-        return Ok(());
-    }
-    let options = json!({"propagationPolicy": "Background"}).to_string().into_bytes();
-    let delete = Request::delete(&path).header(http::header::CONTENT_TYPE, "application/json").body(options);
-    client.request_text(delete.map_err(kube::Error::HttpError)?).await?;
-    let rest = list(client, &path).await?;
-    if !rest.items.is_empty() {
-        let name = format!("{}.{}", resource.resource.resource, resource.resource.group);
-        found.resources.insert(name, rest.items.len());
-    }
-    for finalizer in rest.items.iter().flat_map(|object| object.finalizers()) {
-        *found.finalizers.entry(finalizer.clone()).or_default() += 1;
-    }
-    Ok(())
+/// Objects of a resource that remain after their deletion.
+#[derive(Debug, Default)]
+struct Remaining {
+    objects: usize,
+    finalizers: BTreeMap<String, usize>,
 }
 
-async fn list(client: &kube::Client, path: &str) -> kube::Result<ObjectList<PartialObjectMeta<DynamicObject>>> {
-    let request = kube::core::Request::new(path).list_metadata(&ListParams::default());
+/// Deletes the objects of a resource, and counts as remaining those for which there was no time.
+async fn empty_in_time(client: &kube::Client, path: &str) -> kube::Result<Remaining> {
+    match timeout(RESOURCE_TIMEOUT, empty_of(client, path)).await {
+        Ok(result) => result,
+        Err(_) => count(client, path).await,
+    }
+}
+
+/// Deletes the objects of a resource, page by page.
+async fn empty_of(client: &kube::Client, path: &str) -> kube::Result<Remaining> {
+    let mut page = list(client, path, "").await?;
+    if page.items().is_empty() {
+        return Ok(Remaining::default());
+    }
+    let mut start = String::new();
+    for _ in 0..MAX_PAGES {
+        delete(client, path, &start).await?;
+        start = page.next();
+        if start.is_empty() {
+            break;
+        }
+        page = list(client, path, &start).await?;
+    }
+    count(client, path).await
+}
+
+/// Counts the objects of a resource. Finalizers are counted on as many pages as a reconcile deletes.
+async fn count(client: &kube::Client, path: &str) -> kube::Result<Remaining> {
+    let mut remaining = Remaining::default();
+    let mut page = list(client, path, "").await?;
+    for _ in 1..MAX_PAGES {
+        remaining.add(&page);
+        let next = page.next();
+        if next.is_empty() {
+            return Ok(remaining);
+        }
+        page = list(client, path, &next).await?;
+    }
+    remaining.add(&page);
+    let rest = page.metadata.remaining_item_count.unwrap_or(0);
+    remaining.objects = remaining.objects.saturating_add(usize::try_from(rest).unwrap_or(0));
+    Ok(remaining)
+}
+
+impl Remaining {
+    fn add(&mut self, page: &Page) {
+        self.objects += page.items().len();
+        for finalizer in page.items().iter().flat_map(|item| &item.metadata.finalizers) {
+            add_limited(&mut self.finalizers, finalizer, 1);
+        }
+    }
+}
+
+impl Found {
+    fn add(&mut self, resource: String, remaining: Remaining) {
+        if remaining.objects > 0 {
+            self.resources.insert(resource, remaining.objects);
+        }
+        for (finalizer, objects) in &remaining.finalizers {
+            add_limited(&mut self.finalizers, finalizer, *objects);
+        }
+    }
+}
+
+/// Adds to the count of a finalizer. Objects may have any number of different ones, of which some are reported.
+fn add_limited(counts: &mut BTreeMap<String, usize>, finalizer: &str, objects: usize) {
+    if let Some(count) = counts.get_mut(finalizer) {
+        *count += objects;
+    } else if counts.len() < MAX_LISTED {
+        counts.insert(finalizer.to_owned(), objects);
+    }
+}
+
+/// A page of a list, with the metadata that is used.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: ListMeta,
+    items: Option<Vec<Item>>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    #[serde(default)]
+    metadata: ItemMetadata,
+}
+
+#[derive(Default, Deserialize)]
+struct ItemMetadata {
+    #[serde(default)]
+    finalizers: Vec<String>,
+}
+
+impl Page {
+    fn items(&self) -> &[Item] {
+        self.items.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the token of the next page, empty on the last one.
+    fn next(&self) -> String {
+        self.metadata.continue_.clone().unwrap_or_default()
+    }
+}
+
+/// Reads the page that begins at `start`.
+async fn list(client: &kube::Client, path: &str, start: &str) -> kube::Result<Page> {
+    let params = ListParams { continue_token: Some(start.to_owned()).filter(|start| !start.is_empty()), ..page_size() };
+    let request = kube::core::Request::new(path).list_metadata(&params);
     client.request(request.map_err(kube::Error::BuildRequest)?).await
+}
+
+fn page_size() -> ListParams {
+    ListParams::default().limit(PAGE_SIZE)
+}
+
+/// Deletes the objects of the page that begins at `start`. The response, which contains them, is not read.
+async fn delete(client: &kube::Client, path: &str, start: &str) -> kube::Result<()> {
+    let start = if start.is_empty() { String::new() } else { format!("&continue={start}") };
+    let options = json!({"propagationPolicy": "Background"}).to_string().into_bytes();
+    let request = Request::delete(format!("{path}?limit={PAGE_SIZE}{start}"));
+    let request = request.header(http::header::CONTENT_TYPE, "application/json").body(Body::from(options));
+    let response = client.send(request.map_err(kube::Error::HttpError)?).await?;
+    if response.status().is_success() {
+        return Ok(());
+    }
+    let body = response.into_body().collect().await?.to_bytes();
+    let status: Status = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+    Err(kube::Error::Api(status.boxed()))
 }
 
 /// Writes the conditions to the status.

@@ -6,13 +6,14 @@ mod kinds;
 
 use crate::workload::events::Events;
 use crate::workload::owners::{self, Orphans};
-use crate::workload::pods::{self, BURST, is_active, is_available, is_ready, is_terminating};
+use crate::workload::pods::{self, BURST, NEXT_BURST, is_active, is_available, is_ready, is_terminating};
 use crate::workload::time;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{Pod, ReplicationController};
 use kinds::{DesiredPods, Replicates};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
 
 /// Creates the controller of replication controllers.
 pub(super) fn replication_controllers() -> Controller<impl Reconcile> {
-    of::<ReplicationController>("replication-controller").concurrency(4)
+    of::<ReplicationController>("replication-controller")
 }
 
 fn of<K: Replicates>(component: &'static str) -> Controller<Sets<K>> {
@@ -49,45 +50,46 @@ impl<K: Replicates> Reconcile for Sets<K> {
         let (Some(desired), Some(selector)) = (set.desired(), set.selector()) else { return Ok(Action::done()) };
         let mut pods: Vec<Pod> = owners::claim(set, &selector, cx).await?;
         let managed = match pods::is_deleting(set) {
-            true => Ok(()),
+            true => Ok(false),
             false => manage(set, &desired, &mut pods, &self.events, cx).await,
         };
         let status = status(set, &desired, &pods, managed.as_ref().err(), cx.now());
         if set.status().as_ref() != Some(&status) {
             owners::tolerate(cx.replace_status(&set.with_status(status)).await)?;
         }
-        managed?;
+        if managed? {
+            return Ok(Action::requeue_after(NEXT_BURST));
+        }
         let wait = pods::next_available(&pods, desired.min_ready_seconds, cx.now());
         Ok(wait
             .map_or_else(Action::done, |wait| Action::requeue_after(wait.unsigned_abs().max(Duration::from_millis(1)))))
     }
 }
 
-/// Creates missing pods, or deletes surplus ones.
+/// Creates missing pods, or deletes surplus ones; returns true if there are more of them.
 async fn manage<K: Replicates>(
     set: &K,
     desired: &DesiredPods,
     pods: &mut Vec<Pod>,
     events: &Events,
     cx: &Context<K>,
-) -> Result<()> {
+) -> Result<bool> {
     let mut active: Vec<Pod> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
     if active.len() < desired.replicas {
-        let missing = (desired.replicas - active.len()).min(BURST);
-        let (created, result) =
-            pods::create(set, &vec![pods::from_template(&desired.template, set); missing], events, cx).await;
+        let (missing, pod) = (desired.replicas - active.len(), pods::from_template(&desired.template, set));
+        let (created, result) = pods::create(set, missing, |_| Cow::Borrowed(&pod), events, cx).await;
         pods.extend(created);
-        return result.map_err(|error| error.context("FailedCreate"));
+        return result.map(|()| missing > BURST).map_err(|error| error.context("FailedCreate"));
     }
     let mut crowds: BTreeMap<String, usize> = BTreeMap::new();
     for node in active.iter().filter_map(pods::node) {
         *crowds.entry(node.to_owned()).or_default() += 1;
     }
     let crowd = |pod: &Pod| pods::node(pod).and_then(|node| crowds.get(node)).copied().unwrap_or(0);
-    let excess = (active.len() - desired.replicas).min(BURST);
+    let excess = active.len() - desired.replicas;
     pods::sort_for_deletion(&mut active, cx.now(), crowd);
-    let mut result = Ok(());
-    for pod in &active[..excess] {
+    let mut result = Ok(excess > BURST);
+    for pod in &active[..excess.min(BURST)] {
         match pods::delete(set, pod, events, cx).await {
             Ok(()) => pods.retain(|other| other.metadata.uid != pod.metadata.uid),
             Err(error) => result = result.and(Err(error.context("FailedDelete"))),

@@ -25,6 +25,9 @@ const RECOUNT_WATCHED: Duration = Duration::from_mins(5);
 /// Recount interval for kinds without a watch, whose deletions are not reported.
 const RECOUNT_UNWATCHED: Duration = Duration::from_secs(10);
 
+/// Number of objects that are read by one request.
+const PAGE_SIZE: usize = 100;
+
 /// The resources that are watched.
 const WATCHED: [(&str, &str); 13] = [
     ("", "configmaps"),
@@ -76,43 +79,58 @@ impl Reconcile for Quotas {
             WATCHED.contains(&(&*resource.group, &*resource.resource))
         };
         let recount = if hard.keys().all(is_watched) { RECOUNT_WATCHED } else { RECOUNT_UNWATCHED };
-        let used = count(quota, &hard, cx).await?;
+        let (used, result) = count(quota, &hard, cx).await?;
         let status = ResourceQuotaStatus { hard: Some(hard), used: Some(used) };
         if quota.status.as_ref() != Some(&status) {
             // On a conflict, admission has changed the usage meanwhile: the counts may be outdated.
             owners::tolerate(cx.replace_status(&ResourceQuota { status: Some(status), ..quota.clone() }).await)?;
         }
-        Ok(Action::requeue_after(recount))
+        result.map(|()| Action::requeue_after(recount))
     }
 }
 
-/// Computes the usage of all limits of the quota.
+/// Computes the usage of all limits of the quota. If objects of one resource cannot be read, its usage stays what it
+/// was, and the first error is returned besides.
 async fn count(
     quota: &ResourceQuota,
     hard: &BTreeMap<String, Quantity>,
     cx: &Context<ResourceQuota>,
-) -> Result<BTreeMap<String, Quantity>> {
+) -> Result<(BTreeMap<String, Quantity>, Result<()>)> {
     let spec = serde_json::to_value(&quota.spec)?;
-    let mut sums: Amounts = hard.keys().map(|name| (name.clone(), flyball_core::Quantity::ZERO)).collect();
+    let zero = |name: &String| (name.clone(), flyball_core::Quantity::ZERO);
+    let mut sums: Amounts = hard.keys().map(zero).collect();
     let resources: BTreeSet<GroupResource> = hard.keys().map(|name| counted_by(name)).collect();
-    for served in
-        discovery::served(cx.client()).await?.iter().filter(|served| served.namespaced && served.can(&["list"]))
-    {
+    let (mut failed, mut result) = (BTreeSet::new(), Ok(()));
+    let served = discovery::served(cx.client()).await?;
+    for served in served.iter().filter(|served| served.namespaced && served.can(&["list"])) {
         if !resources.contains(&served.resource) {
             continue;
         }
-        for object in list(served, cx).await? {
-            if !quota::applies_to(&spec, &served.resource, &object) {
-                continue;
+        let add = |object: &Object| {
+            if !quota::applies_to(&spec, &served.resource, object) {
+                return;
             }
-            for (name, amount) in quota::usage(&served.resource, &object, cx.now()) {
+            for (name, amount) in quota::usage(&served.resource, object, cx.now()) {
                 if let Some(sum) = sums.get_mut(&name) {
                     *sum = sum.plus(&amount);
                 }
             }
+        };
+        if let Err(error) = read_all(served, cx, add).await {
+            failed.insert(served.resource.clone());
+            result = result.and(Err(error));
         }
     }
-    Ok(sums.into_iter().map(|(name, sum)| (name, Quantity(sum.to_string()))).collect())
+    let before = quota.status.as_ref().and_then(|status| status.used.as_ref());
+    let mut used = BTreeMap::new();
+    for (name, sum) in sums {
+        if !failed.contains(&counted_by(&name)) {
+            used.insert(name, Quantity(sum.to_string()));
+        } else if let Some(known) = before.and_then(|before| before.get(&name)) {
+            used.insert(name, known.clone());
+        }
+    }
+    Ok((used, result))
 }
 
 /// Returns the resource that a limit of a quota counts.
@@ -131,10 +149,30 @@ fn counted_by(name: &str) -> GroupResource {
     }
 }
 
-/// Lists the objects of a namespace from the API server, since the usage must be exact.
-async fn list(served: &Served, cx: &Context<ResourceQuota>) -> Result<Vec<Object>> {
-    let request = http::Request::get(served.path(cx.key().namespace())).body(Vec::new());
-    let found: Value = cx.client().request(request.map_err(kube::Error::HttpError)?).await?;
-    let items = found["items"].as_array().into_iter().flatten();
-    Ok(items.filter_map(|item| Object::try_from(item.clone()).ok()).collect())
+/// Reads the objects of a namespace from the API server, since the usage must be exact; page by page, since there may be
+/// very many.
+async fn read_all(served: &Served, cx: &Context<ResourceQuota>, mut add: impl FnMut(&Object)) -> Result<()> {
+    let (path, mut start) = (served.path(cx.key().namespace()), String::new());
+    loop {
+        let request = http::Request::get(format!("{path}?limit={PAGE_SIZE}{start}"));
+        let request = request.header(http::header::ACCEPT, content_type(&served.resource)).body(Vec::new());
+        let mut page: Value = cx.client().request(request.map_err(kube::Error::HttpError)?).await?;
+        for item in page["items"].as_array_mut().into_iter().flatten() {
+            if let Ok(object) = Object::try_from(item.take()) {
+                add(&object);
+            }
+        }
+        match page["metadata"]["continue"].as_str() {
+            Some(next) if !next.is_empty() => start = format!("&continue={next}"),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Returns the form in which objects are read: with metadata only, if only their number matters.
+fn content_type(resource: &GroupResource) -> &'static str {
+    match (&*resource.group, &*resource.resource) {
+        ("", "pods" | "services" | "persistentvolumeclaims") => "application/json",
+        _ => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    }
 }

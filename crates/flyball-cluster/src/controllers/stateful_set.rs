@@ -23,9 +23,6 @@ use std::time::Duration;
 /// Label of a revision with its hash.
 const HASH: &str = "controller.kubernetes.io/hash";
 
-/// Requeue delay after a step that reached its limit of pods.
-const SOON: Duration = Duration::from_secs(1);
-
 /// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(StatefulSets(Events::new("statefulset-controller")))
@@ -75,7 +72,7 @@ impl Reconcile for StatefulSets {
         let used = |name: &str| name == step.current || step.pods.values().any(|pod| revision(pod) == name);
         revisions::truncate(&step.history, spec.revision_history_limit, used, cx).await?;
         if step.remaining == 0 {
-            return Ok(Action::requeue_after(SOON));
+            return Ok(Action::requeue_after(pods::NEXT_BURST));
         }
         let pods: Vec<Pod> = step.pods.into_values().collect();
         let wait = pods::next_available(&pods, spec.min_ready_seconds, cx.now());

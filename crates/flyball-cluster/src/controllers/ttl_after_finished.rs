@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
 
 /// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(EndedJobs).concurrency(1)
+    Controller::new(EndedJobs)
 }
 
 struct EndedJobs;

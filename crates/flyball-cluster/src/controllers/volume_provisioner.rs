@@ -28,7 +28,6 @@ pub(super) fn claims() -> Controller<impl Reconcile> {
     Controller::new(Claims(Events::new(PROVISIONER)))
         .owns::<PersistentVolume>()
         .watches_by_key::<StorageClass>(|_, _| Ok(Vec::new()))
-        .concurrency(2)
 }
 
 /// Creates the controller that deletes volumes whose claim is gone.

@@ -7,11 +7,15 @@ use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
+use std::borrow::Cow;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Maximum number of pods that a reconcile creates or deletes.
 pub(crate) const BURST: usize = 500;
+/// Requeue delay after a reconcile that reached the maximum, in which other objects have their turns.
+pub(crate) const NEXT_BURST: Duration = Duration::from_secs(1);
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
 pub(crate) fn phase(pod: &Pod) -> &str {
@@ -83,14 +87,19 @@ pub(crate) fn from_template(template: &PodTemplateSpec, owner: &impl ResourceExt
 }
 
 /// Creates pods in batches that double while creations succeed, so that a rejected creation is not repeated hundreds of
-/// times.
-pub(crate) async fn create<K: Resource>(
+/// times. `pod` gets a number below `count`, and is called when its batch begins: templates may be large.
+pub(crate) async fn create<'p, K: Resource>(
     owner: &K,
-    pods: &[Pod],
+    count: usize,
+    pod: impl Fn(usize) -> Cow<'p, Pod>,
     events: &Events,
     cx: &Context<K>,
 ) -> (Vec<Pod>, Result<()>) {
-    let (created, result) = slow_start_batch(pods.len().min(BURST), 1, |at| cx.create(&pods[at])).await;
+    let make = |at| {
+        let pod = pod(at);
+        async move { cx.create(&*pod).await }
+    };
+    let (created, result) = slow_start_batch(count.min(BURST), 1, make).await;
     for pod in &created {
         events.normal(cx, owner, "SuccessfulCreate", format!("Created pod: {}", pod.name_any())).await;
     }

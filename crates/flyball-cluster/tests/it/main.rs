@@ -15,6 +15,7 @@ mod durable;
 mod dynamic_kinds;
 mod expectations;
 mod extremes;
+mod fairness;
 mod jobs;
 mod leader_election;
 mod load_balancers;

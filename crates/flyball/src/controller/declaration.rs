@@ -168,7 +168,7 @@ impl Declaration {
 
     /// Creates the queue of the controller.
     pub(crate) fn queue(&self, rng: &Rng) -> Queue {
-        Queue::new(self.backoff, self.retry_rate, self.own_write_timeout, &rng.fork(&self.name))
+        Queue::new(self.backoff, self.retry_rate, self.own_write_timeout, self.concurrency, &rng.fork(&self.name))
     }
 
     /// Connects the queue with the caches, and returns the futures of workers and sources.

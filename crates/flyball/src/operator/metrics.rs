@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn metrics_have_the_names_of_controller_runtime() {
         let mut metrics = Metrics::new("10.0.0.1:443".into());
-        let queue = Arc::new(Queue::new(Backoff::default(), RetryRate::default(), Duration::ZERO, &Rng::from_seed(1)));
+        let (backoff, rate, rng) = (Backoff::default(), RetryRate::default(), Rng::from_seed(1));
+        let queue = Arc::new(Queue::new(backoff, rate, Duration::ZERO, 4, &rng));
         queue.add(&ObjectKey::new(None, "a"), Priority::Fresh);
         let (caches, _) = Caches::new([], &BTreeSet::new());
         metrics.collect(vec![MonitoredQueue { controller: "site".into(), workers: 4, queue }], Arc::new(caches));

@@ -57,20 +57,39 @@ impl Lane {
         self.len += 1;
     }
 
-    /// Removes and returns the first key of the namespace whose turn it is.
-    pub(super) fn pop(&mut self) -> Option<u32> {
-        while let Some(namespace) = self.turns.pop_front() {
+    /// Removes and returns the first key of the next namespace for which `may` returns true. The others keep their
+    /// turns.
+    pub(super) fn pop(&mut self, may: impl Fn(u32) -> bool) -> Option<u32> {
+        let at = self.turn(may)?;
+        let namespace = self.turns.remove(at)?;
+        let queue = &mut self.queues[namespace as usize];
+        let (first, last) = queue.ends?;
+        queue.has_turn = first != last;
+        if queue.has_turn {
+            self.turns.push_back(namespace);
+        }
+        self.remove(first, namespace);
+        Some(first)
+    }
+
+    /// Returns true if [`pop`](Self::pop) would return a key.
+    pub(super) fn has_turn(&mut self, may: impl Fn(u32) -> bool) -> bool {
+        self.turn(may).is_some()
+    }
+
+    /// Returns the index of the next turn of a namespace that may have it.
+    fn turn(&mut self, may: impl Fn(u32) -> bool) -> Option<usize> {
+        let mut at = 0;
+        while let Some(namespace) = self.turns.get(at).copied() {
             let queue = &mut self.queues[namespace as usize];
-            let Some((first, last)) = queue.ends else {
-                queue.has_turn = false;
-                continue;
-            };
-            queue.has_turn = first != last;
-            if queue.has_turn {
-                self.turns.push_back(namespace);
+            match queue.ends {
+                Some(_) if may(namespace) => return Some(at),
+                Some(_) => at += 1,
+                None => {
+                    queue.has_turn = false;
+                    self.turns.remove(at);
+                }
             }
-            self.remove(first, namespace);
-            return Some(first);
         }
         None
     }
@@ -135,7 +154,7 @@ mod tests {
                         queue.remove(place);
                         lane.remove(key, namespace(key));
                     }
-                    (4, _) => match lane.pop() {
+                    (4, _) => match lane.pop(|_| true) {
                         Some(first) => {
                             prop_assert_eq!(model.get_mut(&namespace(first)).unwrap().remove(0), first);
                             passed.retain(|(waiting, _), _| *waiting != namespace(first));

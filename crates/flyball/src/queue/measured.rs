@@ -13,7 +13,7 @@ impl MeasuredQueue {
     /// Creates an empty queue with the settings that controllers have.
     pub fn new() -> Self {
         let (rate, rng) = (RetryRate::default(), Rng::from_seed(1));
-        Self(Queue::new(Backoff::default(), rate, Duration::from_secs(10), &rng))
+        Self(Queue::new(Backoff::default(), rate, Duration::from_secs(10), usize::MAX, &rng))
     }
 
     /// Adds a key, as the change of an object does.

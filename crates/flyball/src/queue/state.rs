@@ -3,6 +3,11 @@
 //! A key is in at most one lane, with at most one worker, and has at most one delay. If a key is added during its
 //! run, or while it is held, this is stored once. So the queue is bounded by the number of objects: nothing is stored
 //! for a key that is idle and did not fail.
+//!
+//! Namespaces share the workers: a namespace takes another worker only if it has fewer than are idle. So one alone has
+//! at most half of them, and its slow objects do not delay those of others. A queue that never had keys of a second
+//! namespace has nothing to share, and uses all workers. A namespace that has to wait is passed over, and there are at
+//! most as many of these as workers.
 
 use super::bucket::MAX_DELAY;
 use super::bucket::{Bucket, RetryRate};
@@ -89,6 +94,13 @@ pub(crate) struct State {
     backoff: Backoff,
     bucket: Bucket,
     salt: Salt,
+    workers: usize,
+    /// Number of workers that have a key.
+    busy: usize,
+    /// Hash of the first namespace.
+    first_namespace: Option<u64>,
+    /// True if there were keys of more than one namespace.
+    is_shared: bool,
     keys: Table<Slot>,
     namespaces: Table<Namespace>,
     /// Keys that failed and whose backoff is over, but which wait for the rate limit.
@@ -124,6 +136,8 @@ struct Slot {
 struct Namespace {
     hash: u64,
     keys: usize,
+    /// Number of workers that have one of its keys.
+    busy: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,12 +157,16 @@ enum Location {
 }
 
 impl State {
-    /// Creates an empty queue.
-    pub(crate) fn new(backoff: Backoff, rate: RetryRate, rng: &Rng) -> Self {
+    /// Creates an empty queue for a number of workers.
+    pub(crate) fn new(backoff: Backoff, rate: RetryRate, workers: usize, rng: &Rng) -> Self {
         Self {
             backoff,
             bucket: Bucket::new(rate),
             salt: Salt(rng.next()),
+            workers,
+            busy: 0,
+            first_namespace: None,
+            is_shared: false,
             keys: Table::default(),
             namespaces: Table::default(),
             retrying: Lane::default(),
@@ -173,15 +191,14 @@ impl State {
         self.want(ticket, priority, now);
     }
 
-    /// Returns the next key, if one is ready.
+    /// Returns the next key for an idle worker, if one is ready.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Item> {
         self.wake(now);
-        let background = self.fresh.is_empty() || self.streak >= BACKGROUND_SHARE - 1;
-        let lane = match background && !self.background.is_empty() {
-            true => &mut self.background,
-            false => &mut self.fresh,
+        let lanes = match self.streak >= BACKGROUND_SHARE - 1 {
+            true => [Priority::Background, Priority::Fresh],
+            false => [Priority::Fresh, Priority::Background],
         };
-        let ticket = Ticket(lane.pop()?);
+        let ticket = Ticket(lanes.into_iter().find_map(|priority| self.pop(priority))?);
         let slot = &mut self.keys[ticket.0];
         let since = match slot.place {
             Location::Lane(Priority::Fresh, since) => {
@@ -196,6 +213,8 @@ impl State {
         };
         slot.place = Location::Worker(now);
         slot.retried = slot.delay.is_none();
+        self.busy += 1;
+        self.namespaces[slot.namespace].busy += 1;
         let (key, failures) = (slot.key.clone(), slot.failures);
         self.undelay(ticket);
         Some(Item { ticket, key, waited: now.saturating_duration_since(since), failures })
@@ -206,6 +225,8 @@ impl State {
         let slot = &mut self.keys[ticket.0];
         slot.place = Location::Nowhere;
         slot.held = held;
+        self.busy -= 1;
+        self.namespaces[slot.namespace].busy -= 1;
         let again = slot.again.take();
         match next {
             Next::Rest => slot.failures = 0,
@@ -272,6 +293,14 @@ impl State {
         self.fresh.len() + self.background.len()
     }
 
+    /// Returns true if [`next`](Self::next) would return a key, also without waking delayed ones.
+    pub(crate) fn has_next(&mut self) -> bool {
+        let idle = self.idle();
+        let Self { namespaces, fresh, background, .. } = self;
+        let may = |namespace| namespaces[namespace].busy < idle;
+        fresh.has_turn(may) || background.has_turn(may)
+    }
+
     /// Returns true if a key is ready because something changed.
     pub(crate) fn has_fresh(&self) -> bool {
         !self.fresh.is_empty()
@@ -311,7 +340,8 @@ impl State {
         let Hashed { key, hash, of_namespace } = key;
         // Two namespaces with the same hash share their turns.
         let known = self.namespaces.find(of_namespace, |namespace| namespace.hash == of_namespace);
-        let new = || Namespace { hash: of_namespace, keys: 0 };
+        self.is_shared |= *self.first_namespace.get_or_insert(of_namespace) != of_namespace;
+        let new = || Namespace { hash: of_namespace, keys: 0, busy: 0 };
         let namespace = known.unwrap_or_else(|| self.namespaces.insert(of_namespace, new()));
         self.namespaces[namespace].keys += 1;
         let slot = Slot {
@@ -379,6 +409,19 @@ impl State {
         }
     }
 
+    /// Removes and returns the first key of a lane whose namespace may take a worker.
+    fn pop(&mut self, priority: Priority) -> Option<u32> {
+        let idle = self.idle();
+        let Self { namespaces, fresh, background, .. } = self;
+        let lane = if priority == Priority::Fresh { fresh } else { background };
+        lane.pop(|namespace| namespaces[namespace].busy < idle)
+    }
+
+    /// Returns the number of workers of which a namespace takes its share, including the one that asks.
+    fn idle(&self) -> usize {
+        if self.is_shared { self.workers.saturating_sub(self.busy).max(1) } else { usize::MAX }
+    }
+
     /// Delays a key that has no delay.
     fn delay(&mut self, ticket: Ticket, until: Instant, priority: Priority) {
         self.undelay(ticket);
@@ -402,7 +445,7 @@ impl State {
             self.want(ticket, priority, at);
         }
         while !self.retrying.is_empty() && self.bucket.try_acquire(now) {
-            if let Some(number) = self.retrying.pop() {
+            if let Some(number) = self.retrying.pop(|_| true) {
                 self.enter(Ticket(number), Priority::Background, now);
             }
         }
@@ -427,7 +470,11 @@ mod tests {
     }
 
     fn queue() -> State {
-        State::new(Backoff::default(), RetryRate::default(), &Rng::from_seed(1))
+        of_workers(usize::MAX)
+    }
+
+    fn of_workers(workers: usize) -> State {
+        State::new(Backoff::default(), RetryRate::default(), workers, &Rng::from_seed(1))
     }
 
     /// Pops all ready keys and marks them as done.
@@ -538,6 +585,90 @@ mod tests {
         }
     }
 
+    fn in_namespace(namespace: &str, name: u32) -> ObjectKey {
+        ObjectKey::new(Some(namespace), &name.to_string())
+    }
+
+    #[test]
+    fn namespaces_share_the_workers() {
+        let (mut queue, now) = (of_workers(8), Instant::now());
+        for name in 0..10 {
+            queue.add_key(&in_namespace("many", name), Priority::Fresh, now);
+        }
+        let mut running: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
+        assert_eq!(running.len(), 10, "one namespace alone has all workers");
+        queue.add_key(&in_namespace("few", 0), Priority::Background, now);
+        for item in running.drain(..) {
+            queue.done(item.ticket, Next::Rest, false, now);
+        }
+        for name in 0..100 {
+            queue.add_key(&in_namespace("many", name), Priority::Fresh, now);
+        }
+        let take = |queue: &mut State| {
+            let taken: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
+            let names: Vec<_> = taken.iter().map(|item| item.key.to_string()).collect();
+            (taken, names)
+        };
+        let (first, names) = take(&mut queue);
+        // A key of lower priority is taken as well, since others must wait.
+        assert_eq!(names, ["many/0", "many/1", "many/2", "many/3", "few/0"]);
+        queue.add_key(&in_namespace("third", 0), Priority::Fresh, now);
+        assert_eq!(take(&mut queue).1, ["third/0"]);
+        assert!(!queue.has_next(), "the others have two idle workers left");
+        for item in first {
+            queue.done(item.ticket, Next::Rest, false, now);
+        }
+        assert!(queue.has_next());
+        assert_eq!(take(&mut queue).1, ["many/4", "many/5", "many/6", "many/7"], "in order");
+    }
+
+    proptest! {
+        #[test]
+        fn namespace_takes_a_worker_only_if_it_has_fewer_than_are_idle(
+            workers in 1..9usize,
+            steps in prop::collection::vec((0..4u8, 0..4usize, 0..50u32, any::<bool>()), 0..300),
+        ) {
+            let (mut queue, now) = (of_workers(workers), Instant::now());
+            let names = ["a", "b", "c", "d"];
+            let mut running: Vec<Item> = Vec::new();
+            for name in names {
+                queue.add_key(&in_namespace(name, 0), Priority::Fresh, now);
+            }
+            let of = |running: &[Item], name: &str| {
+                running.iter().filter(|item| item.key.namespace() == Some(name)).count()
+            };
+            for (step, namespace, name, is_fresh) in steps {
+                match step {
+                    0 | 1 => {
+                        let priority = if is_fresh { Priority::Fresh } else { Priority::Background };
+                        queue.add_key(&in_namespace(names[namespace], name), priority, now);
+                    }
+                    2 if !running.is_empty() => {
+                        let item = running.remove(name as usize % running.len());
+                        queue.done(item.ticket, Next::Rest, false, now);
+                    }
+                    _ if running.len() < workers => {
+                        let (idle, has_next) = (workers - running.len(), queue.has_next());
+                        let ready: Vec<_> = queue.keys.iter()
+                            .filter(|slot| matches!(slot.place, Location::Lane(..)))
+                            .map(|slot| slot.key.namespace().unwrap().to_owned())
+                            .collect();
+                        match queue.next(now) {
+                            Some(item) => {
+                                prop_assert!(has_next && of(&running, item.key.namespace().unwrap()) < idle);
+                                running.push(item);
+                            }
+                            None => {
+                                prop_assert!(!has_next && ready.iter().all(|name| of(&running, name) >= idle));
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
     /// The state of a key in the simplest form.
     #[derive(Clone, Debug, Default)]
     struct Model {
@@ -590,7 +721,7 @@ mod tests {
             const EVERY: u64 = 7;
             const BURST: u64 = 2;
             let rate = RetryRate { interval: Duration::from_millis(EVERY), burst: BURST as u32 };
-            let mut queue = State::new(Backoff::default(), rate, &Rng::from_seed(1));
+            let mut queue = State::new(Backoff::default(), rate, usize::MAX, &Rng::from_seed(1));
             let key = |k: u8| ObjectKey::new([None, Some("a"), Some("b")][usize::from(k % 3)], &k.to_string());
             let mut now = Instant::now();
             let mut model: BTreeMap<u8, Model> = (0..6).map(|key| (key, Model::default())).collect();

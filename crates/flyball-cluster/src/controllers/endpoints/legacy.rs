@@ -1,12 +1,16 @@
 //! `Endpoints`: one object for each service, with the service's name.
 
-use super::{HEADLESS, TRIGGERED, addresses, hostname, is_headless, pods_of, reference, services_of, target, trigger};
+use super::{
+    HEADLESS, TRIGGERED, addresses, changes, hostname, is_headless, pods_of, port_key, reference, services_of, target,
+    trigger,
+};
 use crate::workload::pods::{is_deleting, is_ready, node};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::rfc3339;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, ResourceExt};
+use std::collections::BTreeMap;
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
@@ -49,7 +53,7 @@ impl Reconcile for Written {
         }
         let last = known.as_ref().and_then(|known| known.annotations().get(TRIGGERED).cloned());
         let triggered = match known {
-            Some(_) => trigger(&pods, service, last.as_deref()),
+            Some(_) => trigger(&changes(&pods), service, last.as_deref()),
             None => service.creation_timestamp().map(|time| time.0),
         };
         let is_new = known.is_none();
@@ -75,6 +79,7 @@ fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Pod]) -> Vec<EndpointS
     let is_v6 = spec.ip_families.as_ref().and_then(|families| families.first()).is_some_and(|family| family == "IPv6");
     let always = spec.publish_not_ready_addresses == Some(true);
     let mut subsets: Vec<EndpointSubset> = Vec::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| always || !is_deleting(*pod)) {
         let Some(ip) = addresses(pod).find(|ip| ip.contains(':') == is_v6) else { continue };
         let address = EndpointAddress {
@@ -84,7 +89,7 @@ fn subsets(service: &Service, spec: &ServiceSpec, pods: &[Pod]) -> Vec<EndpointS
             target_ref: Some(reference(pod)),
         };
         let ports = ports(spec, pod);
-        let at = subsets.iter().position(|subset| subset.ports == ports).unwrap_or_else(|| {
+        let at = *places.entry(port_key(ports.as_deref().unwrap_or_default())).or_insert_with(|| {
             subsets.push(EndpointSubset { ports, ..EndpointSubset::default() });
             subsets.len() - 1
         });

@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/services-networking/service/#endpointslice-mirroring>.
 
-use super::TRIGGERED;
+use super::{KnownSlices, TRIGGERED, port_key};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort as LegacyPort, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
@@ -47,17 +47,14 @@ impl Reconcile for Mirror {
             && !endpoints.annotations().contains_key(LEADER)
             && service.is_some_and(|service| !has_selector(&service));
         let is_ours = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY).is_some_and(|by| by == CONTROLLER);
-        let mut known: Vec<EndpointSlice> = cx.children().await?.into_iter().filter(is_ours).collect();
+        let mut known = KnownSlices::new(cx.children::<EndpointSlice>().await?.into_iter().filter(is_ours));
         for content in if is_mirrored { contents(endpoints) } else { Vec::new() } {
-            let same = |slice: &EndpointSlice| {
-                slice.address_type == content.family && slice.ports.clone().unwrap_or_default() == content.ports
-            };
-            let desired = slice(endpoints, content.clone());
-            let Some(at) = known.iter().position(same) else {
+            let found = known.take(content.family, &content.ports);
+            let desired = slice(endpoints, content);
+            let Some(mut changed) = found else {
                 cx.create(&desired).await?;
                 continue;
             };
-            let mut changed = known.remove(at);
             let before = changed.clone();
             changed.endpoints = desired.endpoints;
             changed.metadata.labels = desired.metadata.labels;
@@ -66,7 +63,7 @@ impl Reconcile for Mirror {
                 cx.replace(&changed).await?;
             }
         }
-        for slice in known {
+        for slice in known.rest() {
             cx.delete(&slice).await?;
         }
         Ok(Action::done())
@@ -95,17 +92,20 @@ fn slice(endpoints: &Endpoints, content: Content) -> EndpointSlice {
 /// Returns the contents of the slices: one for each set of ports and address family.
 fn contents(endpoints: &Endpoints) -> Vec<Content> {
     let mut contents: Vec<Content> = Vec::new();
+    let mut places: BTreeMap<(&str, String), usize> = BTreeMap::new();
     for subset in endpoints.subsets.iter().flatten() {
         let ports: Vec<EndpointPort> = subset.ports.iter().flatten().map(port).collect();
+        let key = port_key(&ports);
         let ready = subset.addresses.iter().flatten().map(|address| (address, true));
         let not_ready = subset.not_ready_addresses.iter().flatten().map(|address| (address, false));
         for (address, ready) in ready.chain(not_ready).take(MAX_ENDPOINTS) {
             let family = if address.ip.contains(':') { "IPv6" } else { "IPv4" };
-            let endpoint = endpoint(address, ready);
-            match contents.iter_mut().find(|known| known.family == family && known.ports == ports) {
-                Some(known) if known.endpoints.len() < MAX_ENDPOINTS => known.endpoints.push(endpoint),
-                Some(_) => {}
-                None => contents.push(Content { family, ports: ports.clone(), endpoints: vec![endpoint] }),
+            let at = *places.entry((family, key.clone())).or_insert_with(|| {
+                contents.push(Content { family, ports: ports.clone(), endpoints: Vec::new() });
+                contents.len() - 1
+            });
+            if contents[at].endpoints.len() < MAX_ENDPOINTS {
+                contents[at].endpoints.push(endpoint(address, ready));
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Endpoint slices: the addresses of a service's pods, grouped by ports, with up to a hundred per slice.
 
 use super::{
-    HEADLESS, TRIGGERED, addresses, hostname, is_headless, pods_of, reference, services_of, services_on, target,
-    trigger,
+    HEADLESS, KnownSlices, TRIGGERED, addresses, changes, hostname, is_headless, pods_of, port_key, reference,
+    services_of, services_on, target, trigger,
 };
 use crate::workload::pods::{OnNode, is_deleting, is_ready, node};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
@@ -45,32 +45,33 @@ impl Reconcile for Slices {
     async fn reconcile(&self, service: &Service, cx: &Context<Service>) -> Result<Action> {
         let Some(spec) = &service.spec else { return Ok(Action::done()) };
         let is_ours = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY).is_some_and(|by| by == CONTROLLER);
-        let mut known: Vec<EndpointSlice> = cx.children().await?.into_iter().filter(is_ours).collect();
+        let known = cx.children::<EndpointSlice>().await?.into_iter().filter(is_ours);
         if super::selector(service).is_none() {
             // Without a selector, endpoints are the user's.
             let is_external = spec.type_.as_deref() == Some("ExternalName");
-            for slice in known.iter().filter(|_| is_external) {
-                cx.delete(slice).await?;
+            for slice in known.filter(|_| is_external) {
+                cx.delete(&slice).await?;
             }
             return Ok(Action::done());
         }
         let pods = pods_of(service, cx).await?;
+        let (mut known, changes) = (KnownSlices::new(known), changes(&pods));
         let contents = contents(service, spec, &pods, cx).await?;
         for content in contents {
-            let at =
-                known.iter().position(|slice| ports(slice) == content.ports && slice.address_type == content.family);
-            let at = at.or_else(|| known.iter().position(|slice| slice.address_type == content.family));
-            let last = at.and_then(|at| known[at].annotations().get(TRIGGERED).cloned());
-            let triggered = match at {
-                Some(_) => trigger(&pods, service, last.as_deref()),
-                None => service.creation_timestamp().map(|time| time.0),
-            };
-            match at.map(|at| known.remove(at)) {
-                Some(slice) => update(service, slice, content, triggered, cx).await?,
-                None => drop(cx.create(&slice(service, content, triggered)).await?),
+            let slice = known.take(&content.family, &content.ports).or_else(|| known.take_any(&content.family));
+            match slice {
+                Some(slice) => {
+                    let last = slice.annotations().get(TRIGGERED).map(String::as_str);
+                    let triggered = trigger(&changes, service, last);
+                    update(service, slice, content, triggered, cx).await?;
+                }
+                None => {
+                    let triggered = service.creation_timestamp().map(|time| time.0);
+                    cx.create(&self::slice(service, content, triggered)).await?;
+                }
             }
         }
-        for slice in known {
+        for slice in known.rest() {
             cx.delete(&slice).await?;
         }
         Ok(Action::done())
@@ -126,26 +127,34 @@ fn slice(service: &Service, content: Content, triggered: Option<Timestamp>) -> E
 
 /// Returns the contents of a service's slices; at least one for each family, so that clients can watch it.
 async fn contents(service: &Service, spec: &ServiceSpec, pods: &[Pod], cx: &Context<Service>) -> Result<Vec<Content>> {
+    let mut nodes: BTreeMap<&str, Option<Node>> = BTreeMap::new();
+    for name in pods.iter().filter_map(node) {
+        if !nodes.contains_key(name) {
+            nodes.insert(name, cx.get::<Node>(&ObjectKey::new(None, name)).await?);
+        }
+    }
     let families = spec.ip_families.clone().filter(|families| !families.is_empty());
     let mut contents = Vec::new();
     for family in families.unwrap_or_else(|| vec!["IPv4".into()]) {
         let mut groups: Vec<Content> = Vec::new();
+        // The last group of each ports: the others are full.
+        let mut last: BTreeMap<String, usize> = BTreeMap::new();
         for pod in pods {
             let ips: Vec<String> =
                 addresses(pod).filter(|ip| ip.contains(':') == (family == "IPv6")).map(str::to_owned).collect();
-            let node = match node(pod) {
-                Some(name) => cx.get::<Node>(&ObjectKey::new(None, name)).await?,
-                None => None,
-            };
+            let node = node(pod).and_then(|name| nodes.get(name)?.as_ref());
             let is_lost = node.is_none() && self::node(pod).is_some() && spec.publish_not_ready_addresses != Some(true);
             if ips.is_empty() || is_lost {
                 continue;
             }
-            let (ports, endpoint) = (ports_of(spec, pod), endpoint(service, spec, pod, node.as_ref(), ips));
-            let group = groups.iter_mut().find(|group| group.ports == ports && group.endpoints.len() < MAX_ENDPOINTS);
-            match group {
+            let (ports, endpoint) = (ports_of(spec, pod), endpoint(service, spec, pod, node, ips));
+            let at = last.entry(port_key(&ports)).or_insert(usize::MAX);
+            match groups.get_mut(*at).filter(|group| group.endpoints.len() < MAX_ENDPOINTS) {
                 Some(group) => group.endpoints.push(endpoint),
-                None => groups.push(Content { family: family.clone(), ports, endpoints: vec![endpoint] }),
+                None => {
+                    *at = groups.len();
+                    groups.push(Content { family: family.clone(), ports, endpoints: vec![endpoint] });
+                }
             }
         }
         if groups.is_empty() {

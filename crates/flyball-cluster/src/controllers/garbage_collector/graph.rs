@@ -6,6 +6,7 @@ use flyball_core::{GroupResource, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use tokio::time::Instant;
 
 /// The finalizer of an owner that waits for its dependents.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
@@ -77,8 +78,8 @@ pub(super) struct Graph {
     dependents: BTreeMap<String, BTreeSet<String>>,
     queue: Queue,
     served: BTreeSet<Served>,
-    /// Kinds that were not listed yet.
-    awaited: BTreeSet<GroupResource>,
+    /// Kinds that were not listed yet, with the time until which others wait for them.
+    awaited: BTreeMap<GroupResource, Instant>,
     /// Objects with owners of kinds that are not served.
     unresolved: BTreeSet<String>,
     /// Recent references to owners that do not exist; UIDs are never reused.
@@ -226,7 +227,7 @@ impl Graph {
 
     /// Records the served resources. Objects that could not be processed without them are queued again.
     pub(super) fn serves(&mut self, served: BTreeSet<Served>) {
-        self.awaited.retain(|resource| served.iter().any(|kind| kind.resource == *resource));
+        self.awaited.retain(|resource, _| served.iter().any(|kind| kind.resource == *resource));
         let removed = self.nodes.iter().filter(|(_, node)| !served.contains(&*node.kind)).map(|(uid, _)| uid.clone());
         for uid in removed.collect::<Vec<_>>() {
             self.forget(&uid);
@@ -247,9 +248,9 @@ impl Graph {
         self.unresolved.insert(uid.to_owned());
     }
 
-    /// Marks a kind as not listed yet.
-    pub(super) fn expect(&mut self, resource: &GroupResource) {
-        self.awaited.insert(resource.clone());
+    /// Marks a kind as not listed yet. Others wait for it until this time.
+    pub(super) fn expect(&mut self, resource: &GroupResource, until: Instant) {
+        self.awaited.insert(resource.clone(), until);
     }
 
     /// Records that a kind was listed.
@@ -257,8 +258,8 @@ impl Graph {
         self.awaited.remove(resource);
     }
 
-    /// Returns true if every kind was listed.
-    pub(super) fn is_complete(&self) -> bool {
-        self.awaited.is_empty()
+    /// Returns true if every kind was listed, or did not become listed in time.
+    pub(super) fn is_complete(&self, now: Instant) -> bool {
+        self.awaited.values().all(|until| *until <= now)
     }
 }

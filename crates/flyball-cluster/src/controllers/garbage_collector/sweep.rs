@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use kube::core::{DynamicObject, PartialObjectMeta};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
@@ -16,6 +17,17 @@ type Metadata = PartialObjectMeta<DynamicObject>;
 pub(super) struct Sweep<'a> {
     pub(super) client: &'a kube::Client,
     pub(super) graph: &'a Mutex<Graph>,
+    /// True if the check may be put off until all kinds are listed.
+    pub(super) may_wait: bool,
+}
+
+/// The reason why an object must be processed again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error(transparent)]
+    Request(#[from] kube::Error),
+    #[error("some kinds are not listed yet")]
+    Unlisted,
 }
 
 /// State of the owner of a reference.
@@ -38,21 +50,26 @@ struct Owners {
 
 impl Sweep<'_> {
     /// Processes an object. After an error, the object should be processed again.
-    pub(super) async fn look_at(&self, uid: &str) -> kube::Result<()> {
+    pub(super) async fn look_at(&self, uid: &str) -> Result<(), Error> {
         let Some(node) = self.read(|graph| graph.get(uid).cloned()) else { return Ok(()) };
+        // These need all dependents.
+        let needs_all = node.orphans() || node.waits();
+        if needs_all && self.may_wait && !self.read(|graph| graph.is_complete(Instant::now())) {
+            return Err(Error::Unlisted);
+        }
         if node.orphans() {
-            return self.set_free(uid, &node).await;
+            return Ok(self.set_free(uid, &node).await?);
         }
         if node.waits() {
             if self.read(|graph| graph.is_blocked(uid)) {
                 return Ok(()); // their deletion queues this one again
             }
-            return self.remove_finalizer(uid, &node, FOREGROUND).await;
+            return Ok(self.remove_finalizer(uid, &node, FOREGROUND).await?);
         }
         if node.deleting || node.owners.is_empty() {
             return Ok(());
         }
-        self.judge(uid, &node).await
+        Ok(self.judge(uid, &node).await?)
     }
 
     /// Deletes an object if all of its owners are gone or waiting; otherwise removes their references.

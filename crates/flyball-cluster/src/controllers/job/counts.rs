@@ -17,6 +17,10 @@ pub(super) fn is_indexed(spec: &JobSpec) -> bool {
     spec.completion_mode.as_deref() == Some("Indexed")
 }
 
+/// Maximum number of pods that are in a status to be counted, as in kube-controller-manager: the others follow once
+/// these are counted, so that the status stays small.
+const MAX_UNCOUNTED: usize = 500;
+
 /// The counts of a job, including those that are not in its status yet.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
@@ -30,6 +34,10 @@ pub(super) struct Counts {
     pub(super) waiting: BTreeMap<i32, Pod>,
     /// The pods that are to be counted.
     pub(super) uncounted: UncountedTerminatedPods,
+    /// The UIDs of the pods that are to be counted.
+    listed: BTreeSet<String>,
+    /// The pods that ended and are not counted yet, since there are too many.
+    postponed: BTreeSet<String>,
     /// The failed pods that do not count.
     ignored: BTreeSet<String>,
 }
@@ -41,17 +49,25 @@ impl Counts {
         let mut uncounted = status.uncounted_terminated_pods.clone().unwrap_or_default();
         let completions = spec.completions.unwrap_or(i32::MAX);
         let mut completed = Indexes::parse(status.completed_indexes.as_deref().unwrap_or_default(), completions);
-        let (succeeded, failed) =
-            (uncounted.succeeded.get_or_insert_default().clone(), uncounted.failed.get_or_insert_default().clone());
-        let is_new = |pod: &&Pod| {
-            let uid = pod.uid().unwrap_or_default();
-            is_tracked(pod) && !succeeded.contains(&uid) && !failed.contains(&uid)
-        };
+        let uids = [&uncounted.succeeded, &uncounted.failed].into_iter().flatten().flatten();
+        let mut listed: BTreeSet<String> = uids.cloned().collect();
+        let is_listed =
+            |pod: &Pod, listed: &BTreeSet<String>| pod.metadata.uid.as_ref().is_some_and(|uid| listed.contains(uid));
+        let mut postponed = BTreeSet::new();
         let of_job = |pod: &Pod| index(pod).filter(|index| (0..completions).contains(index));
-        for pod in pods.iter().filter(is_new).filter(|pod| phase(pod) == "Succeeded") {
+        for pod in pods.iter().filter(|pod| is_tracked(pod) && phase(pod) == "Succeeded") {
+            if is_listed(pod, &listed) {
+                continue;
+            }
+            let uid = pod.uid().unwrap_or_default();
+            if listed.len() >= MAX_UNCOUNTED {
+                postponed.insert(uid);
+                continue;
+            }
             // A second pod of one index is not counted.
             if !is_indexed(spec) || of_job(pod).is_some_and(|index| completed.insert(index)) {
-                uncounted.succeeded.get_or_insert_default().push(pod.uid().unwrap_or_default());
+                listed.insert(uid.clone());
+                uncounted.succeeded.get_or_insert_default().push(uid);
             }
         }
         let lost = (is_indexed(spec) && spec.backoff_limit_per_index.is_some()).then(|| {
@@ -69,17 +85,19 @@ impl Counts {
             _ => BTreeMap::new(),
         };
         let mut ignored = BTreeSet::new();
-        for pod in pods.iter().filter(is_new).filter(|pod| phase(pod) != "Succeeded") {
+        for pod in pods.iter().filter(|pod| is_tracked(pod) && phase(pod) != "Succeeded") {
             let has_failed = policies::has_failed(spec, pod) || is_ending && is_deleting(pod);
-            let uid = pod.uid().unwrap_or_default();
-            let waits = waiting.values().any(|waiting| waiting.metadata.uid.as_ref() == Some(&uid));
-            if !has_failed || waits {
+            if is_listed(pod, &listed) || !has_failed || is_waiting(&waiting, pod) {
                 continue;
             }
-            if policies::counts(spec, pod) && (!is_indexed(spec) || of_job(pod).is_some()) {
-                uncounted.failed.get_or_insert_default().push(uid);
-            } else {
+            let uid = pod.uid().unwrap_or_default();
+            if !policies::counts(spec, pod) || is_indexed(spec) && of_job(pod).is_none() {
                 ignored.insert(uid);
+            } else if listed.len() >= MAX_UNCOUNTED {
+                postponed.insert(uid);
+            } else {
+                listed.insert(uid.clone());
+                uncounted.failed.get_or_insert_default().push(uid);
             }
         }
         let len = |pods: &Option<Vec<String>>| i32::try_from(pods.as_ref().map_or(0, Vec::len)).unwrap_or(i32::MAX);
@@ -88,22 +106,24 @@ impl Counts {
             false => status.succeeded.unwrap_or(0).saturating_add(len(&uncounted.succeeded)),
         };
         let failed = status.failed.unwrap_or(0).saturating_add(len(&uncounted.failed));
-        Self { succeeded, failed, completed, lost, waiting, uncounted, ignored }
+        Self { succeeded, failed, completed, lost, waiting, uncounted, listed, postponed, ignored }
     }
 
     pub(super) fn lists(&self, pod: &Pod) -> bool {
-        let lists =
-            |pods: &Option<Vec<String>>| pods.iter().flatten().any(|uid| Some(uid) == pod.metadata.uid.as_ref());
-        lists(&self.uncounted.succeeded) || lists(&self.uncounted.failed)
+        pod.metadata.uid.as_ref().is_some_and(|uid| self.listed.contains(uid))
     }
 
     /// Returns true if a pod is accounted for, so that its finalizer may be removed.
     pub(super) fn is_done_with(&self, pod: &Pod) -> bool {
-        let uid = pod.metadata.uid.as_ref();
-        let waits = self.waiting.values().any(|waiting| waiting.metadata.uid.as_ref() == uid);
+        let is_among = |pods: &BTreeSet<String>| pod.metadata.uid.as_ref().is_some_and(|uid| pods.contains(uid));
         // A second pod of a succeeded index is neither counted nor kept.
-        let is_ignored = uid.is_some_and(|uid| self.ignored.contains(uid));
-        !waits && (pods::is_over(pod) || self.lists(pod) || is_ignored)
+        let is_done = pods::is_over(pod) || self.lists(pod) || is_among(&self.ignored);
+        is_done && !is_waiting(&self.waiting, pod) && !is_among(&self.postponed)
+    }
+
+    /// Returns true if there are pods that the next sync counts.
+    pub(super) fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
     }
 
     pub(super) fn has_uncounted(&self) -> bool {
@@ -126,6 +146,12 @@ impl Counts {
         status.completed_indexes = (!completed.is_empty()).then_some(completed);
         status.failed_indexes = self.lost.as_ref().map(Indexes::print);
     }
+}
+
+/// Returns true if a pod is kept until its index has another one.
+fn is_waiting(waiting: &BTreeMap<i32, Pod>, pod: &Pod) -> bool {
+    let known = index(pod).and_then(|index| waiting.get(&index));
+    known.is_some_and(|known| known.metadata.uid == pod.metadata.uid)
 }
 
 /// Returns the back-off before the next pod, which grows with the failures since the last success.
@@ -161,4 +187,39 @@ pub(super) fn desired(spec: &JobSpec, counts: &Counts, active: i32) -> i32 {
 /// Returns the number of terminating pods that still count as active.
 pub(super) fn reserved(spec: &JobSpec, terminating: i32) -> i32 {
     if replaces_failed_only(spec) { terminating } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tracking::FINALIZER;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn status_lists_a_limited_number_of_ended_pods() {
+        let pods: Vec<Pod> = (0..3 * MAX_UNCOUNTED)
+            .map(|n| {
+                let phase = if n % 2 == 0 { "Succeeded" } else { "Failed" };
+                let metadata = json!({"name": format!("p{n}"), "uid": format!("u{n}"), "finalizers": [FINALIZER]});
+                serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
+            })
+            .collect();
+        let spec: JobSpec =
+            serde_json::from_value(json!({"completions": 10_000, "template": {"spec": {"containers": []}}})).unwrap();
+        let (mut job, mut rest) = (Job::default(), pods.clone());
+        let mut rounds = 0;
+        while !rest.is_empty() {
+            let counts = Counts::of(&job, &spec, &rest, false);
+            counts.list(job.status.get_or_insert_default());
+            let uncounted = job.status.as_ref().and_then(|status| status.uncounted_terminated_pods.clone()).unwrap();
+            let listed = [uncounted.succeeded, uncounted.failed].into_iter().flatten().flatten().count();
+            assert_eq!((listed, counts.has_postponed()), (MAX_UNCOUNTED, rest.len() > MAX_UNCOUNTED));
+            rest.retain(|pod| !counts.is_done_with(pod));
+            counts.settle(job.status.get_or_insert_default());
+            rounds += 1;
+        }
+        let status = job.status.unwrap();
+        let ended = i32::try_from(pods.len() / 2).unwrap();
+        assert_eq!((rounds, status.succeeded, status.failed), (3, Some(ended), Some(ended)));
+    }
 }
