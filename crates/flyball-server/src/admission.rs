@@ -63,6 +63,11 @@ trait Plugin: Send + Sync {
         false
     }
 
+    /// Returns whether users configured it to change objects.
+    fn is_configured(&self) -> bool {
+        false
+    }
+
     /// Rejects a request because of its final object.
     fn validate<'a>(&'a self, _attributes: &'a Attributes<'a>, _object: Option<&'a Object>) -> Answer<'a> {
         pass()
@@ -139,6 +144,11 @@ impl Admission {
     /// Returns whether writes of a resource may be long computations.
     pub(crate) fn is_slow(&self, plural: &str) -> bool {
         self.0.iter().any(|enabled| enabled.plugin.is_slow(plural))
+    }
+
+    /// Returns whether users configured changes of objects.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.0.iter().any(|enabled| enabled.plugin.is_configured())
     }
 
     /// Runs the mutating step of the plugins; a second time if a plugin with reinvocation ran before the last change.

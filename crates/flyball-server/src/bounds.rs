@@ -42,6 +42,9 @@ pub struct Bounds {
     /// Maximum number of bytes of memory of objects while requests with long bodies decode and change them: 64 MiB, and
     /// as many of administrators.
     pub read_bytes: usize,
+    /// Maximum number of bytes of memory of responses of webhooks, which count for the user whose request calls them:
+    /// 64 MiB, and as many of administrators.
+    pub answer_bytes: usize,
     /// Maximum number of changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
     /// Maximum number of bytes of past states that these changes hold, for each resource: 16 MiB.
@@ -67,6 +70,7 @@ impl Default for Bounds {
             head_bytes: 32 << 20,
             unsent_bytes: 32 << 20,
             read_bytes: 64 << 20,
+            answer_bytes: 64 << 20,
             window_events: 10_000,
             window_bytes: 16 << 20,
             stored_bytes: 2 << 30,
@@ -93,7 +97,7 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    fn new(limit: usize, max_waiting: usize) -> Self {
+    pub(crate) fn new(limit: usize, max_waiting: usize) -> Self {
         Self { exempt: Pool::new(limit, max_waiting), others: Pool::new(limit, max_waiting) }
     }
 

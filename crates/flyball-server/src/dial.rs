@@ -3,12 +3,13 @@
 //! Server certificates are always verified: by the CA bundle of the webhook, or by the system's certificates if it has
 //! none. Proxies of the environment are not used.
 
-use crate::webhook::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};
-use bytes::Bytes;
+use crate::webhook::{AnswerRoom, Caller, WebhookAnswer, WebhookCall, WebhookFuture};
+use bytes::{Bytes, BytesMut};
 use flyball_tls::Trust;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{Method, Request, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Maximum number of bytes of a response.
-const MAX_ANSWER: usize = 16 << 20;
+/// Bytes of a response that are reserved when it begins.
+const FIRST_ANSWER_BYTES: usize = 8 << 10;
 
 /// Resolves the in-cluster address of a service to a reachable address.
 type Resolve = dyn Fn(&str) -> Option<String> + Send + Sync;
@@ -61,11 +62,11 @@ async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
     let exchange = async {
         let response = sender.send_request(request(&call)?).await.map_err(|error| broken(&error))?;
         let (head, body) = response.into_parts();
-        let body = match Limited::new(body, MAX_ANSWER).collect().await {
-            Ok(body) => body.to_bytes(),
+        let body = match receive(body, &call.answer).await {
+            Ok(body) => body,
             // For errors the code is sufficient: some servers close the connection before the body is read.
             Err(_) if !head.status.is_success() => Bytes::new(),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error),
         };
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         Ok(WebhookAnswer { code: head.status.as_u16(), content_type: content_type.to_owned(), body })
@@ -80,6 +81,22 @@ async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
         answered = exchange => answered,
         never = driven => never,
     }
+}
+
+/// Reads a response. Its bytes are reserved before they are kept.
+async fn receive(mut body: Incoming, room: &AnswerRoom) -> Result<Bytes, String> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
+        let length = bytes.len() + data.len();
+        if length > bytes.capacity() {
+            let capacity = (2 * bytes.capacity()).clamp(FIRST_ANSWER_BYTES, AnswerRoom::MAX_BYTES).max(length);
+            room.reserve(capacity).await?;
+            bytes.reserve(capacity - bytes.len());
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes.freeze())
 }
 
 fn request(call: &WebhookCall) -> Result<Request<Full<Bytes>>, String> {

@@ -82,9 +82,16 @@ impl Registry {
         }
     }
 
-    /// Runs mutating admission, then allocates addresses.
+    /// Runs mutating admission, then allocates addresses. Managed fields that it made invalid are restored.
     async fn admit(&self, attributes: &Attributes<'_>, object: &mut Object) -> Result<(), Status> {
+        let managed = self.admission.is_configured().then(|| managed::Kept::of(object));
         self.admission.admit(attributes, Some(object)).await?;
+        if let Some(why) = managed.and_then(|managed| managed.restore_invalid(object)) {
+            attributes.warnings.add([format!(
+                ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
+                 mutating admission controller; please fix your requests: {why}"
+            )]);
+        }
         if attributes.resource.allocates_addresses() {
             self.addresses.allocate(attributes, object)?;
         }

@@ -250,6 +250,8 @@ pub(crate) struct Warnings(Arc<Mutex<Noted>>);
 struct Noted {
     all: BTreeSet<String>,
     ordered: Vec<String>,
+    /// Number of characters, of each at most [`MAX_WARNING`].
+    chars: usize,
 }
 
 /// Maximum number of characters of all warnings of one response; beyond it each is truncated to [`MAX_WARNING`], and
@@ -263,9 +265,13 @@ impl Warnings {
     /// Adds warnings; duplicates are dropped.
     pub(crate) fn add(&self, warnings: impl IntoIterator<Item = String>) {
         let mut noted = self.0.lock();
-        for warning in warnings {
-            // More are never sent, even if all are short.
-            if !warning.is_empty() && noted.ordered.len() <= MAX_WARNINGS && !noted.all.contains(&warning) {
+        for mut warning in warnings {
+            // Longer texts are cut when they are sent, and texts beyond this are not sent.
+            if let Some((end, _)) = warning.char_indices().nth(MAX_WARNINGS + 1) {
+                warning.truncate(end);
+            }
+            if !warning.is_empty() && noted.chars <= MAX_WARNINGS && !noted.all.contains(&warning) {
+                noted.chars += warning.chars().count().min(MAX_WARNING);
                 noted.all.insert(warning.clone());
                 noted.ordered.push(warning);
             }

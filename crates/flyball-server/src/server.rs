@@ -103,7 +103,7 @@ impl Components {
         let Options { clock, rng, secret: _, webhooks, bounds } = options;
         let store = Arc::new(store);
         let catalog = Arc::new(CurrentCatalog::new(catalog));
-        let webhooks = Arc::new(Webhooks::new(webhooks, store.clone(), rng.clone()));
+        let webhooks = Arc::new(Webhooks::new(webhooks, store.clone(), rng.clone(), &bounds));
         let codec = Arc::new(Codec::new(catalog.clone(), webhooks.clone()));
         let authorizer = Arc::new(Authorizer::new(policy, store.clone()));
         let authenticator = Authenticator::new(issuer, authorizer.clone(), store.clone(), clock.clone(), rng.clone());

@@ -3,11 +3,14 @@
 //! Takes a review and an endpoint, returns the response or kube-apiserver's error. A [`Caller`] sends the bytes: the
 //! server itself opens no socket.
 
+use crate::bounds::{Bounds, Flow, Hold, Levels, Pool};
 use crate::kinds::SERVICE;
+use crate::limits::{self, MAX_ANSWER_BYTES, MAX_WEIGHT};
 use crate::storage::Store;
 use base64::Engine;
 use bytes::Bytes;
-use flyball_core::{ObjectKey, Rng};
+use flyball_core::{ObjectKey, Rng, memory};
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::fmt;
 use std::future::Future;
@@ -29,6 +32,65 @@ pub struct WebhookCall {
     pub ca_bundle: Vec<u8>,
     /// The review as JSON.
     pub body: Bytes,
+    /// The memory for the response.
+    pub answer: AnswerRoom,
+}
+
+/// The memory for the response of a webhook, which is charged to the user of the request. Clones share it.
+///
+/// The default limits the length of the response, and charges nobody.
+#[derive(Clone, Default)]
+pub struct AnswerRoom(Option<Arc<Room>>);
+
+struct Room {
+    pool: Pool,
+    flow: Flow,
+    max_wait: Duration,
+    hold: Mutex<Option<Hold>>,
+}
+
+impl AnswerRoom {
+    /// Maximum number of bytes of a response.
+    pub const MAX_BYTES: usize = MAX_ANSWER_BYTES;
+
+    /// Waits until a response of this length may be in memory, or returns why it may not.
+    pub async fn reserve(&self, bytes: usize) -> Result<(), String> {
+        if bytes > MAX_ANSWER_BYTES {
+            return Err(format!("the response has more than {MAX_ANSWER_BYTES} bytes"));
+        }
+        let Some(Room { pool, flow, max_wait, hold }) = self.0.as_deref() else { return Ok(()) };
+        let held = hold.lock().as_ref().map_or(0, Hold::amount);
+        if bytes > held {
+            let more = pool.acquire(flow, bytes - held, *max_wait).await;
+            let more = more.ok_or("responses of webhooks to this user take too much memory, try again later")?;
+            match &mut *hold.lock() {
+                Some(hold) => hold.add(more),
+                hold => *hold = Some(more),
+            }
+        }
+        Ok(())
+    }
+
+    /// Charges more memory for the decoded response, also beyond the limit: it is decoded and used without a wait.
+    pub(crate) fn charge(&self, bytes: usize) {
+        let Some(room) = self.0.as_deref() else { return };
+        if let Some(hold) = &mut *room.hold.lock() {
+            hold.resize(hold.amount() + bytes);
+        }
+    }
+}
+
+impl fmt::Debug for AnswerRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = self.0.as_deref().and_then(|room| room.hold.lock().as_ref().map(Hold::amount));
+        f.debug_tuple("AnswerRoom").field(&held).finish()
+    }
+}
+
+/// The decoded response of a webhook, with its memory.
+pub(crate) struct Reviewed {
+    pub(crate) review: Value,
+    pub(crate) room: AnswerRoom,
 }
 
 /// The response of a webhook.
@@ -100,19 +162,24 @@ impl Timeout {
     }
 }
 
-tokio::task_local! {
-    /// The deadline of the request that calls webhooks.
-    static DEADLINE: Instant;
+/// The request that calls webhooks.
+struct Asking {
+    deadline: Instant,
+    flow: Flow,
 }
 
-/// Limits the total time of all webhook calls of a future.
-pub(crate) fn within<F: Future>(duration: Duration, asks: F) -> impl Future<Output = F::Output> {
-    DEADLINE.scope(Instant::now() + duration, asks)
+tokio::task_local! {
+    static ASKING: Asking;
+}
+
+/// Limits the total time of all webhook calls of a request, and charges their responses to its user.
+pub(crate) fn within<F: Future>(duration: Duration, flow: &Flow, asks: F) -> impl Future<Output = F::Output> {
+    ASKING.scope(Asking { deadline: Instant::now() + duration, flow: flow.clone() }, asks)
 }
 
 /// Returns whether the time of the request is over.
 pub(crate) fn is_late() -> bool {
-    DEADLINE.try_with(|deadline| *deadline <= Instant::now()).unwrap_or(false)
+    ASKING.try_with(|asking| asking.deadline <= Instant::now()).unwrap_or(false)
 }
 
 impl Client {
@@ -185,11 +252,23 @@ pub(crate) struct Webhooks {
     /// The store with the services of webhooks.
     store: Arc<Store>,
     rng: Rng,
+    /// The memory of responses.
+    answers: Levels,
+    /// Timeout of the wait for it.
+    max_wait: Duration,
 }
 
 impl Webhooks {
-    pub(crate) fn new(caller: Arc<dyn Caller>, store: Arc<Store>, rng: Rng) -> Self {
-        Self { caller, store, rng }
+    pub(crate) fn new(caller: Arc<dyn Caller>, store: Arc<Store>, rng: Rng, bounds: &Bounds) -> Self {
+        let answers = Levels::new(bounds.answer_bytes, bounds.waiting);
+        Self { caller, store, rng, answers, max_wait: bounds.max_wait }
+    }
+
+    /// Returns the memory for a response to the user of the request. Watches, which last, share one user.
+    fn room(&self) -> AnswerRoom {
+        let flow = ASKING.try_with(|asking| asking.flow.clone()).unwrap_or_else(|_| Flow::unidentified());
+        let (pool, hold) = (self.answers.of(&flow).clone(), Mutex::default());
+        AnswerRoom(Some(Arc::new(Room { pool, flow, max_wait: self.max_wait, hold })))
     }
 
     /// Generates a UID for a review.
@@ -198,21 +277,33 @@ impl Webhooks {
     }
 
     /// Sends a review; returns the review of the response, or the error.
-    pub(crate) async fn send(&self, client: &Client, review: &Value, timeout: Timeout) -> Result<Value, String> {
+    pub(crate) async fn send(&self, client: &Client, review: Value, timeout: Timeout) -> Result<Reviewed, String> {
         let url = client.url(timeout.duration());
         let failed = |why: &dyn fmt::Display| format!("Post {url:?}: {why}");
         let (address, server_name) = client.resolve(&self.store).map_err(|why| failed(&why))?;
         let body = Bytes::from(review.to_string());
-        let call = WebhookCall { url: url.clone(), address, server_name, ca_bundle: client.ca_bundle.clone(), body };
+        // The call may last.
+        drop(review);
+        let room = self.room();
+        let (url, ca_bundle) = (url.clone(), client.ca_bundle.clone());
+        let call = self.caller.call(WebhookCall { url, address, server_name, ca_bundle, body, answer: room.clone() });
+        let call = async {
+            let answer = call.await?;
+            room.reserve(answer.body.len()).await.map(|()| answer)
+        };
         let end = Instant::now() + timeout.duration();
-        let end = DEADLINE.try_with(|deadline| end.min(*deadline)).unwrap_or(end);
+        let end = ASKING.try_with(|asking| end.min(asking.deadline)).unwrap_or(end);
         let answer = tokio::select! {
             // A response at the deadline is too late, as over the network.
             biased;
             () = tokio::time::sleep_until(end) => Err(failed(&timeout.exceeded())),
-            answer = self.caller.call(call) => answer.map_err(|why| failed(&why)),
-        };
-        read(&answer?)
+            answer = call => answer.map_err(|why| failed(&why)),
+        }?;
+        if limits::excess(&answer.body).is_some() {
+            return Err(failed(&format_args!("the response takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
+        }
+        room.charge(memory::of_text(&answer.body));
+        Ok(Reviewed { review: read(&answer)?, room })
     }
 }
 
@@ -237,6 +328,9 @@ fn split_host(host: &str) -> (&str, u16) {
     }
 }
 
+/// Bytes of an invalid response in an error.
+const MAX_SHOWN_BYTES: usize = 4 << 10;
+
 /// Decodes a response as kube-apiserver's client does.
 fn read(answer: &WebhookAnswer) -> Result<Value, String> {
     let WebhookAnswer { code, content_type, body } = answer;
@@ -255,7 +349,8 @@ fn read(answer: &WebhookAnswer) -> Result<Value, String> {
     }
     match parsed {
         Some(value) if value["kind"].as_str().is_none_or(str::is_empty) => {
-            Err(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body)))
+            let shown = &body[..body.len().min(MAX_SHOWN_BYTES)];
+            Err(format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(shown)))
         }
         Some(value) if value["kind"] == "Status" && value["apiVersion"] == "v1" && value["status"] != "Success" => {
             Err(value["message"].as_str().unwrap_or_default().to_owned())
@@ -290,5 +385,32 @@ fn refusal(code: u16, text: &str) -> String {
             format!("an error on the server ({text}) has prevented the request from succeeding")
         }
         _ => format!("the server responded with the status code {code} but did not return more information"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn responses_are_charged_to_the_user_of_the_request() {
+        let store = Arc::new(Store::new(crate::storage::Limits::of(&Bounds::default())));
+        let bounds = Bounds { answer_bytes: 1 << 20, ..Bounds::default() };
+        let webhooks = Webhooks::new(Arc::new(Unreachable), store, Rng::from_seed(1), &bounds);
+        let (ann, bob) = (Flow::of("ann", false, true), Flow::of("bob", false, true));
+        let room = async |flow: &Flow| within(Duration::from_secs(60), flow, async { webhooks.room() }).await;
+        let slow = room(&ann).await;
+        slow.reserve(400 << 10).await.unwrap();
+        let second = room(&ann).await;
+        let refused = second.reserve(400 << 10).await.unwrap_err();
+        assert!(refused.contains("take too much memory"), "{refused}");
+        assert!(room(&bob).await.reserve(400 << 10).await.is_ok(), "others have their share");
+        assert!(room(&ann).await.reserve(MAX_ANSWER_BYTES + 1).await.unwrap_err().contains("more than"));
+        slow.charge(1 << 20);
+        assert!(room(&bob).await.reserve(1).await.is_err(), "decoded responses count");
+        drop(slow);
+        assert!(second.reserve(400 << 10).await.is_ok());
+        drop(second);
+        assert_eq!(webhooks.answers.used(), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::auth::User;
 use crate::catalog::{Catalog, Resource, Target};
-use crate::kinds::{Kind, NAMESPACE, Part};
+use crate::kinds::{Kind, NAMESPACE, POD, Part};
 use crate::request::options::{DeleteOptions, WriteOptions};
 use crate::response::Warnings;
 use flyball_core::{Object, Status};
@@ -50,7 +50,7 @@ pub(crate) struct Attributes<'a> {
     pub(crate) dry_run: bool,
     /// The options of the request, for webhooks and policies.
     pub(super) options: Value,
-    pub(super) warnings: &'a Warnings,
+    pub(crate) warnings: &'a Warnings,
     /// True if webhooks and policies review the write.
     reviewed: bool,
     /// The cost budget of all expressions of webhooks and policies.
@@ -154,6 +154,11 @@ impl<'a> Attributes<'a> {
     /// Returns whether an object of a built-in kind is created.
     pub(super) fn creates(&self, kind: &Kind) -> bool {
         self.operation == Operation::Create && self.writes(kind)
+    }
+
+    /// Returns whether the resources of a pod are set: by its creation or a resize.
+    pub(super) fn sizes_pod(&self) -> bool {
+        self.creates(&POD) || self.operation == Operation::Update && self.part == Part::Resize && self.writes(&POD)
     }
 
     /// Returns whether the request is about a built-in kind.

@@ -29,7 +29,7 @@ impl Plugin for LimitRanger {
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
     ) -> Answer<'a> {
-        match object.filter(|_| attributes.creates(&POD)) {
+        match object.filter(|_| attributes.sizes_pod()) {
             Some(pod) => decided(admit(&self.store, attributes, pod)),
             None => pass(),
         }
@@ -52,7 +52,7 @@ fn limits(range: &Object) -> impl Iterator<Item = &Value> {
 /// Memory of default requests and limits in a container: three maps.
 const FILL_WEIGHT: usize = 4 * NODE;
 
-/// Sets default requests and limits of the containers of a new pod.
+/// Sets default requests and limits of the containers of a pod.
 fn admit(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
     for range in ranges(store, attributes) {
         let mut defaults = [Map::new(), Map::new()];
@@ -109,9 +109,9 @@ fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], 
 
 /// Rejects objects beyond the bounds.
 fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
-    let pods = attributes.creates(&POD);
+    let pods = attributes.sizes_pod();
     let claims = attributes.writes(&PERSISTENT_VOLUME_CLAIM) && attributes.operation != Operation::Delete;
-    if attributes.part != Part::Whole || !pods && !claims {
+    if !pods && !(claims && attributes.part == Part::Whole) {
         return Ok(());
     }
     for range in ranges(store, attributes) {

@@ -41,9 +41,10 @@ impl ResourceQuota {
 impl Plugin for ResourceQuota {
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
         let recounted = [&SERVICE, &PERSISTENT_VOLUME_CLAIM].iter().any(|kind| attributes.writes(kind));
-        let takes = !attributes.is_action() && attributes.part == Part::Whole;
-        let takes = takes
-            && (attributes.operation == Operation::Create || attributes.operation == Operation::Update && recounted);
+        let creates = attributes.operation == Operation::Create;
+        let is_whole = !attributes.is_action() && attributes.part == Part::Whole;
+        let takes = is_whole && (creates || attributes.operation == Operation::Update && recounted);
+        let takes = takes || attributes.sizes_pod();
         let (Some(object), Some(namespace), true) = (object, attributes.namespace, takes) else { return pass() };
         let quotas = self.store.list(&RESOURCE_QUOTA.table(), Some(namespace)).entries;
         if quotas.is_empty() {

@@ -4,6 +4,7 @@ use super::conflict;
 use crate::catalog::{Catalog, Resource, scale};
 use crate::codec::{Codec, convert_whole};
 use crate::kinds::Part;
+use flyball_core::field::go_quote;
 use flyball_core::{GroupVersion, Object, Status};
 use flyball_schema::apply::{self, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions};
 use flyball_schema::schema::Node;
@@ -106,6 +107,50 @@ impl Versions for Served<'_> {
 /// Removes `managedFields` from an object.
 fn remove_entries(object: &mut Object) -> Option<Value> {
     object.metadata_mut().remove("managedFields")
+}
+
+/// The managed fields before admission.
+pub(super) struct Kept(Option<Value>);
+
+impl Kept {
+    pub(super) fn of(object: &Object) -> Self {
+        Self(object.at(&["metadata", "managedFields"]).cloned())
+    }
+
+    /// Restores managed fields that became invalid, and returns the reason.
+    pub(super) fn restore_invalid(self, object: &mut Object) -> Option<String> {
+        let after = object.at(&["metadata", "managedFields"]);
+        let why = if after == self.0.as_ref() { None } else { after.and_then(defect) }?;
+        match self.0 {
+            Some(before) => object.metadata_mut().insert("managedFields".into(), before),
+            None => remove_entries(object),
+        };
+        Some(why)
+    }
+}
+
+/// Returns the first defect of managed fields, as kube-apiserver names it.
+fn defect(entries: &Value) -> Option<String> {
+    let entries = entries.as_array().into_iter().flatten().enumerate();
+    entries.filter_map(|(at, entry)| defect_of(at, entry)).next()
+}
+
+fn defect_of(at: usize, entry: &Value) -> Option<String> {
+    let text = |field: &str| entry[field].as_str().unwrap_or_default();
+    let fields = entry.get("fieldsV1").filter(|fields| !fields.is_null());
+    match (text("operation"), text("apiVersion"), text("fieldsType")) {
+        ("Apply" | "Update", "", _) => Some("apiVersion must not be empty".into()),
+        ("Apply" | "Update", _, "FieldsV1") => {
+            let is_broken = fields.is_some_and(|fields| FieldSet::decode(fields).is_none());
+            let why = || format!("error decoding versioned set of {:?} in managed fields entry {at}", text("manager"));
+            is_broken.then(why)
+        }
+        ("Apply" | "Update", _, "") => Some(format!("missing fieldsType in managed fields entry {at}")),
+        ("Apply" | "Update", _, ty) => {
+            Some(format!("invalid fieldsType {} in managed fields entry {at}", go_quote(ty)))
+        }
+        _ => Some("operation must be `Apply` or `Update`".into()),
+    }
 }
 
 fn put(object: &mut Object, managed: ManagedFields) {

@@ -179,7 +179,7 @@ fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usiz
 /// Responds to a received request.
 async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
     let deadline = if call.writes() { WRITE_TIMEOUT } else { READ_TIMEOUT };
-    let answer = webhook::within(deadline, answer(server, &call));
+    let answer = webhook::within(deadline, &call.flow, answer(server, &call));
     let response = match apart::offload(server, &call).await {
         Some(Some(mut offload)) => apart::answer(&mut offload, Box::pin(answer)).await,
         Some(None) => answer.await,

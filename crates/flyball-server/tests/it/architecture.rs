@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("storage", &["bounds", "data_dir", "limits"]),
     ("kinds", &["request", "response"]),
     ("quota", &["kinds"]),
-    ("webhook", &["kinds", "request", "storage"]),
+    ("webhook", &["bounds", "kinds", "limits", "request", "storage"]),
     ("custom", &["kinds", "storage", "webhook"]),
     ("dial", &["webhook"]),
     ("catalog", &["custom", "kinds", "limits", "request", "storage"]),

@@ -1,14 +1,16 @@
 //! Memory budgets of reviews.
 //!
-//! The port is open to the whole cluster, so limits do not depend on data of the sender. There are two budgets.
+//! The port is open to the whole cluster, so limits do not depend on data of the sender. There are three budgets.
 //! Bodies are charged with the bytes that are allocated as they arrive, until their response is written. Larger
 //! reviews are charged with an estimate of their parsed tree before they are parsed: eight bytes such as `{"a":0},`
-//! become several hundred. This module is independent of HTTP and of the contents of a review.
+//! become several hundred. Typed objects are charged with the sizes of their values while they are decoded, see
+//! `meter`. This module is independent of HTTP and of the contents of a review.
 //!
 //! Invariants: a body smaller than its share of the budget is never rejected because of others: if the budget is
-//! exhausted, some unfinished body exceeds its share, and the largest is rejected. The holder of a part of the second
-//! budget waits for nothing else, so the two cannot block each other.
+//! exhausted, some unfinished body exceeds its share, and the largest is rejected. The holder of a part of a budget
+//! waits only for those after it, so they cannot block each other.
 
+use super::meter::Meter;
 use bytes::{Buf, BufMut};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -24,20 +26,30 @@ const MAX_BODIES_BYTES: usize = 64 << 20;
 const SHARE_UNITS: u32 = (MAX_BODIES_BYTES / 256 / UNIT) as u32;
 /// Limits of the estimated bytes of all parsed reviews together, and of a single one.
 const MAX_TREES_BYTES: usize = 96 << 20;
-/// Estimate below which a review is parsed without being charged.
+/// Memory limit of the typed objects of all reviews together, and of a single one, with the responses to them.
+const MAX_TYPED_BYTES: usize = 64 << 20;
+/// Bytes below which a tree, and the typed objects of a review, are not charged.
 const SMALL_TREE_BYTES: usize = 256 << 10;
+/// Size of the largest body, with its response twice, in relation to the limits of parsed reviews.
+const BODY_COPIES: usize = 4;
 /// Bytes that are allocated when a body starts.
 const FIRST_BYTES: usize = 16 << 10;
 /// Bytes per permit of a semaphore.
 const UNIT: usize = 1 << 10;
 
-/// Both budgets of one operator.
+/// The budgets of one operator.
 #[derive(Debug)]
 pub(super) struct Budget {
     bodies: Arc<Semaphore>,
     trees: Semaphore,
+    max_trees: usize,
+    typed: Arc<Semaphore>,
+    max_typed: usize,
     unfinished: Mutex<Unfinished>,
 }
+
+/// A part of the budget of typed objects.
+pub(super) type TypedCharge = Option<OwnedSemaphorePermit>;
 
 /// The bodies that are being read, and their charges.
 #[derive(Debug, Default)]
@@ -54,7 +66,7 @@ struct Charge {
 }
 
 /// Why a body is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the review has more than {limit} bytes")]
     TooLong { limit: usize },
@@ -64,6 +76,15 @@ pub(super) enum Refusal {
     Crowded,
     #[error("the review is incomplete")]
     BrokeOff,
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// The typed objects of a review exceed the limit of a single one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the object takes more than {} MiB of memory when it is decoded: reduce the number of its list items", .limit >> 20)]
+pub(super) struct TooLarge {
+    limit: usize,
 }
 
 /// A complete body with its charge.
@@ -73,10 +94,23 @@ pub(super) struct Review {
     charge: Option<OwnedSemaphorePermit>,
 }
 
-/// A response that keeps the charge of its review until it is written.
+/// A response to a review.
+#[derive(Debug, Default)]
+pub(super) struct Response {
+    pub(super) text: String,
+    pub(super) charge: TypedCharge,
+}
+
+impl From<String> for Response {
+    fn from(text: String) -> Self {
+        Self { text, charge: None }
+    }
+}
+
+/// A response that keeps its charge and that of its review until it is written.
 struct Answer(
     Vec<u8>,
-    #[expect(dead_code, reason = "held until the response is written")] Option<OwnedSemaphorePermit>,
+    #[expect(dead_code, reason = "held until the response is written")] [Option<OwnedSemaphorePermit>; 2],
 );
 
 impl AsRef<[u8]> for Answer {
@@ -87,17 +121,24 @@ impl AsRef<[u8]> for Answer {
 
 impl Review {
     /// Replaces the body by its response.
-    pub(super) fn answered(self, answer: String) -> bytes::Bytes {
-        bytes::Bytes::from_owner(Answer(answer.into_bytes(), self.charge))
+    pub(super) fn answered(self, response: Response) -> bytes::Bytes {
+        let text = response.text.into_bytes();
+        let charge = response.charge.and_then(|charge| shrink(charge, text.capacity()));
+        bytes::Bytes::from_owner(Answer(text, [self.charge, charge]))
     }
 }
 
 impl Budget {
     /// Creates budgets that admit bodies of at least this size.
     pub(super) fn new(longest: usize) -> Self {
+        let longest_parsed = longest.saturating_mul(BODY_COPIES);
+        let (max_trees, max_typed) = (longest_parsed.max(MAX_TREES_BYTES), longest_parsed.max(MAX_TYPED_BYTES));
         Self {
             bodies: Arc::new(Semaphore::new(units(longest.max(MAX_BODIES_BYTES)) as usize)),
-            trees: Semaphore::new(units(MAX_TREES_BYTES) as usize),
+            trees: Semaphore::new(units(max_trees) as usize),
+            max_trees,
+            typed: Arc::new(Semaphore::new(units(max_typed) as usize)),
+            max_typed,
             unfinished: Mutex::default(),
         }
     }
@@ -136,8 +177,33 @@ impl Budget {
     pub(super) async fn parse(&self, estimate: usize) -> Result<Option<SemaphorePermit<'_>>, Refusal> {
         match estimate {
             0..=SMALL_TREE_BYTES => Ok(None),
-            _ if estimate > MAX_TREES_BYTES => Err(Refusal::TooManyValues),
+            _ if estimate > self.max_trees => Err(Refusal::TooManyValues),
             _ => Ok(Some(self.trees.acquire_many(units(estimate)).await.expect("the semaphore is never closed"))),
+        }
+    }
+
+    /// Decodes typed objects, and returns the result with its charge.
+    ///
+    /// The function is repeated with more memory if it exceeds its meter: its size is not known before.
+    pub(super) async fn decode<T>(&self, mut decode: impl FnMut(&Meter) -> T) -> Result<(T, TypedCharge), TooLarge> {
+        let mut limit = SMALL_TREE_BYTES;
+        loop {
+            let charge = match limit {
+                0..=SMALL_TREE_BYTES => None,
+                _ => {
+                    let acquired = self.typed.clone().acquire_many_owned(units(limit)).await;
+                    Some(acquired.expect("the semaphore is never closed"))
+                }
+            };
+            let meter = Meter::new(limit);
+            let decoded = decode(&meter);
+            if !meter.is_exceeded() {
+                return Ok((decoded, charge.and_then(|charge| shrink(charge, meter.most()))));
+            }
+            if limit == self.max_typed {
+                return Err(TooLarge { limit });
+            }
+            limit = limit.saturating_mul(4).min(self.max_typed);
         }
     }
 
@@ -204,6 +270,13 @@ impl Drop for Reading<'_> {
     }
 }
 
+/// Reduces a charge to a number of bytes.
+fn shrink(mut charge: OwnedSemaphorePermit, bytes: usize) -> TypedCharge {
+    let surplus = charge.num_permits().saturating_sub(bytes.div_ceil(UNIT));
+    drop(charge.split(surplus));
+    Some(charge)
+}
+
 fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
@@ -258,7 +331,7 @@ mod tests {
         assert_eq!((whole.text.len(), whole.text.capacity()), (4 * PIECE, 4 * PIECE));
         let charged = || MAX_BODIES_BYTES / UNIT - budget.bodies.available_permits();
         assert_eq!(charged(), 4 * PIECE / UNIT);
-        let answer = whole.answered("short".into());
+        let answer = whole.answered("short".to_owned().into());
         assert_eq!(charged(), 4 * PIECE / UNIT, "until the response is written");
         drop(answer);
         assert_eq!(charged(), 0);

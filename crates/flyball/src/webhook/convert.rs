@@ -5,7 +5,10 @@
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/>.
 
 use super::budget;
+use super::handler::write;
+use super::meter::Meter;
 use crate::kind::{Kind, Resource};
+use flyball_core::memory;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -13,8 +16,13 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
+const API_VERSION: &str = "apiextensions.k8s.io/v1";
+const KIND: &str = "ConversionReview";
+/// Length of a response without objects.
+const RESPONSE_BYTES: usize = 256;
+
 /// Converts an object of one version to another.
-type Step = dyn Fn(&Value) -> Result<Value, String> + Send + Sync;
+type Step = dyn Fn(&Value, &Meter) -> Result<Value, String> + Send + Sync;
 
 /// The versions of one kind.
 pub(super) struct Conversions {
@@ -43,15 +51,15 @@ impl Conversions {
     }
 
     /// Converts one object.
-    fn convert(&self, object: Value, to: &str) -> Result<Value, String> {
+    fn convert(&self, object: Value, to: &str, meter: &Meter) -> Result<Value, String> {
         let from = object["apiVersion"].as_str().unwrap_or_default().to_owned();
         let spoke =
             |version: &str| self.others.get(version).ok_or_else(|| format!("no conversion for version {version}"));
         if from == to {
             return Ok(object);
         }
-        let hub = if from == self.hub { object } else { (spoke(&from)?.to_hub)(&object)? };
-        if to == self.hub { Ok(hub) } else { (spoke(to)?.from_hub)(&hub) }
+        let hub = if from == self.hub { object } else { (spoke(&from)?.to_hub)(&object, meter)? };
+        if to == self.hub { Ok(hub) } else { (spoke(to)?.from_hub)(&hub, meter) }
     }
 }
 
@@ -62,13 +70,17 @@ fn api_version(kind: &Kind) -> String {
 
 /// Converts through the Rust types. Metadata stays as sent, except labels and annotations: the API server rejects
 /// other changes.
-fn step<From: Resource, To>(object: &Value) -> Result<Value, String>
+fn step<From: Resource, To>(object: &Value, meter: &Meter) -> Result<Value, String>
 where
     To: Resource + Serialize + TryFrom<From, Error: Display>,
 {
-    let typed = From::deserialize(object).map_err(|error| format!("cannot decode the object: {error}"))?;
+    let before = meter.used();
+    let typed: From = meter.decode(object).map_err(|error| format!("cannot decode the object: {error}"))?;
+    // The converted object is similar.
+    meter.charge(meter.used() - before).map_err(|error| error.to_string())?;
     let converted = To::try_from(typed).map_err(|error| error.to_string())?;
-    let mut converted = serde_json::to_value(converted).map_err(|error| error.to_string())?;
+    let mut converted = write(meter, &converted, 1).map_err(|error| error.message)?;
+    meter.charge(memory::of(&object["metadata"])).map_err(|error| error.to_string())?;
     let mut metadata = object["metadata"].clone();
     for field in ["labels", "annotations"] {
         let Some(metadata) = metadata.as_object_mut() else { continue };
@@ -107,32 +119,57 @@ struct Request<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response {
     uid: String,
     converted_objects: Vec<Box<RawValue>>,
     result: Value,
 }
 
-/// Estimates the memory of a review while it is processed: all objects as text, in both directions, and the largest
-/// as a tree.
+/// Size of an object in the lists of texts, in both directions.
+const OBJECT_BYTES: usize = 128;
+/// Nesting depth of the list of objects: review, request, list.
+const OBJECTS_DEPTH: usize = 3;
+
+/// Estimates the memory of a review while it is processed, without the converted objects: its texts, and the largest
+/// object as a tree.
+///
+/// It reads the punctuation only: the text may be anything.
 pub(super) fn tree_bytes(body: &[u8]) -> usize {
-    let request = serde_json::from_slice(body).ok().and_then(|review: Review<'_>| review.request);
-    let trees =
-        request.iter().flat_map(|request| &request.objects).map(|object| budget::tree_bytes(object.get().as_bytes()));
-    2 * body.len() + trees.max().unwrap_or_default()
+    let (mut depth, mut objects, mut largest, mut tree) = (0_usize, 1_usize, 0, 0_usize);
+    let (mut in_string, mut is_escaped) = (false, false);
+    for byte in body {
+        if in_string {
+            in_string = is_escaped || *byte != b'"';
+            is_escaped = !is_escaped && *byte == b'\\';
+            tree += 1;
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == OBJECTS_DEPTH && matches!(byte, b',' | b'[') {
+            (objects, tree) = (objects + 1, 0);
+        }
+        tree += budget::tree_bytes(&[*byte]);
+        largest = largest.max(tree);
+    }
+    body.len() + objects * OBJECT_BYTES + largest
 }
 
 /// Processes a conversion review, or returns the reason why it is invalid. If one object cannot be converted, the
 /// review fails: the API server accepts all objects or none.
-pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) -> Result<String, String> {
-    let review: Review<'_> =
-        serde_json::from_slice(body).map_err(|error| format!("not a ConversionReview: {error}"))?;
-    if (review.api_version.as_str(), review.kind.as_str()) != ("apiextensions.k8s.io/v1", "ConversionReview") {
-        return Err(format!(
-            "expected apiextensions.k8s.io/v1 ConversionReview, not {} {}",
-            review.api_version, review.kind
-        ));
-    }
-    let request = review.request.ok_or("the review has no request")?;
+pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8], meter: &Meter) -> Result<String, String> {
+    let request = read(body)?;
     let convert = |object: &RawValue| {
         let object: Value =
             serde_json::from_str(object.get()).map_err(|error| format!("cannot decode an object: {error}"))?;
@@ -142,15 +179,47 @@ pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8]) ->
         let conversions =
             kinds.get(&format!("{kind}.{group}")).ok_or_else(|| format!("no conversion for {kind}.{group}"))?;
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let converted = conversions.convert(object, &request.desired).map_err(|why| format!("{name:?}: {why}"))?;
+        let converted =
+            conversions.convert(object, &request.desired, meter).map_err(|why| format!("{name:?}: {why}"))?;
         to_raw_value(&converted).map_err(|error| format!("{name:?}: {error}"))
     };
-    let converted: Result<Vec<_>, String> = request.objects.iter().map(|object| convert(object)).collect();
+    let converted: Result<Vec<_>, String> = request
+        .objects
+        .iter()
+        .map(|object| {
+            let converted = meter.temporarily(|| convert(object))?;
+            // In the list and in the response.
+            meter.charge(2 * converted.get().len()).map_err(|error| error.to_string())?;
+            Ok(converted)
+        })
+        .collect();
+    respond(&request, converted)
+}
+
+/// Returns the response to a review that fails.
+pub(super) fn refuse(body: &[u8], why: &dyn Display) -> Result<String, String> {
+    respond(&read(body)?, Err(why.to_string()))
+}
+
+fn read(body: &[u8]) -> Result<Request<'_>, String> {
+    let review: Review<'_> =
+        serde_json::from_slice(body).map_err(|error| format!("not a ConversionReview: {error}"))?;
+    if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {
+        return Err(format!("expected {API_VERSION} {KIND}, not {} {}", review.api_version, review.kind));
+    }
+    review.request.ok_or_else(|| "the review has no request".into())
+}
+
+fn respond(request: &Request<'_>, converted: Result<Vec<Box<RawValue>>, String>) -> Result<String, String> {
     let (converted_objects, result) = match converted {
         Ok(objects) => (objects, json!({"status": "Success"})),
         Err(why) => (Vec::new(), json!({"status": "Failure", "message": why})),
     };
-    let answer = Answer { uid: request.uid.clone(), converted_objects, result };
-    let answer = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
-    Ok(format!(r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{answer}}}"#))
+    // A buffer that grows would be copied.
+    let length: usize = converted_objects.iter().map(|object| object.get().len() + 1).sum();
+    let mut text = Vec::with_capacity(length + request.uid.len() + RESPONSE_BYTES);
+    let response = Response { uid: request.uid.clone(), converted_objects, result };
+    let answer = Answer { api_version: API_VERSION, kind: KIND, response };
+    serde_json::to_writer(&mut text, &answer).map_err(|error| error.to_string())?;
+    String::from_utf8(text).map_err(|error| error.to_string())
 }

@@ -1,7 +1,8 @@
 //! Calls of validators and defaulters with decoded objects.
 
-use super::budget::tree_bytes;
+use super::budget::{self, Budget, Refusal, Response};
 use super::merge::{merge_typed_change, patch};
+use super::meter::Meter;
 use super::request::{AdmissionRequest, Operation, Review, Sent};
 use super::verdict::Verdict;
 use crate::cache::Caches;
@@ -9,13 +10,17 @@ use crate::error::{Error, Result};
 use crate::kind::{Kind, Resource};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use flyball_core::{Reason, Status};
+use flyball_core::{Reason, Status, memory};
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::io;
 use std::marker::PhantomData;
 use std::sync::Arc;
+
+/// Copies of an object in JSON that a defaulter makes: before and after the change, and in the patch.
+const WRITTEN_COPIES: usize = 3;
 
 /// Validates writes of objects of type `T`.
 ///
@@ -107,11 +112,16 @@ impl<T, F: Fn(&mut T, &AdmissionRequest<T>) -> Result<()> + Send + Sync + 'stati
 /// A handler of one type of reviews.
 pub(super) trait Handler: Send + Sync {
     /// Processes a review in JSON, or returns the reason why it is invalid.
-    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<String, String>>;
+    fn handle<'a>(
+        &'a self,
+        body: &'a [u8],
+        caches: Arc<Caches>,
+        budget: &'a Budget,
+    ) -> BoxFuture<'a, Result<Response, Refusal>>;
 
-    /// Estimates an upper bound of the memory of a review while it is processed, in bytes.
+    /// Estimates an upper bound of the memory of a parsed review, in bytes.
     fn tree_bytes(&self, body: &[u8]) -> usize {
-        tree_bytes(body)
+        budget::tree_bytes(body)
     }
 }
 
@@ -120,92 +130,146 @@ pub(super) struct Validating<T, V>(pub(super) V, pub(super) PhantomData<fn(T)>);
 pub(super) struct Defaulting<T, D>(pub(super) D, pub(super) PhantomData<fn(T)>);
 
 impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
-    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<String, String>> {
+    fn handle<'a>(
+        &'a self,
+        body: &'a [u8],
+        caches: Arc<Caches>,
+        budget: &'a Budget,
+    ) -> BoxFuture<'a, Result<Response, Refusal>> {
         Box::pin(async move {
             let sent = read(body)?;
             if loses_finalizers(&sent) {
-                return Ok(answer(&sent.uid, None, Vec::new()).to_string());
+                return Ok(answer(&sent.uid, None, Vec::new()));
             }
             let going = sent.operation == Operation::Delete;
-            let object = match decode::<T>(if going { &sent.old_object } else { &sent.object }) {
-                Ok(object) => object,
+            let subject = if going { &sent.old_object } else { &sent.object };
+            let (objects, _charge) = match budget.decode(|meter| decode_with_old(meter, &sent, subject)).await {
+                Ok(decoded) => decoded,
+                Err(error) => (Err(Status::too_large(error.to_string())), None),
+            };
+            let (object, old): (T, _) = match objects {
+                Ok(objects) => objects,
                 // Otherwise the object could never be deleted.
                 Err(why) if going => {
-                    let warnings = vec![format!("not validated: {}", why.message)];
-                    return Ok(answer(&sent.uid, None, warnings).to_string());
+                    return Ok(answer(&sent.uid, None, vec![format!("not validated: {}", why.message)]));
                 }
-                Err(why) => return Ok(answer(&sent.uid, Some(why), Vec::new()).to_string()),
+                Err(why) => return Ok(answer(&sent.uid, Some(why), Vec::new())),
             };
-            let old = (sent.operation == Operation::Update).then(|| decode(&sent.old_object).ok()).flatten();
             let request = AdmissionRequest::new(&sent, object, old, caches);
             let (refusal, warnings) = match self.0.validate(&request).await {
                 Ok(verdict) => verdict.into_parts(Kind::of::<T>().gvk(), &sent.name),
                 Err(error) => (Some(status(&error)), Vec::new()),
             };
-            Ok(answer(&sent.uid, refusal, warnings).to_string())
+            Ok(answer(&sent.uid, refusal, warnings))
         })
     }
 }
 
 impl<T: Resource + Serialize, D: Defaulter<T>> Handler for Defaulting<T, D> {
-    fn handle<'a>(&'a self, body: &'a [u8], caches: Arc<Caches>) -> BoxFuture<'a, Result<String, String>> {
+    fn handle<'a>(
+        &'a self,
+        body: &'a [u8],
+        caches: Arc<Caches>,
+        budget: &'a Budget,
+    ) -> BoxFuture<'a, Result<Response, Refusal>> {
         Box::pin(async move {
             let sent = read(body)?;
-            match self.changed(&sent, caches).await {
-                Ok(changed) => {
-                    let mut answer = answer(&sent.uid, None, Vec::new());
-                    let patch = patch(&sent.object, &changed);
-                    if !patch.is_empty() {
-                        answer["response"]["patchType"] = "JSONPatch".into();
-                        answer["response"]["patch"] = STANDARD.encode(Value::from(patch).to_string()).into();
-                    }
-                    Ok(answer.to_string())
-                }
-                Err(refusal) => Ok(answer(&sent.uid, Some(refusal), Vec::new()).to_string()),
-            }
+            let changed = self.change(&sent, caches, budget).await;
+            Ok(changed.unwrap_or_else(|refusal| answer(&sent.uid, Some(refusal), Vec::new())))
         })
     }
 }
 
+/// The objects of a defaulter.
+struct Defaults<T> {
+    object: T,
+    /// The object in JSON.
+    before: Value,
+    /// The object of the request, and the stored one.
+    request: (T, Option<T>),
+}
+
 impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
-    async fn changed(&self, sent: &Sent, caches: Arc<Caches>) -> Result<Value, Status> {
-        let write = |object: &T| serde_json::to_value(object).map_err(Status::internal);
-        let mut object: T = decode(&sent.object)?;
-        let old = (sent.operation == Operation::Update).then(|| decode(&sent.old_object).ok()).flatten();
-        let before = write(&object)?;
-        let request = AdmissionRequest::new(sent, decode(&sent.object)?, old, caches);
+    /// Returns a response with the defaults as a patch.
+    async fn change(&self, sent: &Sent, caches: Arc<Caches>, budget: &Budget) -> Result<Response, Status> {
+        let decoded = budget.decode(|meter| {
+            let request = decode_with_old(meter, sent, &sent.object)?;
+            let object = decode::<T>(meter, &sent.object)?;
+            // The changed object, which contains fields that are unknown to the type.
+            meter.charge(memory::of(&sent.object)).map_err(Status::internal)?;
+            let before = write(meter, &object, WRITTEN_COPIES)?;
+            Ok(Defaults { object, before, request })
+        });
+        let (decoded, charge) = decoded.await.map_err(|error| Status::too_large(error.to_string()))?;
+        let Defaults { mut object, before, request: (requested, old) } = decoded?;
+        let request = AdmissionRequest::new(sent, requested, old, caches);
         self.0.set_defaults(&mut object, &request).await.map_err(|error| status(&error))?;
         let mut changed = sent.object.clone();
-        merge_typed_change(&mut changed, &before, &write(&object)?);
-        Ok(changed)
-    }
-}
-
-fn read(body: &[u8]) -> Result<Sent, String> {
-    let review: Review = serde_json::from_slice(body).map_err(|error| format!("not an AdmissionReview: {error}"))?;
-    match review.request {
-        Some(sent) if review.api_version == "admission.k8s.io/v1" && review.kind == "AdmissionReview" => Ok(sent),
-        Some(_) => {
-            Err(format!("expected admission.k8s.io/v1 AdmissionReview, not {} {}", review.api_version, review.kind))
+        let after = serde_json::to_value(&object).map_err(Status::internal)?;
+        merge_typed_change(&mut changed, &before, &after);
+        let patch = patch(&sent.object, &changed);
+        let mut review = review(&sent.uid, None, Vec::new());
+        if !patch.is_empty() {
+            review["response"]["patchType"] = "JSONPatch".into();
+            review["response"]["patch"] = STANDARD.encode(Value::from(patch).to_string()).into();
         }
-        None => Err("the review has no request".into()),
+        Ok(Response { text: review.to_string(), charge })
     }
 }
 
-fn decode<T: DeserializeOwned>(object: &Value) -> Result<T, Status> {
-    T::deserialize(object).map_err(|error| Status::bad_request(format!("cannot decode the object: {error}")))
+/// Encodes an object as JSON, and charges its tree a number of times.
+pub(super) fn write(meter: &Meter, object: &impl Serialize, copies: usize) -> Result<Value, Status> {
+    let mut size = TreeSize(0);
+    serde_json::to_writer(&mut size, object).map_err(Status::internal)?;
+    meter.charge(copies.saturating_mul(size.0)).map_err(Status::internal)?;
+    serde_json::to_value(object).map_err(Status::internal)
+}
+
+/// Estimates the size of a tree from its text, without keeping it.
+struct TreeSize(usize);
+
+impl io::Write for TreeSize {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(budget::tree_bytes(text));
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn read(body: &[u8]) -> Result<Sent, Refusal> {
+    let review: Review =
+        serde_json::from_slice(body).map_err(|error| Refusal::Invalid(format!("not an AdmissionReview: {error}")))?;
+    let Review { api_version, kind, request } = review;
+    match request {
+        Some(sent) if api_version == "admission.k8s.io/v1" && kind == "AdmissionReview" => Ok(sent),
+        Some(_) => {
+            Err(Refusal::Invalid(format!("expected admission.k8s.io/v1 AdmissionReview, not {api_version} {kind}")))
+        }
+        None => Err(Refusal::Invalid("the review has no request".into())),
+    }
+}
+
+/// Decodes the object of a request, and for an update the stored one, if it is valid.
+fn decode_with_old<T: DeserializeOwned>(meter: &Meter, sent: &Sent, object: &Value) -> Result<(T, Option<T>), Status> {
+    let old = || decode(meter, &sent.old_object).ok();
+    Ok((decode(meter, object)?, (sent.operation == Operation::Update).then(old).flatten()))
+}
+
+fn decode<T: DeserializeOwned>(meter: &Meter, object: &Value) -> Result<T, Status> {
+    meter.decode(object).map_err(|error| Status::bad_request(format!("cannot decode the object: {error}")))
 }
 
 /// Returns true if only the metadata of an object that is being deleted change.
 fn loses_finalizers(sent: &Sent) -> bool {
-    let rest = |object: &Value| {
-        let mut object = object.clone();
-        object.as_object_mut().map(|object| object.remove("metadata"));
-        object
-    };
+    fn rest(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+        object.as_object().into_iter().flatten().filter(|(field, _)| *field != "metadata")
+    }
     sent.operation == Operation::Update
         && sent.object["metadata"]["deletionTimestamp"].is_string()
-        && rest(&sent.object) == rest(&sent.old_object)
+        && rest(&sent.object).eq(rest(&sent.old_object))
 }
 
 /// Converts an error as the API server does: with the code of its own errors, else as an internal error.
@@ -219,8 +283,13 @@ fn status(error: &Error) -> Status {
     }
 }
 
+/// Builds the text of a response to an admission review.
+fn answer(uid: &str, refusal: Option<Status>, warnings: Vec<String>) -> Response {
+    review(uid, refusal, warnings).to_string().into()
+}
+
 /// Builds the response to an admission review.
-fn answer(uid: &str, refusal: Option<Status>, warnings: Vec<String>) -> Value {
+fn review(uid: &str, refusal: Option<Status>, warnings: Vec<String>) -> Value {
     let mut response = json!({"uid": uid, "allowed": refusal.is_none()});
     if let Some(refusal) = refusal {
         response["status"] = json!(refusal);

@@ -1,7 +1,7 @@
 //! The webhooks of an operator as a function from request to response.
 
 use super::Declaration;
-use super::budget::{Budget, Refusal};
+use super::budget::{self, Budget, Refusal};
 use super::convert::{self, Conversions};
 use super::handler::Handler;
 use super::metrics::WebhookMetrics;
@@ -143,14 +143,15 @@ impl Webhooks {
             Err(refusal) => return refused(refusal, path),
         };
         // This calls the author's code.
-        let response = AssertUnwindSafe(async { handler.handle(&review.text, live.caches.clone()).await });
+        let response =
+            AssertUnwindSafe(async { handler.handle(&review.text, live.caches.clone(), &self.0.budget).await });
         match response.catch_unwind().await {
-            Ok(Ok(text)) => {
-                let mut answer = Response::new(review.answered(text));
+            Ok(Ok(response)) => {
+                let mut answer = Response::new(review.answered(response));
                 answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 answer
             }
-            Ok(Err(why)) => refuse(StatusCode::BAD_REQUEST, &why),
+            Ok(Err(refusal)) => refused(refusal, path),
             Err(panic) => {
                 live.metrics.panicked();
                 let why = caught(format_args!("webhook {path}"), &*panic);
@@ -171,8 +172,20 @@ impl fmt::Debug for Webhooks {
 struct Converting(BTreeMap<String, Arc<Conversions>>);
 
 impl Handler for Converting {
-    fn handle<'a>(&'a self, body: &'a [u8], _: Arc<Caches>) -> BoxFuture<'a, Result<String, String>> {
-        Box::pin(async move { convert::answer(&self.0, body) })
+    fn handle<'a>(
+        &'a self,
+        body: &'a [u8],
+        _: Arc<Caches>,
+        budget: &'a Budget,
+    ) -> BoxFuture<'a, Result<budget::Response, Refusal>> {
+        Box::pin(async move {
+            let (answered, charge) = match budget.decode(|meter| convert::answer(&self.0, body, meter)).await {
+                Ok(answered) => answered,
+                Err(error) => (convert::refuse(body, &error), None),
+            };
+            let text = answered.map_err(Refusal::Invalid)?;
+            Ok(budget::Response { text, charge })
+        })
     }
 
     fn tree_bytes(&self, body: &[u8]) -> usize {
@@ -203,7 +216,7 @@ fn refused(refusal: Refusal, path: &str) -> Response<Bytes> {
     let code = match refusal {
         Refusal::TooLong { .. } | Refusal::TooManyValues => StatusCode::PAYLOAD_TOO_LARGE,
         Refusal::Crowded => StatusCode::SERVICE_UNAVAILABLE,
-        Refusal::BrokeOff => StatusCode::BAD_REQUEST,
+        Refusal::BrokeOff | Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
     };
     let remedy = match refusal {
         Refusal::TooLong { .. } if path == CONVERT_PATH => ": increase Webhook::max_conversion_bytes",
@@ -217,4 +230,150 @@ fn refuse(code: StatusCode, why: &str) -> Response<Bytes> {
     *answer.status_mut() = code;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webhook::{AdmissionRequest, Verdict, Webhook};
+    use http_body_util::{BodyExt, Full};
+    use k8s_openapi::api::core::v1::Pod;
+    use k8s_openapi::api::discovery::v1::EndpointSlice;
+    use serde_json::{Value, json};
+    use std::collections::BTreeSet;
+    use tokio::sync::Barrier;
+
+    fn webhooks(declared: &[Declaration]) -> Webhooks {
+        let live = Arc::<OnceLock<Live>>::default();
+        let (caches, _) = Caches::new([], &BTreeSet::new());
+        let metrics = WebhookMetrics::default();
+        assert!(live.set(Live { caches: Arc::new(caches), metrics, panics: Default::default() }).is_ok());
+        Webhooks::new(declared, live)
+    }
+
+    async fn send(webhooks: &Webhooks, path: &str, body: String) -> (StatusCode, String) {
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json");
+        let answer = webhooks.handle(request.body(Full::new(Bytes::from(body))).unwrap()).await;
+        let code = answer.status();
+        let body = Full::new(answer.into_body()).collect().await.unwrap().to_bytes();
+        (code, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// Sends a review of an object, and returns its response.
+    async fn review(webhooks: &Webhooks, path: &str, operation: &str, object: &Value) -> Value {
+        let request = json!({"uid": "u", "operation": operation, "name": "a", "namespace": "b", "object": object,
+            "oldObject": if operation == "CREATE" { &Value::Null } else { object }});
+        let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+        let (code, text) = send(webhooks, path, review.to_string()).await;
+        assert_eq!(code, StatusCode::OK, "{text}");
+        serde_json::from_str::<Value>(&text).unwrap()["response"].take()
+    }
+
+    fn pod(spec: &Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}, "spec": spec})
+    }
+
+    /// A pod as of a service mesh with many containers.
+    fn large_pod() -> Value {
+        let env = |n: usize| json!({"name": format!("VARIABLE_{n}"), "valueFrom": {"fieldRef": {"fieldPath": "a.b"}}});
+        let mount = |n: usize| json!({"name": format!("volume-{n}"), "mountPath": format!("/some/path/{n}")});
+        let container = |n: usize| {
+            let probe = json!({"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10});
+            json!({"name": format!("container-{n}"), "image": "registry.example.com/some/image:v1.2.3",
+                "env": (0..12).map(env).collect::<Vec<_>>(), "volumeMounts": (0..6).map(mount).collect::<Vec<_>>(),
+                "ports": [{"containerPort": 8080}], "readinessProbe": probe, "livenessProbe": probe,
+                "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}})
+        };
+        let volume = |n: usize| json!({"name": format!("volume-{n}"), "configMap": {"name": format!("map-{n}")}});
+        pod(&json!({"containers": (0..20).map(container).collect::<Vec<_>>(),
+            "volumes": (0..10).map(volume).collect::<Vec<_>>()}))
+    }
+
+    #[tokio::test]
+    async fn objects_that_are_large_when_decoded_are_rejected() {
+        let webhook = Webhook::<Pod>::new()
+            .validates(|_: &AdmissionRequest<Pod>| Ok(Verdict::allow()))
+            .defaults(|_: &mut Pod, _: &AdmissionRequest<Pod>| Ok(()))
+            .on_deletion();
+        let webhooks = webhooks(&[webhook.declared()]);
+        // 120 KB of text that take 128 MB as volumes.
+        let volumes = pod(&json!({"containers": [], "volumes": vec![json!({}); 40_000]}));
+        for (path, operation) in
+            [("/validate--v1-pod", "CREATE"), ("/validate--v1-pod", "UPDATE"), ("/mutate--v1-pod", "CREATE")]
+        {
+            let response = review(&webhooks, path, operation, &volumes).await;
+            let message = response["status"]["message"].as_str().unwrap();
+            assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(413)));
+            assert!(message.contains("64 MiB") && message.contains("list items"), "{message}");
+        }
+        let response = review(&webhooks, "/validate--v1-pod", "DELETE", &volumes).await;
+        assert_eq!(response["allowed"], true, "it can be deleted");
+        assert!(response["warnings"][0].as_str().unwrap().contains("not validated"));
+    }
+
+    /// Waits until all concurrent reviews are being validated.
+    struct Meets(Barrier);
+
+    impl<T: crate::kind::Resource> crate::webhook::Validator<T> for Meets {
+        async fn validate(&self, _: &AdmissionRequest<T>) -> crate::Result<Verdict> {
+            self.0.wait().await;
+            Ok(Verdict::allow())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ordinary_reviews_are_processed_concurrently() {
+        const COUNT: usize = 24;
+        let webhook = Webhook::<Pod>::new().validates(Meets(Barrier::new(COUNT)));
+        let webhooks = webhooks(&[webhook.declared()]);
+        let pod = large_pod();
+        assert!(pod.to_string().len() > 25_000);
+        let reviews = (0..COUNT).map(|_| review(&webhooks, "/validate--v1-pod", "UPDATE", &pod));
+        for response in futures_util::future::join_all(reviews).await {
+            assert_eq!(response["allowed"], true);
+        }
+    }
+
+    #[tokio::test]
+    async fn large_objects_are_accepted() {
+        let webhook = Webhook::<EndpointSlice>::new()
+            .validates(|_: &AdmissionRequest<EndpointSlice>| Ok(Verdict::allow()))
+            .defaults(|slice: &mut EndpointSlice, _: &AdmissionRequest<EndpointSlice>| {
+                slice.address_type = "IPv6".into();
+                Ok(())
+            });
+        let webhooks = webhooks(&[webhook.declared()]);
+        let endpoint = |n: usize| {
+            json!({"addresses": [format!("10.0.{}.{}", n / 256, n % 256)], "conditions": {"ready": true},
+                "nodeName": format!("node-{n}"), "targetRef": {"kind": "Pod", "name": format!("pod-{n}")}})
+        };
+        let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": "a", "namespace": "b"}, "endpoints": (0..9000).map(endpoint).collect::<Vec<_>>()});
+        assert!(slice.to_string().len() > 1 << 20);
+        for path in ["/validate-discovery-k8s-io-v1-endpointslice", "/mutate-discovery-k8s-io-v1-endpointslice"] {
+            let response = review(&webhooks, path, "UPDATE", &slice).await;
+            assert_eq!(response["allowed"], true, "{response}");
+            assert_eq!(response["patch"].is_string(), path.starts_with("/mutate"));
+        }
+    }
+
+    #[tokio::test]
+    async fn many_small_objects_of_a_conversion_are_rejected_before_parsing() {
+        let converting = Arc::new(Converting(BTreeMap::new()));
+        let review = |objects: &str| {
+            format!(
+                r#"{{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+                "request": {{"uid": "u", "desiredAPIVersion": "g/v1", "objects": [{objects}]}}}}"#
+            )
+        };
+        let bomb = review(&vec!["1"; 7 << 20].join(","));
+        let budget = Budget::new(MAX_CONVERSION_BYTES);
+        assert_eq!(budget.parse(converting.tree_bytes(bomb.as_bytes())).await.unwrap_err(), Refusal::TooManyValues);
+        // A list of 10,000 objects, as the API server sends it.
+        let object = format!(r#"{{"kind": "A", "apiVersion": "g/v2", "spec": {{"text": "{}"}}}}"#, "x,[{".repeat(350));
+        let list = review(&vec![&*object; 10_000].join(","));
+        let estimate = converting.tree_bytes(list.as_bytes());
+        assert!(estimate < list.len() + (2 << 20), "{estimate}");
+        assert!(budget.parse(estimate).await.is_ok());
+    }
 }

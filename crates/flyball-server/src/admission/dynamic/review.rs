@@ -5,6 +5,7 @@
 
 use super::Attributes;
 use crate::catalog::{Resource, decode};
+use crate::webhook::AnswerRoom;
 use flyball_core::{GroupVersionKind, Object};
 use serde_json::{Map, Value, json};
 
@@ -104,6 +105,8 @@ pub(super) struct Verdict {
     /// The status of a denial.
     pub(super) status: Option<Value>,
     pub(super) warnings: Vec<String>,
+    /// The memory of the response.
+    pub(super) room: AnswerRoom,
 }
 
 impl Verdict {
@@ -155,6 +158,7 @@ impl Verdict {
             patch_type,
             status: Some(response["status"].clone()).filter(Value::is_object),
             warnings: response["warnings"].as_array().into_iter().flatten().map(text).collect(),
+            room: AnswerRoom::default(),
         })
     }
 }

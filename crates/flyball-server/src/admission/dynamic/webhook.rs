@@ -11,11 +11,13 @@ use super::review::{self, Verdict};
 use super::{Answer, Attributes, Environment, Plugin, Reinvocation, as_version, pass, write_back};
 use crate::catalog::{Resource, decode};
 use crate::kinds::{MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION};
+use crate::limits::{MAX_WEIGHT, excess};
 use crate::request::json_error;
-use crate::webhook::{Client, Timeout, is_late};
+use crate::webhook::{Client, Reviewed, Timeout, is_late};
 use flyball_core::status::Reason;
-use flyball_core::{Object, Status};
+use flyball_core::{Object, Status, memory};
 use flyball_schema::patch::json;
+use futures_util::StreamExt;
 use futures_util::future::Either;
 use serde_json::Value;
 use std::sync::Arc;
@@ -117,13 +119,15 @@ impl Webhook {
         };
         let uid = env.webhooks.uid();
         let review = review::write(version, &uid, review::describe(attributes, shown_as), object, old);
-        let result = env.webhooks.send(&self.client, &review, Timeout::Request(self.timeout)).await;
-        let response = result.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
+        let result = env.webhooks.send(&self.client, review, Timeout::Request(self.timeout)).await;
+        let Reviewed { review: response, room } =
+            result.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
         if let Some(why) = review::mistyped(&response) {
             return Err(Refusal::Failed(format!("failed to call webhook: {why}")));
         }
         let verdict = Verdict::read(version, &uid, mutating, &response)
             .map_err(|why| Refusal::Failed(format!("received invalid webhook response: {why}")))?;
+        let verdict = Verdict { room, ..verdict };
         attributes.warnings.add(verdict.warnings.iter().cloned());
         if verdict.allowed { Ok(verdict) } else { Err(Refusal::Refused(self.denial(verdict.status))) }
     }
@@ -162,6 +166,10 @@ impl Webhook {
     fn patch(&self, shown_as: &Resource, verdict: &Verdict, object: &Object) -> Result<Object, Refusal> {
         let undecodable =
             |why: String| Refusal::Failed(format!("received undecodable patch in webhook response: {why}"));
+        if excess(&verdict.patch).is_some() {
+            return Err(undecodable(format!("it takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
+        }
+        verdict.room.charge(memory::of_text(&verdict.patch));
         let patch: Value =
             serde_json::from_slice(&verdict.patch).map_err(|_| undecodable(json_error(&verdict.patch)))?;
         let Value::Array(operations) = patch else {
@@ -202,6 +210,10 @@ impl MutatingAdmissionWebhook {
 impl Plugin for MutatingAdmissionWebhook {
     fn is_slow(&self, plural: &str) -> bool {
         self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.is_slow(plural))
+    }
+
+    fn is_configured(&self) -> bool {
+        !self.configured.get(&self.env.store).is_empty()
     }
 
     fn admit<'a>(
@@ -283,7 +295,10 @@ async fn mutate(
             }
             (Ok(verdict), Some(before), Some(object)) => {
                 let as_read = attributes.sent.clone().unwrap_or_else(|| shown_as.clone());
-                match hook.patch(&as_read, &verdict, &before) {
+                let patched = hook.patch(&as_read, &verdict, &before);
+                // The conversion below may last.
+                drop(verdict);
+                match patched {
                     Ok(patched) => {
                         changed = patched != before;
                         if changed {
@@ -301,6 +316,9 @@ async fn mutate(
     Ok(())
 }
 
+/// Maximum number of webhooks that one request calls concurrently: each call has a copy of the objects.
+const MAX_CONCURRENT_CALLS: usize = 32;
+
 /// Calls validating webhooks concurrently.
 async fn validate(
     env: &Environment,
@@ -310,16 +328,27 @@ async fn validate(
     old: Option<&Object>,
 ) -> Result<(), Status> {
     let mut wanting = Vec::new();
+    // Webhooks that see the same version share its objects.
+    let mut versions: Vec<(Arc<Resource>, Option<Object>, Option<Object>)> = Vec::new();
     for hook in configurations.iter().flatten() {
         if let Some(shown_as) = hook.matches(env, attributes, object, old).await? {
-            let (object, old) = as_version(&env.codec, attributes, &shown_as, object, old).await?;
-            wanting.push((hook, shown_as, object, old));
+            let known = versions.iter().position(|(known, ..)| known.kind == shown_as.kind);
+            if known.is_none() {
+                let (object, old) = as_version(&env.codec, attributes, &shown_as, object, old).await?;
+                versions.push((shown_as, object, old));
+            }
+            wanting.push((hook, known.unwrap_or(versions.len() - 1)));
         }
     }
-    let calls = wanting.iter().map(|(hook, shown_as, object, old)| async move {
-        let outcome = hook.call(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
-        outcome.map(drop).or_else(|refusal| hook.apply_failure_policy(refusal))
+    let calls = wanting.iter().map(|(hook, at)| {
+        let (shown_as, object, old) = &versions[*at];
+        async move {
+            let outcome = hook.call(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
+            outcome.map(drop).or_else(|refusal| hook.apply_failure_policy(refusal))
+        }
     });
     // The error of the first one in order is reported, regardless of the order of responses.
-    futures_util::future::join_all(calls).await.into_iter().collect()
+    let calls: Vec<_> = calls.collect();
+    let outcomes: Vec<_> = futures_util::stream::iter(calls).buffered(MAX_CONCURRENT_CALLS).collect().await;
+    outcomes.into_iter().collect()
 }

@@ -128,6 +128,10 @@ impl Plugin for MutatingAdmissionPolicy {
         self.policies.may_match(&self.env.store, plural)
     }
 
+    fn is_configured(&self) -> bool {
+        self.policies.get(&self.env.store).is_some()
+    }
+
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,
