@@ -269,7 +269,7 @@ impl Forward {
             return body;
         }
         let read = serde_json::from_slice::<Value>(&body).ok();
-        let read = read.or_else(|| yaml::documents(std::str::from_utf8(&body).ok().filter(|_| applies)?).ok()?.pop());
+        let read = read.or_else(|| documents(&body).filter(|_| applies)?.pop());
         let Some(mut object) = read else { return body };
         if !is_own {
             self.reach.mark(&mut object);
@@ -309,10 +309,14 @@ fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Res
     if body.is_empty() || target.subresource.is_some() {
         return Ok(());
     }
-    let documents = || yaml::documents(std::str::from_utf8(body).ok()?).ok();
-    let objects = serde_json::from_slice(body).ok().map(|object| vec![object]).or_else(documents);
+    let objects = serde_json::from_slice(body).ok().map(|object| vec![object]).or_else(|| documents(body));
     let objects = objects.ok_or("the request body is neither JSON nor YAML")?;
     objects.iter().try_for_each(|object| write(&target.group, kind, object))
+}
+
+/// Parses a body as YAML.
+fn documents(body: &[u8]) -> Option<Vec<Value>> {
+    yaml::documents_within(std::str::from_utf8(body).ok()?, yaml::MAX_TEXT_MEMORY).ok()
 }
 
 /// Returns true if a built-in resource is cluster-scoped.

@@ -3,6 +3,7 @@
 use super::frame::DEEPEST;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
+use crate::memory::size;
 use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
 use crate::yaml::{truth, what};
@@ -423,16 +424,6 @@ impl Done {
         self.result.insert("failed".into(), true.into());
         self.result.insert("msg".into(), failure.message.as_str().into());
         self.failure = Some(failure);
-    }
-}
-
-/// Estimates the size of a value in bytes.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => 32 + text.len(),
-        Value::Array(items) => 32 + items.iter().map(size).sum::<usize>(),
-        Value::Object(fields) => 32 + fields.iter().map(|(key, field)| 32 + key.len() + size(field)).sum::<usize>(),
-        _ => 32,
     }
 }
 
