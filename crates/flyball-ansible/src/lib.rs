@@ -64,6 +64,7 @@ mod playbook;
 mod reach;
 mod reconcile;
 mod run;
+mod shares;
 mod snake;
 mod status;
 mod template;

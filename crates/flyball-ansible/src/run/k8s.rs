@@ -35,6 +35,7 @@ impl Run<'_> {
         let wait = Wait::of(arguments);
         let (mut results, mut failure) = (Vec::new(), None);
         for definition in definitions {
+            self.count().map_err(TaskError::new)?;
             let change = match state.as_str() {
                 "present" => self.present(&definition, named).await,
                 "patched" => self.patched(&definition, named).await,
@@ -50,7 +51,7 @@ impl Run<'_> {
                     self.outcome.wrote |= changed;
                     results.push(json!({"changed": changed, "method": method, "result": object}));
                 }
-                Err(failed) if goes_on => drop(failure.get_or_insert(failed)),
+                Err(failed) if goes_on && !failed.is_deferred => drop(failure.get_or_insert(failed)),
                 Err(failed) => return Err(failed),
             }
         }
@@ -128,6 +129,7 @@ impl Run<'_> {
             }
         };
         let fields = texts(arguments.get("field_selectors"));
+        self.budget.charge(fields.len().saturating_mul(found.len()) as u64).map_err(TaskError::new)?;
         let selected = |object: &Value| fields.iter().all(|term| objects::has_field(object, term));
         let resources: Vec<_> = found.into_iter().filter(selected).collect();
         Ok(Done::with(json!({"changed": false, "api_found": true, "resources": resources})))

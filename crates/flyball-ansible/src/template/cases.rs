@@ -8,13 +8,14 @@ use std::sync::Arc;
 fn scope() -> Arc<Scope> {
     let object = |value: Value| value.as_object().unwrap().clone();
     let user = json!({"size": 3, "name": "ex", "evil": "{{ size }}", "flag": "no", "list": [1, 2], "map": {"a": {"b": 1}},
-        "empty": "", "nothing": null, "result": {"changed": true, "failed": false}});
+        "empty": "", "again": "again", "nothing": null, "result": {"changed": true, "failed": false}});
     let role = json!({"image": "memcached:{{ tag }}", "tag": "1.6", "labels": {"app": "{{ name }}", "n": "{{ size }}"},
         "copy": "{{ evil }}", "a": "{{ b }}", "b": "{{ a }}", "broken": "{{ nowhere.x }}", "size": 1});
     let mut files = Files::default();
     files
         .templates
         .insert("x.yaml.j2".into(), ("x.yaml.j2".into(), "{% if size > 1 %}\nkind: {{ name }}\n{% endif %}\n".into()));
+    files.templates.insert("again".into(), ("again".into(), "{{ lookup('template', again) }}".into()));
     files.files.insert("motd".into(), ("motd".into(), "{{ hello }}\n".into()));
     Scope::new(vec![Arc::new(data(object(user))), Arc::new(templates(&object(role)))], vec![Arc::new(files)])
 }
@@ -120,6 +121,7 @@ fn lookups_find_files_and_variables_of_the_role() {
     gives("{{ lookup('ansible.builtin.file', 'motd') }}", json!("{{ hello }}"));
     gives("{{ lookup('vars', 'tag') }}", json!("1.6"));
     gives("{{ lookup('env', 'FLYBALL_NO_SUCH', default='x') }}", json!("x"));
+    fails("{{ lookup('template', again) }}", "refer to one another infinitely");
     fails("{{ lookup('file', '../../etc/passwd') }}", "file ../../etc/passwd not found");
     fails("{{ lookup('file', '/etc/passwd') }}", "file /etc/passwd not found");
 }
@@ -219,7 +221,7 @@ fn parsed_values_are_charged_by_their_memory() {
     }
     // Small values do not take the largest limit.
     assert_eq!(scope.render_text("{{ fine | from_yaml }}"), Ok(json!({"a": [1]})));
-    assert_eq!(scope.render_text("{{ '[' ~ '{\"a\": 1},' * 1000 ~ '1]' | from_json | length }}").map(drop), Ok(()));
+    assert_eq!(scope.render_text("{{ ('[' ~ '{\"a\": 1},' * 1000 ~ '1]') | from_json | length }}").map(drop), Ok(()));
 }
 
 #[test]

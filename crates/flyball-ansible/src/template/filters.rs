@@ -135,7 +135,11 @@ fn add_texts(env: &mut Environment<'static>) {
         let bytes = STANDARD.decode(text.trim()).map_err(|error| refuse(format!("b64decode: {error}")))?;
         String::from_utf8(bytes).map_err(|_| refuse("b64decode: the decoded bytes are not valid UTF-8"))
     });
-    env.add_filter("format", |state: &State<'_, '_>, text: String, arguments: Rest<Value>| {
+    env.add_filter("format", |state: &State<'_, '_>, text: String, arguments: Rest<Value>, options: Kwargs| {
+        let mut arguments = arguments.0;
+        if options.args().next().is_some() {
+            arguments.push(options.into());
+        }
         format::charge(state, FormatStyle::Printf, &text, &arguments)?;
         minijinja::formatting::format(FormatStyle::Printf, &text, &arguments)
     });

@@ -67,7 +67,7 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
                 let name = text(term)?;
                 let template = scope.files().iter().find_map(|files| files.templates.get(&name));
                 let (path, template) = template.ok_or_else(|| refuse(format!("template {name} not found")))?;
-                let rendered = scope.render_template(template);
+                let rendered = scope.render_file(&name, template);
                 found.push(rendered.map_err(|error| refuse(format!("{}: {error}", path.display())))?.into());
             }
             "file" => {

@@ -141,6 +141,14 @@ impl Scope {
         })
     }
 
+    /// Evaluates a template file. Such files may refer to one another, within the nesting limit of variables.
+    pub(super) fn render_file(self: &Arc<Self>, name: &str, text: &str) -> Result<String, String> {
+        self.evaluation().resolving.push(name.to_owned());
+        let rendered = self.render_template(text);
+        self.evaluation().resolving.pop();
+        rendered
+    }
+
     /// Evaluates an expression.
     pub(crate) fn evaluate(self: &Arc<Self>, expression: &str) -> Result<Json, String> {
         let value = to_json(&self.value(expression)?).map_err(|error| explain(&error))?;
