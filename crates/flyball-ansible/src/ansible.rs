@@ -13,6 +13,7 @@ mod target;
 mod work_dir;
 
 use crate::job::{Job, Outcome, TaskError};
+use crate::shares::Shares;
 use crate::watches::Runs;
 use events::Events;
 use folder::Folder;
@@ -38,6 +39,8 @@ pub(crate) struct AnsiblePlaybook {
     pub(crate) project: PathBuf,
     /// Roles and files outside of the project with literal paths.
     pub(crate) elsewhere: BTreeSet<PathBuf>,
+    /// Workers for runs, since it is unknown when they wait.
+    pub(crate) shares: Shares,
 }
 
 /// Generates this number of unpredictable bytes, as hexadecimal digits. Not used in simulations.
@@ -56,6 +59,9 @@ impl AnsiblePlaybook {
 
     /// Runs the playbook once.
     pub(crate) async fn run(&self, job: Job<'_>) -> Outcome {
+        let Some(_share) = self.shares.take(job.cx.key().namespace()) else {
+            return Outcome { is_deferred: true, ..Outcome::default() };
+        };
         match self.events(&job).await {
             Ok(events) => events.outcome(),
             Err(problem) => {

@@ -5,6 +5,7 @@ use crate::job::{Job, Outcome};
 use crate::offload::Slots;
 use crate::playbook::Playbook;
 use crate::run;
+use crate::shares::Shares;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -32,17 +33,19 @@ pub(crate) struct BuiltIn {
     pub(crate) playbook: Arc<Playbook>,
     /// Threads that poll runs; without them, runs are polled by the caller.
     pub(crate) slots: Option<Slots>,
+    /// Workers for runs that wait.
+    pub(crate) shares: Shares,
 }
 
 impl Execute for BuiltIn {
     fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome> {
-        let Some(slots) = &self.slots else { return run::run(&self.playbook, job).boxed() };
-        let playbook = self.playbook.clone();
+        let Some(slots) = &self.slots else { return run::run(&self.playbook, &self.shares, job).boxed() };
+        let (playbook, shares) = (self.playbook.clone(), self.shares.clone());
         let (kinds, object, extra, cx) = (job.kinds.clone(), job.object.clone(), job.extra, job.cx.clone());
         let (watch, names, manager) = (job.watch.clone(), job.names.clone(), job.manager.to_owned());
         let run = async move {
             let (kinds, object, cx, watch, names, manager) = (&kinds, &object, &cx, &watch, &names, &*manager);
-            run::run(&playbook, Job { kinds, object, extra, cx, watch, names, manager }).await
+            run::run(&playbook, &shares, Job { kinds, object, extra, cx, watch, names, manager }).await
         };
         slots.run(run.boxed()).boxed()
     }

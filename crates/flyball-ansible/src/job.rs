@@ -31,6 +31,8 @@ pub(crate) struct Outcome {
     pub(crate) status: Map<String, Value>,
     /// True if objects were written.
     pub(crate) wrote: bool,
+    /// True if the run has to be repeated later, since it had no [share](crate::shares) of the workers.
+    pub(crate) is_deferred: bool,
 }
 
 /// The error of a task.
@@ -43,6 +45,8 @@ pub(crate) struct TaskError {
     pub(crate) error: Option<flyball::Error>,
     /// True if the run is not retried before something changes.
     pub(crate) is_refused: bool,
+    /// True if the run cannot wait now, see [`Outcome::is_deferred`].
+    pub(crate) is_deferred: bool,
 }
 
 /// The input of a run.
@@ -66,12 +70,17 @@ impl TaskError {
             message.truncate(end);
             message.push('…');
         }
-        Self { message, task: String::new(), error: None, is_refused: false }
+        Self { message, task: String::new(), error: None, is_refused: false, is_deferred: false }
     }
 
     /// Creates a permanent failure: the object or the role requests something forbidden or unknown.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self { is_refused: true, ..Self::new(message) }
+    }
+
+    /// Ends a run that cannot wait now.
+    pub(crate) fn deferred() -> Self {
+        Self { is_deferred: true, ..Self::new(String::new()) }
     }
 
     pub(crate) fn of(error: flyball::Error) -> Self {

@@ -8,6 +8,7 @@ use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, load};
 use crate::reach::{PRIMARY, PRIMARY_TYPE};
 use crate::reconcile::{RECONCILE_PERIOD, Roles};
+use crate::shares::Shares;
 use crate::template::walk;
 use crate::watches::{Runs, Watch, Watches};
 use crate::yaml;
@@ -22,6 +23,9 @@ use std::time::Duration;
 
 /// Timeout of a run: the maximum wait of its tasks.
 const DEADLINE: Duration = Duration::from_secs(1800);
+
+/// Number of workers of a controller, unless the environment sets it.
+const WORKERS: usize = 16;
 
 /// Creates an operator with a controller for each entry, which reconciles objects with the role or playbook.
 ///
@@ -68,13 +72,15 @@ fn controller(
 ) -> Result<Made> {
     let folder = executors.watches.folder();
     let mut declared = DeclaredVariables::of(&watch.runs, folder)?;
-    let (executor, mut kinds) = executors.make(&watch.runs, &declared, &watch.vars)?;
+    let workers = watch.concurrency.unwrap_or(WORKERS);
+    let shares = AllShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
+    let (executor, mut kinds) = executors.make(&watch.runs, &declared, &watch.vars, &shares)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
             let own = DeclaredVariables::of(runs, folder)?;
-            let (finalizer, others) = executors.make(runs, &own, &vars)?;
+            let (finalizer, others) = executors.make(runs, &own, &vars, &shares)?;
             kinds.join(others);
             declared.join(own);
             Some(finalizer)
@@ -98,12 +104,9 @@ fn controller(
         names: Arc::new(Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() }),
         slots: executors.slots.clone(),
     };
-    let mut controller = Controller::of(&kind, roles).deadline(DEADLINE);
+    let mut controller = Controller::of(&kind, roles).deadline(DEADLINE).concurrency(workers);
     if let Some(finalizer) = &watch.finalizer {
         controller = controller.finalizer(&finalizer.name);
-    }
-    if let Some(workers) = watch.concurrency {
-        controller = controller.concurrency(workers);
     }
     controller = controller.dynamic(&kind).filter(updates(watch));
     for owned in kinds.created.iter().filter(|created| **created != kind) {
@@ -123,6 +126,12 @@ fn controller(
     Ok((kind, controller, cache))
 }
 
+/// The shares of the workers of one controller.
+struct AllShares {
+    waiting: Shares,
+    running: Shares,
+}
+
 /// Creates the executors of the roles and playbooks of one file.
 struct Executors<'w> {
     watches: &'w Watches,
@@ -138,6 +147,7 @@ impl Executors<'_> {
         runs: &Runs,
         declared: &DeclaredVariables,
         vars: &Map<String, Value>,
+        shares: &AllShares,
     ) -> Result<(Box<dyn Execute>, Kinds)> {
         let folder = self.watches.folder();
         let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
@@ -148,7 +158,8 @@ impl Executors<'_> {
             };
             let (runs, project) = (runs.clone(), folder.to_owned());
             let elsewhere = declared.elsewhere.clone();
-            Ok((Box::new(AnsiblePlaybook { program, runs, project, elsewhere }), kinds))
+            let shares = shares.running.clone();
+            Ok((Box::new(AnsiblePlaybook { program, runs, project, elsewhere, shares }), kinds))
         };
         let program = match self.executor {
             Executor::BuiltIn => None,
@@ -163,7 +174,8 @@ impl Executors<'_> {
             (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, folder), program) {
                 (Ok(playbook), _) => {
                     let kinds = Kinds::of(&playbook, vars);
-                    Ok((Box::new(BuiltIn { playbook: Arc::new(playbook), slots: self.slots.clone() }), kinds))
+                    let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
+                    Ok((Box::new(BuiltIn { playbook, slots, shares }), kinds))
                 }
                 (Err(error), Some(program)) => {
                     tracing::info!(

@@ -2,8 +2,8 @@
 //!
 //! Roles have the operator's permissions in all namespaces, and the custom resource may determine the names in them.
 //! So a run for a namespaced custom resource can access its own namespace, and others that the role or `watches.yaml`
-//! names literally. An existing object outside of it is changed only if its annotations refer to the custom resource,
-//! or if the role names it literally. Such objects, and those that grant permissions, are written only if a task or
+//! names literally. An existing object is changed only if it belongs to the custom resource, by its owner references or
+//! annotations, or if the role names it literally. Objects outside of the namespace, and those that grant permissions, are written only if a task or
 //! `watches.yaml` names their kind, since text of a user can become another document of a template. Both executors
 //! use these checks.
 
@@ -32,17 +32,19 @@ pub(crate) struct Reach {
     /// The namespace of the reconciled object; a cluster-scoped one may access everything.
     own: Option<String>,
     key: String,
+    uid: Option<String>,
     primary_type: String,
 }
 
 impl Reach {
     pub(crate) fn of(job: &Job<'_>) -> Self {
         let types = job.object.types.clone().unwrap_or_default();
-        let (group, _) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
+        let group = group_of(&types.api_version);
         Self {
             kinds: job.kinds.clone(),
             own: job.cx.key().namespace().map(str::to_owned),
             key: job.cx.key().to_string(),
+            uid: job.object.metadata.uid.clone(),
             primary_type: format!("{}.{group}", types.kind),
         }
     }
@@ -107,20 +109,74 @@ impl Reach {
         ))
     }
 
-    /// Rejects changing an existing object outside of the namespace, unless it belongs to this run, or the role names
+    /// Rejects changing an existing object that does not belong to this run, unless the role or `watches.yaml` allows
     /// it.
-    pub(crate) fn change(&self, kind: &str, namespace: Option<&str>, name: &str, live: &Value) -> Result<(), String> {
-        if self.is_own(namespace) || self.kinds.names.contains(&(kind.to_owned(), name.to_owned())) {
+    ///
+    /// A literal name of the role allows it for objects without a controller. In the namespace of the custom resource,
+    /// a kind in `allowKinds` allows it for all objects.
+    pub(crate) fn change(
+        &self,
+        group: &str,
+        kind: &str,
+        namespace: Option<&str>,
+        name: &str,
+        live: &Value,
+    ) -> Result<(), String> {
+        if self.own.is_none() || self.owns(live) {
             return Ok(());
         }
-        let annotation = |name: &str| live["metadata"]["annotations"][name].as_str();
-        match annotation(PRIMARY) == Some(&*self.key) && annotation(PRIMARY_TYPE) == Some(&*self.primary_type) {
-            true => Ok(()),
-            false => Err(format!(
-                "{kind} {name} was not created for {}, and the role does not name it literally: it is not changed",
-                self.key
-            )),
+        let is_named = self.kinds.names.contains(&(kind.to_owned(), name.to_owned()));
+        if !self.is_own(namespace) {
+            return match is_named || self.marked(live) == Some(true) {
+                true => Ok(()),
+                false => Err(format!(
+                    "{kind} {name} was not created for {}, and the role does not name it literally: it is not changed",
+                    self.key
+                )),
+            };
         }
+        let reason = match self.foreign_owner(live) {
+            _ if self.is_kind_allowed(group, kind) => return Ok(()),
+            Some(owner) => format!("belongs to {owner}"),
+            None if is_named || self.marked(live) == Some(true) => return Ok(()),
+            None => "was not created for it, and the role does not name it literally".to_owned(),
+        };
+        Err(format!(
+            "{kind} {name} is not changed for {}: it {reason}. If users may change such objects, add the kind to \
+             allowKinds in watches.yaml",
+            self.key
+        ))
+    }
+
+    /// Returns true if `watches.yaml` allows a kind in any case.
+    pub(crate) fn is_kind_allowed(&self, group: &str, kind: &str) -> bool {
+        self.kinds.allowed.contains(&(group.to_owned(), kind.to_owned()))
+    }
+
+    /// Returns true for the custom resource itself and for objects that it owns.
+    fn owns(&self, live: &Value) -> bool {
+        let is_it = |uid: &Value| uid.is_string() && uid.as_str() == self.uid.as_deref();
+        is_it(&live["metadata"]["uid"]) || owners(live).any(|owner| is_it(&owner["uid"]))
+    }
+
+    /// Returns the controller of an object, or another custom resource of the operator to which it belongs.
+    fn foreign_owner(&self, live: &Value) -> Option<String> {
+        let is_foreign = |owner: &&Value| {
+            let (group, kind) = (group_of(owner["apiVersion"].as_str()?), owner["kind"].as_str()?);
+            Some(owner["controller"] == true || format!("{kind}.{group}") == self.primary_type)
+        };
+        let owner = owners(live).find(|owner| is_foreign(owner) == Some(true));
+        let owner = owner.map(|owner| format!("{} {}", text_of(&owner["kind"]), text_of(&owner["name"])));
+        let marked = self.marked(live) == Some(false);
+        owner.or_else(|| marked.then(|| text_of(&live["metadata"]["annotations"][PRIMARY]).to_owned()))
+    }
+
+    /// Returns true if the annotations of an object refer to the custom resource of this run, and false if they refer
+    /// to another one of its kind.
+    fn marked(&self, live: &Value) -> Option<bool> {
+        let annotation = |name: &str| live["metadata"]["annotations"][name].as_str();
+        let is_kind = annotation(PRIMARY_TYPE) == Some(&*self.primary_type);
+        annotation(PRIMARY).filter(|_| is_kind).map(|key| key == self.key)
     }
 
     /// Annotates an object with the custom resource of this run.
@@ -134,6 +190,18 @@ impl Reach {
     }
 }
 
+fn owners(live: &Value) -> impl Iterator<Item = &Value> {
+    live["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -142,7 +210,13 @@ pub(crate) mod tests {
     /// The access of the object `b/a` with a role that names these.
     pub(crate) fn reach(kinds: Kinds) -> Reach {
         let primary_type = "Shop.example.com".to_owned();
-        Reach { kinds: Arc::new(kinds), own: Some("b".to_owned()), key: "b/a".to_owned(), primary_type }
+        Reach {
+            kinds: Arc::new(kinds),
+            own: Some("b".to_owned()),
+            key: "b/a".to_owned(),
+            uid: Some("u1".to_owned()),
+            primary_type,
+        }
     }
 
     #[test]
@@ -197,11 +271,40 @@ pub(crate) mod tests {
         let reach = reach(Kinds { names, ..Kinds::default() });
         let mut mine = json!({"metadata": {}});
         reach.mark(&mut mine);
-        assert!(reach.change("ClusterRole", None, "mine", &mine).is_ok());
-        assert!(reach.change("ClusterRole", None, "known", &json!({})).is_ok());
-        assert!(reach.change("ClusterRole", None, "cluster-admin", &json!({})).is_err());
-        assert!(reach.change("Secret", Some("b"), "any", &json!({})).is_ok());
+        let change = |kind: &str, name: &str, live: &Value| reach.change(RBAC, kind, None, name, live);
+        assert!(change("ClusterRole", "mine", &mine).is_ok());
+        assert!(change("ClusterRole", "known", &json!({})).is_ok());
+        assert!(change("ClusterRole", "cluster-admin", &json!({})).is_err());
         mine["metadata"]["annotations"][PRIMARY] = "c/a".into();
-        assert!(reach.change("ClusterRole", None, "mine", &mine).is_err());
+        assert!(change("ClusterRole", "mine", &mine).is_err());
+    }
+
+    #[test]
+    fn objects_of_others_in_the_same_namespace_are_not_changed() {
+        let names = [("Deployment".to_owned(), "known".to_owned())].into();
+        let bare = reach(Kinds { names, ..Kinds::default() });
+        let allowing =
+            reach(Kinds { allowed: [("apps".to_owned(), "Deployment".to_owned())].into(), ..Kinds::default() });
+        let owner = |uid: &str, kind: &str, controller: bool| json!({"metadata": {"ownerReferences": [{"apiVersion": "example.com/v1", "kind": kind, "name": "x", "uid": uid, "controller": controller}]}});
+        let check = |reach: &Reach, name: &str, live: &Value| reach.change("apps", "Deployment", Some("b"), name, live);
+        let mut mine = json!({"metadata": {}});
+        bare.mark(&mut mine);
+        for live in
+            [&owner("u1", "Shop", true), &owner("u1", "Shop", false), &mine, &json!({"metadata": {"uid": "u1"}})]
+        {
+            assert_eq!(check(&bare, "any", live), Ok(()), "{live}");
+        }
+        assert_eq!(check(&bare, "known", &json!({"metadata": {"uid": "u9"}})), Ok(()));
+        mine["metadata"]["annotations"][PRIMARY] = "b/z".into();
+        for live in [&owner("u2", "Shop", true), &owner("u2", "Shop", false), &owner("u2", "Other", true), &mine] {
+            let error = check(&bare, "known", live).unwrap_err();
+            assert!(error.contains("belongs to ") && error.contains("allowKinds"), "{error}");
+            assert_eq!(check(&allowing, "any", live), Ok(()), "{live}");
+        }
+        for live in [&json!({}), &json!({"metadata": {"uid": "u9"}}), &owner("u2", "Other", false)] {
+            let error = check(&bare, "any", live).unwrap_err();
+            assert!(error.contains("was not created for it"), "{error}");
+            assert_eq!(check(&allowing, "any", live), Ok(()), "{live}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::executor::Execute;
 use crate::job::{Job, Outcome};
+use crate::memory;
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::Kinds;
@@ -25,6 +26,12 @@ pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reco
 /// Minimum reconcile period in an annotation, since users set it.
 const MIN_ANNOTATED_PERIOD: Duration = Duration::from_secs(1);
 
+/// Delay of a run that could not wait.
+const DEFERRAL: Duration = Duration::from_secs(5);
+
+/// Memory limit of spec and status of an object: more than ordinary objects of the maximum size take.
+const MAX_OBJECT_BYTES: usize = 16 << 20;
+
 /// A role or playbook as a reconciler.
 pub(crate) struct Roles {
     pub(crate) watch: Watch,
@@ -46,7 +53,7 @@ impl Reconcile for Roles {
 
     async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let before = &object.data["status"];
-        let period = match self.period(object) {
+        let period = match check_size(object).and_then(|()| self.period(object)) {
             Ok(period) => period,
             Err(problem) => {
                 if self.watch.manage_status {
@@ -64,6 +71,9 @@ impl Reconcile for Roles {
         let run_variables = self.variables(object, false).await;
         let refused = variables::explain(&run_variables.refused);
         let outcome = self.run(object, run_variables.vars, cx, &*self.executor).await;
+        if outcome.is_deferred {
+            return Ok(deferred());
+        }
         self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         if outcome.changed > 0 {
             // The next run replaces these counts in the status.
@@ -83,10 +93,14 @@ impl Reconcile for Roles {
     }
 
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        check_size(object).map_err(|problem| Error::from(problem).terminal())?;
         let run_variables = self.variables(object, true).await;
         let refused = variables::explain(&run_variables.refused);
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
         let outcome = self.run(object, run_variables.vars, cx, executor).await;
+        if outcome.is_deferred {
+            return Ok(deferred());
+        }
         if outcome.failure.is_some() {
             self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         }
@@ -169,6 +183,22 @@ impl Roles {
     }
 }
 
+/// Requeues an object whose run could not wait.
+fn deferred() -> Action {
+    tracing::info!("the run is repeated later: other runs of this namespace are waiting");
+    Action::requeue_after(DEFERRAL)
+}
+
+/// Rejects an object that would take too much memory: a run has several copies of it.
+fn check_size(object: &DynamicObject) -> Result<(), String> {
+    match memory::size(&object.data) > MAX_OBJECT_BYTES {
+        true => Err(format!(
+            "spec and status take more than {MAX_OBJECT_BYTES} bytes of memory: use fewer maps and longer texts"
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Converts a failed run to an error, which is retried unless it is permanent.
 fn ended(outcome: Outcome) -> Result<()> {
     match outcome.failure {
@@ -194,6 +224,22 @@ fn annotated_period(text: &str) -> Result<Option<Duration>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_objects_are_rejected_by_their_memory() {
+        let object = |spec: Value| {
+            let object =
+                json!({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a"}, "spec": spec});
+            serde_json::from_value::<DynamicObject>(object).unwrap()
+        };
+        assert!(
+            check_size(&object(
+                json!({"text": "a".repeat(1_500_000), "items": vec![json!({"name": "a", "value": "b"}); 10_000]})
+            ))
+            .is_ok()
+        );
+        assert!(check_size(&object(json!(vec![json!({"": 0}); 100_000]))).unwrap_err().contains("16777216 bytes"));
+    }
 
     #[test]
     fn annotated_period_has_a_minimum() {

@@ -14,18 +14,26 @@ mod wait;
 pub(crate) use k8s::merge;
 
 use crate::job::{Job, Outcome, TaskError};
+use crate::memory::size;
 use crate::playbook::{Play, Playbook};
+use crate::shares::{Share, Shares};
 use crate::template::{Budget, Scope, Var, Vars};
 use frame::Frame;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Limit of executed tasks per run, including items of loops.
 const MAX_TASKS: usize = 10_000;
 
+/// Memory limit of all facts and registered results of a run.
+const MAX_FACT_BYTES: usize = 64 << 20;
+
 /// Runs a role or a playbook for an object.
-pub(crate) async fn run<'r>(playbook: &'r Playbook, job: Job<'r>) -> Outcome {
+///
+/// A run that waits takes one of the shares.
+pub(crate) async fn run<'r>(playbook: &'r Playbook, shares: &'r Shares, job: Job<'r>) -> Outcome {
     let budget = Arc::new(Budget::new(job.watch.pass_environment.clone()));
     let mut run = Run {
         playbook,
@@ -36,10 +44,17 @@ pub(crate) async fn run<'r>(playbook: &'r Playbook, job: Job<'r>) -> Outcome {
         notified: BTreeSet::new(),
         executed: 0,
         budget,
+        size_of_facts: 0,
+        shares,
+        share: None,
     };
     for play in &playbook.plays {
         match run.play(play).await {
             Ok(()) | Err(Stop::Play | Stop::Role) => {}
+            Err(Stop::Deferred) => {
+                run.outcome.is_deferred = true;
+                break;
+            }
             Err(Stop::Failed(failure)) => {
                 run.outcome.failures += 1;
                 run.outcome.failure = Some(failure);
@@ -63,6 +78,11 @@ struct Run<'r> {
     notified: BTreeSet<String>,
     executed: usize,
     budget: Arc<Budget>,
+    /// Bytes of the facts.
+    size_of_facts: usize,
+    shares: &'r Shares,
+    /// The share of a run that has waited.
+    share: Option<Share>,
 }
 
 /// Why the following tasks are skipped.
@@ -71,6 +91,8 @@ enum Stop {
     Play,
     /// The role ended early.
     Role,
+    /// The run cannot wait now, see [`Shares`].
+    Deferred,
     Failed(TaskError),
 }
 
@@ -102,8 +124,35 @@ impl<'r> Run<'r> {
         Scope::within(self.budget.clone(), layers, files)
     }
 
-    fn remember(&mut self, name: &str, value: Value) {
-        self.facts.insert(name.to_owned(), Var::Data(Arc::new(value)));
+    /// Sets a fact.
+    fn remember(&mut self, name: &str, value: Value) -> Result<(), Stop> {
+        self.size_of_facts += size(&value);
+        if let Some(Var::Data(before) | Var::Template(before)) =
+            self.facts.insert(name.to_owned(), Var::Data(Arc::new(value)))
+        {
+            self.size_of_facts = self.size_of_facts.saturating_sub(size(&before));
+        }
+        match self.size_of_facts > MAX_FACT_BYTES {
+            true => Err(Stop::Failed(TaskError::new(format!(
+                "the facts and registered results of the run exceed {MAX_FACT_BYTES} bytes of memory, with {name}"
+            )))),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits, if there is a share of the workers for it.
+    async fn pause(&mut self, time: Duration) -> Result<(), Stop> {
+        if time.is_zero() {
+            return Ok(());
+        }
+        if self.share.is_none() {
+            self.share = self.shares.take(self.job.cx.key().namespace());
+        }
+        match self.share {
+            Some(_) => tokio::time::sleep(time).await,
+            None => return Err(Stop::Deferred),
+        }
+        Ok(())
     }
 }
 

@@ -8,13 +8,16 @@ mod check;
 mod expression;
 mod files;
 mod filters;
+mod format;
 mod functions;
+mod output;
 mod scope;
 mod tests;
 
 pub(crate) use budget::Budget;
 pub(crate) use check::{check_expression, check_text};
 pub(crate) use files::{Files, walk};
+use output::Bounded;
 pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};
 
 use minijinja::syntax::SyntaxConfig;
@@ -33,8 +36,6 @@ const FUEL: [u64; 5] = [64, 512, 4_096, 32_768, 262_144];
 pub(crate) const BYTES_PER_FUEL: usize = 64;
 /// Nesting limit of a value, since traversals recurse.
 const MAX_DEPTH: usize = 512;
-/// Size limit of a template's output: more than an API server accepts.
-const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
 /// The engines, one for each limit in [`FUEL`].
 static ENGINES: LazyLock<Vec<Environment<'static>>> = LazyLock::new(|| FUEL.into_iter().map(engine).collect());
@@ -85,15 +86,6 @@ fn undefined() -> Error {
 /// Creates the error for an invalid argument of a filter.
 fn refuse(problem: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, problem.into())
-}
-
-/// Rejects a text that exceeds the size limit.
-fn check_size(what: &str, size: usize) -> Result<(), Error> {
-    if size > MAX_OUTPUT_BYTES {
-        Err(refuse(format!("the result of {what} exceeds {MAX_OUTPUT_BYTES} bytes")))
-    } else {
-        Ok(())
-    }
 }
 
 /// Charges fuel for a value by its size, before it is processed.

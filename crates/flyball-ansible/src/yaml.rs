@@ -1,11 +1,22 @@
-//! YAML as Ansible parses it: `yes` and `on` are true.
+//! YAML as Ansible parses it: `yes` and `on` are true, and `1e3` is a string.
+
+mod compose;
+mod scalar;
+
+pub(crate) use compose::Invalid;
 
 use crate::error::{Error, Result};
 use serde_json::Value;
+use std::fmt;
 use std::path::Path;
 
 /// Size limit of a file: larger ones were not written by hand.
 const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Memory limit of the values of a file.
+const MAX_FILE_MEMORY: usize = 256 << 20;
+/// Memory limit of the values of a text that users may have written in part: several times that of the largest object
+/// of a cluster.
+pub(crate) const MAX_TEXT_MEMORY: usize = 32 << 20;
 
 /// Reads a text file within the size limit.
 pub(crate) fn text(path: &Path) -> Result<String> {
@@ -26,22 +37,28 @@ pub(crate) fn file(path: &Path) -> Result<Value> {
     }
 }
 
-/// Parses all non-empty documents of a text.
+/// Parses all non-empty documents of a text of the operator's author.
 pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
-    let options = serde_saphyr::options! { legacy_octal_numbers: true };
-    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-        // The following lines show the position in the text, for terminals.
-        let error = error.to_string();
-        let line = error.lines().next().unwrap_or_default();
-        format!("invalid YAML: {}", line.trim_start_matches("error: "))
-    })?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+    documents_within(text, MAX_FILE_MEMORY).map_err(|problem| invalid(&problem))
 }
 
-/// Formats a value as a document.
-pub(crate) fn write(value: &Value) -> Result<String, String> {
+/// Parses all non-empty documents of a text that users may have written, at least in part. Their values may take a
+/// number of bytes, see [`memory`](crate::memory).
+pub(crate) fn documents_within(text: &str, bytes: usize) -> Result<Vec<Value>, Invalid> {
+    let mut documents = compose::compose(text, bytes)?;
+    documents.retain(|document| !document.is_null());
+    Ok(documents)
+}
+
+/// Describes the problem of a text.
+pub(crate) fn invalid(problem: &Invalid) -> String {
+    format!("invalid YAML: {problem}")
+}
+
+/// Writes a value as a document.
+pub(crate) fn write(out: &mut impl fmt::Write, value: &Value) -> Result<(), String> {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
-    serde_saphyr::to_string_with_options(value, options).map_err(|error| error.to_string())
+    serde_saphyr::to_fmt_writer_with_options(out, value, options).map_err(|error| error.to_string())
 }
 
 /// Describes the type of a value, for messages.

@@ -205,8 +205,12 @@ impl Forward {
         if let Some(namespace) = &target.namespace {
             self.reach.namespace(namespace)?;
         }
-        if self.reach.is_own(target.namespace.as_deref()) || (reads && target.namespace.is_some()) {
+        // A cluster-scoped custom resource may access everything.
+        if self.reach.is_own(None) || (reads && target.namespace.is_some()) {
             return Ok(());
+        }
+        if self.reach.is_own(target.namespace.as_deref()) {
+            return self.changes(target, &parts.method).await;
         }
         let kinds = self.reach.kinds();
         let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
@@ -235,14 +239,33 @@ impl Forward {
                 "deletecollection of {} outside of the namespace of the custom resource is not allowed",
                 target.resource
             )),
-            Some(name) => {
-                let live = self.live(target).await?;
-                match live {
-                    Some(live) => self.reach.change(kind.name(), target.namespace.as_deref(), name, &live),
-                    None => Ok(()),
-                }
-            }
+            Some(_) => self.change(target, kind.name()).await,
         }
+    }
+
+    /// Checks a write in the namespace of the custom resource.
+    async fn changes(&self, target: &Target, method: &Method) -> Result<(), String> {
+        let kinds = self.reach.kinds();
+        let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
+        let kind = kinds.created.iter().chain(&kinds.read).find(is_it).map_or(&*target.resource, Kind::name);
+        // Connections to a container; tokens are checked apart.
+        let connects =
+            |part: &str| ["exec", "attach", "portforward", "token"].contains(&part) || part.starts_with("proxy");
+        match &target.name {
+            Some(_) if target.subresource.as_deref().is_some_and(connects) => Ok(()),
+            Some(_) => self.change(target, kind).await,
+            None if *method != Method::DELETE || self.reach.is_kind_allowed(&target.group, kind) => Ok(()),
+            None => Err(format!(
+                "deletecollection of {} is not allowed: delete single objects, or add the kind to allowKinds in watches.yaml",
+                target.resource
+            )),
+        }
+    }
+
+    /// Checks a change of an object, if it exists.
+    async fn change(&self, target: &Target, kind: &str) -> Result<(), String> {
+        let (Some(name), Some(live)) = (&target.name, self.live(target).await?) else { return Ok(()) };
+        self.reach.change(&target.group, kind, target.namespace.as_deref(), name, &live)
     }
 
     /// Reads the current state of an object.
@@ -269,7 +292,7 @@ impl Forward {
             return body;
         }
         let read = serde_json::from_slice::<Value>(&body).ok();
-        let read = read.or_else(|| yaml::documents(std::str::from_utf8(&body).ok().filter(|_| applies)?).ok()?.pop());
+        let read = read.or_else(|| documents(&body).filter(|_| applies)?.pop());
         let Some(mut object) = read else { return body };
         if !is_own {
             self.reach.mark(&mut object);
@@ -309,10 +332,14 @@ fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Res
     if body.is_empty() || target.subresource.is_some() {
         return Ok(());
     }
-    let documents = || yaml::documents(std::str::from_utf8(body).ok()?).ok();
-    let objects = serde_json::from_slice(body).ok().map(|object| vec![object]).or_else(documents);
+    let objects = serde_json::from_slice(body).ok().map(|object| vec![object]).or_else(|| documents(body));
     let objects = objects.ok_or("the request body is neither JSON nor YAML")?;
     objects.iter().try_for_each(|object| write(&target.group, kind, object))
+}
+
+/// Parses a body as YAML.
+fn documents(body: &[u8]) -> Option<Vec<Value>> {
+    yaml::documents_within(std::str::from_utf8(body).ok()?, yaml::MAX_TEXT_MEMORY).ok()
 }
 
 /// Returns true if a built-in resource is cluster-scoped.

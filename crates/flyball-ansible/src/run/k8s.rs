@@ -10,8 +10,9 @@ use super::objects::{self, Change};
 use super::tasks::Done;
 use super::wait::Wait;
 use crate::job::TaskError;
+use crate::memory;
 use crate::playbook::Literals;
-use crate::template::Scope;
+use crate::template::{BYTES_PER_FUEL, Scope};
 use crate::yaml::{self, truth, what};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,12 +29,13 @@ impl Run<'_> {
         named: &Literals,
         scope: &Arc<Scope>,
     ) -> Result<Done, TaskError> {
-        let definitions = definitions(arguments, scope).map_err(TaskError::new)?;
+        let definitions = self.definitions(arguments, scope).map_err(TaskError::new)?;
         let state = arguments.get("state").map_or("present".to_owned(), text);
         let goes_on = arguments.get("continue_on_error").and_then(truth) == Some(true);
         let wait = Wait::of(arguments);
         let (mut results, mut failure) = (Vec::new(), None);
         for definition in definitions {
+            self.count().map_err(TaskError::new)?;
             let change = match state.as_str() {
                 "present" => self.present(&definition, named).await,
                 "patched" => self.patched(&definition, named).await,
@@ -49,7 +51,7 @@ impl Run<'_> {
                     self.outcome.wrote |= changed;
                     results.push(json!({"changed": changed, "method": method, "result": object}));
                 }
-                Err(failed) if goes_on => drop(failure.get_or_insert(failed)),
+                Err(failed) if goes_on && !failed.is_deferred => drop(failure.get_or_insert(failed)),
                 Err(failed) => return Err(failed),
             }
         }
@@ -127,6 +129,7 @@ impl Run<'_> {
             }
         };
         let fields = texts(arguments.get("field_selectors"));
+        self.budget.charge(fields.len().saturating_mul(found.len()) as u64).map_err(TaskError::new)?;
         let selected = |object: &Value| fields.iter().all(|term| objects::has_field(object, term));
         let resources: Vec<_> = found.into_iter().filter(selected).collect();
         Ok(Done::with(json!({"changed": false, "api_found": true, "resources": resources})))
@@ -148,10 +151,12 @@ impl Run<'_> {
         let mut status = match arguments.get("status") {
             None => Map::new(),
             Some(Value::Object(status)) => status.clone(),
-            Some(Value::String(text)) => match yaml::documents(text).map_err(TaskError::new)?.pop() {
-                Some(Value::Object(status)) => status,
-                _ => return Err(TaskError::new("status must be a map")),
-            },
+            Some(Value::String(text)) => {
+                match self.documents(text, &mut { yaml::MAX_TEXT_MEMORY }).map_err(TaskError::new)?.pop() {
+                    Some(Value::Object(status)) => status,
+                    _ => return Err(TaskError::new("status must be a map")),
+                }
+            }
             Some(other) => return Err(TaskError::new(format!("status must be a map, not {}", what(other)))),
         };
         if let Some(conditions) = arguments.get("conditions") {
@@ -213,51 +218,15 @@ fn selector(arguments: &Arguments) -> Result<Option<LabelSelector>, TaskError> {
     LabelSelector::parse(&terms).map(Some).map_err(|error| TaskError::new(format!("label_selectors: {error}")))
 }
 
-/// Returns the objects of a task: maps with `apiVersion`, `kind` and names.
-fn definitions(arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
-    let definition_argument =
-        ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
-    let mut found = Vec::new();
-    match (definition_argument, arguments.get("src"), arguments.get("template")) {
-        (Some(definition_argument), _, _) => collect(definition_argument.clone(), &mut found, 0)?,
-        (None, Some(src), _) => collect(scope.evaluate(&lookup("file", &text(src)))?, &mut found, 0)?,
-        (None, None, Some(template)) => {
-            let paths = match template {
-                Value::Array(paths) => paths.clone(),
-                one => vec![one.clone()],
-            };
-            for path in paths {
-                let path = text(path.get("path").unwrap_or(&path));
-                collect(scope.evaluate(&lookup("template", &path))?, &mut found, 0)?;
-            }
-        }
-        (None, None, None) => found.push(json!({})),
-    }
-    found.into_iter().map(|definition| complete(definition, arguments)).collect()
-}
-
-/// Returns true if an expression is a lookup.
+/// Returns the expression of a lookup.
 fn lookup(what: &str, name: &str) -> String {
     format!("lookup('{what}', {})", Value::from(name))
 }
 
-/// Collects objects from a value: an object, a text with objects, or a list of them.
-fn collect(value: Value, found: &mut Vec<Value>, depth: usize) -> Result<(), String> {
-    match value {
-        Value::String(text) if depth < 4 => {
-            yaml::documents(&text)?.into_iter().try_for_each(|document| collect(document, found, depth + 1))
-        }
-        Value::Array(items) if depth < 4 => items.into_iter().try_for_each(|item| collect(item, found, depth + 1)),
-        Value::Object(mut fields) => match fields.get("kind").and_then(Value::as_str) {
-            Some("List") => collect(fields.remove("items").unwrap_or_default(), found, depth + 1),
-            _ => {
-                found.push(Value::Object(fields));
-                Ok(())
-            }
-        },
-        Value::Null => Ok(()),
-        other => Err(format!("definition must be a Kubernetes object, not {}", what(&other))),
-    }
+/// Objects of a task, and the remaining memory for texts with objects.
+struct Found {
+    objects: Vec<Value>,
+    room: usize,
 }
 
 /// Completes an object with the module's other arguments.
@@ -304,6 +273,60 @@ fn encode(fields: &mut Map<String, Value>) {
 }
 
 impl Run<'_> {
+    /// Returns the objects of a task: maps with `apiVersion`, `kind` and names.
+    fn definitions(&self, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
+        let definition_argument =
+            ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
+        let mut found = Found { objects: Vec::new(), room: yaml::MAX_TEXT_MEMORY };
+        match (definition_argument, arguments.get("src"), arguments.get("template")) {
+            (Some(definition_argument), _, _) => self.collect(definition_argument.clone(), &mut found, 0)?,
+            (None, Some(src), _) => self.collect(scope.evaluate(&lookup("file", &text(src)))?, &mut found, 0)?,
+            (None, None, Some(template)) => {
+                let paths = match template {
+                    Value::Array(paths) => paths.clone(),
+                    one => vec![one.clone()],
+                };
+                for path in paths {
+                    let path = text(path.get("path").unwrap_or(&path));
+                    self.collect(scope.evaluate(&lookup("template", &path))?, &mut found, 0)?;
+                }
+            }
+            (None, None, None) => found.objects.push(json!({})),
+        }
+        found.objects.into_iter().map(|definition| complete(definition, arguments)).collect()
+    }
+
+    /// Collects objects from a value: an object, a text with objects, or a list of them.
+    fn collect(&self, value: Value, found: &mut Found, depth: usize) -> Result<(), String> {
+        match value {
+            Value::String(text) if depth < 4 => self
+                .documents(&text, &mut found.room)?
+                .into_iter()
+                .try_for_each(|document| self.collect(document, found, depth + 1)),
+            Value::Array(items) if depth < 4 => {
+                items.into_iter().try_for_each(|item| self.collect(item, found, depth + 1))
+            }
+            Value::Object(mut fields) => match fields.get("kind").and_then(Value::as_str) {
+                Some("List") => self.collect(fields.remove("items").unwrap_or_default(), found, depth + 1),
+                _ => {
+                    found.objects.push(Value::Object(fields));
+                    Ok(())
+                }
+            },
+            Value::Null => Ok(()),
+            other => Err(format!("definition must be a Kubernetes object, not {}", what(&other))),
+        }
+    }
+
+    /// Parses the documents of a text within the remaining memory. It is also charged to the budget of the run.
+    fn documents(&self, text: &str, room: &mut usize) -> Result<Vec<Value>, String> {
+        let documents = yaml::documents_within(text, *room).map_err(|error| yaml::invalid(&error))?;
+        let size: usize = documents.iter().map(memory::size).sum();
+        *room = room.saturating_sub(size);
+        self.budget.charge((size / BYTES_PER_FUEL) as u64)?;
+        Ok(documents)
+    }
+
     /// Returns kind and key of an object.
     pub(super) fn place(&self, object: &Value) -> Result<(Kind, ObjectKey), TaskError> {
         let kind = self.kind(&text(&object["apiVersion"]), &text(&object["kind"]))?;

@@ -43,7 +43,7 @@ impl<'r> Run<'r> {
             Module::RequeueAfter => self.requeue_after(&arguments),
             Module::SetFact => {
                 for (name, value) in arguments.iter().filter(|(name, _)| name.as_str() != "cacheable") {
-                    self.remember(name, value.clone());
+                    self.remember(name, value.clone())?;
                 }
                 Ok(Done::with(json!({"ansible_facts": arguments, "changed": false})))
             }
@@ -54,13 +54,17 @@ impl<'r> Run<'r> {
             Module::Pause => {
                 let minutes = arguments.get("minutes").map_or(Duration::ZERO, |minutes| seconds(minutes, 0.0) * 60);
                 let pause = minutes + arguments.get("seconds").map_or(Duration::ZERO, |pause| seconds(pause, 0.0));
-                tokio::time::sleep(pause).await;
+                self.pause(pause).await?;
                 Ok(Done::ok())
             }
             Module::Meta => return self.meta(&arguments, frame).await,
             Module::Assert | Module::Debug => unreachable!("these modules were handled above"),
         };
-        Ok(done.unwrap_or_else(Done::failed))
+        match done {
+            // Neither `ignore_errors` nor `rescue` apply.
+            Err(failure) if failure.is_deferred => Err(Stop::Deferred),
+            done => Ok(done.unwrap_or_else(Done::failed)),
+        }
     }
 
     async fn meta(&mut self, arguments: &Arguments, frame: &Frame<'r>) -> Result<Done, Stop> {

@@ -16,6 +16,9 @@ use serde_json::Value;
 const MERGE_KEYS: [&str; 9] =
     ["name", "containerPort", "port", "mountPath", "devicePath", "key", "type", "ip", "topologyKey"];
 
+/// Limit of compared pairs of items of two lists.
+const MAX_PAIRS: usize = 100_000;
+
 /// The result of a change to an object.
 pub(super) struct Change {
     pub(super) changed: bool,
@@ -125,8 +128,8 @@ impl Run<'_> {
         patch: Value,
     ) -> Result<Change, TaskError> {
         let live = serde_json::to_value(before).map_err(|error| TaskError::new(error.to_string()))?;
-        self.reach().change(kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
         let group = kind.gvk().group.clone();
+        self.reach().change(&group, kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
         // Lists are merged by key in built-in kinds, and replaced in others.
         let by_key = !group.contains('.') || group.ends_with(".k8s.io");
         if contains(&live, &patch, by_key) {
@@ -152,7 +155,8 @@ impl Run<'_> {
         let going = object.metadata.deletion_timestamp.is_some();
         if !going {
             let live = serde_json::to_value(&object).map_err(|error| TaskError::new(error.to_string()))?;
-            self.reach().change(kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
+            let group = &kind.gvk().group;
+            self.reach().change(group, kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
             self.job.cx.delete(&object).await.map_err(TaskError::of)?;
         }
         change(&object, !going, "delete")
@@ -181,11 +185,14 @@ fn contains(live: &Value, patch: &Value, by_key: bool) -> bool {
             (None, _) => false,
         }),
         (Value::Array(live), Value::Array(patch)) if by_key && patch.iter().all(Value::is_object) => {
-            patch.iter().all(|patch| {
-                let key = MERGE_KEYS.iter().find(|key| patch.get(**key).is_some());
-                key.and_then(|key| live.iter().find(|live| live.get(*key) == patch.get(*key)))
-                    .is_some_and(|live| contains(live, patch, by_key))
-            })
+            // A comparison of long lists would take longer than the patch.
+            let is_short = live.len().saturating_mul(patch.len()) <= MAX_PAIRS;
+            is_short
+                && patch.iter().all(|patch| {
+                    let key = MERGE_KEYS.iter().find(|key| patch.get(**key).is_some());
+                    key.and_then(|key| live.iter().find(|live| live.get(*key) == patch.get(*key)))
+                        .is_some_and(|live| contains(live, patch, by_key))
+                })
         }
         (live, patch) => live == patch,
     }
@@ -221,6 +228,8 @@ mod tests {
         assert!(!check(json!({"list": [{"name": "x", "image": "i"}]}), false));
         assert!(!check(json!({"list": [{"name": "z"}]}), true));
         assert!(!check(json!({"a": 2}), true) && !check(json!({"b": 1}), true) && !check(json!({"a": null}), true));
+        let long = json!({"list": vec![json!({"name": "x"}); 1000]});
+        assert!(contains(&long, &json!({"list": [{"name": "x"}]}), true) && !contains(&long, &long, true));
         assert!(check(json!({"plain": [1, 2]}), true) && !check(json!({"plain": [1]}), true));
     }
 

@@ -3,6 +3,7 @@
 use super::frame::DEEPEST;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
+use crate::memory::size;
 use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
 use crate::yaml::{truth, what};
@@ -22,6 +23,9 @@ const MAX_RESULT_BYTES: usize = 32 << 20;
 
 /// The cost of a task besides its templates, in units of fuel.
 const WORK_PER_TASK: u64 = 200;
+
+/// The cost of an attempt of a task besides its result.
+const WORK_PER_ATTEMPT: u64 = 20;
 
 /// Literal names were validated when the role was loaded.
 const ELSEWHERE: &str = "in this role (a computed name is limited to files of the role)";
@@ -70,11 +74,11 @@ impl<'r> Run<'r> {
             && !rescue.is_empty()
         {
             let failed = json!({"failed": true, "msg": failure.message});
-            self.remember("ansible_failed_task", json!({"name": failure.task}));
-            self.remember("ansible_failed_result", failed);
+            self.remember("ansible_failed_task", json!({"name": failure.task}))?;
+            self.remember("ansible_failed_result", failed)?;
             result = self.tasks(rescue, &inner).await;
         }
-        if !matches!(result, Err(Stop::Play | Stop::Role)) {
+        if !matches!(result, Err(Stop::Play | Stop::Role | Stop::Deferred)) {
             self.tasks(always, &inner).await?;
         }
         result
@@ -163,16 +167,14 @@ impl<'r> Run<'r> {
             if let Some(failed) = done.failure.take() {
                 failure.get_or_insert(failed);
             }
-            let size = done.result.values().map(size).sum::<usize>();
-            self.charge(task, (size / BYTES_PER_FUEL) as u64)?;
-            size_of_results += size;
+            size_of_results += done.result.values().map(size).sum::<usize>();
             if size_of_results > MAX_RESULT_BYTES {
                 let problem = format!("the results of the loop exceed {MAX_RESULT_BYTES} bytes");
                 return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
             }
             results.push(Value::Object(done.result));
             if let Some(pause) = repeat.pause.as_ref().filter(|_| index + 1 < count) {
-                tokio::time::sleep(seconds(pause, 0.0)).await;
+                self.pause(seconds(pause, 0.0)).await?;
             }
         }
         let any = |flag: &str| results.iter().any(|result| result[flag] == true);
@@ -194,13 +196,20 @@ impl<'r> Run<'r> {
         self.budget.check().map_err(|problem| failed(flyball::Error::from(problem)))
     }
 
+    /// Counts a task, an item, or an object of a task.
+    pub(super) fn count(&mut self) -> Result<(), String> {
+        self.executed += 1;
+        match self.executed > MAX_TASKS {
+            true => Err(format!(
+                "the run exceeds the limit of {MAX_TASKS} tasks, items and objects: check for an infinite loop"
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Runs a task for one item, with retries.
     async fn once(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
-        self.executed += 1;
-        if self.executed > MAX_TASKS {
-            let problem = format!("the run exceeds the limit of {MAX_TASKS} tasks: check for an infinite loop");
-            return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
-        }
+        self.count().map_err(|problem| Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }))?;
         self.charge(task, WORK_PER_TASK)?;
         self.budget.yield_turn().await;
         let scope = self.scope(frame, &task.vars, looped);
@@ -220,6 +229,8 @@ impl<'r> Run<'r> {
         let delay = task.delay.as_ref().map_or(5.0, |delay| number(delay, &scope));
         for attempt in 1.. {
             let mut done = Box::pin(self.act(task, frame, looped)).await?;
+            let size = done.result.values().map(size).sum::<usize>();
+            self.charge(task, WORK_PER_ATTEMPT + (size / BYTES_PER_FUEL) as u64)?;
             if attempts > 1 {
                 done.result.insert("attempts".into(), attempt.into());
             }
@@ -237,7 +248,7 @@ impl<'r> Run<'r> {
                 }
                 return Ok(done);
             }
-            tokio::time::sleep(Duration::from_secs_f64(delay.clamp(0.0, MAX_PAUSE_SECONDS))).await;
+            self.pause(Duration::from_secs_f64(delay.clamp(0.0, MAX_PAUSE_SECONDS))).await?;
         }
         unreachable!("the last attempt returns")
     }
@@ -361,7 +372,7 @@ impl<'r> Run<'r> {
             tracing::debug!("{result}");
         }
         if let Some(name) = &task.register {
-            self.remember(name, Value::Object(done.result.clone()));
+            self.remember(name, Value::Object(done.result.clone()))?;
         }
         let flag = |name: &str| done.result.get(name) == Some(&Value::Bool(true));
         let (changed, skipped) = (flag("changed"), flag("skipped"));
@@ -423,16 +434,6 @@ impl Done {
         self.result.insert("failed".into(), true.into());
         self.result.insert("msg".into(), failure.message.as_str().into());
         self.failure = Some(failure);
-    }
-}
-
-/// Estimates the size of a value in bytes.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => 32 + text.len(),
-        Value::Array(items) => 32 + items.iter().map(size).sum::<usize>(),
-        Value::Object(fields) => 32 + fields.iter().map(|(key, field)| 32 + key.len() + size(field)).sum::<usize>(),
-        _ => 32,
     }
 }
 

@@ -51,7 +51,7 @@ impl Wait {
 impl Run<'_> {
     /// Waits for an object to be ready or deleted; returns its final state.
     pub(super) async fn wait_for(
-        &self,
+        &mut self,
         wait: &Wait,
         kind: &Kind,
         key: &ObjectKey,
@@ -73,7 +73,7 @@ impl Run<'_> {
                 }
                 _ => {}
             }
-            tokio::time::sleep(wait.sleep).await;
+            self.pause(wait.sleep).await.map_err(|_| TaskError::deferred())?;
             waited += wait.sleep;
         }
     }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 fn scope() -> Arc<Scope> {
     let object = |value: Value| value.as_object().unwrap().clone();
     let user = json!({"size": 3, "name": "ex", "evil": "{{ size }}", "flag": "no", "list": [1, 2], "map": {"a": {"b": 1}},
-        "empty": "", "nothing": null, "result": {"changed": true, "failed": false}});
+        "empty": "", "again": "again", "nothing": null, "result": {"changed": true, "failed": false}});
     let role = json!({"image": "memcached:{{ tag }}", "tag": "1.6", "labels": {"app": "{{ name }}", "n": "{{ size }}"},
         "copy": "{{ evil }}", "a": "{{ b }}", "b": "{{ a }}", "broken": "{{ nowhere.x }}", "size": 1});
     let mut files = Files::default();
     files
         .templates
         .insert("x.yaml.j2".into(), ("x.yaml.j2".into(), "{% if size > 1 %}\nkind: {{ name }}\n{% endif %}\n".into()));
+    files.templates.insert("again".into(), ("again".into(), "{{ lookup('template', again) }}".into()));
     files.files.insert("motd".into(), ("motd".into(), "{{ hello }}\n".into()));
     Scope::new(vec![Arc::new(data(object(user))), Arc::new(templates(&object(role)))], vec![Arc::new(files)])
 }
@@ -85,6 +86,11 @@ fn filters_match_ansible() {
     gives("{{ map | to_nice_json(indent=1) }}", json!("{\n \"a\": {\n  \"b\": 1\n }\n}"));
     gives("{{ map | to_yaml }}", json!("a:\n  b: 1\n"));
     gives("{{ 'a: [1, yes]' | from_yaml }}", json!({"a": [1, true]}));
+    gives("{{ 'name: 1e3' | from_yaml }}", json!({"name": "1e3"}));
+    gives(
+        "{{ {'name': '1e3', 'time': '22:22', 'y': 'y'} | to_yaml | from_yaml }}",
+        json!({"name": "1e3", "time": "22:22", "y": "y"}),
+    );
     gives("{{ 'a: 1\n---\nb: 2' | from_yaml_all | list }}", json!([{"a": 1}, {"b": 2}]));
     gives("{{ '{\"a\": 1}' | from_json }}", json!({"a": 1}));
     gives("{{ ['yes' | bool, 'off' | bool, 1 | bool] }}", json!([true, false, true]));
@@ -115,6 +121,7 @@ fn lookups_find_files_and_variables_of_the_role() {
     gives("{{ lookup('ansible.builtin.file', 'motd') }}", json!("{{ hello }}"));
     gives("{{ lookup('vars', 'tag') }}", json!("1.6"));
     gives("{{ lookup('env', 'FLYBALL_NO_SUCH', default='x') }}", json!("x"));
+    fails("{{ lookup('template', again) }}", "refer to one another infinitely");
     fails("{{ lookup('file', '../../etc/passwd') }}", "file ../../etc/passwd not found");
     fails("{{ lookup('file', '/etc/passwd') }}", "file /etc/passwd not found");
 }
@@ -190,6 +197,80 @@ fn results_of_methods_and_filters_are_bounded_in_advance() {
     assert_eq!(scope.render_text("{{ 'a1b22' | regex_replace('[0-9]', '<\\\\0>', count=2) }}"), Ok(json!("a<1>b<2>2")));
     let deep = "{% set ns = namespace(x=1) %}{% for n in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}";
     assert!(scope.render_text(deep).unwrap_err().contains("nested deeper than 512"));
+}
+
+#[test]
+fn parsed_values_are_charged_by_their_memory() {
+    let layers = (1..60).map(|n| format!("a{n}: &a{n} [{}]\n", format!("*a{},", n - 1).repeat(9)));
+    let bomb = format!("a0: &a0 [x]\n{}", layers.collect::<String>());
+    let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(60_000), "*a,".repeat(2_000));
+    let flow = format!("[{}]", vec!["{a}"; 30_000].join(","));
+    let block = "- {a: }\n".repeat(30_000);
+    let vars = json!({"yaml": [bomb, long, flow, block], "json": format!("[{}]", vec![r#"{"":0}"#; 30_000].join(",")), "fine": "a: [1]\n".to_owned() + &"# ...\n".repeat(100)});
+    let scope = Scope::new(vec![Arc::new(data(vars.as_object().unwrap().clone()))], Vec::new());
+    for expression in [
+        "yaml[0] | from_yaml",
+        "yaml[1] | from_yaml",
+        "yaml[2] | from_yaml",
+        "yaml[3] | from_yaml",
+        "yaml[0] | from_yaml_all",
+        "json | from_json",
+    ] {
+        let error = scope.render_text(&format!("{{{{ {expression} | length }}}}")).unwrap_err();
+        assert!(error.contains("fuel"), "{expression}: {error}");
+    }
+    // Small values do not take the largest limit.
+    assert_eq!(scope.render_text("{{ fine | from_yaml }}"), Ok(json!({"a": [1]})));
+    assert_eq!(scope.render_text("{{ ('[' ~ '{\"a\": 1},' * 1000 ~ '1]') | from_json | length }}").map(drop), Ok(()));
+}
+
+#[test]
+fn formatted_texts_are_bounded_in_advance() {
+    let vars = json!({"long": "a".repeat(700_000), "with": {"a": "b".repeat(700_000)}, "map": (0..100).map(|n| (n.to_string(), json!(n))).collect::<serde_json::Map<_, _>>()});
+    let scope = Scope::new(vec![Arc::new(data(vars.as_object().unwrap().clone()))], Vec::new());
+    for template in [
+        "{{ '{:>700000000}'.format(1) }}",
+        "{{ '{:.700000000f}'.format(1.5) }}",
+        "{{ '{:}>700000000}'.format('a') }}",
+        "{{ '{0[}]:>700000000}'.format({'}': 'a'}) }}",
+        "{{ ('{0}' * 10).format(long) }}",
+        "{{ ('{0[a]}' * 10).format(with) }}",
+        "{{ ('{w[a]}' * 10).format(w=with) }}",
+        "{{ '%700000000d' | format(1) }}",
+        "{{ '%.700000000f' | format(1.5) }}",
+        "{{ ('%(a)s' * 10) | format(with) }}",
+        "{{ long.join(map.values()) }}",
+        "{{ map | dict2items(key_name=long) }}",
+    ] {
+        let error = scope.render_text(template).unwrap_err();
+        assert!(error.contains("exceeds 4194304 bytes"), "{template}: {error}");
+    }
+    // Nested fields are not supported.
+    assert!(scope.render_text("{{ '{:{w}}'.format(1, w=700000000) }}").is_err());
+    gives("{{ '{:>5}|{:<3}|{:05.1f}'.format('a', 1, 2.25) }}", json!("    a|1  |002.2"));
+    gives("{{ '%s-%03d-%.2f' | format('a', 7, 1.5) }}", json!("a-007-1.50"));
+    gives("{{ '%(a)s' | format(a='b') }}", json!("b"));
+    gives("{{ ', '.join({'a': 1, 'b': 2}.values()) }}", json!("1, 2"));
+}
+
+#[test]
+fn indented_and_grouped_results_are_bounded_in_advance() {
+    let deep = (0..60).fold(json!(vec![1; 60_000]), |value, _| json!([value]));
+    let scope = Scope::new(
+        vec![Arc::new(data(json!({"deep": deep, "text": "a".repeat(100_000)}).as_object().unwrap().clone()))],
+        Vec::new(),
+    );
+    for filter in
+        ["to_nice_json", "to_nice_json(indent=16)", "to_yaml", "tojson(indent=4)", "tojson(1000000000)", "pprint"]
+    {
+        let error = scope.render_text(&format!("{{{{ deep | {filter} }}}}")).unwrap_err();
+        assert!(error.contains("exceed") || error.contains("to_yaml"), "{filter}: {error}");
+    }
+    let groups = format!("{{{{ text | regex_findall('{}') | length }}}}", "()".repeat(200));
+    assert!(scope.render_text(&groups).unwrap_err().contains("fuel"));
+    gives("{{ [1, {'a': [2]}] | tojson }}", json!("[1, {\"a\": [2]}]"));
+    gives("{{ {'a': [2]} | tojson(indent=1) }}", json!("{\n \"a\": [\n  2\n ]\n}"));
+    gives("{{ 'a1b22' | regex_findall('([a-z])([0-9]+)') }}", json!([["a", "1"], ["b", "22"]]));
 }
 
 #[test]

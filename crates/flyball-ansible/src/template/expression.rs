@@ -77,6 +77,8 @@ impl Expression {
             self.walk(state, text, from)?;
             let Some(found) = matches.next() else { return Ok(()) };
             from = found.get_match().end();
+            // A match has a position for each group.
+            state.consume_fuel((found.len() / 2) as u64)?;
             take(&found)?;
         }
     }

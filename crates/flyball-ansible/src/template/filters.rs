@@ -4,15 +4,19 @@
 //! uses randomness, reads the clock or runs programs.
 
 use super::expression::Expression;
-use super::{from_json, refuse, undefined, weigh};
-use crate::yaml;
+use super::output::{Bounded, check_size};
+use super::{BYTES_PER_FUEL, format, from_json, refuse, undefined, weigh};
+use crate::{memory, yaml};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
 use regex::Captures;
+use serde_json::ser::{Formatter, PrettyFormatter};
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeSet;
+use std::io;
 
 /// Nesting limit of flattened lists.
 const DEEPEST: usize = 64;
@@ -31,15 +35,28 @@ fn add_conversions(env: &mut Environment<'static>) {
     env.add_filter("to_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
         ignore(&options, &["ensure_ascii", "sort_keys", "vault_to_text", "preprocess_unsafe"])?;
         options.assert_all_used()?;
-        Ok::<_, Error>(python_json(&to_json(state, &defined(value)?)?))
+        written(&to_json(state, &defined(value)?)?, PythonFormatter)
     });
     env.add_filter("to_nice_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
         let indent: Option<usize> = options.get("indent")?;
         ignore(&options, &["ensure_ascii", "sort_keys"])?;
         options.assert_all_used()?;
-        nice_json(&to_json(state, &defined(value)?)?, indent.unwrap_or(4).min(16))
+        let indent = " ".repeat(indent.unwrap_or(4).min(16));
+        written(&to_json(state, &defined(value)?)?, PrettyFormatter::with_indent(indent.as_bytes()))
+    });
+    env.add_filter("tojson", |state: &State<'_, '_>, value: Value, indent: Option<Value>, options: Kwargs| {
+        let width = indent.clone().or(options.get("indent")?).and_then(|indent| usize::try_from(indent).ok());
+        check_indented("tojson", state, &value, width.unwrap_or(2))?;
+        minijinja::filters::tojson(&value, indent, options)
+    });
+    env.add_filter("pprint", |state: &State<'_, '_>, value: Value| {
+        check_indented("pprint", state, &value, 4)?;
+        Ok::<_, Error>(minijinja::filters::pprint(&value))
     });
     env.add_filter("from_json", |state: &State<'_, '_>, text: String| {
+        // Each map takes memory of its own.
+        let maps = text.bytes().filter(|byte| *byte == b'{').count();
+        state.consume_fuel((maps * memory::MAP / BYTES_PER_FUEL) as u64)?;
         parses(state, &text)?;
         let value: Json = serde_json::from_str(&text).map_err(|error| refuse(format!("from_json: {error}")))?;
         Ok::<_, Error>(from_json(value))
@@ -51,14 +68,17 @@ fn add_conversions(env: &mut Environment<'static>) {
                 &["indent", "width", "sort_keys", "default_flow_style", "allow_unicode", "explicit_start"],
             )?;
             options.assert_all_used()?;
-            let text = yaml::write(&to_json(state, &defined(value)?)?).map_err(refuse)?;
+            let mut out = Bounded::default();
+            yaml::write(&mut out, &to_json(state, &defined(value)?)?)
+                .map_err(|problem| refuse(format!("to_yaml: {problem}")))?;
+            let text = out.text()?;
             Ok::<_, Error>(if text.ends_with('\n') { text } else { text + "\n" })
         });
     }
     env.add_filter("from_yaml", |state: &State<'_, '_>, text: Value| match text.as_str() {
         // Values other than strings are already parsed.
         None => Ok(text),
-        Some(text) => match parses(state, text).and_then(|()| yaml::documents(text).map_err(refuse))?.as_slice() {
+        Some(text) => match documents(state, text)?.as_slice() {
             [] => Ok(Value::from(())),
             [document] => Ok(from_json(document)),
             several => Err(refuse(format!("from_yaml: the text has {} documents: use from_yaml_all", several.len()))),
@@ -66,10 +86,7 @@ fn add_conversions(env: &mut Environment<'static>) {
     });
     env.add_filter("from_yaml_all", |state: &State<'_, '_>, text: Value| match text.as_str() {
         None => Ok(text),
-        Some(text) => {
-            parses(state, text)?;
-            Ok::<_, Error>(from_json(yaml::documents(text).map_err(refuse)?))
-        }
+        Some(text) => Ok::<_, Error>(from_json(documents(state, text)?)),
     });
     env.add_filter("bool", |value: Value| match value.as_str() {
         Some(word) => yaml::truth(&word.into()).unwrap_or(false),
@@ -117,6 +134,14 @@ fn add_texts(env: &mut Environment<'static>) {
         ignore(&options, &["encoding", "urlsafe"])?;
         let bytes = STANDARD.decode(text.trim()).map_err(|error| refuse(format!("b64decode: {error}")))?;
         String::from_utf8(bytes).map_err(|_| refuse("b64decode: the decoded bytes are not valid UTF-8"))
+    });
+    env.add_filter("format", |state: &State<'_, '_>, text: String, arguments: Rest<Value>, options: Kwargs| {
+        let mut arguments = arguments.0;
+        if options.args().next().is_some() {
+            arguments.push(options.into());
+        }
+        format::charge(state, FormatStyle::Printf, &text, &arguments)?;
+        minijinja::formatting::format(FormatStyle::Printf, &text, &arguments)
     });
     env.add_filter("regex_replace", regex_replace);
     env.add_filter(
@@ -194,6 +219,7 @@ fn add_collections(env: &mut Environment<'static>) {
         let Json::Object(fields) = to_json(state, &map)? else {
             return Err(refuse("dict2items: the value must be a map"));
         };
+        check_size("dict2items", fields.len().saturating_mul(key.len().saturating_add(value.len())))?;
         let item = |(name, field): (String, Json)| {
             Json::Object([(key.clone(), name.into()), (value.clone(), field)].into_iter().collect())
         };
@@ -270,25 +296,46 @@ fn parse_int(text: &str, base: u32) -> Option<i64> {
 }
 
 /// Formats JSON as Python does: with spaces after commas and colons.
-fn python_json(value: &Json) -> String {
-    match value {
-        Json::Array(items) => format!("[{}]", items.iter().map(python_json).collect::<Vec<_>>().join(", ")),
-        Json::Object(fields) => {
-            let fields =
-                fields.iter().map(|(key, field)| format!("{}: {}", Json::from(key.as_str()), python_json(field)));
-            format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
-        }
-        scalar => scalar.to_string(),
+struct PythonFormatter;
+
+impl Formatter for PythonFormatter {
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { out.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        if first { Ok(()) } else { out.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(b": ")
     }
 }
 
-fn nice_json(value: &Json, indent: usize) -> Result<String, Error> {
-    let indent = " ".repeat(indent);
-    let mut out = Vec::new();
-    let formatter = serde_json::ser::PrettyFormatter::with_indent(indent.as_bytes());
+/// Writes a value as JSON, up to the size limit.
+fn written(value: &Json, formatter: impl Formatter) -> Result<String, Error> {
+    let mut out = Bounded::default();
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
     serde::Serialize::serialize(value, &mut serializer).map_err(|error| refuse(error.to_string()))?;
-    String::from_utf8(out).map_err(|error| refuse(error.to_string()))
+    out.text()
+}
+
+/// Checks the size of an indented text in advance: each line may be indented by the whole depth of the value.
+fn check_indented(what: &str, state: &State<'_, '_>, value: &Value, indent: usize) -> Result<(), Error> {
+    let (lines, depth) = lines_and_depth(&to_json(state, value)?);
+    check_size(what, lines.saturating_mul(depth).saturating_mul(indent))
+}
+
+fn lines_and_depth(value: &Json) -> (usize, usize) {
+    let add = |(lines, depth): (usize, usize), inner: &Json| {
+        let (more, deeper) = lines_and_depth(inner);
+        (lines + more, depth.max(deeper + 1))
+    };
+    match value {
+        Json::Array(items) => items.iter().fold((2, 0), add),
+        Json::Object(fields) => fields.values().fold((2, 0), add),
+        _ => (1, 0),
+    }
 }
 
 fn regex_of(state: &State<'_, '_>, pattern: &str, options: &Kwargs) -> Result<Expression, Error> {
@@ -315,7 +362,7 @@ fn regex_replace(
         out.push_str(&text[from..whole.start()]);
         from = whole.end();
         // A group is part of the match.
-        super::check_size("regex_replace", out.len() + with.len() + references.saturating_mul(whole.len()))?;
+        check_size("regex_replace", out.len() + with.len() + references.saturating_mul(whole.len()))?;
         found.expand(&with, &mut out);
         Ok(())
     })?;
@@ -429,6 +476,21 @@ fn to_json(state: &State<'_, '_>, value: &Value) -> Result<Json, Error> {
 /// Charges fuel for a text before it is parsed.
 fn parses(state: &State<'_, '_>, text: &str) -> Result<(), Error> {
     state.consume_fuel(text.len() as u64 / 4)
+}
+
+/// Parses YAML. Its values take fuel by their memory, before they are created.
+fn documents(state: &State<'_, '_>, text: &str) -> Result<Vec<Json>, Error> {
+    parses(state, text)?;
+    let fuel = state.fuel_levels().map_or(u64::MAX, |(_, remaining)| remaining);
+    let bytes = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_FUEL);
+    let documents =
+        yaml::documents_within(text, bytes.min(yaml::MAX_TEXT_MEMORY)).map_err(|problem| match problem {
+            yaml::Invalid::Memory(_) => minijinja::ErrorKind::OutOfFuel.into(),
+            problem => refuse(yaml::invalid(&problem)),
+        })?;
+    let size: usize = documents.iter().map(memory::size).sum();
+    state.consume_fuel((size / BYTES_PER_FUEL) as u64)?;
+    Ok(documents)
 }
 
 /// Returns the items of a list, and charges fuel for comparing them.

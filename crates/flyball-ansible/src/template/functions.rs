@@ -1,7 +1,9 @@
 //! `lookup` and related functions, and methods of values.
 
 use super::check::unknown_lookup;
-use super::{Scope, check_size, refuse, weigh};
+use super::output::check_size;
+use super::{Scope, format, refuse, weigh};
+use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use std::sync::Arc;
@@ -42,8 +44,11 @@ pub(super) fn method(
         }
         (Some(separator), "join", [list]) => {
             weigh(state, list)?;
-            check_size(method, list.len().unwrap_or_default().saturating_mul(separator.len()))?;
+            // The length of values such as `map.values()` is unknown.
+            let count = list.len().map_or_else(|| Ok::<_, Error>(list.try_iter()?.count()), Ok)?;
+            check_size(method, count.saturating_mul(separator.len()))?;
         }
+        (Some(text), "format", arguments) => format::charge(state, FormatStyle::StrFormat, text, arguments)?,
         _ => {}
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
@@ -62,7 +67,7 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
                 let name = text(term)?;
                 let template = scope.files().iter().find_map(|files| files.templates.get(&name));
                 let (path, template) = template.ok_or_else(|| refuse(format!("template {name} not found")))?;
-                let rendered = scope.render_template(template);
+                let rendered = scope.render_file(&name, template);
                 found.push(rendered.map_err(|error| refuse(format!("{}: {error}", path.display())))?.into());
             }
             "file" => {

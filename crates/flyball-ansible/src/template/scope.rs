@@ -2,15 +2,14 @@
 
 use super::check::check_operators;
 use super::{
-    BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, MAX_OUTPUT_BYTES, explain, from_json, is_template,
-    sole_expression, to_json, weight,
+    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, explain, from_json, is_template, sole_expression,
+    to_json, weight,
 };
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::mem::take;
 use std::sync::{Arc, LazyLock};
 
@@ -129,17 +128,25 @@ impl Scope {
     /// Evaluates a text to a string.
     pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
         let render = |engine: &Environment<'static>| {
-            let mut out = Bounded(Vec::new());
+            let mut out = Bounded::default();
             check_operators(text)?;
             let template = engine.template_from_str(text)?;
             template.render_captured_to(Value::from_dyn_object(self.clone()), &mut out)?;
-            String::from_utf8(out.0).map_err(|error| super::refuse(error.to_string()))
+            out.text()
         };
         self.strictly(text, |engine| match ["{%", "set", "namespace"].iter().all(|part| text.contains(part)) {
             // Each iteration of a loop may nest a namespace one level deeper, limited only by fuel.
             true => stacker::grow(NAMESPACE_STACK_BYTES, || render(engine)),
             false => render(engine),
         })
+    }
+
+    /// Evaluates a template file. Such files may refer to one another, within the nesting limit of variables.
+    pub(super) fn render_file(self: &Arc<Self>, name: &str, text: &str) -> Result<String, String> {
+        self.evaluation().resolving.push(name.to_owned());
+        let rendered = self.render_template(text);
+        self.evaluation().resolving.pop();
+        rendered
     }
 
     /// Evaluates an expression.
@@ -243,23 +250,6 @@ impl Scope {
 
     fn evaluation(&self) -> MutexGuard<'_, Evaluation> {
         self.evaluation.lock()
-    }
-}
-
-/// A string that is truncated at the size limit.
-struct Bounded(Vec<u8>);
-
-impl io::Write for Bounded {
-    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
-        if self.0.len() + part.len() > MAX_OUTPUT_BYTES {
-            return Err(io::Error::other(format!("the output of a template exceeds {MAX_OUTPUT_BYTES} bytes")));
-        }
-        self.0.extend_from_slice(part);
-        Ok(part.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
