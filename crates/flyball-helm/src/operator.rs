@@ -31,7 +31,7 @@
 use crate::annotation;
 use crate::current::Current;
 use crate::error::OperatorError;
-use crate::history::ByRelease;
+use crate::history::{ByIndex, ByRelease};
 use crate::kinds::Kinds;
 use crate::releases::Releases;
 use crate::rendering::Slots;
@@ -129,7 +129,7 @@ fn controller(
         slots: Arc::clone(slots),
         verified: Verified::default(),
     };
-    let mut controller = Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>();
+    let mut controller = Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>().index::<ByIndex>();
     if watches.reloads() {
         let (watch, primary) = (watch.clone(), primary.clone());
         controller = controller.source(Source::timer(RELOAD_INTERVAL, move |caches| match chart.reload(&watch)? {
