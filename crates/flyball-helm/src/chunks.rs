@@ -27,6 +27,10 @@ const MAX_WHOLE_BYTES: usize = (1 << 20) - (64 << 10);
 const CHUNK_BYTES: usize = 1_000_000;
 /// Limit of Secrets of a revision.
 const MAX_CHUNKS: usize = 10;
+/// Length limit of a label's value.
+const MAX_LABEL_BYTES: usize = 63;
+/// Digits of a hash: 13 of 5 bits.
+const HASH_DIGITS: usize = 13;
 /// Size limit of the list of names.
 const MAX_INDEX_BYTES: usize = 16 << 10;
 
@@ -97,23 +101,36 @@ pub(crate) fn chunk(data: Option<&BTreeMap<String, ByteString>>) -> Result<&[u8]
 /// Returns the labels of the index of a revision, except timestamps.
 pub(crate) fn index_labels(revision: &Revision) -> BTreeMap<String, String> {
     let mut labels = revision.labels();
-    let further = [("owner", OWNER), ("key", &*revision.secret_name()), ("type", "index")];
+    let further = [("owner", OWNER), ("key", &*key_label(&revision.secret_name())), ("type", "index")];
     labels.extend(further.map(|(name, value)| (name.to_owned(), value.to_owned())));
     labels
 }
 
 /// Returns the labels of the other chunks.
 pub(crate) fn chunk_labels(secret: &str) -> BTreeMap<String, String> {
-    [("owner", OWNER), ("key", secret), ("type", "chunk")].map(|(name, value)| (name.into(), value.into())).into()
+    [("owner", OWNER), ("key", &*key_label(secret)), ("type", "chunk")]
+        .map(|(name, value)| (name.into(), value.into()))
+        .into()
 }
 
-/// Returns true if these are the labels of the index with this name, also if another operator wrote it.
-pub(crate) fn is_index(name: &str, labels: &BTreeMap<String, String>) -> bool {
-    let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
-    is("type", "index") && is("key", name)
+/// Returns the label of all Secrets of a revision: the name of its index, or if a label cannot hold it, its beginning
+/// with a hash.
+pub(crate) fn key_label(secret: &str) -> String {
+    match secret.len() > MAX_LABEL_BYTES {
+        true => {
+            let begin: String = secret.chars().take(MAX_LABEL_BYTES - HASH_DIGITS - 1).collect();
+            format!("{begin}-{}", name_of(secret.as_bytes()))
+        }
+        false => secret.to_owned(),
+    }
 }
 
-/// Returns the name of the index of a chunk, from its labels.
+/// Returns true if these are the labels of an index, also if another operator wrote it.
+pub(crate) fn is_index(labels: &BTreeMap<String, String>) -> bool {
+    labels.get("type").is_some_and(|kind| kind == "index") && labels.contains_key("key")
+}
+
+/// Returns the label of the index of a chunk, from the labels of the chunk.
 pub(crate) fn index_of(labels: &BTreeMap<String, String>) -> Option<&str> {
     (labels.get("type")? == "chunk").then(|| labels.get("key").map(String::as_str))?
 }
@@ -121,11 +138,12 @@ pub(crate) fn index_of(labels: &BTreeMap<String, String>) -> Option<&str> {
 /// Returns the last part of the name of a chunk: FNV-1a of its data, as by Go's `fnv.New64a`, in base 32.
 fn name_of(data: &[u8]) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz123456";
-    let hash =
-        data.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    // 13 digits of 5 bits; the last one has a bit of padding.
+    let hash = data
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    // The last digit has a bit of padding.
     let bits = u128::from(hash) << 1;
-    (0..13).rev().map(|digit| char::from(ALPHABET[(bits >> (5 * digit) & 31) as usize])).collect()
+    (0..HASH_DIGITS).rev().map(|digit| char::from(ALPHABET[(bits >> (5 * digit) & 31) as usize])).collect()
 }
 
 #[cfg(test)]
@@ -138,6 +156,14 @@ mod tests {
         for (data, name) in [("", "zpzjzzeeeirsk"), ("a", "v4r4ytegahwiy"), ("foobar", "qwkec3pxhft5q")] {
             assert_eq!(name_of(data.as_bytes()), name, "{data}");
         }
+    }
+
+    #[test]
+    fn labels_are_valid() {
+        assert_eq!(key_label("sh.helm.release.v1.a.v1"), "sh.helm.release.v1.a.v1");
+        let [one, other] =
+            [1, 2].map(|version| key_label(&format!("sh.helm.release.v1.{}.v{version}", "a".repeat(53))));
+        assert!(one.len() == 63 && other.len() == 63 && one != other);
     }
 
     #[test]
@@ -163,7 +189,10 @@ mod tests {
         assert!(error(&many).starts_with("the compressed release takes 11 Secrets, and the limit is 10"));
         assert!(error(&" ".repeat(20_000)).contains("larger than"));
         assert!(error("{}").starts_with("data.extraChunks is not valid: "));
-        assert_eq!(names("a", &BTreeMap::new()).unwrap_err().to_string(), "data.extraChunks is not valid: it does not exist");
+        assert_eq!(
+            names("a", &BTreeMap::new()).unwrap_err().to_string(),
+            "data.extraChunks is not valid: it does not exist"
+        );
         assert!(split("a", &vec![0; 10_000_001]).is_err());
     }
 }

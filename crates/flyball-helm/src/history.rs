@@ -87,8 +87,8 @@ impl StoredRevision {
         let labels = meta.labels.as_ref()?;
         let (owner, release) = (labels.get("owner")?, labels.get("name")?);
         let version = labels.get("version")?.parse().ok()?;
-        let name = meta.name.as_deref().filter(|name| *name == secret_name(release, version))?;
-        let (state, is_index) = (State::of(labels.get("status")?), chunks::is_index(name, labels));
+        meta.name.as_deref().filter(|name| *name == secret_name(release, version))?;
+        let (state, is_index) = (State::of(labels.get("status")?), chunks::is_index(labels));
         (owner == "helm" || is_index).then_some(Self { version, state, is_index, meta })
     }
 
@@ -113,11 +113,6 @@ impl StoredRevision {
     pub(crate) fn modified_at(&self) -> i64 {
         let label = |name: &str| self.meta.labels.as_ref()?.get(name)?.parse().ok();
         label("modifiedAt").or_else(|| label("createdAt")).unwrap_or_default()
-    }
-
-    /// Returns its metadata.
-    pub(crate) fn meta(&self) -> &ObjectMeta {
-        &self.meta
     }
 
     /// Returns true if a custom resource with this UID controls it.
@@ -147,44 +142,59 @@ impl StoredRevision {
 
 /// The revisions of a release, the oldest first.
 #[derive(Clone, Debug)]
-pub(crate) struct History(pub(crate) Vec<StoredRevision>);
+pub(crate) struct History {
+    /// Those of the custom resource, and those without an owner.
+    pub(crate) revisions: Vec<StoredRevision>,
+    /// The other custom resource that owns further revisions, if any.
+    pub(crate) other_owner: Option<String>,
+    /// The highest number, also among the revisions of others.
+    highest: u32,
+}
 
 impl History {
     /// Finds the revisions of a release.
-    pub(crate) async fn read(cx: &Context<DynamicObject>, namespace: &str, release: &str) -> Result<Self> {
-        let secrets = cx.list_by::<ByRelease>(&(namespace.to_owned(), release.to_owned())).await?;
-        let mut stored: Vec<StoredRevision> =
+    pub(crate) async fn read(cx: &Context<DynamicObject>, owner: &Owner<'_>) -> Result<Self> {
+        let place = (owner.namespace.to_owned(), owner.release.to_owned());
+        let secrets = cx.list_by::<ByRelease>(&place).await?;
+        let mut revisions: Vec<StoredRevision> =
             secrets.into_iter().filter_map(|secret| StoredRevision::of(secret.metadata)).collect();
-        stored.sort_by_key(|stored| stored.version);
-        Ok(Self(stored))
+        revisions.sort_by_key(|stored| stored.version);
+        let highest = revisions.last().map_or(0, |stored| stored.version);
+        let other_owner = revisions.iter().find_map(|stored| owner.other_owner(&stored.meta));
+        revisions.retain(|stored| owner.other_owner(&stored.meta).is_none());
+        Ok(Self { revisions, other_owner, highest })
+    }
+
+    /// Returns the other custom resource to which the release belongs.
+    ///
+    /// If the custom resource has revisions of its own, those of others are ignored: anyone who may write Secrets, or
+    /// a custom resource with Secrets in its chart, can add them.
+    pub(crate) fn owned_by_other(&self, owner: &Owner<'_>) -> Option<&str> {
+        let is_own = self.revisions.iter().any(|stored| stored.is_controlled_by(owner.uid));
+        self.other_owner.as_deref().filter(|_| !is_own)
     }
 
     /// Returns the newest revision.
     pub(crate) fn last(&self) -> Option<&StoredRevision> {
-        self.0.last()
+        self.revisions.last()
     }
 
     /// Returns the deployed revision. Between the last two writes of an upgrade, it is already superseded.
     pub(crate) fn deployed(&self) -> Option<&StoredRevision> {
-        let newest = |state| self.0.iter().rev().find(|stored| stored.state == state);
+        let newest = |state| self.revisions.iter().rev().find(|stored| stored.state == state);
         newest(State::Deployed).or_else(|| newest(State::Superseded))
     }
 
     /// Returns the number of the next revision.
     pub(crate) fn next_version(&self) -> u32 {
-        self.last().map_or(1, |stored| stored.version.saturating_add(1))
-    }
-
-    /// Names the other custom resource that owns a revision of the release.
-    pub(crate) fn other_owner(&self, owner: &Owner<'_>) -> Option<String> {
-        self.0.iter().find_map(|stored| owner.other_owner(&stored.meta))
+        self.highest.saturating_add(1)
     }
 
     /// Makes the custom resource the owner of a release that Helm or another operator wrote without an owner.
     ///
     /// Among custom resources of several kinds with the same name, the first one gets the release.
     pub(crate) async fn claim(&mut self, cx: &Context<DynamicObject>, owner: &Owner<'_>) -> Result<()> {
-        let Some(last) = self.0.last_mut() else { return Ok(()) };
+        let Some(last) = self.revisions.last_mut() else { return Ok(()) };
         let mut owners = last.meta.owner_references.clone().unwrap_or_default();
         if owners.iter().any(|owner| owner.controller == Some(true)) {
             return Ok(());
@@ -241,14 +251,14 @@ impl History {
     async fn make_room(&mut self, cx: &Context<DynamicObject>, incoming: usize) -> Result<()> {
         let deployed = self.deployed().map(|stored| stored.version);
         let mut at = 0;
-        while at < self.0.len() {
-            let secrets = self.0.iter().map(StoredRevision::secrets).fold(incoming, usize::saturating_add);
-            if self.0.len() < HISTORY && secrets <= MAX_SECRETS {
+        while at < self.revisions.len() {
+            let secrets = self.revisions.iter().map(StoredRevision::secrets).fold(incoming, usize::saturating_add);
+            if self.revisions.len() < HISTORY && secrets <= MAX_SECRETS {
                 break;
             }
-            match Some(self.0[at].version) == deployed {
+            match Some(self.revisions[at].version) == deployed {
                 true => at += 1,
-                false => delete(cx, &self.0.remove(at)).await?,
+                false => delete(cx, &self.revisions.remove(at)).await?,
             }
         }
         Ok(())
@@ -295,7 +305,9 @@ pub(crate) async fn load(
     let mut packed = chunks::chunk(Some(&data)).map_err(wrong)?.to_vec();
     for name in chunks::names(stored.name(), &data).map_err(wrong)? {
         let chunk = cx.get::<Secret>(&stored.sibling(&name)).await?.ok_or_else(|| {
-            format!("release Secret {key}: its chunk, Secret {name}, does not exist: restore it, or delete Secret {key}")
+            format!(
+                "release Secret {key}: its chunk, Secret {name}, does not exist: restore it, or delete Secret {key}"
+            )
         })?;
         let text = chunks::chunk(chunk.data.as_ref());
         packed.extend_from_slice(text.map_err(|error| wrong(error).context(format_args!("chunk {name}")))?);
@@ -376,7 +388,7 @@ async fn delete_chunks(cx: &Context<DynamicObject>, index: &StoredRevision, exce
     if !index.is_index {
         return Ok(());
     }
-    let place = (index.meta.namespace.clone().unwrap_or_default(), index.name().to_owned());
+    let place = (index.meta.namespace.clone().unwrap_or_default(), chunks::key_label(index.name()));
     for chunk in cx.list_by::<ByIndex>(&place).await? {
         let name = chunk.metadata.name.as_deref().unwrap_or_default();
         let is_chunk = name.strip_prefix(index.name()).is_some_and(|rest| rest.starts_with('-'));

@@ -63,6 +63,11 @@ pub(crate) fn object(hook: &Hook, kinds: &Kinds) -> Result<(Resource, Kind), Man
     Ok((resource, known.kind.clone()))
 }
 
+/// Returns true if only `helm test` runs a hook.
+pub(crate) fn is_test(hook: &Hook) -> bool {
+    !hook.events.is_empty() && hook.events.iter().all(|event| event == "test")
+}
+
 /// Returns true if a hook runs when the release is uninstalled.
 pub(crate) fn runs_at_deletion(hook: &Hook) -> bool {
     hook.events.iter().any(|event| matches!(event.as_str(), "pre-delete" | "post-delete"))

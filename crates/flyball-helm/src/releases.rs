@@ -196,9 +196,7 @@ impl Plan<'_> {
         deployed: &mut Option<Revision>,
     ) -> Result<Progress, ReleaseError> {
         let reconcile = |what| ReleaseError::of(FailedOperation::Reconcile, what);
-        let mut history = History::read(cx, owner.namespace, owner.release)
-            .await
-            .map_err(reconcile("failed to retrieve release history"))?;
+        let mut history = History::read(cx, &owner).await.map_err(reconcile("failed to retrieve release history"))?;
         let current = history.deployed().cloned();
         let found = match &current {
             Some(current) => {
@@ -214,7 +212,7 @@ impl Plan<'_> {
         *deployed = found;
         let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
-        let seed = match history.0.iter().rev().find_map(|stored| stored.notes().seed) {
+        let seed = match history.revisions.iter().rev().find_map(|stored| stored.notes().seed) {
             Some(seed) => seed,
             None if self.repeats => Seed::from_rng(cx.rng()),
             None => Seed::from_os().map_err(|error| failed("failed to draw a seed")(error.into()))?,
@@ -257,7 +255,7 @@ impl Plan<'_> {
             // A revision that was never deployed makes room for the next attempt.
             if last.state != State::Superseded {
                 history::delete(cx, &last).await.map_err(failed("failed to delete stale release version"))?;
-                history.0.pop();
+                history.revisions.pop();
             }
         }
         let installed = current.as_ref().filter(|current| current.state == State::Deployed);
@@ -300,10 +298,8 @@ impl Plan<'_> {
             cx.event(Event::warning("OverrideValuesInUse", note));
         }
         self.verified.add(owner.namespace, owner.release, &candidate);
-        let stored = history
-            .create(cx, self.slots, &candidate, &notes)
-            .await
-            .map_err(failed("failed to record the release"))?;
+        let stored =
+            history.create(cx, self.slots, &candidate, &notes).await.map_err(failed("failed to record the release"))?;
         self.advance(self.work(cx, owner, history, stored, candidate, notes), deployed).await
     }
 
@@ -496,7 +492,7 @@ impl Plan<'_> {
         deployed: Option<&Revision>,
     ) -> Result<()> {
         self.check_chart(owner.release, deployed)?;
-        if let Some(other) = history.other_owner(owner) {
+        if let Some(other) = history.owned_by_other(owner) {
             let release = owner.release;
             let text = format!(
                 "duplicate release name: release {release:?} belongs to {other}: rename one of the custom resources"
@@ -519,12 +515,10 @@ impl Plan<'_> {
         cx: &Context<DynamicObject>,
         waits: bool,
     ) -> Result<Progress> {
-        let mut history = History::read(cx, owner.namespace, owner.release).await?;
-        let is_own = history.0.iter().any(|stored| stored.is_controlled_by(owner.uid));
-        if !is_own && history.other_owner(&owner).is_some() {
+        let history = History::read(cx, &owner).await?;
+        if history.owned_by_other(&owner).is_some() {
             return Ok(Progress::Done);
         }
-        history.0.retain(|stored| owner.other_owner(stored.meta()).is_none());
         let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
         let Some(mut revision) = history::load(cx, self.slots, &last).await? else { return Ok(Progress::Done) };
         if self.check_chart(owner.release, Some(&revision)).is_err() {

@@ -299,7 +299,9 @@ impl Owner<'_> {
             text += &match note(metadata, key) {
                 Some(actual) if actual == value => continue,
                 Some(actual) => {
-                    format!("; annotation validation error: key {key:?} must equal {value:?}: current value is {actual:?}")
+                    format!(
+                        "; annotation validation error: key {key:?} must equal {value:?}: current value is {actual:?}"
+                    )
                 }
                 None => format!("; annotation validation error: missing key {key:?}: must be set to {value:?}"),
             };
