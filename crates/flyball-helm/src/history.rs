@@ -1,13 +1,17 @@
 //! The revisions of a release, stored in the Secrets of its namespace.
 //!
-//! The metadata of the Secrets are read from the cache; payloads are read from the API server, one at a time.
+//! The metadata of the Secrets are read from the cache; payloads are read from the API server, one at a time. Each
+//! Secret belongs to the custom resource of its release, so that no other custom resource uses it.
 
+use crate::chunks::{self, CHUNK_TYPE, Chunk, INDEX_TYPE};
 use crate::rendering::Slots;
-use crate::storage::{HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, secret_name};
-use flyball::{Context, Index, ObjectKey, Result};
+use crate::resources::Owner;
+use crate::storage::{HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, StorageError, encode_packed, secret_name};
+use flyball::{Context, Error, Index, ObjectKey, Result};
 use flyball_chart::Seed;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ObjectMeta, PartialObjectMeta};
@@ -22,6 +26,10 @@ const PROGRESS: &str = "flyball.dev/release-progress";
 const FAILURES: &str = "flyball.dev/release-failures";
 /// Annotation of a Secret with the seed of the release's random values, so that upgrades keep them.
 const SEED: &str = "flyball.dev/release-seed";
+/// Annotation of an index with the number of Secrets of the revision.
+const CHUNKS: &str = "flyball.dev/release-chunks";
+/// Limit of Secrets of a release, which the deployed and the newest revision may exceed.
+const MAX_SECRETS: usize = 30;
 
 /// Secrets with revisions by namespace and release.
 pub(crate) struct ByRelease;
@@ -37,11 +45,27 @@ impl Index for ByRelease {
     }
 }
 
+/// Secrets with chunks by the namespace and the name of their index.
+pub(crate) struct ByIndex;
+
+impl Index for ByIndex {
+    type Resource = PartialObjectMeta<Secret>;
+    type Value = (String, String);
+
+    fn values(secret: &PartialObjectMeta<Secret>) -> Vec<(String, String)> {
+        let meta = &secret.metadata;
+        let index = meta.labels.as_ref().and_then(chunks::index_of);
+        index.and_then(|index| Some((meta.namespace.clone()?, index.to_owned()))).into_iter().collect()
+    }
+}
+
 /// A Secret that stores a revision.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredRevision {
     pub(crate) version: u32,
     pub(crate) state: State,
+    /// It is the index of several chunks.
+    is_index: bool,
     meta: ObjectMeta,
 }
 
@@ -63,9 +87,9 @@ impl StoredRevision {
         let labels = meta.labels.as_ref()?;
         let (owner, release) = (labels.get("owner")?, labels.get("name")?);
         let version = labels.get("version")?.parse().ok()?;
-        let is_named = meta.name.as_deref() == Some(&secret_name(release, version));
-        let state = State::of(labels.get("status")?);
-        (owner == "helm" && is_named).then_some(Self { version, state, meta })
+        meta.name.as_deref().filter(|name| *name == secret_name(release, version))?;
+        let (state, is_index) = (State::of(labels.get("status")?), chunks::is_index(labels));
+        (owner == "helm" || is_index).then_some(Self { version, state, is_index, meta })
     }
 
     /// Returns the UID of the revision, which is unique even if numbers repeat.
@@ -91,55 +115,174 @@ impl StoredRevision {
         label("modifiedAt").or_else(|| label("createdAt")).unwrap_or_default()
     }
 
+    /// Returns true if a custom resource with this UID controls it.
+    pub(crate) fn is_controlled_by(&self, uid: &str) -> bool {
+        let owners = self.meta.owner_references.iter().flatten();
+        owners.into_iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
+    }
+
+    /// Returns the number of its Secrets.
+    fn secrets(&self) -> usize {
+        let number = self.meta.annotations.as_ref().and_then(|notes| notes.get(CHUNKS)?.parse().ok());
+        number.filter(|_| self.is_index).unwrap_or(1)
+    }
+
+    fn name(&self) -> &str {
+        self.meta.name.as_deref().unwrap_or_default()
+    }
+
     fn key(&self) -> ObjectKey {
-        ObjectKey::new(self.meta.namespace.as_deref(), self.meta.name.as_deref().unwrap_or_default())
+        self.sibling(self.name())
+    }
+
+    fn sibling(&self, name: &str) -> ObjectKey {
+        ObjectKey::new(self.meta.namespace.as_deref(), name)
     }
 }
 
 /// The revisions of a release, the oldest first.
 #[derive(Clone, Debug)]
-pub(crate) struct History(pub(crate) Vec<StoredRevision>);
+pub(crate) struct History {
+    /// Those of the custom resource, and those without an owner.
+    pub(crate) revisions: Vec<StoredRevision>,
+    /// The other custom resource that owns further revisions, if any.
+    pub(crate) other_owner: Option<String>,
+    /// The highest number, also among the revisions of others.
+    highest: u32,
+}
 
 impl History {
     /// Finds the revisions of a release.
-    pub(crate) async fn read(cx: &Context<DynamicObject>, namespace: &str, release: &str) -> Result<Self> {
-        let secrets = cx.list_by::<ByRelease>(&(namespace.to_owned(), release.to_owned())).await?;
-        let mut stored: Vec<StoredRevision> =
+    pub(crate) async fn read(cx: &Context<DynamicObject>, owner: &Owner<'_>) -> Result<Self> {
+        let place = (owner.namespace.to_owned(), owner.release.to_owned());
+        let secrets = cx.list_by::<ByRelease>(&place).await?;
+        let mut revisions: Vec<StoredRevision> =
             secrets.into_iter().filter_map(|secret| StoredRevision::of(secret.metadata)).collect();
-        stored.sort_by_key(|stored| stored.version);
-        Ok(Self(stored))
+        revisions.sort_by_key(|stored| stored.version);
+        let highest = revisions.last().map_or(0, |stored| stored.version);
+        let other_owner = revisions.iter().find_map(|stored| owner.other_owner(&stored.meta));
+        revisions.retain(|stored| owner.other_owner(&stored.meta).is_none());
+        Ok(Self { revisions, other_owner, highest })
+    }
+
+    /// Returns the other custom resource to which the release belongs.
+    ///
+    /// If the custom resource has revisions of its own, those of others are ignored: anyone who may write Secrets, or
+    /// a custom resource with Secrets in its chart, can add them.
+    pub(crate) fn owned_by_other(&self, owner: &Owner<'_>) -> Option<&str> {
+        let is_own = self.revisions.iter().any(|stored| stored.is_controlled_by(owner.uid));
+        self.other_owner.as_deref().filter(|_| !is_own)
     }
 
     /// Returns the newest revision.
     pub(crate) fn last(&self) -> Option<&StoredRevision> {
-        self.0.last()
+        self.revisions.last()
     }
 
     /// Returns the deployed revision. Between the last two writes of an upgrade, it is already superseded.
     pub(crate) fn deployed(&self) -> Option<&StoredRevision> {
-        let newest = |state| self.0.iter().rev().find(|stored| stored.state == state);
+        let newest = |state| self.revisions.iter().rev().find(|stored| stored.state == state);
         newest(State::Deployed).or_else(|| newest(State::Superseded))
     }
 
     /// Returns the number of the next revision.
     pub(crate) fn next_version(&self) -> u32 {
-        self.last().map_or(1, |stored| stored.version.saturating_add(1))
+        self.highest.saturating_add(1)
     }
 
-    /// Deletes old revisions to make room for one more, but never the deployed one.
-    pub(crate) async fn make_room(&mut self, cx: &Context<DynamicObject>) -> Result<()> {
-        let deployed = self.deployed().map(|stored| stored.version);
-        let mut surplus = (self.0.len() + 1).saturating_sub(HISTORY);
-        let mut at = 0;
-        while surplus > 0 && at < self.0.len() {
-            if Some(self.0[at].version) == deployed {
-                at += 1;
-                continue;
+    /// Makes the custom resource the owner of a release that Helm or another operator wrote without an owner.
+    ///
+    /// Among custom resources of several kinds with the same name, the first one gets the release.
+    pub(crate) async fn claim(&mut self, cx: &Context<DynamicObject>, owner: &Owner<'_>) -> Result<()> {
+        let Some(last) = self.revisions.last_mut() else { return Ok(()) };
+        let mut owners = last.meta.owner_references.clone().unwrap_or_default();
+        if owners.iter().any(|owner| owner.controller == Some(true)) {
+            return Ok(());
+        }
+        owners.retain(|reference| reference.uid != owner.uid);
+        owners.push(OwnerReference {
+            api_version: owner.kind.gvk().api_version(),
+            kind: owner.kind.name().to_owned(),
+            name: owner.release.to_owned(),
+            uid: owner.uid.to_owned(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        });
+        *last = patch(cx, last, json!({"metadata": {"ownerReferences": owners}})).await?;
+        Ok(())
+    }
+
+    /// Creates the Secrets of a new revision, after deleting old revisions.
+    pub(crate) async fn create(
+        &mut self,
+        cx: &Context<DynamicObject>,
+        slots: &Slots,
+        revision: &Revision,
+        notes: &Notes,
+    ) -> Result<StoredRevision> {
+        let secret = revision.secret_name();
+        let payload = encode(slots, revision, None).await?;
+        self.make_room(cx, payload.secrets()).await?;
+        let mut annotations = annotations(notes);
+        let (type_, mut labels, data) = match &payload {
+            Payload::Whole(payload) => {
+                (SECRET_TYPE, revision.labels(), [(PAYLOAD.to_owned(), ByteString(payload.clone()))].into())
             }
-            delete(cx, &self.0.remove(at)).await?;
-            surplus -= 1;
+            Payload::Chunked(chunks) => {
+                annotations.insert(CHUNKS.into(), chunks.len().to_string());
+                create_chunks(cx, &secret, chunks).await?;
+                (INDEX_TYPE, chunks::index_labels(revision), chunks::index(chunks))
+            }
+        };
+        labels.insert("createdAt".into(), cx.now().as_second().to_string());
+        let metadata = ObjectMeta {
+            name: Some(secret),
+            labels: Some(labels),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        };
+        let secret = Secret { metadata, type_: Some(type_.into()), data: Some(data), ..Secret::default() };
+        let stored = stored(cx.create(&secret).await?)?;
+        delete_chunks(cx, &stored, payload.chunks()).await?;
+        Ok(stored)
+    }
+
+    /// Deletes old revisions to make room for one more with this number of Secrets, but never the deployed one.
+    async fn make_room(&mut self, cx: &Context<DynamicObject>, incoming: usize) -> Result<()> {
+        let deployed = self.deployed().map(|stored| stored.version);
+        let mut at = 0;
+        while at < self.revisions.len() {
+            let secrets = self.revisions.iter().map(StoredRevision::secrets).fold(incoming, usize::saturating_add);
+            if self.revisions.len() < HISTORY && secrets <= MAX_SECRETS {
+                break;
+            }
+            match Some(self.revisions[at].version) == deployed {
+                true => at += 1,
+                false => delete(cx, &self.revisions.remove(at)).await?,
+            }
         }
         Ok(())
+    }
+}
+
+/// The encoded form of a revision.
+enum Payload {
+    /// The payload of one Secret.
+    Whole(Vec<u8>),
+    /// The chunks of several.
+    Chunked(Vec<Chunk>),
+}
+
+impl Payload {
+    fn secrets(&self) -> usize {
+        self.chunks().len().max(1)
+    }
+
+    fn chunks(&self) -> &[Chunk] {
+        match self {
+            Self::Whole(_) => &[],
+            Self::Chunked(chunks) => chunks,
+        }
     }
 }
 
@@ -150,40 +293,29 @@ pub(crate) async fn load(
     stored: &StoredRevision,
 ) -> Result<Option<Revision>> {
     let key = stored.key();
+    let wrong = |error: StorageError| Error::from(error).context(format_args!("release Secret {key}"));
     let Some(secret) = cx.get::<Secret>(&key).await? else { return Ok(None) };
-    let payload = secret.data.and_then(|mut data| data.remove(PAYLOAD));
-    let payload = payload.ok_or_else(|| format!("release Secret {key} has no data.{PAYLOAD}: delete the Secret"))?;
-    let revision = slots
-        .offload(move || Revision::decode(&payload.0))
-        .await?
-        .map_err(|error| flyball::Error::from(error).context(format_args!("release Secret {key}")))?;
-    Ok(Some(revision))
+    let mut data = secret.data.unwrap_or_default();
+    if let Some(payload) = data.remove(PAYLOAD) {
+        return slots.offload(move || Revision::decode(&payload.0)).await?.map(Some).map_err(wrong);
+    }
+    if !stored.is_index {
+        return Err(format!("release Secret {key} has no data.{PAYLOAD}: delete the Secret").into());
+    }
+    let mut packed = chunks::chunk(Some(&data)).map_err(wrong)?.to_vec();
+    for name in chunks::names(stored.name(), &data).map_err(wrong)? {
+        let chunk = cx.get::<Secret>(&stored.sibling(&name)).await?.ok_or_else(|| {
+            format!(
+                "release Secret {key}: its chunk, Secret {name}, does not exist: restore it, or delete Secret {key}"
+            )
+        })?;
+        let text = chunks::chunk(chunk.data.as_ref());
+        packed.extend_from_slice(text.map_err(|error| wrong(error).context(format_args!("chunk {name}")))?);
+    }
+    slots.offload(move || Revision::unpack(&packed)).await?.map(Some).map_err(wrong)
 }
 
-/// Creates the Secret of a new revision.
-pub(crate) async fn create(
-    cx: &Context<DynamicObject>,
-    slots: &Slots,
-    revision: &Revision,
-    notes: &Notes,
-) -> Result<StoredRevision> {
-    let mut labels = revision.labels();
-    labels.insert("createdAt".into(), cx.now().as_second().to_string());
-    let secret = Secret {
-        metadata: ObjectMeta {
-            name: Some(revision.secret_name()),
-            labels: Some(labels),
-            annotations: Some(annotations(notes)),
-            ..ObjectMeta::default()
-        },
-        type_: Some(SECRET_TYPE.into()),
-        data: Some([(PAYLOAD.to_owned(), encode(slots, revision).await?)].into()),
-        ..Secret::default()
-    };
-    stored(cx.create(&secret).await?)
-}
-
-/// Updates the Secret of a revision, unless it has changed meanwhile.
+/// Updates the Secrets of a revision, unless they have changed meanwhile.
 pub(crate) async fn update(
     cx: &Context<DynamicObject>,
     slots: &Slots,
@@ -191,15 +323,80 @@ pub(crate) async fn update(
     revision: &Revision,
     notes: &Notes,
 ) -> Result<StoredRevision> {
-    let mut labels = revision.labels();
+    // The type of a Secret cannot be changed.
+    let payload = encode(slots, revision, Some(before.is_index)).await?;
+    let mut annotations = annotations(notes);
+    let (mut labels, data) = match &payload {
+        Payload::Whole(payload) => (revision.labels(), json!({PAYLOAD: ByteString(payload.clone())})),
+        Payload::Chunked(chunks) => {
+            annotations.insert(CHUNKS.into(), chunks.len().to_string());
+            create_chunks(cx, before.name(), chunks).await?;
+            (chunks::index_labels(revision), json!(chunks::index(chunks)))
+        }
+    };
     labels.insert("modifiedAt".into(), cx.now().as_second().to_string());
-    let payload = json!({PAYLOAD: encode(slots, revision).await?});
-    patch(cx, before, json!({"metadata": {"labels": labels, "annotations": annotations(notes)}, "data": payload})).await
+    let change = json!({"metadata": {"labels": labels, "annotations": annotations}, "data": data});
+    let stored = patch(cx, before, change).await?;
+    delete_chunks(cx, &stored, payload.chunks()).await?;
+    Ok(stored)
 }
 
-async fn encode(slots: &Slots, revision: &Revision) -> Result<ByteString> {
+/// Encodes a revision, in several chunks if it is large or has several.
+async fn encode(slots: &Slots, revision: &Revision, is_chunked: Option<bool>) -> Result<Payload> {
     let revision = revision.clone();
-    Ok(ByteString(slots.offload(move || revision.encode()).await??))
+    let encode = move || -> Result<Payload, StorageError> {
+        let packed = revision.pack()?;
+        match is_chunked.unwrap_or_else(|| chunks::is_needed(&packed)) {
+            true => Ok(Payload::Chunked(chunks::split(&revision.secret_name(), &packed)?)),
+            false => Ok(Payload::Whole(encode_packed(&packed))),
+        }
+    };
+    // The revision does not change, so a retry cannot succeed.
+    slots.offload(encode).await?.map_err(|error| Error::from(error).terminal())
+}
+
+/// Creates the Secrets of all chunks but the first one, which is in the index.
+async fn create_chunks(cx: &Context<DynamicObject>, index: &str, chunks: &[Chunk]) -> Result<()> {
+    for chunk in chunks.iter().skip(1) {
+        let key = cx.sibling(&chunk.name);
+        if let Some(known) = cx.get::<Secret>(&key).await? {
+            // An earlier attempt wrote it.
+            if known.data.as_ref() == Some(&chunk.data()) {
+                continue;
+            }
+            return Err(format!("Secret {key} exists and is not a chunk of release Secret {index}: delete it").into());
+        }
+        let metadata = ObjectMeta {
+            name: Some(chunk.name.clone()),
+            labels: Some(chunks::chunk_labels(index)),
+            ..ObjectMeta::default()
+        };
+        let secret = Secret {
+            metadata,
+            type_: Some(CHUNK_TYPE.into()),
+            immutable: Some(true),
+            data: Some(chunk.data()),
+            ..Secret::default()
+        };
+        cx.create(&secret).await?;
+    }
+    Ok(())
+}
+
+/// Deletes the Secrets of a revision's chunks except some.
+async fn delete_chunks(cx: &Context<DynamicObject>, index: &StoredRevision, except: &[Chunk]) -> Result<()> {
+    if !index.is_index {
+        return Ok(());
+    }
+    let place = (index.meta.namespace.clone().unwrap_or_default(), chunks::key_label(index.name()));
+    for chunk in cx.list_by::<ByIndex>(&place).await? {
+        let name = chunk.metadata.name.as_deref().unwrap_or_default();
+        let is_chunk = name.strip_prefix(index.name()).is_some_and(|rest| rest.starts_with('-'));
+        if is_chunk && !except.iter().any(|chunk| chunk.name == name) && chunk.metadata.deletion_timestamp.is_none() {
+            cx.delete(&Secret { metadata: chunk.metadata, ..Secret::default() }).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Sets annotations of a revision.
@@ -211,9 +408,10 @@ pub(crate) async fn note(
     patch(cx, before, json!({"metadata": {"annotations": annotations(notes)}})).await
 }
 
-/// Deletes a revision.
+/// Deletes a revision. Without its index, chunks are not read any more.
 pub(crate) async fn delete(cx: &Context<DynamicObject>, stored: &StoredRevision) -> Result<()> {
-    cx.delete(&Secret { metadata: stored.meta.clone(), ..Secret::default() }).await
+    cx.delete(&Secret { metadata: stored.meta.clone(), ..Secret::default() }).await?;
+    delete_chunks(cx, stored, &[]).await
 }
 
 async fn patch(cx: &Context<DynamicObject>, before: &StoredRevision, mut change: Value) -> Result<StoredRevision> {

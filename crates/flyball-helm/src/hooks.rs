@@ -5,7 +5,6 @@
 //! neither runs the hook twice nor mistakes an older object for it. See <https://helm.sh/docs/topics/charts_hooks/>.
 
 use crate::kinds::Kinds;
-use crate::places::is_privileged;
 use crate::resources::{self, ManifestError, Owner, Resource};
 use crate::storage::{Hook, Revision};
 use flyball::{Context, Kind, Result};
@@ -64,29 +63,14 @@ pub(crate) fn object(hook: &Hook, kinds: &Kinds) -> Result<(Resource, Kind), Man
     Ok((resource, known.kind.clone()))
 }
 
-fn is_hook_privileged(hook: &Hook, kinds: &Kinds, namespace: &str) -> bool {
-    object(hook, kinds).map_or(true, |(resource, kind)| is_privileged(&resource, &kind, namespace))
+/// Returns true if only `helm test` runs a hook.
+pub(crate) fn is_test(hook: &Hook) -> bool {
+    !hook.events.is_empty() && hook.events.iter().all(|event| event == "test")
 }
 
-/// Returns true if there are hooks whose objects are outside the release's namespace or grant permissions.
-pub(crate) fn any_privileged(revision: &Revision, kinds: &Kinds, namespace: &str) -> bool {
-    revision.hooks.iter().any(|hook| is_hook_privileged(hook, kinds, namespace))
-}
-
-/// Removes the hooks whose objects are outside the release's namespace or grant permissions.
-pub(crate) fn remove_privileged(revision: &mut Revision, kinds: &Kinds, namespace: &str) {
-    let release = &revision.name;
-    revision.hooks.retain(|hook| {
-        let privileged = is_hook_privileged(hook, kinds, namespace);
-        if privileged {
-            tracing::warn!(
-                release,
-                hook = hook.name,
-                "hook skipped: not rendered by the chart, and outside the namespace or granting permissions"
-            );
-        }
-        !privileged
-    });
+/// Returns true if a hook runs when the release is uninstalled.
+pub(crate) fn runs_at_deletion(hook: &Hook) -> bool {
+    hook.events.iter().any(|event| matches!(event.as_str(), "pre-delete" | "post-delete"))
 }
 
 /// Advances a hook: creates its object, or checks the state of its object.

@@ -295,7 +295,7 @@ impl Work<'_> {
             Hooks::Failed(why) => return self.stays(&why).await,
         }
         // The Secret that records the progress is deleted last.
-        for stored in &self.history.0 {
+        for stored in &self.history.revisions {
             history::delete(self.cx, stored).await?;
         }
         self.cx.set_status(&Report { uninstalled: true, ..Report::default() }.status()).await?;
@@ -340,7 +340,9 @@ pub(crate) fn check(revision: &Revision, kinds: &Kinds, namespace: &str) -> Resu
             return Err(ManifestError::Twice { path: resource.path, kind: resource.kind, name });
         }
     }
-    revision.hooks.iter().try_for_each(|hook| hooks::object(hook, kinds).map(drop))
+    // The operator does not run tests, as operator-sdk does not: their kinds need not be known.
+    let mut run = revision.hooks.iter().filter(|hook| !hooks::is_test(hook));
+    run.try_for_each(|hook| hooks::object(hook, kinds).map(drop))
 }
 
 fn is_kept(live: &DynamicObject) -> bool {

@@ -4,6 +4,7 @@
 //! a chart. Releases are stored in Helm's format, see [`storage`]. [`flyball_chart`] renders the charts.
 
 mod annotation;
+mod chunks;
 mod current;
 mod definition;
 mod digest;

@@ -15,6 +15,9 @@
 //! | drift | objects of releases are watched, and changes are corrected at once |
 //! | hooks, CRDs to be established | do not block a reconcile: their changes trigger the next one |
 //! | failed hook | fails the revision; it is retried after 10 s, 20 s … 1 h |
+//! | object of another release or custom resource | is neither adopted nor deleted, as by Helm |
+//! | test hook | is stored, but not run |
+//! | release larger than a Secret | is stored in several, as by helm-operator-plugins |
 //! | failed template | no retry before the custom resource or the chart changes |
 //! | object that the custom resource cannot own | has annotations with its owner, and is deleted with the release |
 //! | random values | are drawn once for a release; upgrades keep them |
@@ -26,12 +29,13 @@
 //! | rendering | is limited to some 50 million steps and 64 MiB, on a thread of its own |
 //!
 //! Supported annotations of custom resources, all with the prefix `helm.sdk.operatorframework.io/`:
-//! `reconcile-period` (such as `5m`), `uninstall-wait` and `pause-reconcile` (`true`).
+//! `reconcile-period` (such as `5m`), `uninstall-wait` and `pause-reconcile` (`true`). A paused custom resource is not
+//! uninstalled either.
 
 use crate::annotation;
 use crate::current::Current;
 use crate::error::OperatorError;
-use crate::history::ByRelease;
+use crate::history::{ByIndex, ByRelease};
 use crate::kinds::Kinds;
 use crate::releases::Releases;
 use crate::rendering::Slots;
@@ -129,7 +133,8 @@ fn controller(
         slots: Arc::clone(slots),
         verified: Verified::default(),
     };
-    let mut controller = Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>();
+    let mut controller =
+        Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>().index::<ByIndex>();
     if watches.reloads() {
         let (watch, primary) = (watch.clone(), primary.clone());
         controller = controller.source(Source::timer(RELOAD_INTERVAL, move |caches| match chart.reload(&watch)? {

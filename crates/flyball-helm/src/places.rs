@@ -25,7 +25,7 @@ pub(crate) fn is_inside(resource: &Resource, kind: &Kind, namespace: &str) -> bo
 }
 
 /// Returns true if an object is outside of the namespace, or grants permissions: only the chart may determine it.
-pub(crate) fn is_privileged(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
+fn is_privileged(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
     !is_inside(resource, kind, namespace) || is_rbac(resource) || is_token(resource)
 }
 

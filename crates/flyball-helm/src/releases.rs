@@ -7,14 +7,15 @@
 use crate::annotation::{FINALIZER, PAUSED, PERIOD, WAITS};
 use crate::current::Current;
 use crate::history::{self, History, Notes, StoredRevision};
+use crate::hooks;
 use crate::install::{Progress, Work, time_to_retry};
 use crate::kinds::Kinds;
 use crate::rendering::Slots;
 use crate::resources::{self, Owner};
 use crate::source::{RenderRequest, Source};
 use crate::status::{self, FailedOperation, ReleaseError, Report};
-use crate::storage::{Info, Revision, State};
-use crate::verified::{Verified, is_same};
+use crate::storage::{Hook, Info, Revision, State};
+use crate::verified::{Verified, is_rendered, is_same};
 use crate::watches::{Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
 use flyball_chart::{Release, Seed, Values};
@@ -27,8 +28,14 @@ use std::time::Duration;
 
 /// Polling interval, used when no watch event arrives.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
+/// Polling interval of a paused custom resource that is being deleted. The end of the pause is a watch event.
+const PAUSED_INTERVAL: Duration = Duration::from_hours(1);
 /// Message while other long renderings occupy the slots.
 const BUSY: &str = "waiting for other releases to be rendered";
+
+/// Limit of hooks in an event about skipped ones, and of characters of their names.
+const MAX_NAMED_HOOKS: usize = 5;
+const MAX_NAME_CHARS: usize = 100;
 
 /// Creates releases for the custom resources of one kind.
 #[derive(Debug)]
@@ -73,12 +80,13 @@ impl Reconcile for Releases {
     const FINALIZER: Option<&'static str> = Some(FINALIZER);
 
     async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
-        if object.annotations().get(PAUSED).is_some_and(|paused| paused == "true") {
+        if is_paused(object) {
             cx.set_status(&status::paused(&object.data["status"])).await?;
             return Ok(Action::done());
         }
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
-        let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
+        let uid = object.uid().unwrap_or_default();
+        let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary, uid: &uid };
         let mut deployed = None;
         let source = self.chart.get();
         match self.plan(&source).converge(object, owner, cx, &mut deployed).await {
@@ -113,8 +121,13 @@ impl Reconcile for Releases {
     }
 
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        if is_paused(object) {
+            cx.set_status(&status::paused(&object.data["status"])).await?;
+            return Ok(Action::requeue_after(PAUSED_INTERVAL));
+        }
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
-        let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary };
+        let uid = object.uid().unwrap_or_default();
+        let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary, uid: &uid };
         let source = self.chart.get();
         let waits = object.annotations().get(WAITS).is_some_and(|waits| waits == "true");
         match self.plan(&source).uninstall(object, owner, cx, waits).await {
@@ -139,6 +152,10 @@ impl Reconcile for Releases {
             }
         }
     }
+}
+
+fn is_paused(object: &DynamicObject) -> bool {
+    object.annotations().get(PAUSED).is_some_and(|paused| paused == "true")
 }
 
 /// Publishes an event about a failure, unless the status already reports it: identical failures are one event.
@@ -179,20 +196,23 @@ impl Plan<'_> {
         deployed: &mut Option<Revision>,
     ) -> Result<Progress, ReleaseError> {
         let reconcile = |what| ReleaseError::of(FailedOperation::Reconcile, what);
-        let mut history = History::read(cx, owner.namespace, owner.release)
-            .await
-            .map_err(reconcile("failed to retrieve release history"))?;
+        let mut history = History::read(cx, &owner).await.map_err(reconcile("failed to retrieve release history"))?;
         let current = history.deployed().cloned();
-        if let Some(current) = &current {
-            *deployed =
-                history::load(cx, self.slots, current).await.map_err(reconcile("failed to get deployed release"))?;
-        }
+        let found = match &current {
+            Some(current) => {
+                history::load(cx, self.slots, current).await.map_err(reconcile("failed to get deployed release"))?
+            }
+            None => None,
+        };
         let failed_operation = if current.is_some() { FailedOperation::Upgrade } else { FailedOperation::Install };
         let failed = |what| ReleaseError::of(failed_operation, what);
-        self.check_chart(owner.release, deployed.as_ref()).map_err(reconcile("failed to get helm release name"))?;
+        self.check_owner(cx, &owner, &mut history, found.as_ref())
+            .await
+            .map_err(reconcile("failed to get helm release name"))?;
+        *deployed = found;
         let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
-        let seed = match history.0.iter().rev().find_map(|stored| stored.notes().seed) {
+        let seed = match history.revisions.iter().rev().find_map(|stored| stored.notes().seed) {
             Some(seed) => seed,
             None if self.repeats => Seed::from_rng(cx.rng()),
             None => Seed::from_os().map_err(|error| failed("failed to draw a seed")(error.into()))?,
@@ -235,7 +255,7 @@ impl Plan<'_> {
             // A revision that was never deployed makes room for the next attempt.
             if last.state != State::Superseded {
                 history::delete(cx, &last).await.map_err(failed("failed to delete stale release version"))?;
-                history.0.pop();
+                history.revisions.pop();
             }
         }
         let installed = current.as_ref().filter(|current| current.state == State::Deployed);
@@ -277,11 +297,9 @@ impl Plan<'_> {
             let note = format!("Chart value {path:?} overridden to {value:?} by operator's watches.yaml");
             cx.event(Event::warning("OverrideValuesInUse", note));
         }
-        history.make_room(cx).await.map_err(failed("failed to delete an old release version"))?;
         self.verified.add(owner.namespace, owner.release, &candidate);
-        let stored = history::create(cx, self.slots, &candidate, &notes)
-            .await
-            .map_err(failed("failed to record the release"))?;
+        let stored =
+            history.create(cx, self.slots, &candidate, &notes).await.map_err(failed("failed to record the release"))?;
         self.advance(self.work(cx, owner, history, stored, candidate, notes), deployed).await
     }
 
@@ -335,14 +353,26 @@ impl Plan<'_> {
         if self.verified.has(namespace, release, revision) {
             return Ok(Some(true));
         }
-        let at = revision.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
-        let rendering = Rendering { version, seed: seed.clone(), at };
-        let Some(rendered) = self.candidate(cx, request, Some(revision), rendering).await? else { return Ok(None) };
+        let Some(rendered) = self.render_again(cx, request, version, revision, seed).await? else { return Ok(None) };
         let is_genuine = is_same(revision, &rendered);
         if is_genuine {
             self.verified.add(namespace, release, revision);
         }
         Ok(Some(is_genuine))
+    }
+
+    /// Renders what the revision in a Secret should contain; `None` if all slots are occupied.
+    async fn render_again(
+        &self,
+        cx: &Context<DynamicObject>,
+        request: &Request<'_>,
+        version: u32,
+        revision: &Revision,
+        seed: &Seed,
+    ) -> Result<Option<Revision>> {
+        // The passing of time alone does not make a new revision.
+        let at = revision.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
+        self.candidate(cx, request, Some(revision), Rendering { version, seed: seed.clone(), at }).await
     }
 
     /// Returns true if the templates, with the current results of `lookup`, still render the installed objects.
@@ -453,6 +483,31 @@ impl Plan<'_> {
         Err(Error::from(text).terminal())
     }
 
+    /// Rejects a release of another chart or another custom resource, and makes the custom resource its owner.
+    async fn check_owner(
+        &self,
+        cx: &Context<DynamicObject>,
+        owner: &Owner<'_>,
+        history: &mut History,
+        deployed: Option<&Revision>,
+    ) -> Result<()> {
+        self.check_chart(owner.release, deployed)?;
+        if let Some(other) = history.owned_by_other(owner) {
+            let release = owner.release;
+            let text = format!(
+                "duplicate release name: release {release:?} belongs to {other}: rename one of the custom resources"
+            );
+            return Err(text.into());
+        }
+        if let (None, Some(last)) = (deployed, history.last())
+            && !last.is_controlled_by(owner.uid)
+        {
+            let last = history::load(cx, self.slots, last).await?;
+            self.check_chart(owner.release, last.as_ref())?;
+        }
+        history.claim(cx, owner).await
+    }
+
     async fn uninstall(
         &self,
         object: &DynamicObject,
@@ -460,7 +515,10 @@ impl Plan<'_> {
         cx: &Context<DynamicObject>,
         waits: bool,
     ) -> Result<Progress> {
-        let history = History::read(cx, owner.namespace, owner.release).await?;
+        let history = History::read(cx, &owner).await?;
+        if history.owned_by_other(&owner).is_some() {
+            return Ok(Progress::Done);
+        }
         let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
         let Some(mut revision) = history::load(cx, self.slots, &last).await? else { return Ok(Progress::Done) };
         if self.check_chart(owner.release, Some(&revision)).is_err() {
@@ -468,23 +526,46 @@ impl Plan<'_> {
             return Ok(Progress::Done);
         }
         let notes = last.notes();
-        let is_privileged = crate::hooks::any_privileged(&revision, self.kinds, owner.namespace);
-        if is_privileged && !self.verified.has(owner.namespace, owner.release, &revision) {
-            // Custom resource and chart may have changed since. So a revision that cannot be verified is limited to
-            // objects in the namespace that grant no permissions.
+        let is_verified = self.verified.has(owner.namespace, owner.release, &revision);
+        if !is_verified && revision.hooks.iter().any(hooks::runs_at_deletion) {
             let seed = notes.seed.clone().unwrap_or_default();
-            let genuine = match self.request(object, owner) {
-                Ok(request) => self.is_genuine(cx, &request, last.version, &revision, &seed).await,
+            let rendered = match self.request(object, owner) {
+                Ok(request) => self.render_again(cx, &request, last.version, &revision, &seed).await,
                 Err(error) => Err(error),
             };
-            match genuine {
-                Ok(Some(true)) => {}
+            let rendered = match rendered {
+                Ok(Some(rendered)) => rendered,
                 Ok(None) => return Ok(Progress::Waits(BUSY.to_owned())),
-                // The comparison does not cover hooks.
                 Err(error) if error.downcast_ref::<kube::Error>().is_some() => return Err(error),
-                Ok(Some(false)) | Err(_) => crate::hooks::remove_privileged(&mut revision, self.kinds, owner.namespace),
-            }
+                // The chart renders nothing for these values.
+                Err(_) => Revision::default(),
+            };
+            self.remove_unverified_hooks(cx, &mut revision, &rendered);
         }
         self.work(cx, owner, history, last, revision, notes).uninstall(waits).await
     }
+
+    /// Removes the hooks of a release being deleted that the chart does not render.
+    ///
+    /// Others may have written the Secret of the release, and the operator may create more than they may.
+    fn remove_unverified_hooks(&self, cx: &Context<DynamicObject>, revision: &mut Revision, rendered: &Revision) {
+        let unverified = |hook: &Hook| hooks::runs_at_deletion(hook) && !is_rendered(hook, rendered);
+        let names = revision.hooks.iter().filter(|hook| unverified(hook)).map(|hook| shortened(&hook.name));
+        let names: Vec<String> = names.take(MAX_NAMED_HOOKS).collect();
+        if names.is_empty() {
+            return;
+        }
+        revision.hooks.retain(|hook| !unverified(hook));
+        let (release, names) = (&revision.name, names.join(", "));
+        tracing::warn!(release, hooks = names, "hooks skipped: the chart does not render them");
+        let note = format!(
+            "Hooks {names} of release {release} were not run: the chart does not render them for this custom resource"
+        );
+        cx.event(Event::warning("HooksSkipped", note));
+    }
+}
+
+/// Shortens a name from a Secret for a message.
+fn shortened(name: &str) -> String {
+    name.chars().take(MAX_NAME_CHARS).collect()
 }

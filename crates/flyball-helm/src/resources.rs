@@ -3,7 +3,7 @@
 use crate::annotation::{self, DEPENDS_ON, OWNER, OWNER_KIND};
 use flyball::{Kind, ObjectKey};
 use flyball_chart::{BoundedYaml, Budget, YamlError, from_yaml};
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
 use serde_json::{Map, Value, json};
 
 /// Limit of objects of a release.
@@ -12,6 +12,9 @@ const MAX_OBJECTS: usize = 10_000;
 const DEEPEST: usize = 4;
 /// Prefix of the name of each template in the manifest of a release.
 const SOURCE: &str = "# Source: ";
+/// Label of all objects of Helm's releases, and its value.
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+const HELM: &str = "Helm";
 
 /// An object of a manifest.
 #[derive(Clone, Debug, PartialEq)]
@@ -223,43 +226,87 @@ pub(crate) struct Owner<'a> {
     pub(crate) release: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) kind: &'a Kind,
+    /// The UID of the custom resource.
+    pub(crate) uid: &'a str,
 }
 
 impl Owner<'_> {
-    /// Returns true if the object's annotations name the release.
+    /// Returns true if an object belongs to the release: its annotations name the release, and no other custom resource
+    /// owns it.
     pub(crate) fn has(&self, live: &DynamicObject) -> bool {
-        let notes = live.metadata.annotations.as_ref();
-        let matches =
-            |annotation: &str, value: &str| notes.and_then(|notes| notes.get(annotation)).is_some_and(|v| v == value);
-        matches(annotation::RELEASE, self.release) && matches(annotation::NAMESPACE, self.namespace)
+        self.is_named_by(&live.metadata) && self.other_owner(&live.metadata).is_none()
     }
 
-    /// Rejects objects of other releases; and outside of the release's namespace, all objects that are not part of
-    /// it.
-    pub(crate) fn check(&self, kind: &Kind, live: &DynamicObject, is_inside: bool) -> flyball::Result<()> {
-        let note = |annotation: &str| live.metadata.annotations.as_ref()?.get(annotation).cloned();
-        match note(annotation::RELEASE) {
-            Some(release) if !self.has(live) => {
-                let (name, namespace) =
-                    (live.metadata.name.as_deref(), note(annotation::NAMESPACE).unwrap_or_default());
-                let name = name.unwrap_or_default();
-                Err(format!("{} {name} is part of release {release} in namespace {namespace}", kind.name()).into())
-            }
-            None if !is_inside => {
-                let (name, release) = (live.metadata.name.as_deref().unwrap_or_default(), self.release);
-                let place =
-                    live.metadata.namespace.as_ref().map_or("no namespace".into(), |at| format!("namespace {at}"));
-                let kind = kind.name();
-                Err(format!(
-                    "{kind} {name} in {place} already exists and is not part of release {release}: delete it, or set its annotations \
-                     {} and {}",
-                    annotation::RELEASE,
-                    annotation::NAMESPACE
-                )
-                .into())
-            }
-            _ => Ok(()),
+    /// Returns true if the object carries all of Helm's metadata of the release, so that the release may adopt it.
+    pub(crate) fn may_adopt(&self, live: &DynamicObject) -> bool {
+        let label = live.metadata.labels.as_ref().and_then(|labels| labels.get(MANAGED_BY));
+        label.is_some_and(|manager| manager == HELM) && self.has(live)
+    }
+
+    fn is_named_by(&self, metadata: &ObjectMeta) -> bool {
+        let matches = |(annotation, value): (&str, &str)| note(metadata, annotation) == Some(value);
+        self.release_annotations().into_iter().all(matches)
+    }
+
+    /// Returns Helm's annotations of the release.
+    fn release_annotations(&self) -> [(&'static str, &str); 2] {
+        [(annotation::RELEASE, self.release), (annotation::NAMESPACE, self.namespace)]
+    }
+
+    /// Names the other custom resource that owns an object, by its controller reference or its annotations.
+    pub(crate) fn other_owner(&self, metadata: &ObjectMeta) -> Option<String> {
+        let mut owners = metadata.owner_references.iter().flatten();
+        if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
+            return (owner.uid != self.uid).then(|| format!("{} {}", owner.kind, owner.name));
         }
+        let (kind, owner) = (note(metadata, OWNER_KIND)?, note(metadata, OWNER).unwrap_or_default());
+        let is_own = kind == qualified(self.kind) && owner == format!("{}/{}", self.namespace, self.release);
+        (!is_own).then(|| format!("{kind} {owner}"))
+    }
+
+    /// Rejects objects of other releases and of other custom resources; and outside of the release's namespace, all
+    /// objects that are not part of the release.
+    ///
+    /// The rule and the message are those of `helm install`.
+    pub(crate) fn check(&self, kind: &Kind, live: &DynamicObject, is_inside: bool) -> flyball::Result<()> {
+        let metadata = &live.metadata;
+        // An object that is being deleted is awaited.
+        if metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let owner = self.other_owner(metadata).map(|owner| format!("it belongs to {owner}"));
+        let is_of_release = note(metadata, annotation::RELEASE).is_some();
+        let reasons = match is_of_release && !self.is_named_by(metadata) || !is_inside && !is_of_release {
+            true => [Some(self.mismatch(metadata)), owner].into_iter().flatten().collect(),
+            false => Vec::from_iter(owner),
+        };
+        if reasons.is_empty() {
+            return Ok(());
+        }
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (kind, name, namespace) = (kind.name(), text(&metadata.name), text(&metadata.namespace));
+        let reasons = reasons.join("; ");
+        let text = format!(
+            "{kind} {name:?} in namespace {namespace:?} exists and cannot be imported into the current release: {reasons}"
+        );
+        Err(text.into())
+    }
+
+    /// Describes the difference between the metadata of an object and those of the release, in Helm's words.
+    fn mismatch(&self, metadata: &ObjectMeta) -> String {
+        let mut text = "invalid ownership metadata".to_owned();
+        for (key, value) in self.release_annotations() {
+            text += &match note(metadata, key) {
+                Some(actual) if actual == value => continue,
+                Some(actual) => {
+                    format!(
+                        "; annotation validation error: key {key:?} must equal {value:?}: current value is {actual:?}"
+                    )
+                }
+                None => format!("; annotation validation error: missing key {key:?}: must be set to {value:?}"),
+            };
+        }
+        text
     }
 
     /// Builds an object of a release with the metadata that Helm adds, and returns whether the custom resource can
@@ -278,7 +325,7 @@ impl Owner<'_> {
             false => drop(metadata.remove("namespace")),
         }
         let mut metadata = Value::Object(std::mem::take(metadata));
-        fields(&mut metadata, "labels").insert("app.kubernetes.io/managed-by".into(), "Helm".into());
+        fields(&mut metadata, "labels").insert(MANAGED_BY.into(), HELM.into());
         let annotations = fields(&mut metadata, "annotations");
         annotations.remove(DEPENDS_ON);
         annotations.insert(annotation::RELEASE.into(), self.release.into());
@@ -297,6 +344,10 @@ impl Owner<'_> {
         dynamic.data = object;
         Ok((dynamic, owned))
     }
+}
+
+fn note<'m>(metadata: &'m ObjectMeta, annotation: &str) -> Option<&'m str> {
+    metadata.annotations.as_ref()?.get(annotation).map(String::as_str)
 }
 
 /// Names a kind with its group, as in annotations.

@@ -213,7 +213,9 @@ impl Source {
                 return tracing::debug!(kind = %watch.kind, name, %error, "cannot render the chart at startup");
             }
         };
-        let hooks = rendered.hooks.iter().map(|hook| &hook.manifest);
+        // The operator needs no permissions for tests, which it does not run.
+        let hooks = rendered.hooks.iter().filter(|hook| hook.events.iter().any(|event| *event != HookEvent::Test));
+        let hooks = hooks.map(|hook| &hook.manifest);
         let objects = rendered.manifests.iter().chain(hooks).filter(|manifest| !manifest.object.is_null());
         let found: Vec<Resource> =
             objects.filter_map(|manifest| Resource::of(&manifest.path, &manifest.object).ok()).flatten().collect();

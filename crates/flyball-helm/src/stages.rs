@@ -10,7 +10,7 @@
 use crate::annotation::DEPENDS_ON;
 use crate::kinds::Kinds;
 use crate::places::is_inside;
-use crate::resources::{Owner, Resource};
+use crate::resources::{ManifestError, Owner, Resource};
 use flyball::{Children, Context, Error, Result};
 use kube::core::DynamicObject;
 use serde_json::Value;
@@ -99,17 +99,23 @@ async fn declare(
     resources: &[&Resource],
     mut children: Children,
 ) -> Result<Children> {
+    let terminal = |error: ManifestError| Error::from(error).terminal();
     for resource in resources {
-        let kind = kinds.foreseen(resource).map_err(|error| Error::from(error).terminal())?;
-        let (object, owned) = owner.settle(resource, kind).map_err(|error| Error::from(error).terminal())?;
-        if owned {
-            children = children.child(&object);
-            continue;
+        let kind = kinds.foreseen(resource).map_err(terminal)?;
+        let (object, owned) = owner.settle(resource, kind).map_err(terminal)?;
+        let live = match cx.dynamic(kind).get(&resource.key(kind, owner.namespace)).await {
+            Ok(live) => live,
+            // The release may define the kind. Without its CRD there are no objects of the kind.
+            Err(error) if error.status().is_some_and(|status| status.code == 404) => None,
+            Err(error) => return Err(error),
+        };
+        if let Some(live) = &live {
+            owner.check(kind, live, is_inside(resource, kind, owner.namespace))?;
         }
-        if let Some(live) = cx.dynamic(kind).get(&resource.key(kind, owner.namespace)).await? {
-            owner.check(kind, &live, is_inside(resource, kind, owner.namespace))?;
+        children = if owned { children.child(&object) } else { children.unowned(&object) };
+        if live.is_some_and(|live| owner.may_adopt(&live)) {
+            children = children.adopting();
         }
-        children = children.unowned(&object);
     }
     Ok(children)
 }

@@ -6,6 +6,10 @@ use serde_json::{Value, json};
 
 /// Length limit of a condition's message, in characters.
 const MAX_MESSAGE: usize = 4096;
+/// Length limit of a chart's notes in a condition, as in `metav1.Condition`.
+const MAX_NOTES: usize = 32_768;
+/// Size limit of a manifest in the status: etcd stores objects of up to 1.5 MiB.
+const MAX_MANIFEST_BYTES: usize = 512 << 10;
 
 /// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +66,18 @@ impl Report<'_> {
         match (self.deployed, &self.waits) {
             _ if self.uninstalled => conditions.push(deployed(false, UNINSTALLED, "")),
             (Some(revision), _) => {
-                conditions.push(deployed(true, installed(revision), &revision.info.notes));
+                let notes: String = revision.info.notes.chars().take(MAX_NOTES).collect();
+                conditions.push(deployed(true, installed(revision), &notes));
             }
-            (None, Some(waits)) => conditions.push(deployed(false, "Installing", waits)),
+            (None, Some(waits)) => conditions.push(deployed(false, "Installing", &shortened(waits))),
             (None, None) => {}
         }
         let mut status = json!({"conditions": conditions, "release": self.release()});
         if let Some(revision) = self.deployed.filter(|_| !self.uninstalled) {
-            status["deployedRelease"] = json!({"name": revision.name, "manifest": revision.manifest});
+            status["deployedRelease"] = json!({"name": revision.name});
+            if revision.manifest.len() <= MAX_MANIFEST_BYTES {
+                status["deployedRelease"]["manifest"] = revision.manifest.as_str().into();
+            }
         }
         status
     }

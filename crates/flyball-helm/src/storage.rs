@@ -196,6 +196,22 @@ pub enum StorageError {
     /// It is not the JSON of a release.
     #[error("the payload is not the JSON of a release")]
     Json(#[source] serde_json::Error),
+    /// It needs too many Secrets.
+    #[error("the compressed release takes {chunks} Secrets, and the limit is {limit}: reduce its values or objects")]
+    TooManyChunks {
+        /// The number of Secrets.
+        chunks: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The list of its chunks is not valid.
+    #[error("data.{field} is not valid: {why}")]
+    Index {
+        /// The field.
+        field: &'static str,
+        /// The problem.
+        why: String,
+    },
 }
 
 impl Revision {
@@ -205,13 +221,17 @@ impl Revision {
     ///
     /// If the payload is not a release, or is too large.
     pub fn decode(payload: &[u8]) -> Result<Self, StorageError> {
-        let packed = BASE64.decode(payload.trim_ascii()).map_err(StorageError::Base64)?;
+        Self::unpack(&BASE64.decode(payload.trim_ascii()).map_err(StorageError::Base64)?)
+    }
+
+    /// Decodes a payload without base64, as in the chunks of a large release.
+    pub(crate) fn unpack(packed: &[u8]) -> Result<Self, StorageError> {
         if !packed.starts_with(&GZIP) {
-            return read(&packed);
+            return read(packed);
         }
         let mut json = Vec::new();
         let size =
-            GzDecoder::new(&*packed).take(MAX_UNPACKED_BYTES + 1).read_to_end(&mut json).map_err(StorageError::Gzip)?;
+            GzDecoder::new(packed).take(MAX_UNPACKED_BYTES + 1).read_to_end(&mut json).map_err(StorageError::Gzip)?;
         match size as u64 > MAX_UNPACKED_BYTES {
             true => Err(StorageError::TooLarge),
             false => read(&json),
@@ -224,6 +244,11 @@ impl Revision {
     ///
     /// If the payload is too large to be decoded again.
     pub fn encode(&self) -> Result<Vec<u8>, StorageError> {
+        Ok(encode_packed(&self.pack()?))
+    }
+
+    /// Compresses the revision.
+    pub(crate) fn pack(&self) -> Result<Vec<u8>, StorageError> {
         let json = serde_json::to_vec(self).map_err(StorageError::Json)?;
         if json.len() as u64 > MAX_UNPACKED_BYTES {
             return Err(StorageError::TooLarge);
@@ -231,7 +256,7 @@ impl Revision {
         check_weight(&json)?;
         let mut packer = GzEncoder::new(Vec::new(), Compression::best());
         packer.write_all(&json).map_err(StorageError::Gzip)?;
-        Ok(BASE64.encode(packer.finish().map_err(StorageError::Gzip)?).into_bytes())
+        packer.finish().map_err(StorageError::Gzip)
     }
 
     /// Returns the name of its Secret.
@@ -281,6 +306,11 @@ fn check_weight(json: &[u8]) -> Result<(), StorageError> {
         }
     }
     if weight > HEAVIEST { Err(StorageError::TooMany) } else { Ok(()) }
+}
+
+/// Encodes a compressed revision as the payload of a Secret.
+pub(crate) fn encode_packed(packed: &[u8]) -> Vec<u8> {
+    BASE64.encode(packed).into_bytes()
 }
 
 /// Returns the name of the Secret of a revision.

@@ -4,10 +4,9 @@
 //! compares a stored revision with a rendering before it installs the revision, once per process.
 
 use crate::digest::hex;
-use crate::storage::Revision;
+use crate::storage::{Hook, Revision};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// Digests of the revisions that this process rendered, by namespace and release.
 #[derive(Debug, Default)]
@@ -38,13 +37,20 @@ pub(crate) fn is_same(one: &Revision, other: &Revision) -> bool {
     digest(one) == digest(other)
 }
 
+/// Returns true if a rendering contains the hook.
+pub(crate) fn is_rendered(hook: &Hook, rendered: &Revision) -> bool {
+    let text = text(hook);
+    rendered.hooks.iter().any(|hook| self::text(hook) == text)
+}
+
 /// Hashes the manifest and the hooks of a revision, without the outcome of the hooks.
 fn digest(revision: &Revision) -> String {
-    let mut hooks = String::new();
-    for hook in &revision.hooks {
-        let parts = (&hook.path, &hook.name, &hook.kind, &hook.events, &hook.weight, &hook.delete_policies);
-        // Writing to a string cannot fail.
-        let _ = writeln!(hooks, "{parts:?} {:?}", hook.manifest);
-    }
+    let hooks: String = revision.hooks.iter().map(text).collect();
     hex(&[revision.manifest.as_bytes(), hooks.as_bytes()])
+}
+
+/// Describes a hook on one line, without its outcome.
+fn text(hook: &Hook) -> String {
+    let parts = (&hook.path, &hook.name, &hook.kind, &hook.events, &hook.weight, &hook.delete_policies);
+    format!("{parts:?} {:?}\n", hook.manifest)
 }

@@ -5,7 +5,8 @@ use flyball_cluster::testing::Test;
 use flyball_helm::storage::{Hook, PAYLOAD, Revision};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, DeleteParams};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -100,4 +101,56 @@ async fn invalid_release_is_reported_as_a_condition() {
         let failed = condition(&sites(&test), "blue", "Irreconcilable").await;
         assert!(failed.contains(expected) && failed.contains("sh.helm.release.v1.blue.v1"), "{failed}");
     }
+}
+
+/// Objects that the chart renders only on request, so that the operator may create their kinds; and a hook.
+const ON_REQUEST: &str = "{{- if .Values.more }}\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\n\
+                          apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: a}\n{{- end }}\n---\n\
+                          apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-last\n  \
+                          annotations: {helm.sh/hook: pre-delete}\n";
+const FORGED_POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: forged-pod}\nspec: {containers: [{name: a, image: a}]}\n";
+const FORGED_BINDING: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: forged-binding}\n\
+                              roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\n\
+                              subjects: [{kind: ServiceAccount, name: default}]\n";
+
+#[tokio::test(start_paused = true)]
+async fn forged_hooks_of_any_kind_do_not_run() {
+    let files = [("charts/site/templates/all.yaml", ON_REQUEST), ("charts/site/values.yaml", "more: false\n")];
+    let mut test = Test::of(operator_of(project("forged-hooks", &files))).nodes(1).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    // The operator finds the forged Secret only when the release is being deleted.
+    test.crash().await;
+    forge(&test, "blue", |revision| {
+        for (kind, manifest) in [("Pod", FORGED_POD), ("RoleBinding", FORGED_BINDING)] {
+            for event in ["pre-delete", "post-delete"] {
+                let events = vec![event.into()];
+                let name = format!("forged-{event}-{}", kind.to_lowercase());
+                let manifest = manifest.replace("forged-", &format!("forged-{event}-"));
+                revision.hooks.push(Hook { name, kind: kind.into(), manifest, events, ..hook() });
+            }
+        }
+    })
+    .await;
+    sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+    test.restart().await;
+    test.assert_converges().await;
+    assert!(sites(&test).get_opt("blue").await.expect("the server answers").is_none());
+    let trace = test.trace();
+    let created = |path: &str| trace.lines().filter(|line| line.contains("POST") && line.contains(path)).count();
+    assert_eq!((created("/pods"), created("/rolebindings")), (0, 0));
+    assert_eq!(created("/configmaps"), 1, "the hook of the chart runs");
+    sleep(Duration::from_secs(10)).await;
+    let events = test.api::<Event>().list(&ListParams::default()).await.expect("they can be listed").items;
+    let notes: Vec<String> = events
+        .into_iter()
+        .filter(|event| event.reason.as_deref() == Some("HooksSkipped"))
+        .filter_map(|event| event.note)
+        .collect();
+    assert_eq!(
+        notes,
+        ["Hooks forged-pre-delete-pod, forged-post-delete-pod, forged-pre-delete-rolebinding, \
+          forged-post-delete-rolebinding of release blue were not run: the chart does not render them for this custom resource"]
+    );
 }

@@ -91,6 +91,36 @@ async fn hooks_run_in_order_and_are_awaited() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tests_are_not_run() -> kube::Result<()> {
+    // An unknown kind does not matter, because only `helm test` runs the hook.
+    let unknown =
+        "apiVersion: {{ .Values.group }}/v1\nkind: Probe\nmetadata:\n  name: a\n  annotations: {helm.sh/hook: test}\n";
+    let files = [
+        ("charts/site/values.yaml", "title: Hello\nfails: false\ngroup: example.org\n"),
+        ("charts/site/templates/page.yaml", PAGE),
+        ("charts/site/templates/tests/job.yaml", &*job("test", "test", 0, "")),
+        ("charts/site/templates/tests/old.yaml", &*job("old", "test-success", 0, "")),
+        ("charts/site/templates/tests/unknown.yaml", unknown),
+    ];
+    let test = Test::of(operator_of(project("tests", &files))).nodes(1).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: ");
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer"}})).await;
+    test.assert_converges().await;
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    // `helm test` finds them in the Secret.
+    let stored: Vec<String> =
+        revisions(&test, "blue").await[1].hooks.iter().map(|hook| hook.events.join(",")).collect();
+    assert_eq!(stored, ["test", "test", "test"]);
+    sites(&test).delete("blue", &DeleteParams::default()).await?;
+    test.assert_converges().await;
+    let trace = test.trace();
+    assert!(!trace.lines().any(|line| line.contains("POST") && line.contains("/jobs")));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn failing_hook_fails_the_release_and_retries_with_backoff() -> kube::Result<()> {
     let test = Test::of(operator_of(site("failing-hooks"))).nodes(1).start().await;
     apply_site(&test, "blue", "{fails: true}").await;

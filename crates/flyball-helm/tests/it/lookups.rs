@@ -2,7 +2,7 @@
 
 use crate::project::{apply_site, condition, history, operator_of, project};
 use flyball_cluster::testing::Test;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -48,6 +48,50 @@ async fn changed_lookup_results_cause_an_upgrade() {
     let second = page(&test).await;
     assert_eq!((&*second["title"], &second["drawn"]), ("Found", &first["drawn"]));
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    test.assert_idempotent().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_of_the_revision_causes_no_upgrade() {
+    let template = PAGE.replace(
+        "data:\n",
+        "data:\n  revision: {{ .Release.Revision | quote }}\n  upgrade: {{ .Release.IsUpgrade | quote }}\n",
+    );
+    let test = Test::of(operator_of(project("looked-up-revision", &[("charts/site/templates/page.yaml", &*template)])));
+    let mut test = test.start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!((&*page(&test).await["revision"], history(&test, "blue").await), ("1", vec!["1 deployed".to_owned()]));
+    test.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: source}, data: {title: Found}}").await;
+    sleep(Duration::from_secs(3600)).await;
+    let second = page(&test).await;
+    assert_eq!((&*second["title"], &*second["revision"], &*second["upgrade"]), ("Found", "2", "true"));
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    test.assert_idempotent().await;
+}
+
+/// A common way to create a password once: the chart omits it when it exists.
+const ONCE: &str = "{{- if not (lookup \"v1\" \"Secret\" .Release.Namespace (printf \"%s-password\" .Release.Name)) }}\n\
+                    apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}-password\n  \
+                    annotations: {a: b{{ if .Values.keep }}, helm.sh/resource-policy: keep{{ end }}}\n\
+                    stringData: {password: {{ randAlphaNum 20 }}}\n{{- end }}\n---\n\
+                    apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-page\n\
+                    data: {title: {{ .Values.title }}}\n";
+
+#[tokio::test(start_paused = true)]
+async fn object_that_is_rendered_once_stays() {
+    let files = [("charts/site/templates/all.yaml", ONCE), ("charts/site/values.yaml", "title: Hello\nkeep: false\n")];
+    let mut test = Test::of(operator_of(project("rendered-once", &files))).start().await;
+    let secret = async |test: &Test, name: &str| test.api::<Secret>().get_opt(name).await.expect("the server answers");
+    apply_site(&test, "blue", "{}").await;
+    apply_site(&test, "kept", "{keep: true}").await;
+    test.assert_converges().await;
+    let (blue, kept) = (secret(&test, "blue-password").await, secret(&test, "kept-password").await);
+    sleep(Duration::from_secs(3600)).await;
+    assert!(history(&test, "blue").await.len() <= 2 && history(&test, "kept").await.len() <= 2);
+    assert_eq!(secret(&test, "blue-password").await, blue);
+    assert_eq!(secret(&test, "kept-password").await.expect("it is there").data, kept.expect("it is there").data);
     test.assert_idempotent().await;
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may panic, and print differences")]
 
 mod architecture;
+mod chunks;
+mod collisions;
 mod forged;
 mod hooks;
 mod lookups;

@@ -80,7 +80,12 @@ async fn objects_of_another_release_are_not_adopted() {
     apply_site(&test, "green", "{}").await;
     sleep(Duration::from_secs(10)).await;
     let failed = condition(&sites(&test), "green", "ReleaseFailed").await;
-    let expected = format!("ConfigMap the-elsewhere is part of release blue in namespace {}", test.namespace());
+    let expected = format!(
+        "ConfigMap \"the-elsewhere\" in namespace \"kube-public\" exists and cannot be imported into the current release: \
+         invalid ownership metadata; annotation validation error: key \"meta.helm.sh/release-name\" must equal \"green\": \
+         current value is \"blue\"; it belongs to Site.web.example.com {}/blue",
+        test.namespace()
+    );
     assert_eq!(failed, format!("True InstallError: failed to install release: {expected}"));
     assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: ");
 }
@@ -241,10 +246,12 @@ async fn existing_objects_in_other_namespaces_are_not_adopted() -> kube::Result<
     apply_site(&test, "blue", "{}").await;
     sleep(Duration::from_secs(60)).await;
     let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
-    assert!(failed.contains("already exists and is not part of release blue"), "{failed}");
+    let expected = "exists and cannot be imported into the current release: invalid ownership metadata; annotation \
+                    validation error: missing key \"meta.helm.sh/release-name\": must be set to \"blue\"; ";
+    assert!(failed.contains(expected), "{failed}");
     let found = elsewhere.get("blue-elsewhere").await?.data.expect("it has data");
     assert_eq!(found["a"], "theirs");
-    test.expect_errors("already exists and is not part of release blue");
+    test.expect_errors("exists and cannot be imported into the current release");
     Ok(())
 }
 

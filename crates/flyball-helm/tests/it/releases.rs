@@ -325,6 +325,25 @@ async fn paused_release_is_not_reconciled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn paused_release_is_not_uninstalled() {
+    let test = Test::of(operator_of(site("paused-at-the-end"))).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    let pause =
+        |value: &str| json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/pause-reconcile": value}}});
+    patch(&sites(&test), "blue", pause("true")).await;
+    sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+    test.assert_converges().await;
+    sleep(Duration::from_hours(2)).await;
+    assert_eq!(condition(&sites(&test), "blue", "Paused").await, "True PauseReconcileAnnotationTrue: ");
+    assert_eq!((title(&test).await.as_str(), history(&test, "blue").await.len()), ("Blue", 1));
+    patch(&sites(&test), "blue", pause("false")).await;
+    sleep(Duration::from_secs(5)).await;
+    assert!(sites(&test).get_opt("blue").await.expect("the server answers").is_none());
+    assert_eq!((title(&test).await.as_str(), history(&test, "blue").await.len()), ("", 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn release_of_another_chart_is_not_adopted() {
     let folder = site("two-charts");
     let watches = "- {group: web.example.com, version: v1, kind: Site, chart: charts/site}\n\

@@ -54,7 +54,7 @@ fn operator(name: &str, template: &str) -> impl Fn() -> flyball::Operator + Send
 }
 
 /// Writes a revision as Helm does, without the operator's annotations.
-async fn write_as_helm(test: &Test, revision: &Revision) {
+pub(crate) async fn write_as_helm(test: &Test, revision: &Revision) {
     let secrets = test.api::<Secret>();
     // The Secret exists if it is replaced.
     let _ = secrets.delete(&revision.secret_name(), &DeleteParams::default()).await;

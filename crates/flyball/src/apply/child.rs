@@ -117,7 +117,7 @@ impl ReconcileSession {
             let kind = self.owned_kind(&ty)?;
             let (key, object) = self.named_object(kind, child, owned)?;
             let store = self.env.caches.store_of(kind, key.namespace())?;
-            Ok((kind, self.apply_child(store, &key, &object).await?))
+            Ok((kind, self.apply_child(store, &key, &object, false).await?))
         }
         .boxed()
     }
@@ -133,11 +133,17 @@ impl ReconcileSession {
         Ok((ObjectKey::new(text("namespace"), name), object))
     }
 
-    /// Applies the JSON of a child, and returns the resulting object.
-    pub(super) async fn apply_child(&self, store: &Store, key: &ObjectKey, object: &Value) -> Result<Arc<Entry>> {
+    /// Applies the JSON of a child, and returns the resulting object. `adopts` permits objects of other creators.
+    pub(super) async fn apply_child(
+        &self,
+        store: &Store,
+        key: &ObjectKey,
+        object: &Value,
+        adopts: bool,
+    ) -> Result<Arc<Entry>> {
         let known = self.latest_to_apply(store, key).await?;
         match &known.entry {
-            Some(entry) => self.check_adoption(store.kind(), key, entry)?,
+            Some(entry) => self.check_adoption(store.kind(), key, entry, adopts)?,
             None => check_selected(store, key, object)?,
         }
         self.apply_fields(store, key, "", object, known).await
@@ -333,7 +339,7 @@ impl ReconcileSession {
     }
 
     /// Rejects the adoption of foreign objects.
-    fn check_adoption(&self, kind: &Kind, key: &ObjectKey, known: &Entry) -> Result<()> {
+    fn check_adoption(&self, kind: &Kind, key: &ObjectKey, known: &Entry, adopts: bool) -> Result<()> {
         if known.is_deleting() {
             return Err(Error::from(format!("{kind} {key} is being deleted")).wait());
         }
@@ -342,7 +348,7 @@ impl ReconcileSession {
             Some(owner) => {
                 Err(format!("{kind} {key} is controlled by {} {} (uid {})", owner.kind, owner.name, owner.uid).into())
             }
-            None if known.applied_fields("", &self.env.manager).is_some() => Ok(()),
+            None if adopts || known.applied_fields("", &self.env.manager).is_some() => Ok(()),
             None => Err(format!(
                 "{kind} {key} already exists and was not created by {}: delete it, or choose another name",
                 self.env.name

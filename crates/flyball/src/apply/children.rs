@@ -56,10 +56,16 @@ struct Child {
     /// The object as JSON, or the reason why it cannot be encoded.
     object: Result<Value, String>,
     owned: bool,
+    adopts: bool,
 }
 
-/// The kind of a child, its key, and its JSON.
-type DeclaredChild<'a> = (&'a Kind, ObjectKey, Value);
+/// A child with its kind, its key, its JSON, and its permission to exist already.
+struct DeclaredChild<'a> {
+    kind: &'a Kind,
+    key: ObjectKey,
+    object: Value,
+    adopts: bool,
+}
 
 impl Children {
     /// Returns a set without children.
@@ -98,9 +104,19 @@ impl Children {
         self.declare(object, false)
     }
 
+    /// Permits the child that was added last to exist already, created by another client and without a controller. An
+    /// object with another controller is rejected nevertheless.
+    #[doc(alias = "takeOwnership")]
+    pub fn adopting(mut self) -> Self {
+        if let Some(child) = self.last().children.last_mut() {
+            child.adopts = true;
+        }
+        self
+    }
+
     fn declare<T: AnyResource + Serialize>(mut self, child: &T, owned: bool) -> Self {
         let object = serde_json::to_value(child).map_err(|error| error.to_string());
-        self.last().children.push(Child { ty: type_of(child), object, owned });
+        self.last().children.push(Child { ty: type_of(child), object, owned, adopts: false });
         self
     }
 
@@ -183,9 +199,10 @@ impl ReconcileSession {
                 continue;
             }
             let before = rollout.waiting.len();
-            for (kind, key, object) in declared {
+            for DeclaredChild { kind, key, object, adopts } in declared {
                 let store = self.env.caches.store_of(kind, key.namespace())?;
-                let entry = self.apply_child(store, key, object).await.map_err(|error| named(error, kind, key))?;
+                let applied = self.apply_child(store, key, object, *adopts).await;
+                let entry = applied.map_err(|error| named(error, kind, key))?;
                 if let Some(why) = readiness::waits_for(kind.name(), &entry.decode()?) {
                     rollout.waiting.push(format!("{} {}: {why}", kind.name(), key.name()));
                 }
@@ -223,7 +240,7 @@ impl ReconcileSession {
                 if !seen.insert((kind, key.clone())) {
                     return refuse(format!("{kind} {key} is declared twice"));
                 }
-                objects.push((kind, key, object));
+                objects.push(DeclaredChild { kind, key, object, adopts: child.adopts });
             }
             declared.push(objects);
         }
@@ -233,7 +250,7 @@ impl ReconcileSession {
     /// Deletes objects that were applied for the object and are no longer declared; returns those that still exist.
     async fn prune(&self, declared: &[Vec<DeclaredChild<'_>>]) -> Result<Vec<String>> {
         let mut desired: BTreeMap<&Kind, BTreeSet<&ObjectKey>> = BTreeMap::new();
-        for (kind, key, _) in declared.iter().flatten() {
+        for DeclaredChild { kind, key, .. } in declared.iter().flatten() {
             desired.entry(kind).or_default().insert(key);
         }
         let mut surplus = self.applied_children().await?;
