@@ -90,7 +90,11 @@ impl Installation {
         let mut flags = args.args.clone();
         flags.extend(place.flags(&description));
         let manifests = program.manifests(&flags, &BTreeMap::new()).await?;
-        Ok(Self::new(description, place, manifests))
+        let mut installation = Self::new(description, place, manifests);
+        if program.has_roles() {
+            installation.pieces.iter_mut().for_each(|piece| manager::add_temporary_folder(&mut piece.object));
+        }
+        Ok(installation)
     }
 
     fn new(description: Description, place: InstallTarget, manifests: Vec<Value>) -> Self {

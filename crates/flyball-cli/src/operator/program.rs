@@ -187,6 +187,14 @@ impl Program {
         (watches.is_file() && !Path::new("Cargo.toml").exists()).then(|| Self::Watches(watches.into()))
     }
 
+    /// Returns true if it is a watches.yaml with roles or playbooks.
+    pub(crate) fn has_roles(&self) -> bool {
+        let Self::Watches(path) = self else { return false };
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let read: Value = serde_saphyr::from_str(&text).unwrap_or_default();
+        read.as_array().is_some_and(|entries| entries.iter().any(|entry| entry["chart"].is_null()))
+    }
+
     /// Finds the selected program, and builds it if needed.
     pub(crate) async fn find(args: &SourceArgs) -> Result<Self> {
         match args.program.clone().or_else(Self::here) {
