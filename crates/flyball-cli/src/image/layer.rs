@@ -69,9 +69,13 @@ impl Archive {
     }
 }
 
+/// Archives beyond this size, such as programs with debug information, are compressed less, since it takes minutes.
+const MAX_BEST_BYTES: usize = 64 << 20;
+
 /// Compresses it, without the time and the system that gzip would write down.
 pub(super) fn compress(archive: &[u8]) -> io::Result<Vec<u8>> {
-    let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
+    let level = if archive.len() > MAX_BEST_BYTES { Compression::fast() } else { Compression::best() };
+    let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), level);
     gzip.write_all(archive)?;
     gzip.finish()
 }

@@ -8,6 +8,7 @@ mod base;
 mod manager;
 mod monitoring;
 mod network;
+pub(crate) mod permissions;
 mod rbac;
 pub(crate) mod sample;
 mod target;
@@ -125,6 +126,15 @@ impl Installation {
             _ => 1,
         });
         objects
+    }
+
+    /// Returns the roles that are bound to the operator's account.
+    pub(crate) fn bound_roles(&self) -> Vec<Value> {
+        let names: Vec<&Value> = self.pieces.iter().map(|piece| &piece.object["roleRef"]).collect();
+        let is_bound = |object: &Value| {
+            names.iter().any(|role| role["kind"] == object["kind"] && role["name"] == object["metadata"]["name"])
+        };
+        self.pieces.iter().map(|piece| &piece.object).filter(|object| is_bound(object)).cloned().collect()
     }
 
     /// Returns the definitions alone.
