@@ -90,7 +90,7 @@ struct TestStep {
 struct TestAssert {
     timeout: Option<u64>,
     commands: Vec<Shell>,
-    /// What KUTTL prints of a failed test.
+    /// Output of a failed test in KUTTL; not used.
     #[serde(rename = "collectors")]
     _collectors: Vec<Value>,
 }

@@ -237,7 +237,7 @@ async fn run(shell: &Shell, folder: &Path, kubeconfig: &Path, namespace: &str) -
         (None, Some(command)) => (command, command.clone()),
         _ => return Err("a command needs either the field command or the field script".to_owned()),
     };
-    let mut process = Command::new("sh");
+    let mut process = Command::new("/bin/sh");
     process.arg("-c").arg(line).current_dir(folder).env("KUBECONFIG", kubeconfig).env("NAMESPACE", namespace);
     process.stdin(Stdio::null()).kill_on_drop(true);
     // Commands call this very program.

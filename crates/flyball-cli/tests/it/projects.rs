@@ -47,7 +47,7 @@ fn saved_charts_and_roles_take_effect() {
     fs::write(web.join("watches.yaml"), "- {group: cache.acme.io, version: v1, kind: Web, chart: helm-charts/web}\n")
         .unwrap();
     operator.until("stopping the previous program");
-    operator.until("outcome=Success");
+    operator.until("starting operator");
     operator.stop();
 
     let site = project(&home, "--ansible", "site-operator", "Site");

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 /// A printer column: name, type and JSON path.
 pub(crate) type Column = [&'static str; 3];
 
-/// Adds a version to a CRD, with the schema of the stored one, which it replaces as that. Objects are not converted: all
-/// versions have the same fields.
+/// Adds a version to a CRD, with the schema of the stored one. The new version becomes the stored one. Objects are not
+/// converted: all versions have the same fields.
 pub(crate) fn add_version(definition: &mut Value, version: &str) -> Result<(), String> {
     let versions = definition["spec"]["versions"].as_array_mut().ok_or("spec.versions is no list")?;
     let stored = versions.iter_mut().find(|version| version["storage"] == true).ok_or("no version is stored")?;
