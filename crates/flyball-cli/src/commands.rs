@@ -25,6 +25,7 @@ mod logs;
 mod man;
 mod manifests;
 mod operate;
+mod rbac;
 mod render;
 mod run;
 mod scorecard;
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Scorecard(scorecard::ScorecardArgs),
     Bench(bench::BenchArgs),
     Manifests(manifests::ManifestsArgs),
+    Rbac(rbac::RbacArgs),
     Render(render::RenderArgs),
     Lint(lint::LintArgs),
     Install(install::InstallArgs),
@@ -120,6 +122,7 @@ impl Command {
             Self::Bench(args) => bench::cmd_bench(&args),
             Self::Man(args) => man::cmd_man(&args, crate::Cli::command()),
             Self::Manifests(args) => manifests::cmd_manifests(&args),
+            Self::Rbac(args) => rbac::cmd_rbac(&args),
             Self::Render(args) => render::cmd_render(&args),
             Self::Lint(args) => lint::cmd_lint(&args),
             Self::Install(args) => install::cmd_install(&args),

@@ -6,11 +6,14 @@
 //! Images are reproducible: files are sorted, belong to root and have the time of `SOURCE_DATE_EPOCH`, by default the
 //! beginning of 1970.
 
+pub(crate) mod base;
 pub(crate) mod credentials;
 pub(crate) mod elf;
+pub(crate) mod files;
 pub(crate) mod inventory;
 pub(crate) mod layer;
 pub(crate) mod layout;
+pub(crate) mod libraries;
 pub(crate) mod platform;
 pub(crate) mod project;
 pub(crate) mod reference;
@@ -18,6 +21,8 @@ pub(crate) mod registry;
 pub(crate) mod signature;
 
 use crate::error::{Error, Result, ResultExt};
+use base::Base;
+use files::ImageFile;
 use flyball_core::time::{Timestamp, rfc3339};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -107,7 +112,8 @@ pub(crate) struct Image {
     pub(crate) manifest: Blob,
     /// Size of the program.
     pub(crate) program: u64,
-    pub(crate) layer: Descriptor,
+    /// Compressed size of its own layers, without those of a base.
+    pub(crate) own: u64,
 }
 
 /// Contents of an image.
@@ -115,8 +121,25 @@ pub(crate) struct Contents<'a> {
     /// The program's file name, which is also its path in the image.
     pub(crate) name: &'a str,
     pub(crate) program: &'a [u8],
+    /// The libraries that the program loads.
+    pub(crate) libraries: &'a [ImageFile],
     pub(crate) certificates: &'a [u8],
     pub(crate) labels: &'a BTreeMap<String, String>,
+    pub(crate) base: Option<&'a Base>,
+    /// The files of a project of charts or roles, which are a layer of their own.
+    pub(crate) project: Option<&'a ProjectFiles>,
+}
+
+/// Files of a project in an image, and how the program starts with them.
+#[derive(Debug)]
+pub(crate) struct ProjectFiles {
+    pub(crate) files: Vec<ImageFile>,
+    /// The folder with them.
+    pub(crate) folder: String,
+    /// Arguments of the program.
+    pub(crate) args: Vec<String>,
+    /// Environment variables.
+    pub(crate) variables: Vec<(&'static str, String)>,
 }
 
 impl Image {
@@ -125,27 +148,22 @@ impl Image {
         contents: &Contents<'_>,
         epoch: Timestamp,
     ) -> Result<Self> {
-        let archive = layer::archive(contents, epoch).when("cannot create the layer")?;
-        let layer = Blob::new(LAYER, layer::compress(&archive).when("cannot compress the layer")?);
-        let created = rfc3339(epoch);
-        let mut config = json!({
-            "created": created,
-            "config": {
-                "User": "65532:65532",
-                "Entrypoint": [format!("/{}", contents.name)],
-                "WorkingDir": "/",
-                "Labels": contents.labels,
-            },
-            "rootfs": {"type": "layers", "diff_ids": [digest(&archive)]},
-            "history": [{"created": created, "created_by": "flyball image build"}],
-        });
-        platform.write(&mut config);
-        let config = Blob::json(CONFIG, &config);
+        let mut archives = vec![layer::archive(contents, epoch).when("cannot create the layer")?];
+        if let Some(project) = contents.project {
+            archives.push(layer::of_files(&project.files, epoch).when("cannot create the layer of the project")?);
+        }
+        let mut layers: Vec<Blob> = contents.base.map(|base| base.layers.clone()).unwrap_or_default();
+        let below = layers.len();
+        for archive in &archives {
+            layers.push(Blob::new(LAYER, layer::compress(archive).when("cannot compress the layer")?));
+        }
+        let config = Blob::json(CONFIG, &configuration(platform, contents, &archives, epoch));
+        let described: Vec<&Descriptor> = layers.iter().map(|layer| &layer.descriptor).collect();
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": config.descriptor,
-            "layers": [layer.descriptor],
+            "layers": described,
             "annotations": contents.labels,
         });
         let mut manifest = Blob::json(MANIFEST, &manifest);
@@ -153,9 +171,50 @@ impl Image {
         platform.write(&mut descriptor);
         manifest.descriptor.platform = Some(descriptor);
         let program = contents.program.len() as u64;
-        let described = layer.descriptor.clone();
-        Ok(Self { platform, blobs: vec![layer, config], manifest, program, layer: described })
+        let own = layers[below..].iter().map(|layer| layer.descriptor.size).sum();
+        layers.push(config);
+        Ok(Self { platform, blobs: layers, manifest, program, own })
     }
+}
+
+/// Creates the configuration of an image: that of its base, with its own fields and layers.
+fn configuration(
+    platform: &platform::Platform,
+    contents: &Contents<'_>,
+    archives: &[Vec<u8>],
+    epoch: Timestamp,
+) -> Value {
+    let created = rfc3339(epoch);
+    let base = contents.base.map(|base| base.config.clone()).unwrap_or_default();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut entrypoint = vec![format!("/{}", contents.name)];
+    let (mut folder, mut variables) = ("/".to_owned(), list(&base["config"]["Env"]));
+    if let Some(project) = contents.project {
+        entrypoint.extend(project.args.iter().cloned());
+        folder = format!("/{}", project.folder);
+        variables.extend(project.variables.iter().map(|(name, value)| format!("{name}={value}").into()));
+    }
+    let (mut layers, mut history) = (list(&base["rootfs"]["diff_ids"]), list(&base["history"]));
+    for archive in archives {
+        layers.push(digest(archive).into());
+        history.push(json!({"created": created, "created_by": "flyball image build"}));
+    }
+    let mut config = json!({
+        "created": created,
+        "config": {
+            "User": "65532:65532",
+            "Entrypoint": entrypoint,
+            "WorkingDir": folder,
+            "Labels": contents.labels,
+        },
+        "rootfs": {"type": "layers", "diff_ids": layers},
+        "history": history,
+    });
+    if !variables.is_empty() {
+        config["config"]["Env"] = variables.into();
+    }
+    platform.write(&mut config);
+    config
 }
 
 /// Creates an index of images.

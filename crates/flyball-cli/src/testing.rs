@@ -37,7 +37,7 @@ pub(crate) enum Suite {
     /// Unit tests and examples in documentation
     #[default]
     Unit,
-    /// Integration tests, whose operators run on control planes
+    /// Integration tests, whose operators run on control planes; with a watches.yaml, the cases in tests/e2e
     Cluster,
     /// All tests whose names begin with chaos_
     Chaos,
@@ -109,6 +109,21 @@ impl Test {
 }
 
 impl Report {
+    /// Creates the report of test cases in a folder: their names, and the messages of those that failed.
+    pub(crate) fn of_cases<'c>(
+        folder: &str,
+        cases: impl IntoIterator<Item = (&'c str, Option<&'c str>)>,
+        took: Duration,
+    ) -> Self {
+        let mut program = Program { name: folder.into(), suite: Suite::Cluster, ..Program::default() };
+        (program.seconds, program.is_over) = (took.as_secs_f64(), true);
+        for (name, failure) in cases {
+            let outcome = if failure.is_some() { Outcome::Failed } else { Outcome::Passed };
+            program.add(name.to_owned(), outcome, failure.unwrap_or_default().to_owned());
+        }
+        Self { programs: vec![program], ..Self::default() }
+    }
+
     /// Creates the report of a scorecard with this duration.
     pub(crate) fn of_scorecard(checks: &[Check], took: Duration) -> Self {
         let mut program =

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 use std::time::Duration;
 
-/// Maximum size of a response body. Manifests, indices and tokens are far smaller.
+/// Default maximum size of a response body. Manifests, indices and tokens are far smaller.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// A client that trusts whom this machine trusts, and uses the proxies of the environment.
@@ -16,12 +16,19 @@ const MAX_RESPONSE_BYTES: usize = 16 << 20;
 pub(crate) struct Web {
     client: Client,
     timeout: Duration,
+    max_response: usize,
 }
 
 impl Web {
     /// Creates a client with this timeout of responses.
     pub(crate) fn new(timeout: Duration) -> Result<Self> {
-        Ok(Self { client: Client::new(Trust::System, Proxies::from_env()).when("cannot use TLS")?, timeout })
+        let client = Client::new(Trust::System, Proxies::from_env()).when("cannot use TLS")?;
+        Ok(Self { client, timeout, max_response: MAX_RESPONSE_BYTES })
+    }
+
+    /// Sets the maximum size of a response body.
+    pub(crate) fn accept(&mut self, bytes: usize) {
+        self.max_response = bytes;
     }
 
     /// Sends a request and returns the complete response.
@@ -35,7 +42,7 @@ impl Web {
         let work = async {
             let answer = self.client.send(request).await.when(format!("cannot reach {host}"))?;
             let (parts, body) = answer.into_parts();
-            let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
+            let body = Limited::new(body, self.max_response).collect().await;
             let body = body.when(format!("cannot read the response of {host}"))?;
             Ok(Response::from_parts(parts, body.to_bytes()))
         };

@@ -11,7 +11,7 @@ use crate::cluster::embedded::Embedded;
 use crate::commands::cluster::parse_count;
 use crate::error::Result;
 use crate::files::private::PrivateFolder;
-use crate::operator::local::{self, LineSinks, Local, LocalArgs};
+use crate::operator::local::{self, LineSinks, Local, LocalArgs, Reload};
 use crate::operator::metrics::free_address;
 use crate::operator::process::stop_signal;
 use crate::render::terminal::{self, Style, complain, keep_below, paint, say};
@@ -95,7 +95,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     operator.sinks = LineSinks { build: Some(log::of_cargo()), operator: Some(log.clone().of_operator()) };
     say(&format!("metrics at http://{metrics}/metrics"));
     operator.be_as_in_pod(config, folder.path().join("kubeconfig"), &metrics, "0");
-    (operator.samples, operator.watch) = (samples, true);
+    (operator.samples, operator.reload) = (samples, Reload::Always);
     if own.is_none() {
         operator.created = Some(begin(&operator.connection, &url).await?);
     }

@@ -1,11 +1,12 @@
 //! `flyball levels`: runs the proofs of the capability levels of an operator.
 //!
-//! A proof is a test of the project whose name begins with `level_N_`. Levels cannot be claimed without tests.
+//! A proof is a test of the project whose name begins with `level_N_`, or a test case of such a name in a project of
+//! charts or roles. Levels cannot be claimed without tests.
 
 mod proof;
 
 use crate::error::{Error, Result};
-use crate::operator::program::WATCHES;
+use crate::operator::program::{Program, WATCHES};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, say};
 use crate::testing::{Outcome, Voice, cargo_test};
@@ -22,6 +23,8 @@ const LEVELS: [&str; 5] = ["install", "upgrade", "lifecycle", "insights", "autop
 /// A proof is a test of the project whose name begins with `level_N_`, such as `level_1_install_makes_a_cluster`. A
 /// level is proven if it has a proof and all of its proofs pass. The level reached is the highest proven level below
 /// which all levels are proven. Exits with 0 if that is at least 1 and no proof failed, otherwise with 1.
+///
+/// With a watches.yaml, proofs are the cases in tests/e2e with such names, see flyball test.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball levels                        the project in this directory
@@ -99,21 +102,19 @@ pub(crate) fn cmd_levels(args: &LevelsArgs) -> Result<()> {
 fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     let given_path = args.manifest_path.as_deref().unwrap_or(&args.path);
     let manifest = if given_path.is_dir() { given_path.join("Cargo.toml") } else { given_path.to_owned() };
+    let prefix = args.level.map_or("level_".to_owned(), |level| format!("level_{level}_"));
     if !manifest.is_file() {
-        if given_path.join(WATCHES).is_file() {
-            let error = format!(
-                "the project at {} consists of charts or roles, which have no cargo tests",
-                given_path.display()
-            );
-            return Err(Error::new(error).hint("check the operator with flyball scorecard"));
+        let watches = given_path.join(WATCHES);
+        if watches.is_file() {
+            let report = super::test::cases(given_path, Program::Watches(watches), &prefix, Voice::Quiet)?;
+            return Ok((proof::find(&report, args.level), true));
         }
         let error = Error::new(format!("no project found at {}", given_path.display()));
         return Err(error.hint("pass the directory of a Cargo.toml: flyball levels PATH"));
     }
-    let filter = args.level.map_or("level_".to_owned(), |level| format!("level_{level}_"));
     let mut cargo = cargo_test();
     cargo.arg("--manifest-path").arg(&manifest).arg("--tests");
-    cargo.args(args.package.iter().flat_map(|package| ["--package", package])).args(["--", &filter]);
+    cargo.args(args.package.iter().flat_map(|package| ["--package", package])).args(["--", &prefix]);
     let (report, succeeded) = crate::testing::run(cargo, Voice::Quiet)?;
     let proofs = proof::find(&report, args.level);
     // Without proofs, cargo failed earlier and has printed the reason.

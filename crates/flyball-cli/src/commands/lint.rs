@@ -101,7 +101,7 @@ fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
     let unchecked = match () {
         () if args.no_tests => "skipped by --no-tests",
         () if !args.place.source.is_of_project() => "--program has no tests; run without it in the project's directory",
-        () if Program::here().is_some() => "charts and roles have no cargo tests",
+        () if Program::here().is_some() => "charts and roles have no chaos tests; `flyball scorecard` checks a crash",
         () => {
             let chaos = Chaos::run()?;
             return Ok([Finding::of(rules[0], chaos.suite_problem()), Finding::of(rules[1], chaos.outage_problem())]);

@@ -6,7 +6,7 @@ use super::aliases::instead_of;
 use crate::cluster::apply;
 use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::error::{Error, Result};
-use crate::operator::local::{self, Local, LocalArgs};
+use crate::operator::local::{self, Local, LocalArgs, Reload};
 use crate::operator::process::stop_signal;
 use clap::Args;
 use std::path::PathBuf;
@@ -15,6 +15,9 @@ use std::path::PathBuf;
 ///
 /// Builds the project in this directory, installs its CRDs and runs it until Ctrl-C. At the end, its webhook
 /// configurations are deleted, because they point at the ended process.
+///
+/// Changes of watches.yaml, charts, roles, CRDs and samples take effect at once; if the new version is invalid, the old
+/// one continues. Operators in Rust need --watch for this.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball run                                    the project in this directory
@@ -30,7 +33,8 @@ pub(crate) struct RunArgs {
     /// Apply the objects of this file or directory after the CRDs; defaults to `samples` or `config/samples`
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
     samples: Option<Option<PathBuf>>,
-    /// Rebuild and restart the operator on each save; if the build fails, the old process continues
+    /// Rebuild and restart the operator on each save; if the build fails, the old process continues, and if it exits,
+    /// the next save is awaited
     #[arg(short, long)]
     watch: bool,
     /// Flag of operator-sdk before 1.0
@@ -60,7 +64,12 @@ pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
     block_on(async {
         let stop = stop_signal()?;
         let mut operator = Local::new(args.local, args.connection.connect().await?);
-        (operator.samples, operator.watch) = (samples, args.watch);
+        operator.samples = samples;
+        operator.reload = match args.watch {
+            true => Reload::Always,
+            false if operator.args.needs_no_build() => Reload::AfterStart,
+            false => Reload::Never,
+        };
         if let Some(path) = args.connection.cluster.kubeconfig {
             operator.flags.extend(["--kubeconfig".into(), path.into()]);
         }

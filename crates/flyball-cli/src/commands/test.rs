@@ -1,11 +1,13 @@
 //! `flyball test`: runs the tests of a project, with reports for programs, and checks the permissions of its operators.
 
-use crate::cluster::connection::block_on;
+use crate::cases::{self, CaseResult};
+use crate::cluster::connection::{block_on, block_on_threads};
 use crate::cluster::kubeconfig;
 use crate::commands::scorecard;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::private::PrivateFolder;
 use crate::operator::local::{self, LocalArgs};
+use crate::operator::process::stop_signal;
 use crate::operator::program::{self, Build};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, complain, paint, say};
@@ -21,6 +23,10 @@ use std::path::{Path, PathBuf};
 ///
 /// Runs the tests of `cargo test`, whose operators run on their own control planes (flyball_cluster::testing) or on a
 /// real cluster, and the checks of `flyball scorecard`.
+///
+/// In a project with a watches.yaml, runs the test cases in tests/e2e instead of cargo. They have KUTTL's format: each
+/// step applies objects and waits until others match. The cases run on a control plane with the operator, each in a
+/// namespace of its own.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball test
@@ -97,6 +103,11 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
         report.add(found);
         succeeded &= content;
     }
+    if args.wants(Suite::Cluster)
+        && let Some(program) = program::Program::here()
+    {
+        report.add(cases(Path::new("."), program, "", voice)?);
+    }
     let builds = succeeded || !report.programs.is_empty();
     if args.wants(Suite::Scorecard) && builds {
         match args.scorecard(voice)? {
@@ -136,14 +147,14 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
 impl TestArgs {
     /// Rejects what only projects with Rust code have, in a Helm or Ansible project.
     fn check_project(&self) -> Result<()> {
-        let only_scorecard = self.suite.iter().all(|suite| *suite == Suite::Scorecard);
-        let only_scorecard = only_scorecard && self.args.is_empty() && self.real.is_none() && !self.rbac;
+        let has_suites = self.suite.iter().all(|suite| matches!(suite, Suite::Cluster | Suite::Scorecard));
+        let is_plain = has_suites && self.args.is_empty() && self.real.is_none() && !self.rbac;
         match program::Program::here() {
-            Some(_) if !only_scorecard => Err(Error::usage(format!(
-                "a project with a {} has no cargo tests: --suite {{unit|cluster|chaos}}, --rbac, --real and arguments of cargo test do not apply",
+            Some(_) if !is_plain => Err(Error::usage(format!(
+                "a project with a {} has no cargo tests: --suite {{unit|chaos}}, --rbac, --real and arguments of cargo test do not apply",
                 program::WATCHES
             ))
-            .hint("run its checks: flyball test, or flyball scorecard")),
+            .hint("run its test cases and checks: flyball test; compare its permissions: flyball rbac --check")),
             Some(_) => Ok(()),
             None => program::check_project(),
         }
@@ -232,6 +243,31 @@ impl TestArgs {
         });
         Ok(Ok(program::Program::File(built?)))
     }
+}
+
+/// Runs the test cases of a project in a folder, which need no build: all, or those whose names begin with a prefix.
+pub(super) fn cases(folder: &Path, program: program::Program, prefix: &str, voice: Voice) -> Result<Report> {
+    let mut suite = cases::Suite::read(folder)?;
+    suite.cases.retain(|case| case.name.starts_with(prefix));
+    if suite.cases.is_empty() {
+        return Ok(Report::default());
+    }
+    let local = LocalArgs { program: Some(program), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
+    let tell = |result: &CaseResult| match (&result.failure, voice) {
+        (None, _) => voice.say(&format!("case {} ... {}", result.name, paint(Style::Good, "ok"))),
+        (Some(why), Voice::Quiet) => complain("failed", &format!("{}\n{why}", result.name)),
+        (Some(why), _) => voice.say(&format!("case {} ... {}\n{why}\n", result.name, paint(Style::Bad, "FAILED"))),
+    };
+    let results = block_on_threads(async {
+        let stop = stop_signal()?;
+        tokio::select! {
+            biased;
+            () = stop => Err(Error::new("interrupted")),
+            results = cases::play(local, &suite, tell) => results,
+        }
+    })?;
+    let named = results.iter().map(|result| (result.name.as_str(), result.failure.as_deref()));
+    Ok(Report::of_cases(cases::FOLDER, named, results.iter().map(|result| result.took).sum()))
 }
 
 /// Formats the results of the suites as a table.

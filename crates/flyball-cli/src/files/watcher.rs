@@ -10,6 +10,8 @@ use tokio::time::sleep;
 
 /// Polling interval. Changes in quicker succession are one change.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// New files are looked for less often: a folder is read for it.
+const POLLS_PER_LISTING: u32 = 4;
 /// Files beyond this number are passed over.
 const MAX_FILES: usize = 20_000;
 
@@ -30,12 +32,19 @@ impl FileWatcher {
         }
     }
 
-    /// Waits until one of them was saved, and no further changes follow.
-    pub(crate) async fn change(&mut self) {
-        let mut changed = false;
+    /// Waits until one of them was saved, or another file was created, and no further changes follow. The function
+    /// lists the files again.
+    pub(crate) async fn change(&mut self, list: impl Fn() -> Vec<PathBuf>) {
+        let (mut changed, mut polls) = (false, 0_u32);
         loop {
             sleep(POLL_INTERVAL).await;
-            let changes = self.poll();
+            polls = polls.wrapping_add(1);
+            let is_listing = polls.is_multiple_of(POLLS_PER_LISTING);
+            let known = self.0.len();
+            if is_listing {
+                self.add(list());
+            }
+            let changes = self.poll() | (self.0.len() > known);
             if changed && !changes {
                 return;
             }
@@ -125,9 +134,12 @@ mod tests {
                 Some(text) => fs::write(&file, text).unwrap(),
                 None => fs::remove_file(&file).unwrap(),
             }
-            saved.change().await;
+            saved.change(Vec::new).await;
             assert!(!saved.poll(), "a change is reported once");
         }
+        let new = folder.join("src/new.rs");
+        fs::write(&new, "").unwrap();
+        saved.change(|| vec![new.clone()]).await;
         fs::write(folder.join("Cargo.toml"), "").unwrap();
         fs::write(&file, "").unwrap();
         let found = sources(&folder, None);

@@ -1,12 +1,14 @@
 //! Reader of ELF headers, see the System V ABI's chapter on object files.
 
 /// A program for Linux.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Elf {
     /// The kind of machine that it runs on.
     pub(crate) machine: u16,
     /// Set if it is dynamically linked.
     pub(crate) needs_loader: bool,
+    /// Path of its loader, if it is dynamically linked and the path is in the file.
+    pub(crate) loader: Option<String>,
 }
 
 /// Type of the program header of a loader.
@@ -35,12 +37,20 @@ impl Elf {
             }
             false => (usize::try_from(word(28)?).ok()?, half(42)?, half(44)?),
         };
-        let mut needs_loader = false;
+        let (mut needs_loader, mut loader) = (false, None);
         for at in 0..usize::from(count) {
             let header = table.checked_add(at * usize::from(size))?;
-            needs_loader |= word(header)? == INTERPRETER;
+            if word(header)? == INTERPRETER {
+                needs_loader = true;
+                let (offset, length) = if wide { (header + 8, header + 32) } else { (header + 4, header + 16) };
+                loader = word(offset).zip(word(length)).and_then(|(offset, length)| {
+                    let begin = usize::try_from(offset).ok()?;
+                    let path = file.get(begin..begin.checked_add(usize::try_from(length).ok()?)?)?;
+                    String::from_utf8(path.strip_suffix(b"\0")?.to_vec()).ok()
+                });
+            }
         }
-        Some(Self { machine: half(18)?, needs_loader })
+        Some(Self { machine: half(18)?, needs_loader, loader })
     }
 }
 
@@ -53,7 +63,7 @@ mod tests {
         let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let read = Elf::read(&own);
         #[cfg(target_os = "linux")]
-        assert!(read.is_some_and(|elf| [40, 62, 183, 243].contains(&elf.machine)), "{read:?}");
+        assert!(read.as_ref().is_some_and(|elf| [40, 62, 183, 243].contains(&elf.machine)), "{read:?}");
         for length in 0..own.len().min(128) {
             // Truncated files do not cause panics.
             let _ = Elf::read(&own[..length]);

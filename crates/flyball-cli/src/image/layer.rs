@@ -1,8 +1,10 @@
-//! The single layer of an image: the program, and a few standard files.
+//! Layers of an image: the program with a few standard files, and the files of a project.
 
 use super::Contents;
+use super::files::ImageFile;
 use flate2::{Compression, GzBuilder};
 use flyball_core::time::Timestamp;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use tar::{Builder, EntryType, Header};
 
@@ -10,33 +12,70 @@ use tar::{Builder, EntryType, Header};
 const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
 const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
 
-/// Creates the archive. Its bytes depend on its contents alone.
+/// Creates the archive of the program. Its bytes depend on its contents alone.
 pub(super) fn archive(contents: &Contents<'_>, epoch: Timestamp) -> io::Result<Vec<u8>> {
-    let mut archive = Builder::new(Vec::new());
-    let mut add = |path: &str, mode: u32, bytes: Option<&[u8]>| {
+    let mut archive = Archive::new(epoch);
+    archive.add("etc/group", 0o644, GROUP.as_bytes())?;
+    archive.add("etc/passwd", 0o644, PASSWD.as_bytes())?;
+    archive.add("etc/ssl/certs/ca-certificates.crt", 0o644, contents.certificates)?;
+    contents.libraries.iter().try_for_each(|file| archive.add_file(file))?;
+    archive.add(contents.name, 0o755, contents.program)?;
+    archive.builder.into_inner()
+}
+
+/// Creates an archive of files, which are sorted by their paths.
+pub(super) fn of_files(files: &[ImageFile], epoch: Timestamp) -> io::Result<Vec<u8>> {
+    let mut archive = Archive::new(epoch);
+    files.iter().try_for_each(|file| archive.add_file(file))?;
+    archive.builder.into_inner()
+}
+
+/// An archive of files of root, each with its folders before it.
+struct Archive {
+    builder: Builder<Vec<u8>>,
+    folders: BTreeSet<String>,
+    time: u64,
+}
+
+impl Archive {
+    fn new(epoch: Timestamp) -> Self {
+        let time = u64::try_from(epoch.as_second()).unwrap_or_default();
+        Self { builder: Builder::new(Vec::new()), folders: BTreeSet::new(), time }
+    }
+
+    fn add_file(&mut self, file: &ImageFile) -> io::Result<()> {
+        self.add(&file.path, if file.is_executable { 0o755 } else { 0o644 }, &file.bytes)
+    }
+
+    fn add(&mut self, path: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
+        for (end, _) in path.match_indices('/') {
+            let folder = &path[..=end];
+            if self.folders.insert(folder.to_owned()) {
+                self.append(folder, 0o755, EntryType::Directory, &[])?;
+            }
+        }
+        self.append(path, mode, EntryType::Regular, bytes)
+    }
+
+    fn append(&mut self, path: &str, mode: u32, entry: EntryType, bytes: &[u8]) -> io::Result<()> {
         let mut header = Header::new_ustar();
-        header.set_entry_type(if bytes.is_some() { EntryType::Regular } else { EntryType::Directory });
-        let bytes = bytes.unwrap_or_default();
+        header.set_entry_type(entry);
         header.set_size(bytes.len() as u64);
         header.set_mode(mode);
         header.set_uid(0);
         header.set_gid(0);
-        header.set_mtime(u64::try_from(epoch.as_second()).unwrap_or_default());
-        archive.append_data(&mut header, path, bytes)
-    };
-    add("etc/", 0o755, None)?;
-    add("etc/group", 0o644, Some(GROUP.as_bytes()))?;
-    add("etc/passwd", 0o644, Some(PASSWD.as_bytes()))?;
-    add("etc/ssl/", 0o755, None)?;
-    add("etc/ssl/certs/", 0o755, None)?;
-    add("etc/ssl/certs/ca-certificates.crt", 0o644, Some(contents.certificates))?;
-    add(contents.name, 0o755, Some(contents.program))?;
-    archive.into_inner()
+        header.set_mtime(self.time);
+        self.builder.append_data(&mut header, path, bytes)
+    }
 }
+
+/// Archives beyond this size, such as programs with debug information, are compressed less, since it takes minutes.
+const MAX_BEST_BYTES: usize = 64 << 20;
 
 /// Compresses it, without the time and the system that gzip would write down.
 pub(super) fn compress(archive: &[u8]) -> io::Result<Vec<u8>> {
-    let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::best());
+    let level = if archive.len() > MAX_BEST_BYTES { Compression::fast() } else { Compression::best() };
+    let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), level);
     gzip.write_all(archive)?;
     gzip.finish()
 }

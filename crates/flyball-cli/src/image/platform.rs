@@ -75,6 +75,14 @@ impl Platform {
         }
     }
 
+    /// Returns true if an object is about this platform. A missing variant is the usual one.
+    pub(crate) fn is_of(&self, object: &Value) -> bool {
+        let variant = &object["variant"];
+        object["os"] == "linux"
+            && object["architecture"] == self.architecture
+            && (self.variant.is_none() || variant.is_null() || variant.as_str() == self.variant)
+    }
+
     /// Finds the target of programs for it: musl if it is installed, otherwise statically linked glibc.
     ///
     /// # Errors

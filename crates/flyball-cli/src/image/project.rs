@@ -78,14 +78,14 @@ impl Package {
     }
 }
 
-/// Refuses a project that has no program: one of charts, roles or playbooks.
+/// Refuses a project that has no crates: one of charts, roles or playbooks.
 pub(crate) fn check_program() -> Result<()> {
     match Program::here() {
         None => Ok(()),
         Some(watches) => Err(Error::new(format!(
-            "images can only be built from Rust programs; this project consists of charts or roles ({watches})"
+            "an SBOM lists the crates of a Rust program; this project consists of charts or roles ({watches})"
         ))
-        .hint("`flyball run`, `dev`, `install` and `manifests` support such projects")),
+        .hint("`flyball image build` attaches the SBOM of its image")),
     }
 }
 
@@ -220,11 +220,21 @@ pub(crate) fn labels(package: &Package, revision: Option<&str>, created: &str) -
 /// Describes a prebuilt program.
 pub(crate) fn stranger(program: &Path) -> Package {
     let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    unbuilt(name, "latest", None)
+}
+
+/// Describes an operator of charts or roles, and the program that runs it: this one.
+pub(crate) fn of_watches(name: &str) -> (Package, Package) {
+    let license = Some(env!("CARGO_PKG_LICENSE"));
+    (unbuilt(name.to_owned(), "latest", None), unbuilt("flyball-cli".to_owned(), env!("CARGO_PKG_VERSION"), license))
+}
+
+fn unbuilt(name: String, version: &str, license: Option<&str>) -> Package {
     Package {
         id: name.clone(),
         name,
-        version: "latest".into(),
-        license: None,
+        version: version.into(),
+        license: license.map(str::to_owned),
         description: None,
         repository: None,
         source: None,

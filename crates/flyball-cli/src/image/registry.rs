@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Timeout of a response. A layer is acknowledged after its last byte.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Limit of a layer that is downloaded.
+const MAX_LAYER_BYTES: usize = 1 << 30;
 /// Response header of registries that support referrers.
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
@@ -51,6 +53,11 @@ impl Registry {
                 .refused("authorize the request", &answer)
                 .hint(format!("check that {} is a container registry", reference.registry))),
         }
+    }
+
+    /// Accepts responses of the size of layers.
+    pub(crate) fn accept_layers(&mut self) {
+        self.web.accept(MAX_LAYER_BYTES);
     }
 
     /// Uploads content unless it exists, and returns true if it was uploaded.
@@ -97,7 +104,7 @@ impl Registry {
         }
     }
 
-    /// Downloads a small blob and verifies its digest.
+    /// Downloads a blob and verifies its digest. By default, it must be small.
     pub(crate) async fn get_blob(&mut self, digest: &str) -> Result<Bytes> {
         let path = format!("/v2/{}/blobs/{digest}", self.reference.repository);
         let mut found = self.send(Method::GET, &path, &[], Bytes::new()).await?;

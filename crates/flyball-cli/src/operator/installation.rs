@@ -8,6 +8,7 @@ mod base;
 mod manager;
 mod monitoring;
 mod network;
+pub(crate) mod permissions;
 mod rbac;
 pub(crate) mod sample;
 mod target;
@@ -90,7 +91,11 @@ impl Installation {
         let mut flags = args.args.clone();
         flags.extend(place.flags(&description));
         let manifests = program.manifests(&flags, &BTreeMap::new()).await?;
-        Ok(Self::new(description, place, manifests))
+        let mut installation = Self::new(description, place, manifests);
+        if program.has_roles() {
+            installation.pieces.iter_mut().for_each(|piece| manager::add_temporary_folder(&mut piece.object));
+        }
+        Ok(installation)
     }
 
     fn new(description: Description, place: InstallTarget, manifests: Vec<Value>) -> Self {
@@ -121,6 +126,15 @@ impl Installation {
             _ => 1,
         });
         objects
+    }
+
+    /// Returns the roles that are bound to the operator's account.
+    pub(crate) fn bound_roles(&self) -> Vec<Value> {
+        let names: Vec<&Value> = self.pieces.iter().map(|piece| &piece.object["roleRef"]).collect();
+        let is_bound = |object: &Value| {
+            names.iter().any(|role| role["kind"] == object["kind"] && role["name"] == object["metadata"]["name"])
+        };
+        self.pieces.iter().map(|piece| &piece.object).filter(|object| is_bound(object)).cloned().collect()
     }
 
     /// Returns the definitions alone.

@@ -57,6 +57,11 @@ impl LocalArgs {
         self.program.clone().or_else(Program::here)
     }
 
+    /// Returns true if it is an operator of a watches.yaml.
+    pub(crate) fn needs_no_build(&self) -> bool {
+        matches!(self.ready(), Some(Program::Watches(_)))
+    }
+
     /// Fails in a folder without a project, unless a program is given, before connecting to a cluster.
     pub(crate) fn check_project(&self) -> Result<()> {
         self.ready().map_or_else(check_project, |_| Ok(()))
@@ -101,6 +106,18 @@ impl FromStr for Source {
     }
 }
 
+/// Reaction to changes of the files of an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Reload {
+    /// None.
+    #[default]
+    Never,
+    /// Restart the operator on changes. The first start must succeed, and the end of the operator is the end.
+    AfterStart,
+    /// Rebuild and restart on changes. Errors are printed, and the next change is awaited.
+    Always,
+}
+
 /// An operator on this machine.
 pub(crate) struct Local {
     pub(crate) args: LocalArgs,
@@ -113,8 +130,8 @@ pub(crate) struct Local {
     pub(crate) own_account: Option<(Config, PathBuf)>,
     /// The file or folder of objects to apply.
     pub(crate) samples: Option<PathBuf>,
-    /// Rebuild and restart on changes.
-    pub(crate) watch: bool,
+    /// Reaction to changes of its files.
+    pub(crate) reload: Reload,
     pub(crate) sinks: LineSinks,
     /// Do not print applied objects.
     pub(crate) quiet: bool,
@@ -203,7 +220,7 @@ impl Local {
             own_account: None,
             account: None,
             samples: None,
-            watch: false,
+            reload: Reload::Never,
             sinks: LineSinks::default(),
             quiet: false,
             created: None,
@@ -228,13 +245,12 @@ impl Local {
         .into();
     }
 
-    /// Runs the operator until it is stopped or exits; if its files are [watched](Self::watch), the newest version that
+    /// Runs the operator until it is stopped or exits; if it is [reloaded](Self::reload), the newest version that
     /// builds, until it is stopped. It has ended when this returns.
     ///
     /// # Errors
     ///
-    /// If it cannot be built, installed or started, or fails; if its files are watched, such errors are printed, and
-    /// the next change is awaited.
+    /// If it cannot be built, installed or started, or fails, see [`Reload`].
     pub(crate) async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<()> {
         self.args.check_project()?;
         let mut running = None;
@@ -285,7 +301,8 @@ impl Local {
         loop {
             watcher.add(self.files());
             match self.renew(running).await {
-                Err(error) if !self.watch => return Err(error),
+                Err(error) if self.reload == Reload::Never => return Err(error),
+                Err(error) if self.reload == Reload::AfterStart && running.is_none() => return Err(error),
                 Err(error) => {
                     terminal::report(&error);
                     let goes_on = if running.is_some() { "the operator continues" } else { "nothing is running" };
@@ -300,15 +317,15 @@ impl Local {
                 status = ended(running) => {
                     *running = None;
                     let status = succeeded(status?);
-                    if !self.watch {
+                    if self.reload != Reload::Always {
                         return status;
                     }
                     let why = status.map_or_else(|error| error.to_string(), |()| "the operator exited".into());
                     complain("error", &format!("{why}; waiting for a file change"));
                     self.current = None;
-                    watcher.change().await;
+                    watcher.change(|| self.files()).await;
                 }
-                () = watcher.change(), if self.watch => {}
+                () = watcher.change(|| self.files()), if self.reload != Reload::Never => {}
                 () = renewed(self.account.as_ref()) => unreachable!("tokens are renewed for ever"),
             }
         }

@@ -187,6 +187,12 @@ impl Program {
         (watches.is_file() && !Path::new("Cargo.toml").exists()).then(|| Self::Watches(watches.into()))
     }
 
+    /// Returns true if it is a watches.yaml with roles or playbooks.
+    pub(crate) fn has_roles(&self) -> bool {
+        let Self::Watches(path) = self else { return false };
+        entries(path).iter().any(|entry| entry["chart"].is_null())
+    }
+
     /// Finds the selected program, and builds it if needed.
     pub(crate) async fn find(args: &SourceArgs) -> Result<Self> {
         match args.program.clone().or_else(Self::here) {
@@ -211,11 +217,16 @@ impl Program {
         match self {
             Self::File(path) => vec![path.clone()],
             Self::Watches(path) => {
+                let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
                 let mut files = Vec::new();
-                watcher::within(
-                    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")),
-                    &mut files,
-                );
+                watcher::within(folder, &mut files);
+                // They are not the operator's, and other commands write them.
+                files.retain(|file| !["target", "tests"].iter().any(|name| file.starts_with(folder.join(name))));
+                // Charts, roles and playbooks may be elsewhere.
+                for entry in entries(path) {
+                    let named = ["chart", "role", "playbook"].iter().filter_map(|field| entry[*field].as_str());
+                    named.map(|named| folder.join(named)).for_each(|path| watcher::within(&path, &mut files));
+                }
                 files
             }
         }
@@ -299,6 +310,12 @@ impl Program {
             "the program must call Operator::main of this release; pass the flags it needs after --, such as -- --token x",
         )
     }
+}
+
+/// Returns the entries of a watches.yaml, none if it is invalid: the operator itself reports errors.
+fn entries(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    serde_saphyr::from_str(&text).unwrap_or_default()
 }
 
 /// Removes attributes of the schema generator, which the API server ignores, from a definition, and sets its default

@@ -4,6 +4,7 @@
 
 pub(crate) mod api;
 pub(crate) mod built_in;
+pub(crate) mod case;
 pub(crate) mod changes;
 pub(crate) mod chart;
 pub(crate) mod comments;

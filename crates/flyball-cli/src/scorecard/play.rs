@@ -1,26 +1,21 @@
 //! An operator and its samples on a control plane: from the start of its process to the end, with a crash in between.
 //!
-//! It is a service account with the roles of its manifests and no others, as it will be in its pod.
+//! It runs as in its pod, see [`Trial`].
 
 use super::definitions::is_of;
 use super::inventory::inventory_of;
 use super::{Check, Found, few};
 use crate::cluster::connection::Connection;
-use crate::cluster::embedded::Embedded;
 use crate::cluster::kinds::Kinds;
 use crate::cluster::wait::until;
 use crate::error::{Error, Result, ResultExt};
-use crate::files::private::PrivateFolder;
-use crate::operator::local::{LineSinks, Local, LocalArgs};
-use crate::operator::metrics::{Metrics, free_address};
-use crate::operator::process::{self, Process};
-use crate::web::Web;
-use bytes::Bytes;
+use crate::operator::local::LocalArgs;
+use crate::operator::metrics::Metrics;
+use crate::operator::process;
+use crate::operator::trial::Trial;
 use flyball_cluster::Inventory;
 use http::Request;
-use parking_lot::Mutex;
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -32,15 +27,8 @@ const IDLE_PERIOD: Duration = Duration::from_secs(3);
 const LOG: &str = "see its output with -v";
 
 struct Play<'a> {
-    operator: Local,
-    /// The last line of its output.
-    last_line: Arc<Mutex<String>>,
-    /// `None` before it is started.
-    process: Option<Process>,
+    trial: Trial,
     connection: Connection,
-    web: Web,
-    health: String,
-    metrics: String,
     definitions: &'a [Value],
     /// Those that the API server took.
     samples: Vec<&'a Value>,
@@ -48,9 +36,6 @@ struct Play<'a> {
     /// Inventory before the samples.
     before: Inventory,
     timeout: Duration,
-    // It lives as long as this.
-    _own: Embedded,
-    _folder: PrivateFolder,
 }
 
 /// The checks so far, and the reason why later ones cannot run.
@@ -100,37 +85,10 @@ pub(super) async fn play(
 
 impl<'a> Play<'a> {
     async fn new(args: LocalArgs, definitions: &'a [Value], timeout: Duration) -> Result<Self> {
-        let own = Embedded::start("flyball-scorecard", 1).await?;
-        let folder = PrivateFolder::new("flyball-scorecard-operator")?;
-        let connection = Connection::open(own.config.clone()).await?;
-        let (health, metrics) = (free_address()?, free_address()?);
-        let mut operator = Local::new(args, Connection::open(own.config.clone()).await?);
-        operator.be_as_in_pod(own.config.clone(), folder.path().join("kubeconfig"), &metrics, &health);
-        operator.quiet = true;
-        let last_line = Arc::<Mutex<String>>::default();
-        let last = last_line.clone();
-        // Its log goes to the log of this command.
-        let sink = move |line: &str| {
-            tracing::info!("{line}");
-            line.clone_into(&mut last.lock());
-        };
-        operator.sinks = LineSinks { build: None, operator: Some(Arc::new(sink)) };
-        Ok(Self {
-            operator,
-            last_line,
-            process: None,
-            connection,
-            web: Web::new(Duration::from_secs(5))?,
-            health,
-            metrics,
-            definitions,
-            samples: Vec::new(),
-            kinds: None,
-            before: Inventory::default(),
-            timeout,
-            _own: own,
-            _folder: folder,
-        })
+        let trial = Trial::new(args, "flyball-scorecard").await?;
+        let connection = Connection::open(trial.control_plane.config.clone()).await?;
+        let (samples, before) = (Vec::new(), Inventory::default());
+        Ok(Self { trial, connection, definitions, samples, kinds: None, before, timeout })
     }
 
     async fn start(&mut self) -> Result<Found> {
@@ -140,32 +98,9 @@ impl<'a> Play<'a> {
         Ok(found)
     }
 
-    /// Starts the process, and waits until it is ready.
     async fn launch(&mut self) -> Result<Found> {
-        let process = self.process.insert(self.operator.launch().await?);
-        let page = format!("http://{}/readyz", self.health);
-        let mut lacks = "no response".to_owned();
-        let ready = until(self.timeout, POLL_INTERVAL, async || {
-            let request = Request::get(&page).body(Bytes::new()).when("invalid address")?;
-            match self.web.send(request).await {
-                Ok(answer) if answer.status().is_success() => return Ok(Ok(())),
-                Ok(answer) => lacks = unready(&String::from_utf8_lossy(answer.body())),
-                Err(_) => {}
-            }
-            Ok(Err(lacks.clone()))
-        });
-        let ready = tokio::select! {
-            biased;
-            result = process.ended() => {
-                let (status, last_line) = (result?, self.last_line.lock());
-                let last_line = if last_line.is_empty() { "nothing" } else { &last_line };
-                return Ok(Found::failed(format!("exited with {status}; last output: {last_line}"), LOG));
-            }
-            ready = ready => ready?,
-        };
-        let seconds = self.timeout.as_secs();
-        let late = |lacks| Found::failed(format!("/readyz did not report ready within {seconds} s: {lacks}"), LOG);
-        Ok(ready.map_or_else(late, |()| Found::Passed))
+        let launched = self.trial.launch(self.timeout).await?;
+        Ok(launched.map_or_else(|why| Found::failed(why, LOG), |()| Found::Passed))
     }
 
     async fn accept(&mut self, samples: &'a [Value]) -> Result<Found> {
@@ -226,7 +161,7 @@ impl<'a> Play<'a> {
 
     async fn survive(&mut self) -> Result<Found> {
         let created = self.inventory().await?;
-        if let Some(process) = &mut self.process {
+        if let Some(process) = &mut self.trial.process {
             process.kill().await?;
         }
         let launched = self.launch().await?;
@@ -259,7 +194,7 @@ impl<'a> Play<'a> {
 
     async fn measure(&self) -> Result<Found> {
         let remedy = "run the operator with Operator::main, which serves them";
-        Ok(match Metrics::ask(&self.web, &self.metrics).await {
+        Ok(match Metrics::ask(&self.trial.web, &self.trial.metrics).await {
             Ok(metrics) if metrics.series("controller_runtime_reconcile_total").next().is_some() => Found::Passed,
             Ok(_) => Found::failed("/metrics has no reconcile counters", remedy),
             Err(error) => Found::failed(format!("/metrics is not served: {error}"), remedy),
@@ -267,7 +202,9 @@ impl<'a> Play<'a> {
     }
 
     async fn stop(&mut self) -> Result<Found> {
-        let Some(mut process) = self.process.take() else { return Ok(Found::skipped("the operator is not running")) };
+        let Some(mut process) = self.trial.process.take() else {
+            return Ok(Found::skipped("the operator is not running"));
+        };
         let limit = self.timeout.min(process::STOP_TIMEOUT);
         let remedy = "run the operator with Operator::main, and finish tasks and reconciles within Operator::grace";
         process.terminate();
@@ -311,13 +248,6 @@ impl<'a> Play<'a> {
         });
         Ok(rested.await?.unwrap_or_else(|moving| moving))
     }
-}
-
-/// Returns the failed checks of `/readyz`.
-fn unready(page: &str) -> String {
-    let complaints: Vec<String> =
-        page.lines().filter_map(|line| line.strip_prefix("[-]")).map(|line| line.trim_start().to_owned()).collect();
-    if complaints.is_empty() { page.trim().to_owned() } else { few(&complaints) }
 }
 
 /// Returns the missing part of a status.

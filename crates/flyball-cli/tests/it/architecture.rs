@@ -11,12 +11,25 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("cluster", &["error", "files", "render"]),
     ("operator", &["cluster", "error", "files", "render", "web"]),
     ("project", &["cluster", "error", "render"]),
-    ("image", &["error", "operator", "render", "web"]),
-    ("scorecard", &["cluster", "error", "files", "operator", "web"]),
+    ("image", &["error", "files", "operator", "render", "web"]),
+    ("scorecard", &["cluster", "error", "operator"]),
     ("testing", &["error", "render", "scorecard"]),
+    ("cases", &["cluster", "error", "operator", "testing"]),
     (
         "commands",
-        &["cluster", "error", "files", "image", "operator", "project", "render", "scorecard", "testing", "web"],
+        &[
+            "cases",
+            "cluster",
+            "error",
+            "files",
+            "image",
+            "operator",
+            "project",
+            "render",
+            "scorecard",
+            "testing",
+            "web",
+        ],
     ),
 ];
 

@@ -41,17 +41,122 @@ fn json_at(folder: &Path, digest: &Value) -> Value {
     serde_json::from_slice(&bytes).unwrap()
 }
 
+/// Returns the files of a layer with their modes and contents, in their order.
+fn layer_files(folder: &Path, digest: &Value) -> Vec<(String, Vec<u8>)> {
+    let layer = fs::read(folder.join("blobs/sha256").join(&digest.as_str().unwrap()["sha256:".len()..])).unwrap();
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(&layer[..]));
+    let read = |entry: std::io::Result<tar::Entry<'_, _>>| {
+        let mut entry = entry.unwrap();
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut entry, &mut bytes).unwrap();
+        (format!("{:o} {}", entry.header().mode().unwrap(), entry.path().unwrap().display()), bytes)
+    };
+    archive.entries().unwrap().map(read).collect()
+}
+
+/// Returns the first image of a layout: its manifest and its configuration.
+fn first_image(folder: &Path) -> (Value, Value) {
+    let top: Value = serde_json::from_slice(&fs::read(folder.join("index.json")).unwrap()).unwrap();
+    let index = json_at(folder, &top["manifests"][0]["digest"]);
+    let manifest = json_at(folder, &index["manifests"][0]["digest"]);
+    let config = json_at(folder, &manifest["config"]["digest"]);
+    (manifest, config)
+}
+
 #[test]
-fn project_without_a_program_has_no_image() {
-    let home = prepared("charts");
-    fs::write(home.0.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, chart: .}\n").unwrap();
-    for command in ["build", "sbom"] {
-        home.run(&["image", command]).fails_with(&[
-            "images can only be built from Rust programs; this project consists of charts or roles (watches.yaml)\n",
-            "hint: `flyball run`, `dev`, `install` and `manifests` support such projects\n",
-        ]);
+fn image_of_a_role_has_flyball_and_the_project() {
+    let home = prepared("image-role");
+    home.run(&["init", "--ansible", "--group", "cache", "--version", "v1", "--kind", "Redis", "redis-operator"]).ok();
+    let folder = home.0.join("redis-operator");
+    let build = |more: &[&str]| {
+        let args = ["image", "build", "--program=../op", "--ca-certificates=../ca.pem", "-o=json"];
+        let mut command = home.command(&[&args, more].concat());
+        CommandOutput::of(&command.current_dir(&folder).output().unwrap())
+    };
+    let built: Value = serde_json::from_str(&build(&["--out=../one"]).ok().out).unwrap();
+    assert_eq!(built["name"], "redis-operator:latest");
+    build(&["--out=../again"]).ok();
+    let index = |name: &str| fs::read(home.0.join(name).join("index.json")).unwrap();
+    assert_eq!(index("one"), index("again"));
+    let (manifest, config) = first_image(&home.0.join("one"));
+    let config = &config["config"];
+    let watches = "/opt/redis-operator/watches.yaml";
+    assert_eq!(config["Entrypoint"], json!(["/flyball", "operate", watches]));
+    assert_eq!((&config["User"], &config["WorkingDir"]), (&json!("65532:65532"), &json!("/opt/redis-operator")));
+    assert_eq!(config["Env"], json!(["HOME=/tmp"]));
+    let program = layer_files(&home.0.join("one"), &manifest["layers"][0]["digest"]);
+    assert!(program.iter().any(|(path, bytes)| path == "755 flyball" && *bytes == self::program(62, false)));
+    let files: Vec<String> =
+        layer_files(&home.0.join("one"), &manifest["layers"][1]["digest"]).into_iter().map(|(path, _)| path).collect();
+    for path in
+        ["watches.yaml", "PROJECT", "roles/redis/tasks/main.yml", "config/crd/bases/cache.example.com_redises.yaml"]
+    {
+        assert!(files.contains(&format!("644 opt/redis-operator/{path}")), "{path}: {files:?}");
     }
-    build(&home, &["--out=one"]).ok();
+    assert!(!files.iter().any(|path| path.ends_with(".md") || path.contains("gitkeep")), "{files:?}");
+    fs::write(folder.join("roles/redis/defaults/main.yml"), "replicas: 2\n").unwrap();
+    let changed: Value = serde_json::from_str(&build(&["--out=../two"]).ok().out).unwrap();
+    assert_ne!(changed["digest"], built["digest"]);
+    let (other, _) = first_image(&home.0.join("two"));
+    assert_eq!(other["layers"][0], manifest["layers"][0], "the layer of the program is shared");
+
+    // The layers of a base are below.
+    let base = home.run(&["image", "build", "--program=op", "--ca-certificates=ca.pem", "--tag=base:1", "--out=base"]);
+    base.ok();
+    build(&["--out=../based", "--base=../base"]).ok();
+    let (below, _) = first_image(&home.0.join("base"));
+    let (based, config) = first_image(&home.0.join("based"));
+    assert_eq!(based["layers"].as_array().unwrap().len(), 3);
+    assert_eq!(based["layers"][0], below["layers"][0]);
+    assert_eq!(config["rootfs"]["diff_ids"].as_array().unwrap().len(), 3);
+    assert_eq!(based["annotations"]["org.opencontainers.image.base.name"], "../base");
+    let registry = Registry::start(Manner::Open);
+    let name = format!("{}/team/base:1", registry.address);
+    home.run(&["image", "push", &name, "--from=base"]).ok();
+    build(&["--out=../pulled", &format!("--base={name}")]).ok();
+    assert_eq!(first_image(&home.0.join("pulled")).0["layers"], based["layers"]);
+    build(&["--base=../base", "--program=../arm64/op"]).fails_with(&["has no image for platform linux/arm64"]);
+    home.run(&["image", "push", &format!("{}/team/redis:1", registry.address), "--from=pulled"]).ok();
+
+    let sbom = CommandOutput::of(&home.command(&["image", "sbom"]).current_dir(&folder).output().unwrap());
+    sbom.fails_with(&["an SBOM lists the crates of a Rust program", "flyball image build"]);
+    std::os::unix::fs::symlink("/etc/hostname", folder.join("roles/redis/files")).unwrap();
+    build(&[]).fails_with(&["is a link that leads out of the project", "copy the file"]);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn image_of_a_chart_runs_with_its_own_files_only() {
+    let home = prepared("image-chart");
+    home.run(&["init", "--helm", "--group", "cache", "--version", "v1", "--kind", "Redis", "redis-operator"]).ok();
+    let args = ["image", "build", "--ca-certificates=../ca.pem", "--out=../one"];
+    let mut command = home.command(&args);
+    CommandOutput::of(&command.current_dir(home.0.join("redis-operator")).output().unwrap()).ok();
+    let (manifest, config) = first_image(&home.0.join("one"));
+    let root = home.0.join("root");
+    for layer in manifest["layers"].as_array().unwrap() {
+        for (file, bytes) in layer_files(&home.0.join("one"), &layer["digest"]) {
+            let (mode, path) = file.split_once(' ').unwrap();
+            let path = root.join(path);
+            if file.ends_with('/') {
+                fs::create_dir_all(path).unwrap();
+                continue;
+            }
+            fs::write(&path, bytes).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(u32::from_str_radix(mode, 8).unwrap())).unwrap();
+        }
+    }
+    let entrypoint: Vec<&str> =
+        config["config"]["Entrypoint"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--map-root-user", "chroot"]).arg(&root).args(&entrypoint).arg("describe");
+    let described = CommandOutput::of(&command.env_clear().output().unwrap());
+    if described.err.contains("unshare") {
+        eprintln!("skipped: this machine has no user namespaces: {}", described.err);
+        return;
+    }
+    let described: Value = serde_json::from_str(&described.ok().out).unwrap();
+    assert_eq!(described["name"], "redis-operator");
 }
 
 #[test]

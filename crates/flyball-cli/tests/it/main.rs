@@ -16,6 +16,7 @@ mod nodes;
 mod objects;
 mod operators;
 mod plugins;
+mod projects;
 mod proxy;
 mod registry;
 mod run;

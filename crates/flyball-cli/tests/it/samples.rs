@@ -14,12 +14,26 @@ fn run_in(home: &Home, sample: &str, args: &[&str]) -> CommandOutput {
 #[test]
 fn operators_of_charts_and_roles_pass_the_scorecard() {
     let home = Home::new("samples");
-    for sample in ["memcached-helm", "memcached-ansible"] {
+    for sample in ["memcached-helm", "memcached-ansible", "visitors-helm", "visitors-ansible"] {
         let output = run_in(&home, sample, &["scorecard", "-o=json"]).ok();
         let checks: Vec<Value> = serde_json::from_str(&output.out).unwrap();
         assert_eq!(checks.len(), 11, "{sample}: {output:?}");
         assert!(checks.iter().all(|check| check["outcome"] == "passed"), "{sample}: {output:?}");
     }
+}
+
+#[test]
+fn levels_of_charts_and_roles_are_proven_by_cases() {
+    let home = Home::new("levelsamples");
+    for sample in ["visitors-helm", "visitors-ansible"] {
+        let output = run_in(&home, sample, &["levels", "-o=json"]).ok();
+        let report: Value = serde_json::from_str(&output.out).unwrap();
+        assert_eq!(report["level"], 2, "{sample}: {output:?}");
+        assert_eq!(report["levels"][0]["proofs"][0]["test"], "level_1_install");
+        let output = run_in(&home, ".", &["levels", sample, "--level=1"]).ok().out;
+        assert!(output.contains("level_1_install") && !output.contains("level_2"), "{output}");
+    }
+    run_in(&home, "memcached-helm", &["levels"]).fails_with(&["no proofs found", "level_1_install"]);
 }
 
 #[test]

@@ -98,6 +98,10 @@ created helm-charts/redis/templates/deployment.yaml
 created helm-charts/redis/templates/service.yaml
 created helm-charts/redis/templates/serviceaccount.yaml
 created helm-charts/redis/values.yaml
+created tests/e2e/redis/00-assert.yaml
+created tests/e2e/redis/00-install.yaml
+created tests/e2e/redis/01-delete.yaml
+created tests/e2e/redis/01-errors.yaml
 changed watches.yaml
 
 Next: flyball run --samples
@@ -129,14 +133,10 @@ Next: flyball run --samples
     let before = files(&folder);
     for (line, words) in [
         (REDIS, ["cache.acme.io/v1alpha1 Redis already exists in the project", "--force"]),
-        (
-            &REDIS.replace("v1alpha1", "v1"),
-            ["Redis already exists in version v1alpha1", "spec.versions of config/crd/bases/cache"],
-        ),
         (&REDIS.replace("cache", "more"), ["helm-charts/redis already exists", "--force"]),
         (&REDIS.replace("cache", "\"\""), ["--group", "is invalid"]),
         (&format!("{REDIS}2 --controller"), ["project redis-operator is of type Helm", "drop --controller"]),
-        (&format!("{REDIS}2 --namespaced=false"), ["--namespaced does not apply", "drop --namespaced"]),
+        (&format!("{REDIS}2 --namespaced=false"), ["Redis2 cannot be cluster-scoped", "drop --namespaced"]),
     ] {
         let output = home.within(&folder, line);
         assert!(output.code != Some(0) && words.iter().all(|word| output.err.contains(word)), "{line}: {output:?}");
@@ -153,6 +153,32 @@ Next: flyball run --samples
         json!({"group": "cache.acme.io", "version": "v1", "kind": "Site", "chart": "helm-charts/site"})
     );
     assert!(watches.starts_with("# Maps") && watches.ends_with("# +flyball:watch\n"), "{watches}");
+}
+
+#[test]
+fn version_is_added_to_a_kind() {
+    let home = Home::new("watches-version");
+    for (flags, name) in [("--helm", "helm"), ("--ansible", "ansible")] {
+        home.succeed(
+            "",
+            &format!("init {flags} --domain acme.io --group cache --version v1alpha1 --kind Redis {name}"),
+        );
+        let folder = home.0.join(name);
+        let output = home.within(&folder, &REDIS.replace("v1alpha1", "v1")).ok().out;
+        let expected = "changed PROJECT\nchanged config/crd/bases/cache.acme.io_redises.yaml\n\
+                        created config/samples/cache_v1_redis.yaml\nchanged watches.yaml\n";
+        assert!(output.starts_with(expected), "{output}");
+        let crd = definition(&folder, "cache.acme.io_redises.yaml");
+        let versions = crd["spec"]["versions"].as_array().unwrap();
+        let stored: Vec<(&Value, &Value)> = versions.iter().map(|one| (&one["name"], &one["storage"])).collect();
+        assert_eq!(stored, [(&json!("v1"), &json!(true)), (&json!("v1alpha1"), &json!(false))]);
+        let watches = fs::read_to_string(folder.join("watches.yaml")).unwrap();
+        assert!(watches.contains("  version: v1\n") && !watches.contains("v1alpha1"), "{watches}");
+        let sample = fs::read_to_string(folder.join("config/samples/cache_v1_redis.yaml")).unwrap();
+        assert!(sample.starts_with("apiVersion: cache.acme.io/v1\n"), "{sample}");
+        home.within(&folder, "lint").ok();
+        home.within(&folder, &REDIS.replace("v1alpha1", "v1")).fails_with(&["already exists in the project"]);
+    }
 }
 
 #[test]
@@ -302,8 +328,6 @@ fn unusable_projects_and_commands_are_named() {
     let folder = home.watched_project("--helm");
     let webhook = "create webhook --group cache --version v1 --kind Redis --validation";
     home.within(&folder, webhook).fails_with(&["project redis-operator is of type Helm", "operator in Rust"]);
-    home.within(&folder, "levels").fails_with(&["consists of charts or roles", "flyball scorecard"]);
-    home.within(&folder, "image build").fails_with(&["images can only be built from Rust programs"]);
     home.run(&["init", "--domain", "acme.io", "rust"]).ok();
     home.within(&home.0.join("rust"), "create api --chart a")
         .fails_with(&["project rust is of type Rust", "init --helm"]);

@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// Add a kind with its controller, a version of a kind, or a controller for a kind of another project
 ///
-/// In a Helm or Ansible project, adds a kind with a chart or a role, an entry in watches.yaml, the CRD and a sample.
+/// In a Helm or Ansible project, adds a kind with a chart or a role, an entry in watches.yaml, the CRD, a sample and a
+/// test case.
 /// The CRD is derived from the chart's values.schema.json, or from its values.yaml, and the sample has all values.
 ///
 /// On a terminal, asks for missing flags.
@@ -123,7 +124,6 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
         ("--crd", args.crd.is_some(), "kinds of other projects have no chart or role here"),
         ("--resource", args.resource.is_some(), "there are no types to generate"),
         ("--controller", args.controller.is_some(), "the chart or role is the controller"),
-        ("--namespaced", args.namespaced == Some(false), "charts and roles create objects in the namespace of theirs"),
     ];
     if let Some((flag, _, why)) = of_rust.iter().find(|(_, is_set, _)| *is_set) {
         let (name, of) = (&project.project_name, project.project_type);
@@ -135,6 +135,7 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
         version: args.version.as_deref(),
         kind: args.kind.as_deref(),
         plural: args.plural.as_deref(),
+        is_cluster_scoped: args.namespaced == Some(false),
         chart: args.chart.as_deref(),
         force: args.force,
     };

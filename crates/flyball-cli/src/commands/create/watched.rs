@@ -7,7 +7,7 @@ use crate::project::scaffold::changes::Changes;
 use crate::project::scaffold::chart::{self, CHARTS, ExistingChart};
 use crate::project::scaffold::definition::{self, Column};
 use crate::project::scaffold::role::{self, ROLES};
-use crate::project::scaffold::{sample, watches};
+use crate::project::scaffold::{case, sample, watches};
 use crate::project::{FILE, Project, ProjectType, Resource, names};
 use crate::render::terminal::complain;
 use crate::render::yaml;
@@ -33,6 +33,7 @@ pub(crate) struct NewKind<'a> {
     pub(crate) version: Option<&'a str>,
     pub(crate) kind: Option<&'a str>,
     pub(crate) plural: Option<&'a str>,
+    pub(crate) is_cluster_scoped: bool,
     /// Path of an existing chart.
     pub(crate) chart: Option<&'a str>,
     pub(crate) force: bool,
@@ -55,7 +56,7 @@ impl AddedKind {
     }
 }
 
-/// Adds a kind with its chart or role, the entry in `watches.yaml`, the CRD and a sample.
+/// Adds a kind with its chart or role, the entry in `watches.yaml`, the CRD, a sample and a test case.
 pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_>) -> Result<AddedKind> {
     if let Some(chart) = new.chart.filter(|_| project.project_type != ProjectType::Helm) {
         let (name, of) = (&project.project_name, project.project_type);
@@ -64,12 +65,21 @@ pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_
     }
     let existing = new.chart.map(ExistingChart::open).transpose()?;
     let resource = resource(project, new, existing.as_ref())?;
-    check_new(project, &resource, new.force)?;
+    if let Some(known) = known(project, &resource) {
+        if known.version != resource.version {
+            let known = known.clone();
+            return add_version(changes, project, &known, resource);
+        }
+        if !new.force {
+            return Err(Error::new(format!("{} already exists in the project", resource.api_kind()))
+                .hint("overwrite its files with --force"));
+        }
+    }
 
     let lower = resource.kind.to_lowercase();
     let (values, field, path, columns) = match (project.project_type, &existing) {
         (ProjectType::Ansible, _) => {
-            (role::create(changes, &lower, &resource.kind, new.force)?, "role", lower, &COLUMNS[..])
+            (role::create(changes, &lower, &resource, new.force)?, "role", lower, &COLUMNS[..])
         }
         (_, Some(chart)) => {
             let path = format!("{CHARTS}/{}", chart.name);
@@ -99,11 +109,19 @@ pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_
     let definition = definition::of(&resource, &description, schema, columns);
     let file = format!("config/crd/bases/{}_{}.yaml", resource.group, resource.plural);
     changes.create(&file, yaml::write(&definition), new.force)?;
-    let file = format!("config/samples/{}", Names::new(project, &resource).sample);
+    let sample_file = Names::new(project, &resource).sample;
+    let file = format!("config/samples/{sample_file}");
     let sample = sample::of_values(&resource, &note, &values.text, &values.values);
     let errors = errors_of(&sample, &definition).into_iter();
     let errors = errors.map(|error| format!("{file} is invalid: {error}; edit it before you apply it")).collect();
     changes.create(&file, sample, new.force)?;
+    let expected = match field {
+        "role" => vec![case::deployment(&resource)],
+        // Other charts have other objects.
+        _ if existing.is_some() => vec![case::release(&resource)],
+        _ => vec![case::release(&resource), case::deployment(&resource)],
+    };
+    case::create(changes, &resource, &sample_file, &expected, new.force)?;
     if project.resource(&resource.group, &resource.version, &resource.kind).is_none() {
         project.resources.push(resource.clone());
     }
@@ -138,7 +156,11 @@ fn resource(project: &Project, new: &NewKind<'_>, chart: Option<&ExistingChart>)
             .hint("pass a group such as --group cache"));
     }
     let plural = new.plural.map_or_else(|| names::pluralized(&kind), str::to_owned);
-    let (resource, controller, namespaced) = (true, true, true);
+    let (resource, controller, namespaced) = (true, true, !new.is_cluster_scoped);
+    if !namespaced && project.project_type == ProjectType::Helm {
+        return Err(Error::new(format!("{kind} cannot be cluster-scoped: a release and its objects need a namespace"))
+            .hint("drop --namespaced=false, or use a role: flyball init --ansible DIR"));
+    }
     Ok(Resource {
         group: project.group(&group),
         version,
@@ -151,16 +173,38 @@ fn resource(project: &Project, new: &NewKind<'_>, chart: Option<&ExistingChart>)
     })
 }
 
-/// Rejects a kind that the project has, and further versions, which one chart or role cannot distinguish.
-fn check_new(project: &Project, resource: &Resource, force: bool) -> Result<()> {
+/// Finds the newest version of a kind that the project has.
+fn known<'p>(project: &'p Project, resource: &Resource) -> Option<&'p Resource> {
     let is_of_kind = |other: &&Resource| (&other.group, &other.kind) == (&resource.group, &resource.kind);
-    let Some(known) = project.resources.iter().find(is_of_kind) else { return Ok(()) };
+    let same = project.resources.iter().filter(is_of_kind).find(|other| other.version == resource.version);
+    same.or_else(|| project.resources.iter().rfind(is_of_kind))
+}
+
+/// Adds a version to a kind: to its CRD, in which it is the stored one, and with a sample. The chart or role reconciles
+/// all objects in the new version.
+fn add_version(
+    changes: &mut Changes,
+    project: &mut Project,
+    known: &Resource,
+    resource: Resource,
+) -> Result<AddedKind> {
     let file = format!("config/crd/bases/{}_{}.yaml", known.group, known.plural);
-    match known.version == resource.version {
-        true if force => Ok(()),
-        true => Err(Error::new(format!("{} already exists in the project", resource.api_kind()))
-            .hint("overwrite its files with --force")),
-        false => Err(Error::new(format!("{} already exists in version {}", resource.kind, known.version))
-            .hint(format!("add version {} to spec.versions of {file}", resource.version))),
+    let text = changes.read(&file)?.ok_or_else(|| {
+        Error::new(format!("{} exists in version {}, but {file} does not", known.kind, known.version))
+            .hint("restore the file, or add the version to spec.versions of the CRD by hand")
+    })?;
+    let broken = |why: String| Error::new(format!("cannot add version {} to {file}: {why}", resource.version));
+    let mut definition: Value = serde_saphyr::from_str(&text).map_err(|error| broken(error.to_string()))?;
+    definition::add_version(&mut definition, &resource.version).map_err(broken)?;
+    changes.put(&file, yaml::write(&definition))?;
+    watches::set_version(changes, known, &resource.version)?;
+    let [old, new] = [known, &resource].map(|resource| Names::new(project, resource).sample);
+    let [old, new] = [old, new].map(|sample| format!("config/samples/{sample}"));
+    let lines = [known, &resource].map(|resource| format!("apiVersion: {}/{}\n", resource.group, resource.version));
+    if let Some(sample) = changes.read(&old)? {
+        changes.create(&new, sample.replacen(&lines[0], &lines[1], 1), false)?;
     }
+    project.resources.push(resource.clone());
+    changes.put(FILE, project.text()?)?;
+    Ok(AddedKind { resource, errors: Vec::new() })
 }

@@ -3,14 +3,17 @@
 use super::{FOLDER, size};
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
+use crate::image::base::{Base, BaseName};
 use crate::image::elf::Elf;
+use crate::image::files::{self, ImageFile};
 use crate::image::inventory::{self, Origin};
 use crate::image::layout::Layout;
+use crate::image::libraries;
 use crate::image::platform::{PLATFORMS, Platform, Target, parse};
-use crate::image::project::{self, Package, Project, check_program};
+use crate::image::project::{self, Package, Project};
 use crate::image::reference::{self, Reference};
-use crate::image::{Blob, Contents, Image, attachment, digest, epoch, index};
-use crate::operator::program::Build;
+use crate::image::{Blob, Contents, Image, ProjectFiles, attachment, digest, epoch, index};
+use crate::operator::program::{Build, Program, WATCHES};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, complain, paint, say};
 use clap::Args;
@@ -32,12 +35,16 @@ const BUNDLES: [&str; 4] = [
 ///
 /// The image contains the program, the trusted CA certificates of this machine and an unprivileged user. The build is
 /// reproducible. An SBOM and a provenance statement are attached.
+///
+/// In a project with a watches.yaml, the program is flyball itself, and the image also contains watches.yaml, charts,
+/// roles, playbooks, CRDs and samples. Roles that need Python also need --base.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flyball image build
   flyball image build --tag registry.example.com/team/site-operator:1.0
   flyball image build --platform linux/amd64,linux/arm64
   flyball image build --program ./site-operator --tag site-operator:test
+  flyball image build --base registry.example.com/ansible:1.0    for roles that need ansible-playbook
 
 Programs are linked statically: for a musl target such as x86_64-unknown-linux-musl if it is installed,
 otherwise with glibc.")]
@@ -51,9 +58,13 @@ pub(super) struct BuildArgs {
     /// Directory for the image, in OCI layout
     #[arg(long, value_name = "DIR", default_value = FOLDER)]
     out: PathBuf,
-    /// Use a prebuilt program instead of the project in this directory; once for each platform
+    /// Use a prebuilt program instead of the project in this directory; once for each platform. With a watches.yaml, a
+    /// flyball instead of this one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "profile", "platform"])]
     program: Vec<PathBuf>,
+    /// Image with the files that the program needs: a reference, or a directory in OCI layout. Empty by default
+    #[arg(long, value_name = "REF|DIR")]
+    base: Option<BaseName>,
     /// Binary target of the project, if it has several
     #[arg(long)]
     bin: Option<String>,
@@ -75,6 +86,7 @@ struct Part {
     program: Vec<u8>,
     package: Package,
     contents: Vec<(Package, Vec<Package>)>,
+    libraries: Vec<ImageFile>,
     target: Option<&'static str>,
     lock: Option<String>,
 }
@@ -94,7 +106,7 @@ struct BuiltImage {
 struct MadePlatform {
     platform: &'static str,
     digest: String,
-    /// Bytes that are pulled.
+    /// Bytes that are pulled, besides those of a base.
     compressed: u64,
     program: u64,
     /// Digests of the attached documents.
@@ -103,13 +115,17 @@ struct MadePlatform {
 
 pub(crate) fn cmd_build(args: BuildArgs) -> Result<()> {
     block_on(async {
-        if args.program.is_empty() {
-            check_program()?;
-        }
         let epoch = epoch()?;
         let certificates = certificates(args.ca_certificates.as_deref())?;
-        let parts = if args.program.is_empty() { build(&args).await? } else { read_programs(&args.program)? };
-        let image = make(&args, &parts, &certificates, epoch).await?;
+        let (parts, project) = match Program::here() {
+            Some(program) => {
+                let (parts, project) = of_watches(&args, &program).await?;
+                (parts, Some(project))
+            }
+            None if args.program.is_empty() => (build(&args).await?, None),
+            None => (read_programs(&args.program, args.base.is_some())?, None),
+        };
+        let image = make(&args, &parts, project.as_ref(), &certificates, epoch).await?;
         match args.output {
             Some(output) => output.say(&image)?,
             None => print(&image),
@@ -140,29 +156,79 @@ fn certificates(named: Option<&Path>) -> Result<Vec<u8>> {
 }
 
 /// Reads prebuilt programs.
-fn read_programs(programs: &[PathBuf]) -> Result<Vec<Part>> {
+fn read_programs(programs: &[PathBuf], has_base: bool) -> Result<Vec<Part>> {
     let mut parts: Vec<Part> = Vec::new();
     for path in programs {
         let program = fs::read(path).when(format!("cannot read {}", path.display()))?;
-        let platform = platform(path, &program)?;
+        let platform = platform(path, &program, has_base)?;
         if parts.iter().any(|part| part.platform == platform) {
             return Err(Error::new(format!("{} is a second program for platform {}", path.display(), platform.name)));
         }
         let package = project::stranger(path);
         let contents = vec![(package.clone(), Vec::new())];
         let name = parts.first().map_or_else(|| package.name.clone(), |first| first.name.clone());
-        parts.push(Part { platform, name, program, package, contents, target: None, lock: None });
+        parts.push(Part {
+            platform,
+            name,
+            program,
+            package,
+            contents,
+            libraries: Vec::new(),
+            target: None,
+            lock: None,
+        });
     }
     Ok(parts)
 }
 
-/// Returns the platform of a program, which must be statically linked.
-fn platform(path: &Path, program: &[u8]) -> Result<&'static Platform> {
+/// Reads the project of a watches.yaml, and the program that runs it.
+async fn of_watches(args: &BuildArgs, program: &Program) -> Result<(Vec<Part>, ProjectFiles)> {
+    let name = program.describe(&[], &BTreeMap::new()).await?.name;
+    let folder = format!("opt/{name}");
+    let project = ProjectFiles {
+        files: files::of_project(Path::new("."), &folder)?,
+        args: vec!["operate".to_owned(), format!("/{folder}/{WATCHES}")],
+        // Ansible writes temporary files to the home directory.
+        variables: if program.has_roles() { vec![("HOME", "/tmp".to_owned())] } else { Vec::new() },
+        folder,
+    };
+    let mut parts = match &args.program[..] {
+        [] => vec![this_program(args)?],
+        programs => read_programs(programs, args.base.is_some())?,
+    };
+    for part in &mut parts {
+        let (operator, flyball) = project::of_watches(&name);
+        part.name = "flyball".to_owned();
+        part.contents = vec![(operator.clone(), vec![flyball.clone()]), (flyball, Vec::new())];
+        part.package = operator;
+    }
+    Ok((parts, project))
+}
+
+/// Reads this program, with its libraries if it is dynamically linked and the image has no base.
+fn this_program(args: &BuildArgs) -> Result<Part> {
+    let path = std::env::current_exe().when("cannot find the path of flyball")?;
+    let program = fs::read(&path).when(format!("cannot read {}", path.display()))?;
+    let platform = platform(&path, &program, true)
+        .map_err(|error| error.hint("pass a flyball for Linux: --program FILE, once for each platform"))?;
+    if args.platform.iter().any(|wanted| *wanted != platform) {
+        return Err(Error::new(format!("this flyball is for platform {}", platform.name))
+            .hint("pass a flyball for each platform: --program FILE"));
+    }
+    let loader = Elf::read(&program).and_then(|elf| elf.loader).filter(|_| args.base.is_none());
+    let libraries = loader.map(|loader| libraries::of_program(&path, &loader)).transpose()?.unwrap_or_default();
+    let package = project::stranger(&path);
+    let contents = Vec::new();
+    Ok(Part { platform, name: package.name.clone(), program, package, contents, libraries, target: None, lock: None })
+}
+
+/// Returns the platform of a program, which must be statically linked unless the image has libraries.
+fn platform(path: &Path, program: &[u8], has_libraries: bool) -> Result<&'static Platform> {
     let elf = Elf::read(program).ok_or_else(|| {
         Error::new(format!("{} is not a Linux executable", path.display()))
             .hint("build it for a target such as x86_64-unknown-linux-musl")
     })?;
-    if elf.needs_loader {
+    if elf.needs_loader && !has_libraries {
         return Err(Error::new(format!("{} is dynamically linked, and the image has no libraries", path.display()))
             .hint(
                 "build it for a musl target such as x86_64-unknown-linux-musl, or with -C target-feature=+crt-static",
@@ -210,7 +276,7 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
         });
         let (path, id) = built?;
         let program = fs::read(&path).when(format!("cannot read {}", path.display()))?;
-        self::platform(&path, &program)?;
+        self::platform(&path, &program, false)?;
         let package = project.package(&id)?;
         let lock = fs::read(project.workspace_root.join("Cargo.lock")).ok().map(|lock| digest(&lock));
         parts.push(Part {
@@ -219,6 +285,7 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
             program,
             contents: project.parts(&id)?,
             package,
+            libraries: Vec::new(),
             target: Some(target.name),
             lock,
         });
@@ -253,24 +320,48 @@ fn variables(target: Target, profile: &str, workspace: &Path) -> BTreeMap<String
     [(name, before + &flags.join(" ")), stripped].into()
 }
 
-async fn make(args: &BuildArgs, parts: &[Part], certificates: &[u8], epoch: Timestamp) -> Result<BuiltImage> {
+async fn make(
+    args: &BuildArgs,
+    parts: &[Part],
+    project: Option<&ProjectFiles>,
+    certificates: &[u8],
+    epoch: Timestamp,
+) -> Result<BuiltImage> {
     let Some(first) = parts.first() else { return Err(Error::new("no platform given")) };
-    let built_here = args.program.is_empty();
-    let revision = if built_here { project::revision().await } else { None };
+    let built_here = args.program.is_empty() && project.is_none();
+    let revision = if built_here || project.is_some() { project::revision().await } else { None };
     let compiler = if built_here { project::compiler().await } else { None };
     let created = rfc3339(epoch);
     let labels = project::labels(&first.package, revision.as_deref(), &created);
+    let title = if project.is_some() { &first.package.name } else { &first.name };
     let tag = match &args.tag {
         Some(tag) => tag.clone(),
-        None => format!("{}:{}", first.name, first.package.version.replace('+', "-")).parse().map_err(|why| {
+        None => format!("{title}:{}", first.package.version.replace('+', "-")).parse().map_err(|why| {
             Error::new(format!("the package name is not an image name: {why}")).hint("pass --tag REF")
         })?,
     };
-    let name = args.tag.as_ref().map_or_else(|| format!("{}:{}", first.name, tag.tag), ToString::to_string);
+    let name = args.tag.as_ref().map_or_else(|| format!("{title}:{}", tag.tag), ToString::to_string);
 
     let (mut blobs, mut images, mut attached, mut platforms) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for part in parts {
-        let contents = Contents { name: &part.name, program: &part.program, certificates, labels: &labels };
+        let base = match &args.base {
+            Some(name) => Some(Base::read(name, part.platform).await?),
+            None => None,
+        };
+        let mut labels = labels.clone();
+        if let Some(base) = &base {
+            labels.insert("org.opencontainers.image.base.name".into(), base.name.clone());
+            labels.insert("org.opencontainers.image.base.digest".into(), base.digest.clone());
+        }
+        let contents = Contents {
+            name: &part.name,
+            program: &part.program,
+            libraries: &part.libraries,
+            certificates,
+            labels: &labels,
+            base: base.as_ref(),
+            project,
+        };
         let image = Image::new(part.platform, &contents, epoch)?;
         let origin = Origin {
             name: &name,
@@ -298,7 +389,7 @@ async fn make(args: &BuildArgs, parts: &[Part], certificates: &[u8], epoch: Time
         platforms.push(MadePlatform {
             platform: image.platform.name,
             digest: subject.digest.clone(),
-            compressed: image.layer.size,
+            compressed: image.own,
             program: image.program,
             attached: digests,
         });

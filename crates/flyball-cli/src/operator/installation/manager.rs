@@ -29,6 +29,18 @@ pub(super) fn webhook_port(pieces: &[Piece]) -> Option<Value> {
     Some(service.object["spec"]["ports"][0]["targetPort"].clone())
 }
 
+/// Limit of the files that Ansible writes while a role runs.
+const TEMPORARY_SIZE: &str = "256Mi";
+
+/// Adds a writable `/tmp` to the Deployment of the operator, for `ansible-playbook`: the root file system is read-only.
+pub(super) fn add_temporary_folder(object: &mut Value) {
+    if object["kind"] == "Deployment" {
+        let pod = &mut object["spec"]["template"]["spec"];
+        pod["volumes"] = json!([{"name": "tmp", "emptyDir": {"sizeLimit": TEMPORARY_SIZE}}]);
+        pod["containers"][0]["volumeMounts"] = json!([{"name": "tmp", "mountPath": "/tmp"}]);
+    }
+}
+
 fn deployment(description: &Description, place: &InstallTarget, webhooks: Option<Value>) -> Value {
     let mut args = vec![format!("--metrics-addr=:{METRICS_PORT}"), "--metrics-secure".to_owned()];
     args.push(format!("--health-addr=:{HEALTH_PORT}"));

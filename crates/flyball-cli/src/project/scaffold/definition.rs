@@ -6,6 +6,18 @@ use serde_json::{Value, json};
 /// A printer column: name, type and JSON path.
 pub(crate) type Column = [&'static str; 3];
 
+/// Adds a version to a CRD, with the schema of the stored one. The new version becomes the stored one. Objects are not
+/// converted: all versions have the same fields.
+pub(crate) fn add_version(definition: &mut Value, version: &str) -> Result<(), String> {
+    let versions = definition["spec"]["versions"].as_array_mut().ok_or("spec.versions is no list")?;
+    let stored = versions.iter_mut().find(|version| version["storage"] == true).ok_or("no version is stored")?;
+    let mut added = stored.clone();
+    stored["storage"] = false.into();
+    added["name"] = version.into();
+    versions.insert(0, added);
+    Ok(())
+}
+
 /// Creates the CRD of one version of a kind with a status.
 pub(crate) fn of(resource: &Resource, description: &str, spec: Value, columns: &[Column]) -> Value {
     let Resource { group, version, kind, plural, .. } = resource;
@@ -17,7 +29,7 @@ pub(crate) fn of(resource: &Resource, description: &str, spec: Value, columns: &
         "spec": {
             "group": group,
             "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
-            "scope": "Namespaced",
+            "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
             "versions": [{
                 "name": version,
                 "served": true,

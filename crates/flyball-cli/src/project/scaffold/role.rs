@@ -5,6 +5,7 @@ use super::schema::DefaultValues;
 use super::template::fill;
 use super::types::camel;
 use crate::error::{Error, Result, ResultExt};
+use crate::project::Resource;
 use serde_json::{Map, Value};
 
 /// Folder of the roles of a project.
@@ -12,16 +13,30 @@ pub(crate) const ROLES: &str = "roles";
 
 const DEFAULTS: &str = include_str!("../../../templates/ansible/role/defaults/main.yml");
 
+/// The namespace of the objects of a role: that of the custom resource.
+const NAMESPACE: &str = r#"namespace: "{{ ansible_operator_meta.namespace }}""#;
+/// The namespace for a cluster-scoped custom resource: one with its name, which the role creates.
+const OWN_NAMESPACE: &str = r#"namespace: "{{ ansible_operator_meta.name }}""#;
+
 /// Writes the role of a kind and returns its defaults, as fields of a spec.
-pub(crate) fn create(changes: &mut Changes, role: &str, kind: &str, force: bool) -> Result<DefaultValues> {
+pub(crate) fn create(changes: &mut Changes, role: &str, resource: &Resource, force: bool) -> Result<DefaultValues> {
+    let kind = &resource.kind;
     let folder = format!("{ROLES}/{role}");
     if !force && changes.root().join(&folder).exists() {
         return Err(Error::new(format!("{folder} already exists"))
             .hint("nothing was written; overwrite its files with --force, or move the directory first"));
     }
     let gaps = [("role", role), ("kind", kind)];
+    let tasks = include_str!("../../../templates/ansible/role/tasks/main.yml");
+    let tasks = match (resource.namespaced, tasks.split_once("---\n")) {
+        (false, Some((_, tasks))) => {
+            let namespace = include_str!("../../../templates/ansible/role/tasks/namespace.yml");
+            format!("{namespace}\n{}", tasks.replace(NAMESPACE, OWN_NAMESPACE))
+        }
+        _ => tasks.to_owned(),
+    };
     for (path, template) in [
-        ("tasks/main.yml", include_str!("../../../templates/ansible/role/tasks/main.yml")),
+        ("tasks/main.yml", tasks.as_str()),
         ("defaults/main.yml", DEFAULTS),
         ("meta/main.yml", include_str!("../../../templates/ansible/role/meta/main.yml")),
     ] {

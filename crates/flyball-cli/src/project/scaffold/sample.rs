@@ -22,7 +22,7 @@ pub(crate) fn of_values(resource: &Resource, note: &str, text: &str, values: &Ma
     let mut object = json!({
         "apiVersion": format!("{group}/{version}"),
         "kind": kind,
-        "metadata": {"name": format!("{}-sample", kind.to_lowercase())},
+        "metadata": {"name": super::case::name(resource)},
     });
     let head = yaml::write(&object);
     let lines = text.trim_start_matches('\u{feff}').lines().skip_while(|line| line.trim_end() == "---");

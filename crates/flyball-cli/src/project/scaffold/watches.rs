@@ -72,6 +72,33 @@ pub(crate) fn add_entry(changes: &mut Changes, resource: &Resource, field: &str,
     }
 }
 
+/// Sets the version of the entry of a kind.
+pub(crate) fn set_version(changes: &mut Changes, old: &Resource, version: &str) -> Result<()> {
+    let text = changes.read(WATCHES)?.unwrap_or_default();
+    let is_of_kind = |entry: &Value| entry["group"] == *old.group && entry["kind"] == *old.kind;
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let starts: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].starts_with("- ")).collect();
+    for (at, begin) in starts.iter().enumerate() {
+        let end = starts.get(at + 1).copied().unwrap_or(lines.len());
+        let entry = entries(&lines[*begin..end].join("\n")).unwrap_or_default();
+        let field = lines[*begin..end].iter_mut().find(|line| {
+            line.trim_start_matches(['-', ' '])
+                .strip_prefix("version:")
+                .is_some_and(|value| value.trim() == old.version)
+        });
+        if let (true, Some(line)) = (entry.first().is_some_and(is_of_kind), field) {
+            *line = line.replace(&old.version, version);
+        }
+    }
+    let after = lines.join("\n") + "\n";
+    let is_set = |entry: &Value| is_of_kind(entry) && entry["version"] == version;
+    match entries(&after) {
+        Ok(read) if read.iter().any(is_set) => changes.put(WATCHES, after),
+        _ => Err(Error::new(format!("{WATCHES} has no entry for {} with the line version: {}", old.kind, old.version))
+            .hint(format!("nothing was written; set version: {version} in its entry by hand"))),
+    }
+}
+
 /// Reads the entries of a `watches.yaml`.
 fn entries(text: &str) -> Result<Vec<Value>, String> {
     let is_blank = |line: &str| matches!(line.trim(), "" | "---") || line.trim_start().starts_with('#');

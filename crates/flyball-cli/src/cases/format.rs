@@ -1,0 +1,282 @@
+//! The files of test cases: `tests/e2e/CASE/NN-NAME.yaml`, see <https://kuttl.dev/docs/testing/steps.html>.
+
+use crate::cluster::apply;
+use crate::error::{Error, Result, ResultExt};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The folder of test cases.
+pub(crate) const FOLDER: &str = "tests/e2e";
+/// The file with the settings of a suite.
+const SETTINGS: &str = "kuttl-test.yaml";
+/// The group of the kinds that are settings.
+const GROUP: &str = "kuttl.dev/";
+/// Limit of the cases of a project.
+const MAX_CASES: usize = 1000;
+/// Default timeout of a step, as in KUTTL.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Limit of timeouts.
+const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// The test cases of a project, and what they have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Suite {
+    pub(crate) cases: Vec<Case>,
+    /// Objects that are applied before the first case.
+    pub(super) manifests: Vec<Value>,
+    /// Commands that run after that.
+    pub(super) commands: Vec<Shell>,
+}
+
+/// A test case.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    /// The folder of its files, in which its commands run.
+    pub(super) folder: PathBuf,
+    pub(super) steps: Vec<Step>,
+}
+
+/// The files with one number.
+#[derive(Debug, Default)]
+pub(super) struct Step {
+    pub(super) name: String,
+    pub(super) delete: Vec<DeletedObject>,
+    pub(super) commands: Vec<Shell>,
+    pub(super) apply: Vec<ReadObject>,
+    pub(super) asserts: Vec<ReadObject>,
+    pub(super) errors: Vec<ReadObject>,
+    /// Commands that must succeed before the timeout.
+    pub(super) checks: Vec<Shell>,
+    pub(super) timeout: Duration,
+}
+
+/// An object, and its file.
+#[derive(Clone, Debug)]
+pub(super) struct ReadObject {
+    pub(super) object: Value,
+    pub(super) file: PathBuf,
+}
+
+/// The settings of a suite. Those of KUTTL's own clusters have no effect.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct TestSuite {
+    test_dirs: Vec<PathBuf>,
+    manifest_dirs: Vec<PathBuf>,
+    crd_dir: Option<PathBuf>,
+    commands: Vec<Shell>,
+    timeout: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct TestStep {
+    name: Option<String>,
+    apply: Vec<PathBuf>,
+    assert: Vec<PathBuf>,
+    error: Vec<PathBuf>,
+    delete: Vec<DeletedObject>,
+    commands: Vec<Shell>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct TestAssert {
+    timeout: Option<u64>,
+    commands: Vec<Shell>,
+    /// Output of a failed test in KUTTL; not used.
+    #[serde(rename = "collectors")]
+    _collectors: Vec<Value>,
+}
+
+/// Objects to delete: one, or those with labels, or all of the kind.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct DeletedObject {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) name: Option<String>,
+    #[serde(default)]
+    pub(super) namespace: Option<String>,
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+/// A command of a step.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Shell {
+    pub(super) command: Option<String>,
+    pub(super) script: Option<String>,
+    /// Adds `--namespace` to the command.
+    pub(super) namespaced: bool,
+    pub(super) ignore_failure: bool,
+    pub(super) timeout: Option<u64>,
+    pub(super) skip_log_output: bool,
+}
+
+impl Suite {
+    /// Reads the test cases of a project; none if it has no such folder.
+    ///
+    /// # Errors
+    ///
+    /// If a file is invalid. The error contains the file.
+    pub(crate) fn read(project: &Path) -> Result<Self> {
+        let at = |path: &Path| if project == Path::new(".") { path.to_owned() } else { project.join(path) };
+        let settings = at(Path::new(SETTINGS));
+        let settings: TestSuite = match settings.is_file() {
+            true => {
+                let objects = apply::read(&settings)?;
+                read_settings(objects.into_iter().next().unwrap_or_default(), &settings)?
+            }
+            false => TestSuite::default(),
+        };
+        let folders = if settings.test_dirs.is_empty() { vec![FOLDER.into()] } else { settings.test_dirs };
+        let timeout = seconds(settings.timeout).unwrap_or(TIMEOUT);
+        let mut suite = Self { commands: settings.commands, ..Self::default() };
+        for folder in settings.crd_dir.iter().chain(&settings.manifest_dirs) {
+            suite.manifests.extend(apply::read(&at(folder))?);
+        }
+        for folder in folders.iter().map(|folder| at(folder)).filter(|folder| folder.is_dir()) {
+            for name in names(&folder)? {
+                let path = folder.join(&name);
+                if !path.is_dir() {
+                    continue;
+                }
+                let case = Case::read(name, path, timeout)?;
+                if !case.steps.is_empty() {
+                    suite.cases.push(case);
+                }
+                if suite.cases.len() > MAX_CASES {
+                    return Err(Error::new(format!("{} has more than {MAX_CASES} test cases", folder.display())));
+                }
+            }
+        }
+        Ok(suite)
+    }
+}
+
+impl Case {
+    fn read(name: String, folder: PathBuf, timeout: Duration) -> Result<Self> {
+        let mut steps: BTreeMap<u64, Step> = BTreeMap::new();
+        for file in names(&folder)? {
+            let Some((number, part)) = numbered(&file) else { continue };
+            let step = steps.entry(number).or_insert_with(|| Step { timeout, ..Step::default() });
+            step.read(&folder, &folder.join(&file), part)?;
+        }
+        for (number, step) in &mut steps {
+            step.name = if step.name.is_empty() { number.to_string() } else { format!("{number} ({})", step.name) };
+        }
+        Ok(Self { name, folder, steps: steps.into_values().collect() })
+    }
+}
+
+impl Step {
+    fn read(&mut self, folder: &Path, file: &Path, part: &str) -> Result<()> {
+        let objects = apply::read(file)?;
+        for object in objects {
+            let is_setting = object["apiVersion"].as_str().is_some_and(|version| version.starts_with(GROUP));
+            match object["kind"].as_str() {
+                Some("TestStep") if is_setting => self.add_step(folder, read_settings(object, file)?)?,
+                Some("TestAssert") if is_setting => {
+                    let settings: TestAssert = read_settings(object, file)?;
+                    self.timeout = seconds(settings.timeout).unwrap_or(self.timeout);
+                    self.checks.extend(settings.commands);
+                }
+                _ => {
+                    let read = ReadObject { object, file: file.to_owned() };
+                    match part {
+                        "assert" => self.asserts.push(read),
+                        "errors" => self.errors.push(read),
+                        _ => self.apply.push(read),
+                    }
+                }
+            }
+        }
+        if !matches!(part, "assert" | "errors") && self.name.is_empty() {
+            part.clone_into(&mut self.name);
+        }
+        Ok(())
+    }
+
+    fn add_step(&mut self, folder: &Path, settings: TestStep) -> Result<()> {
+        self.name = settings.name.unwrap_or_else(|| self.name.clone());
+        self.delete.extend(settings.delete);
+        self.commands.extend(settings.commands);
+        let lists = [
+            (&mut self.apply, settings.apply),
+            (&mut self.asserts, settings.assert),
+            (&mut self.errors, settings.error),
+        ];
+        for (list, paths) in lists {
+            for file in paths.iter().map(|path| folder.join(path)) {
+                let objects = apply::read(&file)?.into_iter();
+                list.extend(objects.map(|object| ReadObject { object, file: file.clone() }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads an object that is a setting. Its own fields are at the top, beside those of all objects.
+fn read_settings<T: DeserializeOwned>(object: Value, file: &Path) -> Result<T> {
+    let what = || format!("{}: {}", file.display(), object["kind"].as_str().unwrap_or("the document"));
+    let mut fields: Map<String, Value> = object.as_object().cloned().unwrap_or_default();
+    ["apiVersion", "kind", "metadata"].iter().for_each(|name| drop(fields.remove(*name)));
+    serde_json::from_value(fields.into()).when(format!("{} is not valid", what()))
+}
+
+fn seconds(number: Option<u64>) -> Option<Duration> {
+    number.map(|number| Duration::from_secs(number).min(MAX_TIMEOUT))
+}
+
+/// Returns the number of a file, and the first word of its name: `00-assert-more.yaml` is `assert`.
+fn numbered(file: &str) -> Option<(u64, &str)> {
+    let (number, rest) = file.split_once('-')?;
+    let (stem, ending) = rest.split_once('.').unwrap_or((rest, ""));
+    let is_manifest = matches!(ending, "" | "yaml" | "yml");
+    let word = stem.split('-').next().filter(|word| !word.is_empty())?;
+    let word = if matches!(word, "assert" | "errors") { word } else { stem };
+    (is_manifest && number.bytes().all(|byte| byte.is_ascii_digit())).then_some((number.parse().ok()?, word))
+}
+
+/// Returns the names in a folder, in their order.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let what = || format!("cannot read {}", folder.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).when(what())? {
+        names.push(entry.when(what())?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_ordered_by_number() {
+        for (file, expected) in [
+            ("00-install.yaml", Some((0, "install"))),
+            ("01-assert.yaml", Some((1, "assert"))),
+            ("10-assert-more.yml", Some((10, "assert"))),
+            ("2-errors.yaml", Some((2, "errors"))),
+            ("03-a-b.yaml", Some((3, "a-b"))),
+            ("04-folder", Some((4, "folder"))),
+            ("README.md", None),
+            ("05-notes.md", None),
+            ("x-install.yaml", None),
+            ("06-.yaml", None),
+        ] {
+            assert_eq!(numbered(file), expected, "{file}");
+        }
+    }
+}

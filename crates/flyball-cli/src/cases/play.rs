@@ -1,0 +1,306 @@
+//! Runs test cases with an operator on a control plane.
+
+use super::format::{Case, DeletedObject, ReadObject, Shell, Step, Suite};
+use super::matching::differences;
+use crate::cluster::connection::Connection;
+use crate::cluster::wait::until;
+use crate::error::{Error, Result, ResultExt};
+use crate::operator::local::LocalArgs;
+use crate::operator::trial::Trial;
+use kube::api::{DeleteParams, ListParams};
+use kube::core::{DynamicObject, Selector};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::{Instant, timeout};
+
+/// Polling interval of expected objects.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Timeout of the start of the operator.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of a command without one of its own.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Length limit of the end of a command's output in a message, in bytes.
+const MAX_OUTPUT: usize = 4096;
+/// Length limit of the part of a case's name in the name of its namespace.
+const MAX_NAME: usize = 50;
+
+/// Result of one case.
+#[derive(Debug)]
+pub(crate) struct CaseResult {
+    pub(crate) name: String,
+    /// Message of the failure.
+    pub(crate) failure: Option<String>,
+    pub(crate) took: Duration,
+}
+
+/// Starts a control plane and the operator, and runs all cases, each in a namespace of its own. The function is called
+/// after each case.
+///
+/// # Errors
+///
+/// If the operator does not start. Failures of cases are results.
+pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&CaseResult)) -> Result<Vec<CaseResult>> {
+    let mut trial = Trial::new(args, "flyball-cases").await?;
+    let config = trial.control_plane.config.clone();
+    let connection = Connection::open(config.clone()).await?;
+    for object in &suite.manifests {
+        connection.apply_with(object, true, false).await?;
+    }
+    let kubeconfig = trial.control_plane.kubeconfig.clone();
+    for shell in &suite.commands {
+        run(shell, Path::new("."), &kubeconfig, "default").await.map_err(Error::new)?;
+    }
+    if let Err(why) = trial.launch(START_TIMEOUT).await? {
+        return Err(Error::new(format!("the operator does not start: {why}")).hint("see its output with -v"));
+    }
+    let mut results = Vec::new();
+    for (at, case) in suite.cases.iter().enumerate() {
+        let began = Instant::now();
+        let namespace = namespace(&case.name, at);
+        let mut connection = Connection::open(config.clone()).await?;
+        connection.namespace.clone_from(&namespace);
+        let player = Player { connection, case, kubeconfig: &kubeconfig };
+        let failure = player.play().await.err();
+        let result = CaseResult { name: case.name.clone(), failure, took: began.elapsed() };
+        each(&result);
+        results.push(result);
+    }
+    if let Some(mut process) = trial.process.take() {
+        process.stop().await?;
+    }
+    Ok(results)
+}
+
+/// Returns the namespace of a case: its name in letters that namespaces may have. The number makes it unique.
+fn namespace(name: &str, number: usize) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = name.chars().map(letter).take(MAX_NAME).collect();
+    format!("test-{number}-{}", name.trim_matches('-')).trim_matches('-').to_owned()
+}
+
+/// Runs one case.
+struct Player<'a> {
+    connection: Connection,
+    case: &'a Case,
+    kubeconfig: &'a Path,
+}
+
+impl Player<'_> {
+    /// Runs all steps; returns the message of the first failure.
+    async fn play(&self) -> Result<(), String> {
+        let namespace = &self.connection.namespace;
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        self.connection.apply(&object).await.map_err(|error| error.to_string())?;
+        for step in &self.case.steps {
+            self.step(step).await.map_err(|why| format!("step {}: {why}", step.name))?;
+        }
+        Ok(())
+    }
+
+    async fn step(&self, step: &Step) -> Result<(), String> {
+        let text = |error: Error| error.to_string();
+        for deleted in &step.delete {
+            self.delete(deleted, step.timeout).await.map_err(text)?;
+        }
+        for shell in &step.commands {
+            self.run(shell).await?;
+        }
+        for ReadObject { object, file } in &step.apply {
+            let applied = self.connection.apply_with(object, true, false).await;
+            applied.map_err(|error| format!("{}: {error}", file.display()))?;
+        }
+        let met = until(step.timeout, POLL_INTERVAL, async || Ok(self.unmet(step).await)).await.map_err(text)?;
+        met.map_err(|unmet| format!("after {} s:\n{}", step.timeout.as_secs(), unmet.join("\n")))
+    }
+
+    /// Returns the expectations of a step that are not met.
+    async fn unmet(&self, step: &Step) -> Result<(), Vec<String>> {
+        let mut unmet = Vec::new();
+        for expected in &step.asserts {
+            if let Err(why) = self.check(expected).await {
+                unmet.push(format!("{}: {why}", expected.file.display()));
+            }
+        }
+        for unexpected in &step.errors {
+            match self.matching(&unexpected.object).await {
+                Ok(found) => unmet.extend(found.into_iter().filter_map(|(name, differences)| {
+                    let is_there = differences.is_empty();
+                    is_there.then(|| format!("{}: {name} exists, but must not", unexpected.file.display()))
+                })),
+                // Its kind does not exist.
+                Err(error) if error.is_absence() => {}
+                Err(error) => unmet.push(format!("{}: {error}", unexpected.file.display())),
+            }
+        }
+        for shell in &step.checks {
+            unmet.extend(self.run(shell).await.err());
+        }
+        if unmet.is_empty() { Ok(()) } else { Err(unmet) }
+    }
+
+    /// Checks that an expected object exists; returns the reason if it does not.
+    async fn check(&self, expected: &ReadObject) -> Result<(), String> {
+        let found = self.matching(&expected.object).await.map_err(|error| error.to_string())?;
+        // Of several objects, the most similar one is reported.
+        match found.into_iter().min_by_key(|(_, differences)| differences.len()) {
+            None => Err(format!("no {} found", describe(&expected.object))),
+            Some((_, differences)) if differences.is_empty() => Ok(()),
+            Some((name, differences)) => Err(format!("{name} differs\n  {}", differences.join("\n  "))),
+        }
+    }
+
+    /// Returns the objects that an expectation is about, with their differences: the one with its name, or all of its
+    /// kind with its labels.
+    async fn matching(&self, expected: &Value) -> Result<Vec<(String, Vec<String>)>> {
+        let actual = match expected["metadata"]["name"].as_str() {
+            Some(_) => self.connection.find(expected).await?.into_iter().collect(),
+            None => {
+                let labels = texts(&expected["metadata"]["labels"]);
+                self.list(expected, &labels).await?
+            }
+        };
+        let compared = |object: Value| {
+            let differences = differences(expected, &object);
+            (describe(&object), differences)
+        };
+        Ok(actual.into_iter().map(compared).collect())
+    }
+
+    /// Lists the objects of a kind with these labels.
+    async fn list(&self, kind: &Value, labels: &BTreeMap<String, String>) -> Result<Vec<Value>> {
+        let mut named = kind.clone();
+        named["metadata"]["name"] = "any".into();
+        let (objects, _, _) = self.connection.place(&named).await?;
+        let what = || format!("cannot list {}", kind["kind"].as_str().unwrap_or_default());
+        let params = ListParams::default().labels_from(&labels.clone().into_iter().collect::<Selector>());
+        let found = objects.list(&params).await.when(what())?;
+        let whole = |object: DynamicObject| {
+            let mut object = serde_json::to_value(object).when(what())?;
+            // Items of a list have neither.
+            ["apiVersion", "kind"].iter().for_each(|name| object[*name] = kind[*name].clone());
+            Ok(object)
+        };
+        found.items.into_iter().map(whole).collect()
+    }
+
+    /// Deletes objects, and waits until they do not exist.
+    async fn delete(&self, deleted: &DeletedObject, limit: Duration) -> Result<()> {
+        let mut kind = json!({"apiVersion": deleted.api_version, "kind": deleted.kind, "metadata": {}});
+        if let Some(namespace) = &deleted.namespace {
+            kind["metadata"]["namespace"] = namespace.as_str().into();
+        }
+        let objects = match &deleted.name {
+            Some(name) => {
+                kind["metadata"]["name"] = name.as_str().into();
+                vec![kind]
+            }
+            None => self.list(&kind, &deleted.labels).await?,
+        };
+        for object in &objects {
+            self.connection.delete_with(object, &DeleteParams::background()).await?;
+        }
+        for object in &objects {
+            let gone = until(limit, POLL_INTERVAL, async || {
+                Ok(match self.connection.find(object).await? {
+                    None => Ok(()),
+                    Some(found) => Err(found),
+                })
+            });
+            if let Err(found) = gone.await? {
+                let finalizers = &found["metadata"]["finalizers"];
+                let why = if finalizers.is_null() { String::new() } else { format!("; finalizers: {finalizers}") };
+                return Err(Error::new(format!(
+                    "{} still exists {} s after its deletion{why}",
+                    describe(object),
+                    limit.as_secs()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    async fn run(&self, shell: &Shell) -> Result<(), String> {
+        run(shell, &self.case.folder, self.kubeconfig, &self.connection.namespace).await
+    }
+}
+
+/// Runs a command in a folder; returns the reason if it fails.
+async fn run(shell: &Shell, folder: &Path, kubeconfig: &Path, namespace: &str) -> Result<(), String> {
+    let (text, line) = match (&shell.script, &shell.command) {
+        (Some(script), None) => (script, script.clone()),
+        // The shell splits it into words and replaces variables, as KUTTL does.
+        (None, Some(command)) if shell.namespaced => (command, format!("{command} --namespace \"$NAMESPACE\"")),
+        (None, Some(command)) => (command, command.clone()),
+        _ => return Err("a command needs either the field command or the field script".to_owned()),
+    };
+    let mut process = Command::new("/bin/sh");
+    process.arg("-c").arg(line).current_dir(folder).env("KUBECONFIG", kubeconfig).env("NAMESPACE", namespace);
+    process.stdin(Stdio::null()).kill_on_drop(true);
+    // Commands call this very program.
+    let this = std::env::current_exe().ok().and_then(|this| this.parent().map(PathBuf::from));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(this.into_iter().chain(std::env::split_paths(&path)));
+    process.envs(path.ok().map(|path| ("PATH", path)));
+    let limit = shell.timeout.map_or(COMMAND_TIMEOUT, Duration::from_secs);
+    let output = match timeout(limit, process.output()).await {
+        Err(_) => return Err(format!("`{text}` did not end within {} s", limit.as_secs())),
+        Ok(output) => output.map_err(|error| format!("cannot run `{text}`: {error}"))?,
+    };
+    if output.status.success() || shell.ignore_failure {
+        return Ok(());
+    }
+    if shell.skip_log_output {
+        return Err(format!("`{text}` failed with {}", output.status));
+    }
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed[printed.len().saturating_sub(MAX_OUTPUT)..]).trim().to_owned();
+    Err(format!("`{text}` failed with {}: {printed}", output.status))
+}
+
+fn texts(object: &Value) -> BTreeMap<String, String> {
+    let fields = object.as_object().into_iter().flatten();
+    fields.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+}
+
+/// Names an object, or the objects that an expectation is about.
+fn describe(object: &Value) -> String {
+    let kind = object["kind"].as_str().unwrap_or("object");
+    let metadata = &object["metadata"];
+    match (metadata["name"].as_str(), metadata["namespace"].as_str()) {
+        (Some(name), Some(namespace)) => format!("{kind} {namespace}/{name}"),
+        (Some(name), None) => format!("{kind} {name}"),
+        (None, _) if metadata["labels"].is_object() => format!("{kind} with the labels {}", metadata["labels"]),
+        (None, _) => kind.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_are_valid_names() {
+        assert_eq!(namespace("Redis cluster", 0), "test-0-redis-cluster");
+        assert_eq!(namespace("__", 12), "test-12");
+        assert!(flyball_core::names::dns_label(&namespace(&"ä/".repeat(99), 3)).is_empty());
+    }
+
+    #[tokio::test]
+    async fn command_reports_its_output() {
+        let run = async |shell: Shell| run(&shell, Path::new("/"), Path::new("/k"), "ns").await;
+        let script = |text: &str| Shell { script: Some(text.into()), ..Shell::default() };
+        assert_eq!(run(script("test $NAMESPACE$KUBECONFIG = ns/k")).await, Ok(()));
+        let failed = run(script("echo why; exit 3")).await.unwrap_err();
+        assert_eq!(failed, "`echo why; exit 3` failed with exit status: 3: why");
+        assert_eq!(run(Shell { ignore_failure: true, ..script("exit 3") }).await, Ok(()));
+        let slow = Shell { timeout: Some(0), ..script("sleep 60") };
+        assert_eq!(run(slow).await.unwrap_err(), "`sleep 60` did not end within 0 s");
+        assert!(run(Shell::default()).await.is_err());
+        let namespaced = Shell { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..Shell::default() };
+        assert!(run(namespaced).await.unwrap_err().contains("failed with"));
+    }
+}
