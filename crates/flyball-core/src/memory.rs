@@ -37,30 +37,51 @@ pub fn of(value: &Value) -> usize {
 
 /// Returns the approximate size in bytes of a JSON text after parsing, including the text itself.
 pub fn of_text(text: &[u8]) -> usize {
-    let (mut weight, mut in_string, mut is_escaped) = (text.len(), false, false);
-    // The entries of each open map. Deeper maps are added to their parent.
-    let mut maps = Vec::new();
-    for byte in text {
-        if in_string {
-            in_string = is_escaped || *byte != b'"';
-            is_escaped = !is_escaped && *byte == b'\\';
-            continue;
-        }
-        match byte {
-            b'"' => in_string = true,
-            b'{' if maps.len() < MAX_DEPTH => maps.push(0),
-            b'}' => drop(maps.pop()),
-            b':' => {
-                if let Some(count) = maps.last_mut() {
-                    weight += entry(*count);
-                    *count += 1;
-                }
+    let mut weight = TextWeight::default();
+    weight.add(text);
+    weight.bytes()
+}
+
+/// The approximate size of a text after parsing, which is read in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct TextWeight {
+    bytes: usize,
+    in_string: bool,
+    is_escaped: bool,
+    /// The entries of each open map. Deeper maps count as part of the map above.
+    maps: Vec<usize>,
+}
+
+impl TextWeight {
+    /// Reads the next piece.
+    pub fn add(&mut self, text: &[u8]) {
+        self.bytes += text.len();
+        for byte in text {
+            if self.in_string {
+                self.in_string = self.is_escaped || *byte != b'"';
+                self.is_escaped = !self.is_escaped && *byte == b'\\';
+                continue;
             }
-            b',' | b'[' => weight += ITEM,
-            _ => {}
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' if self.maps.len() < MAX_DEPTH => self.maps.push(0),
+                b'}' => drop(self.maps.pop()),
+                b':' => {
+                    if let Some(count) = self.maps.last_mut() {
+                        self.bytes += entry(*count);
+                        *count += 1;
+                    }
+                }
+                b',' | b'[' => self.bytes += ITEM,
+                _ => {}
+            }
         }
     }
-    weight
+
+    /// Returns the size in bytes, including the text itself.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 #[cfg(test)]

@@ -110,9 +110,9 @@ fn remove_entries(object: &mut Object) -> Option<Value> {
 }
 
 /// The managed fields before admission.
-pub(super) struct Kept(Option<Value>);
+pub(super) struct Snapshot(Option<Value>);
 
-impl Kept {
+impl Snapshot {
     pub(super) fn of(object: &Object) -> Self {
         Self(object.at(&["metadata", "managedFields"]).cloned())
     }

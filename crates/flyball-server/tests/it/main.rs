@@ -20,6 +20,7 @@ mod identity;
 mod impersonation;
 mod managed_fields;
 mod mutations;
+mod names;
 mod parameters;
 mod patches;
 mod paths;

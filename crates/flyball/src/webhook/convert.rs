@@ -79,7 +79,7 @@ where
     // The converted object is similar.
     meter.charge(meter.used() - before).map_err(|error| error.to_string())?;
     let converted = To::try_from(typed).map_err(|error| error.to_string())?;
-    let mut converted = write(meter, &converted, 1).map_err(|error| error.message)?;
+    let mut converted = write(meter, &converted).map_err(|error| error.message)?;
     meter.charge(memory::of(&object["metadata"])).map_err(|error| error.to_string())?;
     let mut metadata = object["metadata"].clone();
     for field in ["labels", "annotations"] {

@@ -19,9 +19,6 @@ use std::io;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Copies of an object in JSON that a defaulter makes: before and after the change, and in the patch.
-const WRITTEN_COPIES: usize = 3;
-
 /// Validates writes of objects of type `T`.
 ///
 /// Rules about the fields of a custom resource belong into its schema and CEL rules, other rules in CEL into a
@@ -195,18 +192,23 @@ impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
         let decoded = budget.decode(|meter| {
             let request = decode_with_old(meter, sent, &sent.object)?;
             let object = decode::<T>(meter, &sent.object)?;
-            // The changed object, which contains fields that are unknown to the type.
-            meter.charge(memory::of(&sent.object)).map_err(Status::internal)?;
-            let before = write(meter, &object, WRITTEN_COPIES)?;
+            let typed = meter.used();
+            let before = write(meter, &object)?;
+            // Later the object is in JSON with and without its unknown fields, instead of the typed ones.
+            let after = meter.used() - typed + memory::of(&sent.object);
+            meter.charge(after.saturating_sub(typed)).map_err(Status::internal)?;
             Ok(Defaults { object, before, request })
         });
         let (decoded, charge) = decoded.await.map_err(|error| Status::too_large(error.to_string()))?;
         let Defaults { mut object, before, request: (requested, old) } = decoded?;
         let request = AdmissionRequest::new(sent, requested, old, caches);
         self.0.set_defaults(&mut object, &request).await.map_err(|error| status(&error))?;
-        let mut changed = sent.object.clone();
+        drop(request);
         let after = serde_json::to_value(&object).map_err(Status::internal)?;
+        drop(object);
+        let mut changed = sent.object.clone();
         merge_typed_change(&mut changed, &before, &after);
+        drop((before, after));
         let patch = patch(&sent.object, &changed);
         let mut review = review(&sent.uid, None, Vec::new());
         if !patch.is_empty() {
@@ -217,20 +219,21 @@ impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
     }
 }
 
-/// Encodes an object as JSON, and charges its tree a number of times.
-pub(super) fn write(meter: &Meter, object: &impl Serialize, copies: usize) -> Result<Value, Status> {
-    let mut size = TreeSize(0);
+/// Encodes an object as JSON, and charges its tree.
+pub(super) fn write(meter: &Meter, object: &impl Serialize) -> Result<Value, Status> {
+    let mut size = TreeSize::default();
     serde_json::to_writer(&mut size, object).map_err(Status::internal)?;
-    meter.charge(copies.saturating_mul(size.0)).map_err(Status::internal)?;
+    meter.charge(size.0.bytes()).map_err(Status::internal)?;
     serde_json::to_value(object).map_err(Status::internal)
 }
 
 /// Estimates the size of a tree from its text, without keeping it.
-struct TreeSize(usize);
+#[derive(Default)]
+struct TreeSize(memory::TextWeight);
 
 impl io::Write for TreeSize {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.saturating_add(budget::tree_bytes(text));
+        self.0.add(text);
         Ok(text.len())
     }
 

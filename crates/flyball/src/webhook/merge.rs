@@ -33,7 +33,7 @@ pub(super) fn merge_typed_change(raw: &mut Value, before: &Value, after: &Value)
             let mut partners = partners(before, after);
             let item = |(at, after): (usize, &Value)| match partners[at].take() {
                 Some(from) => {
-                    let mut item = raw[from].clone();
+                    let mut item = raw[from].take();
                     merge_typed_change(&mut item, &before[from], after);
                     item
                 }

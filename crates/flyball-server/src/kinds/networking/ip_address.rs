@@ -1,11 +1,20 @@
 //! IP addresses, which are created only by clients: services allocate addresses without them.
 
 use super::GROUP;
-use crate::kinds::kind::Kind;
+use crate::kinds::field::{Errors, Field};
+use crate::kinds::kind::{Kind, Part};
 use crate::kinds::printer::{Heading, NONE, Row, View, text};
+use crate::kinds::rules::address;
+use flyball_core::Object;
+use flyball_core::field::Path;
+use flyball_core::names::{dns_subdomain, path_segment};
 
-pub(crate) static KIND: Kind =
-    Kind::new(GROUP, "v1", "IPAddress", "ipaddresses").printed(COLUMNS, row).short(&["ip"]).cluster();
+pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "IPAddress", "ipaddresses")
+    .name_rule(address_name)
+    .printed(COLUMNS, row)
+    .validate(validate)
+    .short(&["ip"])
+    .cluster();
 
 const COLUMNS: &[Heading] = &[
     Heading::NAME,
@@ -15,6 +24,29 @@ const COLUMNS: &[Heading] = &[
          object.",
     ),
 ];
+
+/// Names that are an address in canonical form.
+fn address_name(name: &str) -> Vec<String> {
+    let name = name.into();
+    address::check_canonical(&Field::new(Path::ROOT, &name)).into_iter().map(|error| error.detail).collect()
+}
+
+fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
+    let root = Field::root(object);
+    let spec = root.at("spec");
+    let parent = spec.at("parentRef");
+    if let Some(old) = old {
+        return parent.unchanged_from(&Field::root(old).at("spec.parentRef")).into_iter().collect();
+    }
+    if !parent.is_set() {
+        return vec![parent.required("")];
+    }
+    let mut errors = parent.at("group").may_obey(dns_subdomain);
+    errors.extend(parent.at("resource").must_obey(path_segment));
+    errors.extend(parent.at("name").must_obey(path_segment));
+    errors.extend(parent.at("namespace").may_obey(path_segment));
+    errors
+}
 
 /// The last cell, the age, has no column.
 fn row(view: &View<'_>) -> Row {
