@@ -3,6 +3,7 @@
 //! Each command is a file in `commands`; this one parses the command line and returns the exit code: 0 success, 1
 //! failure, 2 usage error.
 
+mod chart;
 mod cluster;
 mod commands;
 mod error;

@@ -12,11 +12,24 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("operator", &["cluster", "error", "files", "render", "web"]),
     ("project", &["cluster", "error", "render"]),
     ("image", &["error", "operator", "render", "web"]),
+    ("chart", &["error", "files", "image", "render", "web"]),
     ("scorecard", &["cluster", "error", "files", "operator", "web"]),
     ("testing", &["error", "render", "scorecard"]),
     (
         "commands",
-        &["cluster", "error", "files", "image", "operator", "project", "render", "scorecard", "testing", "web"],
+        &[
+            "chart",
+            "cluster",
+            "error",
+            "files",
+            "image",
+            "operator",
+            "project",
+            "render",
+            "scorecard",
+            "testing",
+            "web",
+        ],
     ),
 ];
 
