@@ -3,10 +3,12 @@
 mod archive;
 mod ignore;
 mod load;
+mod lock;
 mod metadata;
 pub(crate) mod schema;
 
 pub(crate) use load::message as load_message;
+pub use lock::Lock;
 pub use metadata::{Dependency, ImportValue, Maintainer, Metadata};
 
 use crate::helm::HelmVersion;
@@ -108,6 +110,9 @@ pub enum ChartError {
 }
 
 impl Chart {
+    /// Size limit of an archive, and of the files of a chart, in bytes.
+    pub const MAX_BYTES: u64 = archive::MAX_CHART_BYTES;
+
     /// Loads a chart: a directory or a `.tgz`.
     ///
     /// # Errors
@@ -147,8 +152,11 @@ impl Chart {
         load::open_any(path, helm)
     }
 
-    /// Reads the files of an archive.
-    pub(crate) fn archive_files(bytes: &[u8]) -> Result<Vec<File>, ChartError> {
+    /// Reads all files of a `.tgz`, as [`read_files`](Self::read_files) does.
+    ///
+    /// # Errors
+    /// If the archive is invalid, or a limit is exceeded.
+    pub fn archive_files(bytes: &[u8]) -> Result<Vec<File>, ChartError> {
         archive::files(bytes, &mut archive::ArchiveBudget::new())
     }
 

@@ -4,6 +4,7 @@ mod flags;
 mod lint;
 mod values;
 
+pub use flags::{AccessArgs, ChartPathArgs, parse as parse_flags};
 pub use lint::{LintArgs, LintReport, LintedChart, lint};
 pub use values::ValueArgs;
 
@@ -82,15 +83,14 @@ pub struct TemplateArgs {
     #[arg(long, hide = true)]
     validate: bool,
     #[arg(long, hide = true)]
-    verify: bool,
-    #[arg(long, hide = true)]
-    repo: Option<String>,
-    #[arg(long, hide = true)]
     enable_dns: bool,
     #[arg(long, hide = true)]
     post_renderer: Option<String>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
     post_renderer_args: Vec<String>,
+    /// Flags that say where the chart comes from.
+    #[command(flatten)]
+    pub path: ChartPathArgs,
     #[command(flatten)]
     idle: IdleFlags,
     #[command(flatten)]
@@ -187,10 +187,10 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) ->
     capabilities.add_api_versions(args.api_versions.iter().cloned());
     let (name, chart) = name_and_chart(args, &clock, &seed)?;
     let path = folder.join(chart.trim());
-    if !path.exists() || (args.repo.is_some() && helm == HelmVersion::V4) {
-        return Err(missing(chart.trim(), args.repo.as_deref()));
+    if !path.exists() || (args.path.repo.is_some() && helm == HelmVersion::V4) {
+        return Err(missing(chart.trim(), args.path.repo.as_deref()));
     }
-    if args.verify {
+    if args.path.access.verify {
         return Err(match path.is_dir() {
             true => "unpacked charts cannot be verified".to_owned(),
             false => "--verify is not supported: provenance is not checked".to_owned(),

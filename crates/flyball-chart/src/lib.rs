@@ -35,13 +35,17 @@ mod world;
 mod yaml;
 
 pub use capabilities::Capabilities;
-pub use chart::{Chart, ChartError, CrdFile, Dependency, File, ImportValue, Maintainer, Metadata};
-pub use command::{LintArgs, LintReport, LintedChart, Output, TemplateArgs, ValueArgs, lint, template};
+pub use chart::{Chart, ChartError, CrdFile, Dependency, File, ImportValue, Lock, Maintainer, Metadata};
+pub use command::{
+    AccessArgs, ChartPathArgs, LintArgs, LintReport, LintedChart, Output, TemplateArgs, ValueArgs, lint, parse_flags,
+    template,
+};
 pub use helm::HelmVersion;
 pub use lint::{Lint, LintMessage, Severity};
 pub use release::Release;
 pub use render::{DeletePolicy, Hook, HookEvent, Manifest, RenderError, RenderOptions, Rendered, outline_difference};
 pub use seed::Seed;
+pub use semver::{Constraints, Error as ConstraintsError, Version};
 pub use values::{ReadFile, Values, ValuesError};
 pub use world::{Budget, Guard, Lookup};
 pub use yaml::{BoundedYaml, Error as YamlError, from_yaml, to_yaml};

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 /// A version; missing numbers are zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Version {
+pub struct Version {
     pub(crate) major: u64,
     pub(crate) minor: u64,
     pub(crate) patch: u64,
@@ -33,8 +33,8 @@ impl Version {
     /// Parses a version.
     ///
     /// # Errors
-    /// Fails if the text is not a version.
-    pub(crate) fn parse(text: &str) -> Result<Version, String> {
+    /// If the text is not a version.
+    pub fn parse(text: &str) -> Result<Version, String> {
         let parts = VERSION.captures(text).ok_or("invalid semantic version")?;
         let number = |at: usize| match parts.get(at) {
             None => Ok(0),
@@ -65,7 +65,9 @@ impl Version {
         next
     }
 
-    pub(crate) fn cmp(&self, other: &Version) -> Ordering {
+    /// Compares two versions by their precedence, without the build metadata.
+    #[allow(clippy::should_implement_trait, reason = "versions that differ in their text may be equal")]
+    pub fn cmp(&self, other: &Version) -> Ordering {
         (self.major, self.minor, self.patch)
             .cmp(&(other.major, other.minor, other.patch))
             .then_with(|| compare_pre(&self.pre, &other.pre))
@@ -133,10 +135,21 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
 });
 
 /// The reason why a constraint is invalid.
-pub(crate) enum Error {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// The text is no list of comparisons.
     Improper(String),
+    /// A version in the text is invalid.
     Version,
 }
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message(HelmVersion::default()))
+    }
+}
+
+impl std::error::Error for Error {}
 
 impl Error {
     /// Returns the message of the library in a Helm version.
@@ -151,8 +164,10 @@ impl Error {
 }
 
 /// A version constraint: alternatives of lists of comparisons.
-pub(crate) struct Constraints(Vec<Vec<Constraint>>);
+#[derive(Debug, Clone)]
+pub struct Constraints(Vec<Vec<Constraint>>);
 
+#[derive(Debug, Clone)]
 struct Constraint {
     operator: String,
     version: Version,
@@ -165,8 +180,8 @@ impl Constraints {
     /// Parses a constraint.
     ///
     /// # Errors
-    /// Fails if the text is not a constraint.
-    pub(crate) fn parse(text: &str) -> Result<Constraints, Error> {
+    /// If the text is not a constraint.
+    pub fn parse(text: &str) -> Result<Constraints, Error> {
         let mut text = text.to_owned();
         let ranges: Vec<(String, String)> = PATTERNS
             .range
@@ -186,7 +201,7 @@ impl Constraints {
     }
 
     /// Returns true if a version satisfies the constraint.
-    pub(crate) fn allow(&self, version: &Version) -> bool {
+    pub fn allow(&self, version: &Version) -> bool {
         self.0.iter().any(|group| {
             let takes_pre = group.iter().any(|constraint| !constraint.version.pre.is_empty());
             (takes_pre || version.pre.is_empty()) && group.iter().all(|constraint| constraint.allows(version))

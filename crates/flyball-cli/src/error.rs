@@ -62,6 +62,12 @@ impl Error {
         self
     }
 
+    /// Puts the subject of the failed action before the message.
+    pub(crate) fn within(mut self, subject: &str) -> Self {
+        self.what = format!("{subject}: {}", self.what);
+        self
+    }
+
     /// Returns the code of the API server's response, if it caused the error.
     pub(crate) fn code(&self) -> Option<u16> {
         match self.source.as_deref()?.downcast_ref()? {

@@ -4,6 +4,7 @@
 //! failure, 2 usage error.
 
 mod cases;
+mod chart;
 mod cluster;
 mod commands;
 mod error;

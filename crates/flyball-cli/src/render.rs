@@ -4,6 +4,7 @@ pub(crate) mod ask;
 pub(crate) mod diff;
 pub(crate) mod last_seen;
 pub(crate) mod output;
+pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod terminal;
 pub(crate) mod yaml;

@@ -1,34 +1,58 @@
-//! HTTP client for registries and for metrics of operators on this machine.
+//! HTTP client for registries, repositories of charts, and metrics of operators on this machine.
 
-use crate::error::{Result, ResultExt};
-use bytes::Bytes;
+use crate::error::{Error, Result, ResultExt};
+use bytes::{Bytes, BytesMut};
 use flyball::proxy::Proxies;
 use flyball::web::{Client, Trust};
+use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
+use std::fmt;
 use std::time::Duration;
 
 /// Default maximum size of a response body. Manifests, indices and tokens are far smaller.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
+/// Timeout of each part of a response body.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client that trusts whom this machine trusts, and uses the proxies of the environment.
-#[derive(Clone)]
+/// Observes the received bytes of a response, of a total if it is known.
+pub(crate) type OnReceived<'o> = &'o mut (dyn FnMut(u64, Option<u64>) + Send);
+
+/// How a response body is received.
+pub(crate) struct Receiver<'o> {
+    /// Size limit. A larger body is an error.
+    pub(crate) max_bytes: usize,
+    pub(crate) on_received: Option<OnReceived<'o>>,
+}
+
+impl Default for Receiver<'_> {
+    fn default() -> Self {
+        Self { max_bytes: MAX_RESPONSE_BYTES, on_received: None }
+    }
+}
+
+impl fmt::Debug for Receiver<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
+    }
+}
+
+/// A client that uses the proxies of the environment.
+#[derive(Clone, Debug)]
 pub(crate) struct Web {
     client: Client,
     timeout: Duration,
-    max_response: usize,
 }
 
 impl Web {
-    /// Creates a client with this timeout of responses.
+    /// Creates a client with this timeout of responses, which trusts whom this machine trusts.
     pub(crate) fn new(timeout: Duration) -> Result<Self> {
-        let client = Client::new(Trust::System, Proxies::from_env()).when("cannot use TLS")?;
-        Ok(Self { client, timeout, max_response: MAX_RESPONSE_BYTES })
+        Self::trusting(Trust::System, timeout)
     }
 
-    /// Sets the maximum size of a response body.
-    pub(crate) fn accept(&mut self, bytes: usize) {
-        self.max_response = bytes;
+    /// Creates a client that trusts these servers.
+    pub(crate) fn trusting(trust: Trust<'_>, timeout: Duration) -> Result<Self> {
+        Ok(Self { client: Client::new(trust, Proxies::from_env()).when("cannot use TLS")?, timeout })
     }
 
     /// Sends a request and returns the complete response.
@@ -37,14 +61,45 @@ impl Web {
     ///
     /// If there is no response in time, or it is too large. Error status codes are not an error here.
     pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>> {
+        self.receive(request, &mut Receiver::default()).await
+    }
+
+    /// Sends a request and receives the complete response within a size limit.
+    ///
+    /// # Errors
+    ///
+    /// See [`Web::send`].
+    pub(crate) async fn receive(
+        &self,
+        request: Request<Bytes>,
+        receiver: &mut Receiver<'_>,
+    ) -> Result<Response<Bytes>> {
         let uri = request.uri();
         let host = uri.authority().map(ToString::to_string).unwrap_or_default();
         let work = async {
             let answer = self.client.send(request).await.when(format!("cannot reach {host}"))?;
-            let (parts, body) = answer.into_parts();
-            let body = Limited::new(body, self.max_response).collect().await;
-            let body = body.when(format!("cannot read the response of {host}"))?;
-            Ok(Response::from_parts(parts, body.to_bytes()))
+            let (head, mut body) = answer.into_parts();
+            let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+            let too_large = || {
+                let limit = receiver.max_bytes >> 20;
+                Error::new(format!("the response of {host} is larger than {limit} MiB"))
+            };
+            if length.is_some_and(|length: u64| length > receiver.max_bytes as u64) {
+                return Err(too_large());
+            }
+            let mut bytes = BytesMut::new();
+            let what = || format!("cannot read the response of {host}");
+            while let Some(frame) = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await.when(what())? {
+                let Ok(data) = frame.when(what())?.into_data() else { continue };
+                if bytes.len() + data.len() > receiver.max_bytes {
+                    return Err(too_large());
+                }
+                bytes.extend_from_slice(&data);
+                if let Some(on_received) = &mut receiver.on_received {
+                    on_received(bytes.len() as u64, length);
+                }
+            }
+            Ok(Response::from_parts(head, bytes.freeze()))
         };
         tokio::time::timeout(self.timeout, work).await.when(format!("{host} did not respond"))?
     }

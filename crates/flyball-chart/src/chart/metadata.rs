@@ -77,6 +77,8 @@ pub struct Dependency {
     pub alias: String,
     /// True if its tags and condition enable it.
     pub enabled: bool,
+    /// `import-values` as they are written.
+    pub(super) written_imports: Vec<Data>,
 }
 
 /// Values that a parent imports from a subchart.
@@ -287,6 +289,14 @@ impl Metadata {
         Ok(())
     }
 
+    /// Returns `Chart.yaml` as Helm writes it.
+    pub fn to_yaml(&self) -> String {
+        let fields = self.fields(self.dependencies.iter().map(Dependency::as_written).collect());
+        let (type_name, embedded) = ("chart.Metadata", fields.len());
+        let record = Record { type_name, is_pointer: false, embedded, fields, string: None };
+        super::lock::document(&Value::object(Object::Record(record)))
+    }
+
     /// Returns `.Chart`. With Helm 4, it is a map.
     pub(crate) fn to_value(&self, is_root: bool, helm: HelmVersion) -> Value {
         let value = self.to_record(is_root);
@@ -294,13 +304,20 @@ impl Metadata {
     }
 
     fn to_record(&self, is_root: bool) -> Value {
+        let mut fields = self.fields(self.dependencies.iter().map(Dependency::to_value).collect());
+        let embedded = fields.len();
+        fields.push(Field::plain("IsRoot", Value::Bool(is_root)));
+        let type_name = "struct { chart.Metadata; IsRoot bool }";
+        Value::object(Object::Record(Record { type_name, is_pointer: false, embedded, fields, string: None }))
+    }
+
+    fn fields(&self, dependencies: Vec<Value>) -> Vec<Field> {
         let text = |name, json, text: &str| Field { name, json, omit_empty: true, value: Value::str(text) };
         let list = |name, json, value| Field { name, json, omit_empty: true, value };
         let named = |kind, items: Vec<Value>| Value::List(List::new(ListKind::Named(kind), items));
         let annotations = self.annotations.iter().map(|(key, value)| (key.clone(), Value::str(value))).collect();
         let maintainers = self.maintainers.iter().map(Maintainer::to_value).collect();
-        let dependencies = self.dependencies.iter().map(Dependency::to_value).collect();
-        let mut fields = vec![
+        vec![
             text("Name", "name", &self.name),
             text("Home", "home", &self.home),
             list("Sources", "sources", Value::strings(&self.sources)),
@@ -318,11 +335,7 @@ impl Metadata {
             text("KubeVersion", "kubeVersion", &self.kube_version),
             list("Dependencies", "dependencies", named("[]*chart.Dependency", dependencies)),
             text("Type", "type", &self.chart_type),
-        ];
-        let embedded = fields.len();
-        fields.push(Field::plain("IsRoot", Value::Bool(is_root)));
-        let type_name = "struct { chart.Metadata; IsRoot bool }";
-        Value::object(Object::Record(Record { type_name, is_pointer: false, embedded, fields, string: None }))
+        ]
     }
 }
 
@@ -337,7 +350,13 @@ impl Maintainer {
 }
 
 impl Dependency {
-    fn read(data: &Data) -> Result<Dependency, Error> {
+    /// Creates the entry of a lock: a subchart with its version.
+    pub fn locked(name: &str, repository: &str, version: &str) -> Self {
+        let [name, repository, version] = [name, repository, version].map(str::to_owned);
+        Self { name, repository, version, ..Self::default() }
+    }
+
+    pub(super) fn read(data: &Data) -> Result<Dependency, Error> {
         let Some(fields) = Fields::of(data, "Dependency", "dependencies.", "chart.Dependency")? else {
             return Ok(Dependency::default());
         };
@@ -363,16 +382,26 @@ impl Dependency {
             import_values: fields.list("import-values", "[]interface {}")?.iter().filter_map(import).collect(),
             alias: fields.text("alias")?,
             enabled: fields.boolean("enabled")?,
+            written_imports: fields.list("import-values", "[]interface {}")?.to_vec(),
         })
     }
 
     fn to_value(&self) -> Value {
-        let text = |name, json, omit_empty, text: &str| Field { name, json, omit_empty, value: Value::str(text) };
         let imports = self.import_values.iter().map(|import| {
             let entries = [("child", &import.child), ("parent", &import.parent)];
             let entries = entries.map(|(key, value)| (key.to_owned(), Value::str(value))).into_iter().collect();
             Value::Map(ValueMap::new(MapKind::Strings, entries))
         });
+        self.to_record(imports.collect())
+    }
+
+    /// Returns the dependency as it is written.
+    pub(super) fn as_written(&self) -> Value {
+        self.to_record(self.written_imports.iter().map(|import| Value::from(&import.clone().into_values())).collect())
+    }
+
+    fn to_record(&self, imports: Vec<Value>) -> Value {
+        let text = |name, json, omit_empty, text: &str| Field { name, json, omit_empty, value: Value::str(text) };
         let fields = vec![
             text("Name", "name", false, &self.name),
             text("Version", "version", true, &self.version),
@@ -380,12 +409,7 @@ impl Dependency {
             text("Condition", "condition", true, &self.condition),
             Field { name: "Tags", json: "tags", omit_empty: true, value: Value::strings(&self.tags) },
             Field { name: "Enabled", json: "enabled", omit_empty: true, value: Value::Bool(self.enabled) },
-            Field {
-                name: "ImportValues",
-                json: "import-values",
-                omit_empty: true,
-                value: Value::list(imports.collect()),
-            },
+            Field { name: "ImportValues", json: "import-values", omit_empty: true, value: Value::list(imports) },
             text("Alias", "alias", true, &self.alias),
         ];
         let type_name = "*chart.Dependency";

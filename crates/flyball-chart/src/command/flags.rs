@@ -11,7 +11,65 @@ struct Program<A: clap::Args> {
     args: A,
 }
 
-/// Flags of `helm template` that have no effect, because charts are neither installed nor fetched.
+/// Flags of Helm that say where a chart comes from.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ChartPathArgs {
+    /// URL of the repository of the chart
+    #[arg(long, value_name = "URL")]
+    pub repo: Option<String>,
+    /// Version of the chart, or a constraint such as ^1.2; the newest release by default
+    #[arg(long, value_name = "VERSION")]
+    pub version: Option<String>,
+    /// Select pre-releases as well, like --version '>0.0.0-0'
+    #[arg(long)]
+    pub devel: bool,
+    /// Flags of access.
+    #[command(flatten)]
+    pub access: AccessArgs,
+}
+
+/// Flags of Helm for access to repositories and registries.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct AccessArgs {
+    /// User of the repository or registry
+    #[arg(long, value_name = "NAME")]
+    pub username: Option<String>,
+    /// Password of the user; --password-stdin keeps it out of the list of processes
+    #[arg(long, value_name = "PASSWORD", conflicts_with = "password_stdin")]
+    pub password: Option<String>,
+    /// Read the password from standard input
+    #[arg(long)]
+    pub password_stdin: bool,
+    /// Trust the certificate authorities in this file, in PEM, instead of those of the machine
+    #[arg(long, value_name = "FILE")]
+    pub ca_file: Option<String>,
+    /// Credentials of registries; defaults to HELM_REGISTRY_CONFIG, and to Docker's configuration
+    #[arg(long, value_name = "FILE")]
+    pub registry_config: Option<String>,
+    /// Use HTTP without TLS, for servers on this machine only
+    #[arg(long, hide = true)]
+    pub plain_http: bool,
+    /// Send the credentials to all servers; not supported
+    #[arg(long, hide = true)]
+    pub pass_credentials: bool,
+    /// Verify the signature of the chart; not supported
+    #[arg(long, hide = true)]
+    pub verify: bool,
+    /// Keys for --verify; without effect
+    #[arg(long, hide = true)]
+    pub keyring: Option<String>,
+    /// Certificate of the client; not supported
+    #[arg(long, hide = true)]
+    pub cert_file: Option<String>,
+    /// Key of the client; not supported
+    #[arg(long, hide = true)]
+    pub key_file: Option<String>,
+    /// Accept any certificate; not supported
+    #[arg(long, hide = true)]
+    pub insecure_skip_tls_verify: bool,
+}
+
+/// Flags of `helm template` that have no effect, because nothing is installed or fetched.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct IdleFlags {
     #[arg(long, hide = true)]
@@ -43,31 +101,9 @@ pub(super) struct IdleFlags {
     #[arg(short, long, hide = true)]
     labels: Vec<String>,
     #[arg(long, hide = true)]
-    devel: bool,
-    #[arg(long, hide = true)]
-    version: Option<String>,
-    #[arg(long, hide = true)]
     dependency_update: bool,
     #[arg(long, hide = true)]
     disable_openapi_validation: bool,
-    #[arg(long, hide = true)]
-    keyring: Option<String>,
-    #[arg(long, hide = true)]
-    username: Option<String>,
-    #[arg(long, hide = true)]
-    password: Option<String>,
-    #[arg(long, hide = true)]
-    pass_credentials: bool,
-    #[arg(long, hide = true)]
-    cert_file: Option<String>,
-    #[arg(long, hide = true)]
-    key_file: Option<String>,
-    #[arg(long, hide = true)]
-    ca_file: Option<String>,
-    #[arg(long, hide = true)]
-    insecure_skip_tls_verify: bool,
-    #[arg(long, hide = true)]
-    plain_http: bool,
 }
 
 /// Flags for the cluster and the network, which have no effect either.
@@ -96,8 +132,6 @@ pub(super) struct ClusterFlags {
     #[arg(long, hide = true)]
     qps: Option<String>,
     #[arg(long, hide = true)]
-    registry_config: Option<String>,
-    #[arg(long, hide = true)]
     repository_cache: Option<String>,
     #[arg(long, hide = true)]
     repository_config: Option<String>,
@@ -111,7 +145,7 @@ pub(super) struct ClusterFlags {
 ///
 /// # Errors
 /// Returns Helm's message if a flag is unknown, lacks its value or has an invalid one; or the help text, if requested.
-pub(super) fn parse<A: clap::Args>(arguments: &[String]) -> Result<A, String> {
+pub fn parse<A: clap::Args>(arguments: &[String]) -> Result<A, String> {
     let command = Program::<A>::command();
     let arguments = plain_switches(&command, arguments)?;
     let matches = command.try_get_matches_from(arguments).map_err(|error| message(&error))?;

@@ -48,6 +48,9 @@ pub struct LintArgs {
     /// Output format: json
     #[arg(short, long, value_name = "FORMAT", value_parser = ["json"])]
     pub output: Option<String>,
+    /// Flags that say where the charts come from.
+    #[command(flatten)]
+    pub path: super::ChartPathArgs,
     #[arg(long, hide = true)]
     debug: bool,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `flyball create`: extends a project.
 
 mod api;
+pub(super) mod chart;
 mod prompt;
 pub(super) mod watched;
 mod webhook;

@@ -1,7 +1,9 @@
 //! `flyball init`: creates a project.
 
+use super::create::chart::ChartArgs;
 use super::create::misused;
 use super::create::watched::{self, AddedKind, NewKind};
+use crate::chart::source::LocalChart;
 use crate::error::{Error, Result, ResultExt};
 use crate::project::plugins::{PluginArgs, PluginCommand};
 use crate::project::scaffold::changes::{Changes, print_written};
@@ -27,6 +29,7 @@ use std::path::{Path, PathBuf};
   flyball init --domain acme.io --flyball-path ../flyball
   flyball init --helm --domain acme.io redis-operator
   flyball init --helm --chart ./memcached memcached-operator       with a kind for an existing chart
+  flyball init --helm --chart redis --chart-repo https://charts.example.com --chart-version ^1.2 redis-operator
   flyball init --ansible --domain acme.io --group cache --version v1alpha1 --kind Redis redis-operator
 
 By default, the project uses the library from Flyball's git repository at the version of this program.
@@ -40,11 +43,10 @@ pub(crate) struct InitArgs {
     #[arg(long, conflicts_with_all = ["ansible", "flyball_path", "flyball_git", "flyball_rev", "flyball_version"])]
     helm: bool,
     /// Create a project of Ansible roles
-    #[arg(long, conflicts_with_all = ["flyball_path", "flyball_git", "flyball_rev", "flyball_version"])]
+    #[arg(long, conflicts_with_all = ["chart", "flyball_path", "flyball_git", "flyball_rev", "flyball_version"])]
     ansible: bool,
-    /// Existing chart, which becomes the first kind of a Helm project, see flyball create api --chart
-    #[arg(long, visible_alias = "helm-chart", value_name = "FOLDER|TGZ", conflicts_with = "ansible")]
-    chart: Option<String>,
+    #[command(flatten)]
+    chart: ChartArgs,
     /// API group of the first kind of a Helm or Ansible project
     #[arg(long, value_parser = names::group)]
     group: Option<String>,
@@ -91,18 +93,22 @@ impl InitArgs {
         }
     }
 
-    /// Returns the first kind of a Helm or Ansible project, if it has one.
-    fn first_kind(&self) -> Option<NewKind<'_>> {
+    /// Returns true if the project begins with a kind.
+    fn has_first_kind(&self) -> bool {
+        [&self.group, &self.version, &self.kind, &self.chart.chart].iter().any(|flag| flag.is_some())
+    }
+
+    /// Returns the first kind of a Helm or Ansible project.
+    fn first_kind<'a>(&'a self, chart: Option<&'a LocalChart>) -> NewKind<'a> {
         let (group, version, kind) = (self.group.as_deref(), self.version.as_deref(), self.kind.as_deref());
-        let chart = self.chart.as_deref();
-        let is_set = [group, version, kind, chart].iter().any(Option::is_some);
-        is_set.then(|| NewKind { group, version, kind, chart, ..NewKind::default() })
+        let chart = self.chart.chart.as_deref().zip(chart.map(LocalChart::path));
+        NewKind { group, version, kind, chart, ..NewKind::default() }
     }
 }
 
 pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
-    let (of, first_kind) = (args.project_type(), args.first_kind());
-    if of.is_rust() && first_kind.is_some() {
+    let of = args.project_type();
+    if of.is_rust() && args.has_first_kind() {
         misused("--chart, --group, --version and --kind need --helm or --ansible; in Rust, run flyball create api");
     }
     let domain = match &args.domain {
@@ -118,12 +124,15 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
         None => name_of(&folder)?,
     };
     let mut project = Project::new(&folder, &name, domain, of, args.repo.as_deref());
+    watched::check_chart(&project, args.chart.chart.as_deref())?;
+    let chart = args.chart.local()?;
     let mut changes = Changes::new(&folder);
     let mut added = None;
     if of.is_rust() {
         write_package(args, &project, &mut changes)?;
     } else {
         watches::write(&mut changes, &project)?;
+        let first_kind = args.has_first_kind().then(|| args.first_kind(chart.as_ref()));
         added = first_kind.map(|kind| watched::add(&mut changes, &mut project, &kind)).transpose()?;
     }
     let mut arguments = vec![("domain", domain), ("name", name.as_str())];

@@ -3,12 +3,15 @@
 use super::layout::Layout;
 use super::platform::Platform;
 use super::reference::Reference;
-use super::registry::Registry;
+use super::registry::{Purpose, Registry};
 use super::{Blob, Descriptor, INDEX, LAYER, MANIFEST, hex};
 use crate::error::{Error, Result, ResultExt};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+/// Maximum size of a downloaded layer.
+const MAX_LAYER_BYTES: usize = 1 << 30;
 
 /// Media types of Docker, which registries still serve, and the OCI's that equal them.
 const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
@@ -66,8 +69,7 @@ impl Base {
         let mut store = match name {
             BaseName::Folder(folder) => Store::Folder(Layout::open(folder)?),
             BaseName::Remote(reference) => {
-                let mut registry = Registry::connect(reference, reference.is_loopback()).await?;
-                registry.accept_layers();
+                let registry = Registry::connect(reference, reference.is_loopback(), Purpose::Pull).await?;
                 Store::Remote(Box::new(registry), reference.clone())
             }
         };
@@ -153,7 +155,9 @@ impl Store {
     async fn blob(&mut self, descriptor: &Descriptor) -> Result<Vec<u8>> {
         match self {
             Self::Folder(layout) => layout.read(descriptor),
-            Self::Remote(registry, _) => registry.get_blob(&descriptor.digest).await.map(Into::into),
+            Self::Remote(registry, _) => {
+                registry.download_blob(&descriptor.digest, MAX_LAYER_BYTES, &mut |_, _| ()).await.map(Into::into)
+            }
         }
     }
 }

@@ -4,7 +4,6 @@
 //! <https://github.com/docker/docker-credential-helpers> for their protocol. Messages and logs never contain secrets:
 //! their type cannot be printed.
 
-use super::reference::Reference;
 use crate::error::{Error, Result, ResultExt};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -51,28 +50,34 @@ impl Credentials {
         }
     }
 
-    fn new(user: String, secret: String) -> Self {
+    pub(crate) fn new(user: String, secret: String) -> Self {
         if user == "<token>" { Self::Identity(secret) } else { Self::Password { user, password: secret } }
     }
 
-    /// Finds the credentials for a registry; `None` means anonymous access.
+    /// Finds the credentials for a registry in these configurations, the first of which wins; `None` means anonymous
+    /// access.
     ///
     /// # Errors
     ///
-    /// If the configuration cannot be read, or the credential helper fails.
-    pub(crate) async fn find(reference: &Reference) -> Result<Option<Self>> {
-        let Some(path) = path() else { return Ok(None) };
-        let text = match fs::read(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error).when(format!("cannot read {}", path.display())),
-        };
-        // The position in the error is safe to print, values may be secret.
-        let config: Config = serde_json::from_slice(&text).map_err(|error| {
-            let (line, column) = (error.line(), error.column());
-            Error::new(format!("{} is not a Docker configuration (line {line}, column {column})", path.display()))
-        })?;
-        config.find(&reference.registry).await.map_err(|error| error.hint(format!("see {}", path.display())))
+    /// If a configuration cannot be read, or the credential helper fails.
+    pub(crate) async fn find(files: &[PathBuf], registry: &str) -> Result<Option<Self>> {
+        for path in files {
+            let text = match fs::read(path) {
+                Ok(text) => text,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error).when(format!("cannot read {}", path.display())),
+            };
+            // The position in the error is safe to print, values may be secret.
+            let config: Config = serde_json::from_slice(&text).map_err(|error| {
+                let (line, column) = (error.line(), error.column());
+                Error::new(format!("{} is not a Docker configuration (line {line}, column {column})", path.display()))
+            })?;
+            let found = config.find(registry).await.map_err(|error| error.hint(format!("see {}", path.display())))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -112,7 +117,8 @@ struct Answer {
 impl Config {
     async fn find(&self, registry: &str) -> Result<Option<Credentials>> {
         // Docker Hub's key in the configuration is its legacy address.
-        let server = if registry == "docker.io" { "https://index.docker.io/v1/" } else { registry };
+        let is_docker = ["docker.io", "registry-1.docker.io"].contains(&registry);
+        let server = if is_docker { "https://index.docker.io/v1/" } else { registry };
         let store = self.cred_helpers.get(server).or_else(|| self.cred_helpers.get(registry));
         if let Some(program) = store.or(self.creds_store.as_ref().filter(|name| !name.is_empty()))
             && let Some(found) = ask(program, server).await?
@@ -205,6 +211,7 @@ mod tests {
             ("https://r.example.com/v2/", "r.example.com"),
             ("127.0.0.1:5000", "127.0.0.1:5000"),
             ("https://index.docker.io/v1/", "docker.io"),
+            ("https://index.docker.io/v1/", "registry-1.docker.io"),
         ] {
             assert_eq!(found(&auth(key), registry).as_deref(), Some("me:se:cret"), "{key}");
             assert_eq!(found(&auth(key), "other.example.com"), None);

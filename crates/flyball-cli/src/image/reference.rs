@@ -21,6 +21,27 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
+    /// Creates a name in a registry.
+    ///
+    /// # Errors
+    ///
+    /// If the registry, the repository or the tag has an invalid form.
+    pub(crate) fn new(registry: &str, repository: &str, tag: &str) -> Result<Self, String> {
+        if registry.parse::<http::uri::Authority>().is_err() || registry.contains('@') {
+            return Err(format!("{registry:?} is not a host such as registry.example.com:5000"));
+        }
+        if !repository.split('/').all(is_component) || repository.len() > 255 {
+            return Err(format!(
+                "{repository:?} is not an image name: expected lower case letters and digits, separated by . _ - or /"
+            ));
+        }
+        let tail = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        if !(1..=128).contains(&tag.len()) || !tag.bytes().all(tail) || tag.starts_with(['.', '-']) {
+            return Err(format!("{tag:?} is not a tag: expected at most 128 letters, digits, _ . -"));
+        }
+        Ok(Self { registry: registry.into(), repository: repository.into(), tag: tag.into() })
+    }
+
     /// Returns the host and port that speak the protocol.
     pub(crate) fn server(&self) -> &str {
         if self.registry == DOCKER { "registry-1.docker.io" } else { &self.registry }
@@ -54,20 +75,10 @@ impl FromStr for Reference {
             return Err("expected a tag, not a digest: the image determines the digest".into());
         }
         let (repository, tag) = rest.split_once(':').unwrap_or((rest, "latest"));
-        if registry.parse::<http::uri::Authority>().is_err() || registry.contains('@') {
-            return Err(format!("{registry:?} is not a host such as registry.example.com:5000"));
-        }
-        if !repository.split('/').all(is_component) || repository.len() > 255 {
-            return Err(format!(
-                "{repository:?} is not an image name: expected lower case letters and digits, separated by . _ - or /"
-            ));
-        }
-        let tail = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if !(1..=128).contains(&tag.len()) || !tag.bytes().all(tail) || tag.starts_with(['.', '-']) {
-            return Err(format!("{tag:?} is not a tag: expected at most 128 letters, digits, _ . -"));
-        }
         let library = if registry == DOCKER && !repository.contains('/') { "library/" } else { "" };
-        Ok(Self { registry: registry.into(), repository: format!("{library}{repository}"), tag: tag.into() })
+        let mut read = Self::new(registry, repository, tag)?;
+        read.repository.insert_str(0, library);
+        Ok(read)
     }
 }
 

@@ -8,25 +8,55 @@ use super::reference::Reference;
 use super::{Descriptor, INDEX, hex};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::complain;
-use crate::web::Web;
+use crate::web::{OnReceived, Receiver, Web};
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, LOCATION, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, LINK, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Timeout of a response. A layer is acknowledged after its last byte.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
-/// Limit of a layer that is downloaded.
-const MAX_LAYER_BYTES: usize = 1 << 30;
 /// Response header of registries that support referrers.
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
+
+/// Limit of pages of a list of tags.
+const MAX_TAG_PAGES: usize = 100;
+/// Limit of tags of a repository.
+const MAX_TAGS: usize = 100_000;
+
+/// What a client does with a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Pull,
+    Push,
+}
+
+impl Purpose {
+    /// Returns the actions of a token, see <https://distribution.github.io/distribution/spec/auth/scope/>.
+    fn actions(self) -> &'static str {
+        match self {
+            Self::Pull => "pull",
+            Self::Push => "pull,push",
+        }
+    }
+
+    /// Returns the words before the name of a repository.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Pull => "pull from",
+            Self::Push => "push to",
+        }
+    }
+}
 
 /// One repository of a registry.
 pub(crate) struct Registry {
     web: Web,
     base: Uri,
+    purpose: Purpose,
     reference: Reference,
     credentials: Option<Credentials>,
     /// Authorization header, once the scheme is known.
@@ -34,17 +64,32 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Connects to a registry, and authenticates.
+    /// Connects to a registry, and authenticates with the credentials in Docker's configuration.
     ///
     /// # Errors
     ///
     /// If the registry does not respond, or rejects the credentials.
-    pub(crate) async fn connect(reference: &Reference, plain: bool) -> Result<Self> {
+    pub(crate) async fn connect(reference: &Reference, plain: bool, purpose: Purpose) -> Result<Self> {
+        let files: Vec<PathBuf> = super::credentials::path().into_iter().collect();
+        let credentials = Credentials::find(&files, &reference.registry).await?;
+        Self::connect_with(Web::new(RESPONSE_TIMEOUT)?, credentials, reference, plain, purpose).await
+    }
+
+    /// Connects to a registry through this client, with these credentials.
+    ///
+    /// # Errors
+    ///
+    /// If the registry does not respond, or rejects the credentials.
+    pub(crate) async fn connect_with(
+        web: Web,
+        credentials: Option<Credentials>,
+        reference: &Reference,
+        plain: bool,
+        purpose: Purpose,
+    ) -> Result<Self> {
         let scheme = if plain { "http" } else { "https" };
         let base: Uri = format!("{scheme}://{}/", reference.server()).parse().when("invalid registry address")?;
-        let credentials = Credentials::find(reference).await?;
-        let web = Web::new(RESPONSE_TIMEOUT)?;
-        let mut registry = Self { web, base, reference: reference.clone(), credentials, authorization: None };
+        let mut registry = Self { web, base, purpose, reference: reference.clone(), credentials, authorization: None };
         // A small request triggers authentication before a large upload.
         let answer = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await?;
         match answer.status().is_success() {
@@ -53,11 +98,6 @@ impl Registry {
                 .refused("authorize the request", &answer)
                 .hint(format!("check that {} is a container registry", reference.registry))),
         }
-    }
-
-    /// Accepts responses of the size of layers.
-    pub(crate) fn accept_layers(&mut self) {
-        self.web.accept(MAX_LAYER_BYTES);
     }
 
     /// Uploads content unless it exists, and returns true if it was uploaded.
@@ -106,13 +146,27 @@ impl Registry {
 
     /// Downloads a blob and verifies its digest. By default, it must be small.
     pub(crate) async fn get_blob(&mut self, digest: &str) -> Result<Bytes> {
+        self.receive_blob(digest, &mut Receiver::default()).await
+    }
+
+    /// Downloads a blob within a size limit and verifies its digest.
+    pub(crate) async fn download_blob(
+        &mut self,
+        digest: &str,
+        max_bytes: usize,
+        on_received: OnReceived<'_>,
+    ) -> Result<Bytes> {
+        self.receive_blob(digest, &mut Receiver { max_bytes, on_received: Some(on_received) }).await
+    }
+
+    async fn receive_blob(&mut self, digest: &str, receiver: &mut Receiver<'_>) -> Result<Bytes> {
         let path = format!("/v2/{}/blobs/{digest}", self.reference.repository);
-        let mut found = self.send(Method::GET, &path, &[], Bytes::new()).await?;
+        let mut found = self.exchange(Method::GET, &path, &[], Bytes::new(), receiver).await?;
         if found.status().is_redirection() {
             // Many registries keep blobs elsewhere, under an address that is enough to read them.
             let location = found.headers().get(LOCATION).and_then(|location| location.to_str().ok()).map(str::to_owned);
             let location = location.ok_or_else(|| self.refused(&format!("return {digest}"), &found))?;
-            found = self.send(Method::GET, &location, &[], Bytes::new()).await?;
+            found = self.exchange(Method::GET, &location, &[], Bytes::new(), receiver).await?;
         }
         match found.status() {
             StatusCode::OK if super::digest(found.body()) == digest => Ok(found.into_body()),
@@ -120,6 +174,36 @@ impl Registry {
                 Err(Error::new(format!("{} returned other content for {digest}", self.reference.registry)))
             }
             _ => Err(self.refused(&format!("return {digest}"), &found)),
+        }
+    }
+
+    /// Lists the tags of the repository.
+    ///
+    /// # Errors
+    ///
+    /// If the registry does not list them, or there are too many.
+    pub(crate) async fn tags(&mut self) -> Result<Vec<String>> {
+        let home = format!("/v2/{}/tags/list", self.reference.repository);
+        let (mut tags, mut next) = (Vec::new(), Some(home.clone()));
+        for _ in 0..MAX_TAG_PAGES {
+            let Some(path) = next.take() else { return Ok(tags) };
+            let page = self.send(Method::GET, &path, &[], Bytes::new()).await?;
+            if page.status() != StatusCode::OK {
+                return Err(self.refused("list the tags", &page));
+            }
+            let body: Value = serde_json::from_slice(page.body()).unwrap_or_default();
+            tags.extend(body["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+            if tags.len() > MAX_TAGS {
+                break;
+            }
+            next = page.headers().get(LINK).and_then(|link| next_page(link.to_str().ok()?, &home));
+        }
+        match next {
+            None if tags.len() <= MAX_TAGS => Ok(tags),
+            _ => {
+                Err(Error::new(format!("{} lists too many tags", self.reference.registry))
+                    .hint("name the exact version"))
+            }
         }
     }
 
@@ -145,14 +229,25 @@ impl Registry {
         Ok(())
     }
 
-    /// Sends a request to a path, or to a URL from the registry. If the registry requires authentication, the request
-    /// is repeated with credentials.
     async fn send(
         &mut self,
         method: Method,
         path: &str,
         headers: &[(HeaderName, &str)],
         body: Bytes,
+    ) -> Result<Response<Bytes>> {
+        self.exchange(method, path, headers, body, &mut Receiver::default()).await
+    }
+
+    /// Sends a request to a path, or to a URL from the registry. If the registry requires authentication, the request
+    /// is repeated with credentials.
+    async fn exchange(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, &str)],
+        body: Bytes,
+        receiver: &mut Receiver<'_>,
     ) -> Result<Response<Bytes>> {
         let uri = self.resolve(path)?;
         // Credentials are not sent to other hosts.
@@ -167,17 +262,18 @@ impl Registry {
             }
             request.body(body.clone()).when("cannot build the request")
         };
-        let answer = self.web.send(request(self.authorization.as_ref())?).await;
+        let answer = self.web.receive(request(self.authorization.as_ref())?, receiver).await;
         let answer = answer.map_err(|error| match self.base.scheme_str() {
             _ if !is_home => error,
             Some("http") => error.hint(format!("check that a registry listens at {}", self.reference.registry)),
+            _ if self.purpose == Purpose::Pull => error.hint("check the spelling"),
             _ => error.hint("check the spelling; pass --insecure for a registry without TLS"),
         })?;
         if answer.status() != StatusCode::UNAUTHORIZED || !is_home {
             return Ok(answer);
         }
         self.authorization = Some(self.authorize(&answer).await?);
-        let answer = self.web.send(request(self.authorization.as_ref())?).await?;
+        let answer = self.web.receive(request(self.authorization.as_ref())?, receiver).await?;
         if answer.status() == StatusCode::UNAUTHORIZED {
             return Err(self.unauthorized());
         }
@@ -228,7 +324,8 @@ impl Registry {
                 &format!("{registry} uses the token service of {host}, which receives your password for {registry}"),
             );
         }
-        let (service, scope) = (challenge.of("service"), format!("repository:{}:pull,push", self.reference.repository));
+        let service = challenge.of("service");
+        let scope = format!("repository:{}:{}", self.reference.repository, self.purpose.actions());
         let request = match &self.credentials {
             Some(Credentials::Identity(token)) => {
                 let form = [
@@ -267,13 +364,14 @@ impl Registry {
 
     fn unauthorized(&self) -> Error {
         let (registry, repository) = (&self.reference.registry, &self.reference.repository);
+        let words = self.purpose.words();
         let file = super::credentials::path().map(|path| path.display().to_string()).unwrap_or_default();
         match &self.credentials {
             Some(credentials) => {
-                Error::new(format!("{registry} refused {} to push to {repository}", credentials.describe()))
+                Error::new(format!("{registry} refused {} to {words} {repository}", credentials.describe()))
                     .hint(format!("check the entry for {registry} in {file}, or log in again: docker login {registry}"))
             }
-            None => Error::new(format!("{registry} requires authentication to push to {repository}"))
+            None => Error::new(format!("{registry} requires authentication to {words} {repository}"))
                 .hint(format!("log in: docker login {registry}; without Docker, add user and password to {file}")),
         }
     }
@@ -292,7 +390,11 @@ impl Registry {
         let error = Error::new(format!("{registry} did not {what} ({}){messages}", answer.status()));
         match answer.status() {
             StatusCode::FORBIDDEN => {
-                error.hint(format!("request permission to push to {}, or use another name", self.reference.repository))
+                let (words, repository) = (self.purpose.words(), &self.reference.repository);
+                error.hint(format!("request permission to {words} {repository}, or use another name"))
+            }
+            StatusCode::NOT_FOUND if self.purpose == Purpose::Pull => {
+                error.hint(format!("check the spelling of {}", self.reference.repository))
             }
             StatusCode::NOT_FOUND => error.hint(format!(
                 "check that {} exists; some registries require it to be created first",
@@ -307,6 +409,15 @@ impl Registry {
             _ => error,
         }
     }
+}
+
+/// Returns the path of the next page of a list, see <https://www.rfc-editor.org/rfc/rfc8288>; `None` at its end, and for
+/// an address elsewhere.
+fn next_page(link: &str, home: &str) -> Option<String> {
+    let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
+    let is_next = parameters.split(';').any(|parameter| matches!(parameter.trim(), "rel=\"next\"" | "rel=next"));
+    let query = target.split_once('?')?.1;
+    is_next.then(|| format!("{home}?{query}"))
 }
 
 /// Returns true if tokens may be got at an address: over TLS, or as openly as from the registry itself, but then no
@@ -360,7 +471,7 @@ fn encode(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Challenge, is_related, may_authenticate_at};
+    use super::{Challenge, is_related, may_authenticate_at, next_page};
 
     #[test]
     fn credentials_are_sent_to_another_host_over_tls_only() {
@@ -391,6 +502,19 @@ mod tests {
             ("localhost", "other", false),
         ] {
             assert_eq!(is_related(one, other), expected, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn pages_stay_within_the_list() {
+        for (link, expected) in [
+            (r#"</v2/a/tags/list?n=2&last=b>; rel="next""#, Some("/v2/x/tags/list?n=2&last=b")),
+            (r#"<https://elsewhere.example.com/?last=b>;rel=next"#, Some("/v2/x/tags/list?last=b")),
+            (r#"</v2/a/tags/list?last=b>; rel="prev""#, None),
+            ("</v2/a/tags/list>; rel=\"next\"", None),
+            ("", None),
+        ] {
+            assert_eq!(next_page(link, "/v2/x/tags/list").as_deref(), expected, "{link}");
         }
     }
 

@@ -13,12 +13,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("project", &["cluster", "error", "render"]),
     ("image", &["error", "files", "operator", "render", "web"]),
     ("scorecard", &["cluster", "error", "operator"]),
+    ("chart", &["error", "files", "image", "render", "web"]),
     ("testing", &["error", "render", "scorecard"]),
     ("cases", &["cluster", "error", "operator", "testing"]),
     (
         "commands",
         &[
             "cases",
+            "chart",
             "cluster",
             "error",
             "files",

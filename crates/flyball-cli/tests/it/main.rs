@@ -3,6 +3,7 @@
 
 mod architecture;
 mod bench;
+mod charts;
 mod cluster;
 mod data_dir;
 mod demo;
@@ -26,6 +27,7 @@ mod scorecard;
 mod terminal;
 mod testing;
 mod watches;
+mod web_server;
 
 use std::fs;
 use std::path::PathBuf;

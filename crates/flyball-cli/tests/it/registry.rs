@@ -79,7 +79,8 @@ async fn answer(
     let answer = Response::builder();
     if parts.uri.path() == "/token" {
         let known = authorization == format!("Basic {AUTH}");
-        let fits = parts.uri.query() == Some("service=here&scope=repository%3Ateam%2Fop%3Apull%2Cpush");
+        let scope = parts.uri.query().and_then(|query| query.strip_prefix("service=here&scope=repository%3Ateam%2F"));
+        let fits = matches!(scope, Some("op%3Apull%2Cpush" | "op%3Apull" | "site%3Apull"));
         let (status, text) = match known && fits {
             true => (200, "{\"token\": \"ticket\"}"),
             false => (401, "{}"),
@@ -159,6 +160,17 @@ fn serve(
             state.manifests.insert(sha256(&body), (type_.clone(), body.clone()));
             state.manifests.insert((*name).to_owned(), (type_, body));
             (StatusCode::CREATED, headers, Bytes::new())
+        }
+        // Two tags a page.
+        (&Method::GET, [name @ .., "tags", "list"]) => {
+            let tags: Vec<&String> = state.manifests.keys().filter(|tag| !tag.starts_with("sha256")).collect();
+            let from = query.strip_prefix("last=").map_or(0, |last| last.parse().unwrap());
+            if from + 2 < tags.len() {
+                let next = format!("</v2/{}/tags/list?last={}>; rel=\"next\"", name.join("/"), from + 2);
+                headers.insert("link", next.parse().unwrap());
+            }
+            let page: Vec<&&String> = tags.iter().skip(from).take(2).collect();
+            (StatusCode::OK, headers, serde_json::json!({"tags": page}).to_string().into())
         }
         (&Method::GET, [.., "manifests", name]) => match state.manifests.get(*name) {
             Some((_, bytes)) => (StatusCode::OK, headers, bytes.clone()),

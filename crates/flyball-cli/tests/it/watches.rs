@@ -31,7 +31,7 @@ fn memcached() -> PathBuf {
 }
 
 /// Returns an archive with these paths, also those that `tar` rejects.
-fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     for (path, data) in files {
         let mut header = tar::Header::new_gnu();
@@ -279,7 +279,7 @@ fn unusable_charts_are_named() {
     let before = files(&folder.join("helm-charts"));
     for (chart, words) in [
         ("library.tgz", ["chart site has type library in Chart.yaml", "type application"]),
-        ("lacking.tgz", ["missing in charts/ directory: db", "helm dependency build"]),
+        ("lacking.tgz", ["missing in charts/ directory: db", "flyball helm dependency update lacking.tgz"]),
         ("digit.tgz", ["the name of chart 7up is no name of a kind", "--kind Site"]),
         ("name.tgz", ["name \"a b\" in Chart.yaml", "rename the chart"]),
         ("none.tgz", ["Chart.yaml file is missing", "with a Chart.yaml"]),
@@ -287,9 +287,9 @@ fn unusable_charts_are_named() {
         ("text.tgz", ["does not appear to be a gzipped archive", "helm package"]),
         ("up.tgz", ["chart illegally references parent directory", "up.tgz"]),
         ("absolute.tgz", ["chart illegally contains absolute paths", "absolute.tgz"]),
-        ("nowhere", ["path \"nowhere\" not found", "with a Chart.yaml"]),
-        ("oci://example.com/site", ["must be a local directory or .tgz archive", "helm pull oci://example.com/site"]),
-        ("https://example.com/site-1.tgz", ["must be a local directory", "helm pull https://example.com/site-1.tgz"]),
+        ("nowhere", ["chart nowhere not found", "a .tgz"]),
+        ("./nowhere", ["path \"./nowhere\" not found", "with a Chart.yaml"]),
+        ("http://example.com/site-1.tgz", ["http://example.com/site-1.tgz has no TLS", "use https"]),
     ] {
         home.within(&folder, &format!("create api --chart {chart}")).fails_with(&words);
     }

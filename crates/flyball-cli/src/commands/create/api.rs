@@ -1,7 +1,9 @@
 //! `flyball create api`: adds a kind, a controller, or both.
 
+use super::chart::ChartArgs;
 use super::prompt::prompt_names;
 use super::watched::{self, NewKind};
+use crate::chart::source::LocalChart;
 use crate::cluster::apply;
 use crate::cluster::connection::{ContextArgs, block_on};
 use crate::error::{Error, Result};
@@ -35,6 +37,7 @@ use std::path::{Path, PathBuf};
   flyball create api --crd issuers.cert-manager.io                      a controller for a CRD in the cluster
   flyball create api --chart ./memcached                                a kind for a chart, in a Helm project
   flyball create api --chart memcached-1.2.3.tgz --group cache --kind Memcached
+  flyball create api --chart oci://registry.example.com/charts/memcached --chart-version ^1.2
 
 Existing files are not changed, except for lines inserted above the comments that begin with +flyball.")]
 pub(crate) struct ApiArgs {
@@ -60,15 +63,13 @@ pub(crate) struct ApiArgs {
     #[arg(long, value_parser = names::plural)]
     plural: Option<String>,
     /// Generate types from a CRD of another project: a file, or the name of a CRD in the cluster
-    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["group", "kind", "plural", "resource", "namespaced"])]
+    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["group", "kind", "plural", "resource", "namespaced", "chart"])]
     crd: Option<String>,
     /// Path of the kubeconfig for --crd NAME; defaults to KUBECONFIG or ~/.kube/config
     #[arg(long, value_name = "FILE", requires = "crd")]
     kubeconfig: Option<PathBuf>,
-    /// Existing chart for the kind, copied into a Helm project. The kind is the chart's name in CamelCase, unless
-    /// --kind is set; --group defaults to charts, --version to v1alpha1
-    #[arg(long, visible_alias = "helm-chart", value_name = "FOLDER|TGZ", conflicts_with = "crd")]
-    chart: Option<String>,
+    #[command(flatten)]
+    chart: ChartArgs,
     /// Overwrite existing files; changes in them are lost
     #[arg(long)]
     force: bool,
@@ -94,7 +95,7 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     if !project.project_type.is_rust() {
         return add_watched(args, changes, &mut project);
     }
-    if let Some(chart) = &args.chart {
+    if let Some(chart) = &args.chart.chart {
         return Err(Error::new(format!("--chart {chart}: project {} is of type Rust", project.project_name))
             .hint("create a project for it: flyball init --helm --chart FOLDER DIR"));
     }
@@ -130,13 +131,15 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
         return Err(Error::new(format!("project {name} is of type {of}: {flag} does not apply, since {why}"))
             .hint(format!("drop {flag}")));
     }
+    watched::check_chart(project, args.chart.chart.as_deref())?;
+    let chart = args.chart.local()?;
     let new = NewKind {
         group: args.group.as_deref(),
         version: args.version.as_deref(),
         kind: args.kind.as_deref(),
         plural: args.plural.as_deref(),
         is_cluster_scoped: args.namespaced == Some(false),
-        chart: args.chart.as_deref(),
+        chart: args.chart.chart.as_deref().zip(chart.as_ref().map(LocalChart::path)),
         force: args.force,
     };
     let added = watched::add(&mut changes, project, &new)?;

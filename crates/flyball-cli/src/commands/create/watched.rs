@@ -13,6 +13,7 @@ use crate::render::terminal::complain;
 use crate::render::yaml;
 use flyball_schema::{openapi, validate};
 use serde_json::Value;
+use std::path::Path;
 
 /// Group of the kinds of existing charts, as in operator-sdk.
 const GROUP: &str = "charts";
@@ -34,8 +35,8 @@ pub(crate) struct NewKind<'a> {
     pub(crate) kind: Option<&'a str>,
     pub(crate) plural: Option<&'a str>,
     pub(crate) is_cluster_scoped: bool,
-    /// Path of an existing chart.
-    pub(crate) chart: Option<&'a str>,
+    /// An existing chart: its name on the command line, and its path.
+    pub(crate) chart: Option<(&'a str, &'a Path)>,
     pub(crate) force: bool,
 }
 
@@ -56,14 +57,19 @@ impl AddedKind {
     }
 }
 
+/// Rejects a chart for a project without charts.
+pub(crate) fn check_chart(project: &Project, chart: Option<&str>) -> Result<()> {
+    let (name, of) = (&project.project_name, project.project_type);
+    match chart.filter(|_| of != ProjectType::Helm) {
+        None => Ok(()),
+        Some(chart) => Err(Error::new(format!("--chart {chart}: project {name} is of type {of} and has no charts"))
+            .hint("create a project for it: flyball init --helm --chart CHART DIR")),
+    }
+}
+
 /// Adds a kind with its chart or role, the entry in `watches.yaml`, the CRD, a sample and a test case.
 pub(crate) fn add(changes: &mut Changes, project: &mut Project, new: &NewKind<'_>) -> Result<AddedKind> {
-    if let Some(chart) = new.chart.filter(|_| project.project_type != ProjectType::Helm) {
-        let (name, of) = (&project.project_name, project.project_type);
-        return Err(Error::new(format!("--chart {chart}: project {name} is of type {of} and has no charts"))
-            .hint("create a project for it: flyball init --helm --chart FOLDER DIR"));
-    }
-    let existing = new.chart.map(ExistingChart::open).transpose()?;
+    let existing = new.chart.map(|(given, path)| ExistingChart::open(given, path)).transpose()?;
     let resource = resource(project, new, existing.as_ref())?;
     if let Some(known) = known(project, &resource) {
         if known.version != resource.version {

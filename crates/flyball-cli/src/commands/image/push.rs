@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::image::Descriptor;
 use crate::image::layout::Layout;
 use crate::image::reference::Reference;
-use crate::image::registry::Registry;
+use crate::image::registry::{Purpose, Registry};
 use crate::image::signature::{SigningKey, sign};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, say};
@@ -59,7 +59,7 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
     let named = layout.named()?.clone();
     block_on(async {
         let plain = args.insecure.unwrap_or_else(|| args.reference.is_loopback());
-        let mut registry = Registry::connect(&args.reference, plain).await?;
+        let mut registry = Registry::connect(&args.reference, plain, Purpose::Push).await?;
         let name = args.reference.to_string();
         let mut pushed = Pushed { name, digest: named.digest.clone(), sent: 0, there: 0, signed: Vec::new() };
         let is_lively = args.output.is_none();

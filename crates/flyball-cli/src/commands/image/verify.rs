@@ -3,7 +3,7 @@
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
 use crate::image::reference::Reference;
-use crate::image::registry::Registry;
+use crate::image::registry::{Purpose, Registry};
 use crate::image::signature::{VerifyingKey, is_signed};
 use crate::image::{INDEX, MANIFEST, digest};
 use crate::render::output::Output;
@@ -43,7 +43,7 @@ pub(super) fn cmd_verify(args: &VerifyArgs) -> Result<()> {
     let key = VerifyingKey::read(&args.key)?;
     block_on(async {
         let plain = args.insecure.unwrap_or_else(|| args.reference.is_loopback());
-        let mut registry = Registry::connect(&args.reference, plain).await?;
+        let mut registry = Registry::connect(&args.reference, plain, Purpose::Pull).await?;
         let name = args.reference.to_string();
         let Some(manifest) = registry.get_manifest(&args.reference.tag, &[INDEX, MANIFEST]).await? else {
             return Err(Error::new(format!("{name} not found")));

@@ -7,7 +7,7 @@ use super::types::pascal;
 use crate::error::{Error, Result, ResultExt};
 use flyball_chart::{Chart, File};
 use serde_json::{Map, Value};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Folder of the charts of a project.
 pub(crate) const CHARTS: &str = "helm-charts";
@@ -53,8 +53,7 @@ fn exists(folder: &str) -> Error {
 #[derive(Debug)]
 pub(crate) struct ExistingChart {
     pub(crate) name: String,
-    /// Its path, as it was passed.
-    path: String,
+    path: PathBuf,
     files: Vec<File>,
     values: Map<String, Value>,
     schema: Option<Value>,
@@ -66,19 +65,14 @@ impl ExistingChart {
         pascal(&self.name)
     }
 
-    /// Reads a chart: a folder or a `.tgz`.
+    /// Reads a chart: a folder or a `.tgz`, whose name on the command line messages have.
     ///
     /// # Errors
     ///
     /// If it is none, renders nothing, or lacks subcharts.
-    pub(crate) fn open(path: &str) -> Result<Self> {
-        if path.contains("://") {
-            return Err(Error::new(format!("--chart {path}: a chart must be a local directory or .tgz archive"))
-                .hint(format!("download it first: helm pull {path}, then pass --chart FILE.tgz")));
-        }
-        let at = Path::new(path);
+    pub(crate) fn open(given: &str, at: &Path) -> Result<Self> {
         let broken = |error: flyball_chart::ChartError| {
-            Error::caused(format!("--chart {path}: cannot load the chart"), error)
+            Error::caused(format!("--chart {given}: cannot load the chart"), error)
                 .hint("pass a directory with a Chart.yaml, or a .tgz archive of one as made by helm package")
         };
         let chart = Chart::open(at).map_err(broken)?;
@@ -88,34 +82,36 @@ impl ExistingChart {
         let name = chart.name().to_owned();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.starts_with(['.', '-']) || !name.chars().all(is_plain) {
-            return Err(Error::new(format!("--chart {path}: name {name:?} in Chart.yaml is no name of a directory"))
+            return Err(Error::new(format!("--chart {given}: name {name:?} in Chart.yaml is no name of a directory"))
                 .hint("rename the chart: use letters, digits and dashes"));
         }
         if chart.metadata().chart_type == "library" {
             return Err(Error::new(format!(
-                "--chart {path}: chart {name} has type library in Chart.yaml and renders nothing"
+                "--chart {given}: chart {name} has type library in Chart.yaml and renders nothing"
             ))
             .hint("pass a chart of type application that depends on it"));
         }
-        let lacks = |error: String| Error::new(format!("--chart {path}: {error}"));
+        let lacks = |error: String| {
+            Error::new(format!("--chart {given}: {error}"))
+                .hint(format!("download them: flyball helm dependency update {given}"))
+        };
         chart.check_dependencies().map_err(lacks)?;
         if files.len() > MAX_FILES {
             return Err(Error::new(format!(
-                "--chart {path}: chart {name} has {} files; at most {MAX_FILES} are copied",
+                "--chart {given}: chart {name} has {} files; at most {MAX_FILES} are copied",
                 files.len()
             ))
             .hint(format!("copy it to {CHARTS}/{name} yourself, and pass --chart {CHARTS}/{name}")));
         }
         let schema = chart.schema().and_then(|schema| serde_json::from_slice(schema).ok());
-        Ok(Self { name, path: path.to_owned(), files, values: chart.values().clone(), schema })
+        Ok(Self { name, path: at.to_owned(), files, values: chart.values().clone(), schema })
     }
 
     /// Copies the chart unchanged into the project, unless it is there, and returns its values.
     pub(crate) fn copy(&self, changes: &mut Changes, force: bool) -> Result<DefaultValues> {
         let folder = format!("{CHARTS}/{}", self.name);
         let target = changes.root().join(&folder);
-        let is_there =
-            target.canonicalize().ok().is_some_and(|there| Path::new(&self.path).canonicalize().ok() == Some(there));
+        let is_there = target.canonicalize().ok().is_some_and(|there| self.path.canonicalize().ok() == Some(there));
         if !is_there {
             if target.exists() {
                 self.check_replaceable(&target, &folder, force)?;

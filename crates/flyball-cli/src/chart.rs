@@ -1,0 +1,14 @@
+//! Charts of Helm from folders, archives, URLs, repositories and registries.
+//!
+//! A [`Source`](source::Source) says where a chart is, and [`Access`](access::Access) fetches it within bounds. The rules
+//! for versions, URLs, file names and lock files are those of Helm. In addition, an archive must have the digest that
+//! the index or the manifest has for it, connections use TLS unless both ends are on this machine, and credentials are
+//! sent to one server only.
+
+pub(crate) mod access;
+pub(crate) mod archive;
+pub(crate) mod dependencies;
+pub(crate) mod index;
+pub(crate) mod oci;
+pub(crate) mod range;
+pub(crate) mod source;

@@ -1,0 +1,74 @@
+//! `flyball helm dependency`.
+
+use super::{Failure, print};
+use crate::chart::access::Access;
+use crate::chart::dependencies::{self, Dependencies};
+use crate::cluster::connection::block_on;
+use clap::{Args, Subcommand};
+use flyball_chart::AccessArgs;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(super) struct DependencyArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Download the subcharts in the versions of Chart.lock
+    Build(FetchArgs),
+    /// Download the newest subcharts that Chart.yaml allows, and write Chart.lock
+    #[command(visible_alias = "up")]
+    Update(FetchArgs),
+    /// List the subcharts and their status
+    #[command(visible_alias = "ls")]
+    List(ListArgs),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct FetchArgs {
+    /// Directory of the chart
+    #[arg(value_name = "CHART", default_value = ".")]
+    chart: PathBuf,
+    /// Without effect: indices of repositories are not kept
+    #[arg(long, hide = true)]
+    skip_refresh: bool,
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ListArgs {
+    /// Directory or archive of the chart
+    #[arg(value_name = "CHART", default_value = ".")]
+    chart: PathBuf,
+    /// Maximum width of a column
+    #[arg(long, value_name = "WIDTH", default_value_t = 80)]
+    max_col_width: u16,
+}
+
+pub(super) fn dependency(args: &DependencyArgs) -> Result<(), Failure> {
+    match &args.command {
+        Command::Build(args) => build(args),
+        Command::Update(args) => update(args),
+        Command::List(args) => list(args),
+    }
+}
+
+pub(super) fn build(args: &FetchArgs) -> Result<(), Failure> {
+    let access = Access::new(&args.access)?;
+    let mut dependencies = Dependencies::open(&access, &args.chart)?;
+    Ok(block_on(dependencies.build())?)
+}
+
+pub(super) fn update(args: &FetchArgs) -> Result<(), Failure> {
+    let access = Access::new(&args.access)?;
+    let mut dependencies = Dependencies::open(&access, &args.chart)?;
+    Ok(block_on(dependencies.update())?)
+}
+
+pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
+    print(&dependencies::list(&args.chart, usize::from(args.max_col_width))?);
+    Ok(())
+}

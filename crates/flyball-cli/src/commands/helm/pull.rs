@@ -1,0 +1,65 @@
+//! `flyball helm pull`.
+
+use super::remote::request;
+use super::{Failure, warn};
+use crate::chart::access::Access;
+use crate::chart::source::Source;
+use crate::cluster::connection::block_on;
+use crate::error::{Error, Result};
+use clap::Args;
+use flyball_chart::ChartPathArgs;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(super) struct PullArgs {
+    /// Charts: https:// URLs, oci:// references, or names in the repository
+    #[arg(value_name = "CHART", required = true)]
+    charts: Vec<String>,
+    /// Unpack the chart
+    #[arg(long)]
+    untar: bool,
+    /// Directory for --untar, relative to --destination
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    untardir: PathBuf,
+    /// Directory of the archive
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    destination: PathBuf,
+    /// Download the provenance file; not supported
+    #[arg(long, hide = true)]
+    prov: bool,
+    #[command(flatten)]
+    path: ChartPathArgs,
+}
+
+pub(super) fn pull(args: &PullArgs) -> Result<(), Failure> {
+    if args.prov {
+        return Err(Error::new("--prov is not supported: provenance is not checked")
+            .hint("download it with Helm: helm pull --prov CHART")
+            .into());
+    }
+    if !args.destination.is_dir() {
+        return Err(Error::new(format!("--destination: directory {} not found", args.destination.display()))
+            .hint("create it first")
+            .into());
+    }
+    let access = Access::new(&args.path.access)?;
+    for chart in &args.charts {
+        pull_one(args, &access, chart)?;
+    }
+    Ok(())
+}
+
+fn pull_one(args: &PullArgs, access: &Access, chart: &str) -> Result<()> {
+    let Source::Remote(remote) = request(chart, &args.path).source()? else {
+        return Err(Error::new(format!("{chart} is on this machine")).hint("pass a URL, oci://…, or --repo URL NAME"));
+    };
+    let archive = block_on(remote.fetch(access))?;
+    if let Some((reference, digest)) = &archive.manifest {
+        warn(&[format!("Pulled: {reference}"), format!("Digest: {digest}")]);
+    }
+    match args.untar {
+        true => archive.unpack(&args.destination.join(&args.untardir))?,
+        false => archive.save(&args.destination)?,
+    };
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Charts that commands of Helm name.
+
+use super::Failure;
+use crate::chart::access::Access;
+use crate::chart::source::{LocalChart, Request, Source};
+use crate::cluster::connection::block_on;
+use flyball_chart::ChartPathArgs;
+
+/// Returns the request of a chart.
+pub(super) fn request<'r>(chart: &'r str, path: &'r ChartPathArgs) -> Request<'r> {
+    let (repository, version) = (path.repo.as_deref(), path.version.as_deref());
+    Request { chart, repository, version, devel: path.devel }
+}
+
+/// Fetches charts that are not on this machine, and replaces their names by the paths of the archives, which remain
+/// until the result is dropped.
+pub(super) fn localize(charts: &mut [String], path: &ChartPathArgs) -> Result<Vec<LocalChart>, Failure> {
+    let is_remote = |chart: &String| request(chart, path).is_remote();
+    if !charts.iter().any(is_remote) {
+        return Ok(Vec::new());
+    }
+    let access = Access::new(&path.access)?;
+    let mut local = Vec::new();
+    for chart in charts.iter_mut().filter(|chart| is_remote(chart)) {
+        let Source::Remote(remote) = request(chart, path).source()? else { continue };
+        let fetched = block_on(remote.localize(&access, local.len()))?;
+        *chart = fetched.path().display().to_string();
+        local.push(fetched);
+    }
+    Ok(local)
+}

@@ -1,0 +1,61 @@
+//! Progress of a transfer, in one line of a terminal. Nothing is printed elsewhere.
+
+use super::terminal::shows_colors;
+use std::io::{Write, stderr};
+
+/// The line about a transfer, which is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    what: String,
+    is_shown: bool,
+    line: String,
+}
+
+impl Progress {
+    /// Starts a transfer.
+    pub(crate) fn new(what: &str) -> Self {
+        let mut progress = Self { what: what.to_owned(), is_shown: shows_colors(&stderr()), line: String::new() };
+        progress.show(what.to_owned());
+        progress
+    }
+
+    /// Shows the received bytes, of a total if it is known.
+    pub(crate) fn update(&mut self, received: u64, total: Option<u64>) {
+        let of = total.map(|total| format!(" of {}", mebibytes(total))).unwrap_or_default();
+        self.show(format!("{}: {}{of} MiB", self.what, mebibytes(received)));
+    }
+
+    fn show(&mut self, line: String) {
+        if self.is_shown && line != self.line {
+            // A terminal that is gone must not interrupt the transfer.
+            let _ = write!(stderr(), "\r\x1b[K{line}").and_then(|()| stderr().flush());
+            self.line = line;
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.is_shown {
+            let _ = write!(stderr(), "\r\x1b[K").and_then(|()| stderr().flush());
+        }
+    }
+}
+
+/// Returns a number of MiB with one digit behind the point.
+fn mebibytes(bytes: u64) -> String {
+    let tenths = bytes.saturating_mul(10) >> 20;
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_one_digit() {
+        for (bytes, expected) in [(0, "0.0"), (1 << 20, "1.0"), ((3 << 20) / 2, "1.5"), (u64::MAX, "1759218604441.5")] {
+            assert_eq!(mebibytes(bytes), expected, "{bytes}");
+        }
+    }
+}
