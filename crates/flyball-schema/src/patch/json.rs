@@ -9,6 +9,7 @@
 
 use crate::extent::{Extent, MAX_DEPTH};
 use Error::{Misfit, TooLarge};
+use flyball_core::memory;
 use serde_json::{Map, Value};
 
 /// Maximum number of operations in one patch.
@@ -19,6 +20,9 @@ pub const MAX_TOKENS: usize = 128;
 
 /// Maximum number of bytes that one patch copies, as in kube-apiserver.
 const MAX_COPIED_BYTES: usize = 3 << 20;
+
+/// Maximum number of bytes of memory that the copies of one patch take: small maps take far more than their text.
+const MAX_COPIED_MEMORY: usize = 32 << 20;
 
 /// Maximum number of existing values that one patch traverses in move and copy operations.
 const MAX_WORK: usize = 8 << 20;
@@ -52,7 +56,7 @@ pub fn apply(document: &mut Value, operations: &[Value]) -> Result<(), Error> {
         let message = format!("a JSON patch has at most {MAX_OPERATIONS} operations, not {}", operations.len());
         return Err(TooLarge(message));
     }
-    let mut budget = Budget { bytes: MAX_COPIED_BYTES, work: MAX_WORK };
+    let mut budget = Budget { bytes: MAX_COPIED_BYTES, memory: MAX_COPIED_MEMORY, work: MAX_WORK };
     operations.iter().try_for_each(|operation| step(document, operation, &mut budget))
 }
 
@@ -82,7 +86,7 @@ fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<
                 Misfit(format!("copy operation does not apply: doc is missing from path: {from}: missing value"))
             })?;
             let extent = Extent::of(copied);
-            budget.copy(extent.bytes)?;
+            budget.copy(extent.bytes, memory::of(copied))?;
             budget.charge_insert(&path, extent)?;
             let copied = copied.clone();
             path.add(document, copied, budget)
@@ -100,6 +104,8 @@ fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<
 struct Budget {
     /// Bytes that may be copied.
     bytes: usize,
+    /// Bytes of memory that copies may take.
+    memory: usize,
     /// Values that may be traversed.
     work: usize,
 }
@@ -114,7 +120,7 @@ impl Budget {
         self.work(extent.values)
     }
 
-    fn copy(&mut self, bytes: usize) -> Result<(), Error> {
+    fn copy(&mut self, bytes: usize, memory: usize) -> Result<(), Error> {
         let remaining = self.bytes.checked_sub(bytes);
         self.bytes = remaining.ok_or_else(|| {
             let accumulated = MAX_COPIED_BYTES - self.bytes + bytes;
@@ -122,6 +128,9 @@ impl Budget {
                 "Unable to complete the copy, the accumulated size increase of copy is {accumulated}, exceeding the limit {MAX_COPIED_BYTES}"
             ))
         })?;
+        let most = MAX_COPIED_MEMORY >> 20;
+        let remaining = self.memory.checked_sub(memory);
+        self.memory = remaining.ok_or_else(|| TooLarge(format!("the copies take more than {most} MiB of memory")))?;
         Ok(())
     }
 
@@ -279,6 +288,15 @@ mod tests {
     fn patched(document: Value, operations: Value) -> Result<Value, Error> {
         let mut document = document;
         apply(&mut document, operations.as_array().unwrap()).map(|()| document)
+    }
+
+    #[test]
+    fn copies_of_small_maps_are_limited_by_their_memory() {
+        let maps: Vec<Value> = (0..30_000).map(|_| json!({"a": 1})).collect();
+        let copies = |count: usize| (0..count).map(|n| json!({"op": "copy", "from": "/a", "path": format!("/{n}")}));
+        let copied = |count: usize| patched(json!({"a": maps}), copies(count).collect());
+        assert!(copied(1).is_ok());
+        assert!(copied(2).unwrap_err().to_string().contains("more than 32 MiB of memory"));
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! JSON.
 
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Applies the change from `before` to `after` to `raw`, from which `before` was decoded.
 ///
@@ -48,25 +50,64 @@ pub(super) fn merge_typed_change(raw: &mut Value, before: &Value, after: &Value)
 /// Finds the previous version of each item: an equal one, one with the same name, or, if items have no names and
 /// their number is unchanged, the one at the same index.
 fn partners(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
-    let mut free: Vec<bool> = vec![true; before.len()];
-    let mut found: Vec<Option<usize>> = vec![None; after.len()];
-    let name = |item: &Value| item.get("name").or_else(|| item.get("key")).cloned();
-    let mut pair = |fits: &dyn Fn(usize, usize) -> bool| {
-        for (at, partner) in found.iter_mut().enumerate().filter(|(_, partner)| partner.is_none()) {
-            // The same index first, so that equal items keep their order.
-            let mut places = std::iter::once(at).chain(0..before.len()).filter(|from| *from < before.len());
-            *partner = places.find(|from| free[*from] && fits(*from, at));
-            if let Some(from) = *partner {
-                free[from] = false;
+    let mut pairs = Pairs { before, after, free: vec![true; before.len()], found: vec![None; after.len()] };
+    pairs.pair_by(Some);
+    pairs.pair_by(name);
+    if before.len() == after.len() {
+        for (at, item) in before.iter().enumerate() {
+            if pairs.found[at].is_none() && pairs.free[at] && name(item).is_none() {
+                pairs.found[at] = Some(at);
             }
         }
-    };
-    pair(&|from, at| before[from] == after[at]);
-    pair(&|from, at| name(&before[from]).is_some_and(|before| Some(before) == name(&after[at])));
-    if before.len() == after.len() {
-        pair(&|from, at| from == at && name(&before[from]).is_none());
     }
-    found
+    pairs.found
+}
+
+fn name(item: &Value) -> Option<&Value> {
+    item.get("name").or_else(|| item.get("key"))
+}
+
+/// The items of two lists, and the pairs that were found.
+struct Pairs<'v> {
+    before: &'v [Value],
+    after: &'v [Value],
+    /// Whether an item before has no partner.
+    free: Vec<bool>,
+    /// The partner of each item after.
+    found: Vec<Option<usize>>,
+}
+
+impl<'v> Pairs<'v> {
+    /// Pairs items with the same key: those at the same index, so that equal items keep their order, else the first.
+    /// Keys are found by their hash, since lists may be long.
+    fn pair_by(&mut self, key: fn(&'v Value) -> Option<&'v Value>) {
+        let mut places: BTreeMap<u64, VecDeque<usize>> = BTreeMap::new();
+        for (from, item) in self.before.iter().enumerate().filter(|(from, _)| self.free[*from]) {
+            if let Some(key) = key(item) {
+                places.entry(hash(key)).or_default().push_back(from);
+            }
+        }
+        for (at, item) in self.after.iter().enumerate() {
+            let Some(sought) = key(item).filter(|_| self.found[at].is_none()) else { continue };
+            let fits = |from: usize| self.free[from] && key(&self.before[from]) == Some(sought);
+            let partner = if at < self.before.len() && fits(at) {
+                Some(at)
+            } else {
+                places.get_mut(&hash(sought)).and_then(|places| {
+                    while places.pop_front_if(|from| !self.free[*from]).is_some() {}
+                    places.iter().copied().find(|from| fits(*from))
+                })
+            };
+            self.found[at] = partner;
+            partner.iter().for_each(|from| self.free[*from] = false);
+        }
+    }
+}
+
+fn hash(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Builds a JSON patch (RFC 6902) that converts one object to another. Lists are replaced as a whole.
@@ -149,6 +190,14 @@ mod tests {
             json!([{"size": 2, "x": 1}, {"size": 1, "x": 2}]),
         );
         check(json!([1, 2, 3]), json!([1, 2, 3]), json!([3, 1]), json!([3, 1]));
+    }
+
+    #[test]
+    fn long_lists_are_merged_in_one_pass() {
+        // Comparing each item with each other one would take minutes.
+        let list = |size: i32| -> Value { (0..60_000).map(|n| json!({"name": n.to_string(), "size": size})).collect() };
+        let reversed = |size: i32| -> Value { list(size).as_array().unwrap().iter().rev().cloned().collect() };
+        check(list(1), list(1), reversed(2), reversed(2));
     }
 
     #[test]
