@@ -59,7 +59,7 @@ impl AnsiblePlaybook {
 
     /// Runs the playbook once.
     pub(crate) async fn run(&self, job: Job<'_>) -> Outcome {
-        let Some(_share) = self.shares.take(job.cx.key().namespace()) else {
+        let Some(_share) = self.shares.acquire(job.cx.key().namespace()) else {
             return Outcome { is_deferred: true, ..Outcome::default() };
         };
         match self.events(&job).await {

@@ -1,11 +1,11 @@
-//! Access of a run outside the namespace of its object.
+//! Access of a run to objects that it does not own.
 //!
 //! Roles have the operator's permissions in all namespaces, and the custom resource may determine the names in them.
 //! So a run for a namespaced custom resource can access its own namespace, and others that the role or `watches.yaml`
 //! names literally. An existing object is changed only if it belongs to the custom resource, by its owner references or
-//! annotations, or if the role names it literally. Objects outside of the namespace, and those that grant permissions, are written only if a task or
-//! `watches.yaml` names their kind, since text of a user can become another document of a template. Both executors
-//! use these checks.
+//! annotations, or if the role names it literally. Objects outside of the namespace, and those that grant permissions,
+//! are written only if a task or `watches.yaml` names their kind, since text of a user can become another document of a
+//! template. Both executors use these checks.
 
 use crate::job::Job;
 use crate::playbook::{Kinds, Literals, SERVICE_ACCOUNT_TOKEN};

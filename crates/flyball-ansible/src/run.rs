@@ -146,7 +146,7 @@ impl<'r> Run<'r> {
             return Ok(());
         }
         if self.share.is_none() {
-            self.share = self.shares.take(self.job.cx.key().namespace());
+            self.share = self.shares.acquire(self.job.cx.key().namespace());
         }
         match self.share {
             Some(_) => tokio::time::sleep(time).await,

@@ -32,8 +32,8 @@ impl Shares {
         Self { taken: Arc::default(), all: all.max(1), namespace: (workers / 2).max(1) }
     }
 
-    /// Takes a share until it is dropped; `None` if there is none left.
-    pub(crate) fn take(&self, namespace: Option<&str>) -> Option<Share> {
+    /// Acquires a share until it is dropped; `None` if there is none left.
+    pub(crate) fn acquire(&self, namespace: Option<&str>) -> Option<Share> {
         let namespace = namespace.unwrap_or_default().to_owned();
         let mut taken = self.taken.lock();
         let of_namespace = taken.get(&namespace).copied().unwrap_or(0);
@@ -69,14 +69,14 @@ mod tests {
     #[test]
     fn one_namespace_takes_half_and_all_take_three_quarters() {
         let shares = Shares::of_waiting(16);
-        let mut of_a: Vec<_> = (0..16).filter_map(|_| shares.take(Some("a"))).collect();
+        let mut of_a: Vec<_> = (0..16).filter_map(|_| shares.acquire(Some("a"))).collect();
         assert_eq!(of_a.len(), 8);
-        let of_b: Vec<_> = (0..16).filter_map(|_| shares.take(Some("b"))).collect();
+        let of_b: Vec<_> = (0..16).filter_map(|_| shares.acquire(Some("b"))).collect();
         assert_eq!(of_b.len(), 4);
-        assert!(shares.take(Some("c")).is_none());
+        assert!(shares.acquire(Some("c")).is_none());
         of_a.pop();
-        let of_c = shares.take(Some("c"));
-        assert!(of_c.is_some() && shares.take(Some("a")).is_none());
+        let of_c = shares.acquire(Some("c"));
+        assert!(of_c.is_some() && shares.acquire(Some("a")).is_none());
         drop((of_a, of_b, of_c));
         assert!(shares.taken.lock().is_empty());
     }
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn single_worker_has_a_share() {
         for shares in [Shares::of_waiting(1), Shares::of_running(1)] {
-            let taken = shares.take(None);
-            assert!(taken.is_some() && shares.take(None).is_none());
+            let taken = shares.acquire(None);
+            assert!(taken.is_some() && shares.acquire(None).is_none());
         }
     }
 }

@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import sys
 
 from ansible.errors import AnsibleError
@@ -54,13 +55,52 @@ def set_facts(original, self, host, facts):
     return original(self, host, facts)
 
 
-def check(path):
+def is_inside(path):
     # The project may contain links; `..` after a link refers to the parent of its target.
     known = {os.path.realpath(path)}
     if ".." not in path.split(os.sep):
         known.add(os.path.abspath(path))
-    if not any(path == place or path.startswith(os.path.join(place, "")) for path in known for place in PLACES):
-        raise AnsibleError("%r is outside of the project and was loaded under a computed name: use a literal path" % path[-200:])
+    return any(path == place or path.startswith(os.path.join(place, "")) for path in known for place in PLACES)
+
+
+def reject(path):
+    raise AnsibleError("%r is outside of the project and was loaded under a computed name: use a literal path" % path[-200:])
+
+
+def check(path):
+    if not is_inside(path):
+        reject(path)
+
+
+@functools.lru_cache(None)
+def texts():
+    # Without the folder of the run, which contains variables of users.
+    own = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
+    found = []
+    for folder in RUN["folders"]:
+        for base, _, names in os.walk(folder) if os.path.isdir(folder) else [(os.path.dirname(folder), [], [os.path.basename(folder)])]:
+            if os.path.realpath(base).startswith(own):
+                continue
+            for name in names:
+                if name.endswith((".yml", ".yaml", ".j2", ".json")) and len(found) < 10000:
+                    with open(os.path.join(base, name), errors="replace") as file:
+                        found.append(file.read(1 << 22))
+    return found
+
+
+def is_literal(path):
+    # A path that the author wrote somewhere in the project.
+    home = os.path.join(os.path.expanduser("~"), "")
+    spellings = [path, "~/" + path[len(home):]] if path.startswith(home) else [path]
+    pattern = re.compile(r"(?<![\w./-])(?:%s)(?![\w./-])" % "|".join(map(re.escape, spellings)))
+    return any(pattern.search(text) for text in texts())
+
+
+def read_file(original, self, file_name, *args, **kwargs):
+    path = self.path_dwim(os.fsdecode(file_name))
+    if not is_inside(path) and not is_literal(path):
+        reject(path)
+    return original(self, file_name, *args, **kwargs)
 
 
 def load_file(original, self, file_name, *args, **kwargs):
@@ -100,6 +140,9 @@ def wrap(of, name, function):
 # If one of these is missing, neither this plugin nor the callback plugin is loaded, and the run fails.
 wrap(VariableManager, "set_nonpersistent_facts", set_facts)
 wrap(DataLoader, "load_from_file", load_file)
+# Lookups, and actions such as copy and template.
+wrap(DataLoader, "_get_file_contents", read_file)
+wrap(DataLoader, "get_real_file", read_file)
 wrap(RoleDefinition, "_load_role_path", load_role_path)
 wrap(StrategyBase, "_load_included_file", load_tasks)
 wrap(action_loader.get("ansible.builtin.include_vars", class_only=True), "_load_files", load_vars)

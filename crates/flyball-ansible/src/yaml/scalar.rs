@@ -53,18 +53,18 @@ fn integer(text: &str) -> Option<Result<Value, String>> {
         let is_base_60 = unsigned.starts_with(|first: char| matches!(first, '1'..='9'))
             && unsigned.contains(':')
             && sexagesimal(unsigned, |first| are(first, digit));
-        return is_base_60.then(|| whole(text, is_negative, base_60(unsigned)));
+        return is_base_60.then(|| within_64_bits(text, is_negative, base_60(unsigned)));
     }
     let digits: String = digits.chars().filter(|letter| *letter != '_').collect();
     match digits.as_str() {
         "" if radix == 8 => Some(Ok(0.into())),
         // Python's `int` fails.
         "" => None,
-        digits => Some(whole(text, is_negative, u64::from_str_radix(digits, radix).ok())),
+        digits => Some(within_64_bits(text, is_negative, u64::from_str_radix(digits, radix).ok())),
     }
 }
 
-fn whole(text: &str, is_negative: bool, absolute: Option<u64>) -> Result<Value, String> {
+fn within_64_bits(text: &str, is_negative: bool, absolute: Option<u64>) -> Result<Value, String> {
     let number = match (absolute, is_negative) {
         (Some(absolute), false) => Some(Value::from(absolute)),
         (Some(absolute), true) => 0_i64.checked_sub_unsigned(absolute).map(Value::from),

@@ -3,7 +3,7 @@
 //! process.
 
 use crate::payloads;
-use crate::project::{Project, api, change, condition, shops};
+use crate::project::{Project, api, change, condition, data, shops};
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
 use flyball_cluster::testing::Test;
@@ -128,7 +128,7 @@ async fn assert_refused_outside(written: Project, fields: &[&str]) {
     let relative = PathBuf::from("../".repeat(20)).join(outside.strip_prefix("/").unwrap());
     for field in fields {
         let file = match *field {
-            "vars_file" => "vars.yml",
+            "vars_file" | "page" | "template_file" | "copied" => "vars.yml",
             "tasks_file" | "part" => "tasks.yml",
             "book" => "play.yml",
             _ => "",
@@ -214,6 +214,7 @@ async fn literal_names_may_leave_the_project() {
 - ansible.builtin.import_tasks: {folder}/tasks.yml
 - ansible.builtin.include_tasks: {folder}/tasks.yml
 - ansible.builtin.assert: {{that: imported == 1}}
+- ansible.builtin.debug: {{msg: \"{{{{ lookup('file', '{folder}/tasks.yml') }}}}\"}}
 "
     );
     assert_refused_outside(Project::role("literal", &tasks), &[]).await;
@@ -232,6 +233,66 @@ const TASKS: &str = r#"
 - include_tasks: '{{ file | default("more") }}.yml'
   ignore_errors: true
 "#;
+
+#[tokio::test]
+async fn computed_names_of_lookups_stay_within_the_project() {
+    let tasks = r#"
+- {debug: {msg: "{{ lookup('file', page) }}"}, when: page is defined}
+- {template: {src: '{{ template_file }}', dest: '{{ lookup("env", "TMPDIR") }}/a'}, when: template_file is defined}
+- {copy: {src: '{{ copied }}', dest: '{{ lookup("env", "TMPDIR") }}/b'}, when: copied is defined}
+- {copy: {src: inside.txt, dest: '{{ lookup("env", "TMPDIR") }}/c'}}
+- {debug: {msg: "{{ lookup('template', 'inside.j2') }}"}}
+"#;
+    let files = [
+        ("roles/a/tasks/main.yml", tasks),
+        ("roles/a/files/inside.txt", "a"),
+        ("roles/a/templates/inside.j2", "{{ title | default('a') }}"),
+    ];
+    assert_refused_outside(Project::new("lookups", &files), &["page", "template_file", "copied"]).await;
+}
+
+/// A role whose users choose the objects that it deletes and patches.
+const CHOICES: &str = r#"
+- kubernetes.core.k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ ansible_operator_meta.name }}-own'}, data: {a: a}}}
+- kubernetes.core.k8s: {api_version: v1, kind: ConfigMap, name: legacy, state: absent}
+- kubernetes.core.k8s: {api_version: v1, kind: ConfigMap, name: '{{ obsolete }}', state: absent}
+  when: obsolete is defined
+- kubernetes.core.k8s: {state: patched, definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ extra }}'}, data: {a: changed}}}
+  when: extra is defined
+- kubernetes.core.k8s: {api_version: v1, kind: ConfigMap, state: absent, delete_all: true}
+  when: all is defined
+"#;
+
+#[tokio::test]
+async fn users_do_not_choose_objects_of_others() {
+    let written = Project::role("choices", CHOICES);
+    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    for name in ["theirs", "legacy"] {
+        test.apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: a}}}}")).await;
+    }
+    let objects = api(&test, &shops());
+    let attacks = [
+        ("first", json!({}), None),
+        ("itself", json!({"extra": "itself-own"}), None),
+        ("unowned", json!({"obsolete": "theirs"}), Some("was not created for it")),
+        ("patched", json!({"extra": "theirs"}), Some("was not created for it")),
+        ("owned", json!({"obsolete": "first-own"}), Some("belongs to Shop first")),
+        ("all", json!({"all": true}), Some("deletecollection of configmaps")),
+    ];
+    for (name, spec, problem) in attacks {
+        let shop =
+            json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
+        test.apply(&shop.to_string()).await;
+        let kind = if problem.is_some() { "Failure" } else { "Successful" };
+        let found = async || condition(&objects.get(name).await.unwrap(), kind);
+        test.eventually("it has ended", async || found().await["status"] == "True").await;
+        let message = found().await["message"].as_str().unwrap_or_default().to_owned();
+        assert!(problem.is_none_or(|problem| message.contains(problem)), "{spec}: {message}");
+    }
+    assert_eq!(data(&test, "theirs").await, json!({"a": "a"}));
+    assert_eq!(data(&test, "first-own").await, json!({"a": "a"}));
+    assert_eq!(data(&test, "legacy").await, Value::Null);
+}
 
 #[tokio::test]
 async fn tenant_payloads_run_no_command() {

@@ -112,7 +112,7 @@ async fn waiting_runs_of_one_namespace_leave_workers_to_others() {
         assert!(is_successful(&object), "{name}: {}", object.data);
     }
     // Deferred runs take their turn.
-    sleep(Duration::from_secs(2400)).await;
+    sleep(Duration::from_secs(6000)).await;
     let all = busy.list(&ListParams::default()).await.unwrap().items;
     assert_eq!(all.iter().filter(|object| is_successful(object)).count(), 20);
 }
