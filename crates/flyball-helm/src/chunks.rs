@@ -1,10 +1,10 @@
 //! Releases that do not fit into one Secret, in the format of [helm-operator-plugins]: the compressed release is split
 //! among an index Secret, which has the name of the revision, and further Secrets with the remaining chunks.
 //!
-//! Helm itself does not read such releases. Chunks are written before the index that names them, so a crash never leaves
-//! an index without its chunks.
+//! Helm itself does not read such releases. Chunks are written before the index that names them, so a crash never
+//! leaves an index without its chunks.
 //!
-//! [helm-operator-plugins]: https://github.com/operator-framework/helm-operator-plugins/blob/main/pkg/storage/chunked.go
+//! [helm-operator-plugins]: https://github.com/operator-framework/helm-operator-plugins/tree/main/pkg/storage
 
 use crate::storage::{Revision, StorageError};
 use k8s_openapi::ByteString;

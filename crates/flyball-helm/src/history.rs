@@ -212,6 +212,24 @@ impl History {
         Ok(())
     }
 
+    /// Deletes chunks that no index names: those of an update that a crash interrupted.
+    pub(crate) async fn delete_surplus_chunks(&self, cx: &Context<DynamicObject>) -> Result<()> {
+        for index in &self.revisions {
+            // Chunks of other operators are not counted.
+            let is_complete = index.secrets() == 1 || chunks_of(cx, index).await?.len() < index.secrets();
+            if is_complete {
+                continue;
+            }
+            let data = cx.get::<Secret>(&index.key()).await?.and_then(|secret| secret.data).unwrap_or_default();
+            let names = chunks::names(index.name(), &data).unwrap_or_default();
+            let known: Vec<Chunk> = names.into_iter().map(|name| Chunk { name, data: Vec::new() }).collect();
+            if !known.is_empty() {
+                delete_chunks(cx, index, &known).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Creates the Secrets of a new revision, after deleting old revisions.
     pub(crate) async fn create(
         &mut self,
@@ -385,18 +403,26 @@ async fn create_chunks(cx: &Context<DynamicObject>, index: &str, chunks: &[Chunk
 
 /// Deletes the Secrets of a revision's chunks except some.
 async fn delete_chunks(cx: &Context<DynamicObject>, index: &StoredRevision, except: &[Chunk]) -> Result<()> {
-    if !index.is_index {
-        return Ok(());
-    }
-    let place = (index.meta.namespace.clone().unwrap_or_default(), chunks::key_label(index.name()));
-    for chunk in cx.list_by::<ByIndex>(&place).await? {
-        let name = chunk.metadata.name.as_deref().unwrap_or_default();
-        let is_chunk = name.strip_prefix(index.name()).is_some_and(|rest| rest.starts_with('-'));
-        if is_chunk && !except.iter().any(|chunk| chunk.name == name) && chunk.metadata.deletion_timestamp.is_none() {
+    for chunk in chunks_of(cx, index).await? {
+        if !except.iter().any(|except| chunk.metadata.name.as_deref() == Some(&except.name)) {
             cx.delete(&Secret { metadata: chunk.metadata, ..Secret::default() }).await?;
         }
     }
     Ok(())
+}
+
+/// Returns the Secrets with the chunks of a revision, from the cache.
+async fn chunks_of(cx: &Context<DynamicObject>, index: &StoredRevision) -> Result<Vec<PartialObjectMeta<Secret>>> {
+    if !index.is_index {
+        return Ok(Vec::new());
+    }
+    let place = (index.meta.namespace.clone().unwrap_or_default(), chunks::key_label(index.name()));
+    let mut found = cx.list_by::<ByIndex>(&place).await?;
+    found.retain(|chunk| {
+        let is_chunk = |name: &str| name.strip_prefix(index.name()).is_some_and(|rest| rest.starts_with('-'));
+        chunk.metadata.name.as_deref().is_some_and(is_chunk) && chunk.metadata.deletion_timestamp.is_none()
+    });
+    Ok(found)
 }
 
 /// Sets annotations of a revision.

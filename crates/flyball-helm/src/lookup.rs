@@ -6,6 +6,7 @@
 //! Lookups use the operator's permissions on behalf of the author of the custom resource. So outside of the release's
 //! namespace, values cannot determine the object of a lookup.
 
+use crate::annotation::{NAMESPACE, RELEASE};
 use crate::kinds::Kinds;
 use flyball::{Context, Kind, ObjectKey, Result};
 use flyball_chart::Lookup;
@@ -30,20 +31,38 @@ struct Question {
     name: String,
 }
 
+/// The objects that lookups find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visibility {
+    /// All.
+    All,
+    /// Those that are not part of the release.
+    OfOthers,
+}
+
 /// The available answers, and the lookups without an answer.
 #[derive(Debug)]
 pub(crate) struct Answers {
     kinds: Arc<Kinds>,
     /// The namespace of the release.
     namespace: String,
+    release: String,
+    visibility: Visibility,
     known: BTreeMap<Question, Option<Value>>,
     open: RefCell<BTreeSet<Question>>,
 }
 
 impl Answers {
     /// Creates a lookup without answers.
-    pub(crate) fn new(kinds: Arc<Kinds>, namespace: &str) -> Self {
-        Self { kinds, namespace: namespace.to_owned(), known: BTreeMap::new(), open: RefCell::default() }
+    pub(crate) fn new(kinds: Arc<Kinds>, namespace: &str, release: &str, visibility: Visibility) -> Self {
+        let (namespace, release) = (namespace.to_owned(), release.to_owned());
+        Self { kinds, namespace, release, visibility, known: BTreeMap::new(), open: RefCell::default() }
+    }
+
+    fn is_visible(&self, object: &Value) -> bool {
+        let annotations = &object["metadata"]["annotations"];
+        let is_own = annotations[RELEASE] == *self.release && annotations[NAMESPACE] == *self.namespace;
+        self.visibility == Visibility::All || !is_own
     }
 
     /// Fetches the missing answers; returns true if there were any.
@@ -59,7 +78,8 @@ impl Answers {
                 }
                 "" => {
                     let found = cx.dynamic(kind).list(namespace).await?;
-                    let items = found.into_iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
+                    let mut items = found.into_iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
+                    items.retain(|item| self.is_visible(item));
                     let name = format!("{}List", question.kind);
                     Some(json!({"apiVersion": question.api_version, "kind": name, "metadata": {}, "items": items}))
                 }
@@ -68,6 +88,7 @@ impl Answers {
                     found.map(serde_json::to_value).transpose()?
                 }
             };
+            let answer = answer.filter(|answer| self.is_visible(answer));
             self.known.insert(question, answer);
         }
         Ok(is_incomplete)

@@ -10,6 +10,7 @@ use crate::history::{self, History, Notes, StoredRevision};
 use crate::hooks;
 use crate::install::{Progress, Work, time_to_retry};
 use crate::kinds::Kinds;
+use crate::lookup::Visibility;
 use crate::rendering::Slots;
 use crate::resources::{self, Owner};
 use crate::source::{RenderRequest, Source};
@@ -73,6 +74,7 @@ struct Rendering {
     version: u32,
     seed: Seed,
     at: Timestamp,
+    visibility: Visibility,
 }
 
 impl Reconcile for Releases {
@@ -210,6 +212,7 @@ impl Plan<'_> {
             .await
             .map_err(reconcile("failed to get helm release name"))?;
         *deployed = found;
+        history.delete_surplus_chunks(cx).await.map_err(reconcile("failed to delete obsolete chunks"))?;
         let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
         let seed = match history.revisions.iter().rev().find_map(|stored| stored.notes().seed) {
@@ -278,7 +281,12 @@ impl Plan<'_> {
             Some(_) => (FailedOperation::Reconcile, "failed to get candidate release"),
             None => (FailedOperation::Install, "failed to install release"),
         };
-        let rendering = Rendering { version: history.next_version(), seed: seed.clone(), at: cx.now() };
+        let rendering = Rendering {
+            version: history.next_version(),
+            seed: seed.clone(),
+            at: cx.now(),
+            visibility: Visibility::All,
+        };
         let candidate = self.candidate(cx, &request, deployed.as_ref(), rendering).await;
         let Some(candidate) = candidate.map_err(ReleaseError::of(attempted_operation, what))? else {
             return Ok(Progress::Waits(BUSY.to_owned()));
@@ -353,7 +361,9 @@ impl Plan<'_> {
         if self.verified.has(namespace, release, revision) {
             return Ok(Some(true));
         }
-        let Some(rendered) = self.render_again(cx, request, version, revision, seed).await? else { return Ok(None) };
+        let Some(rendered) = self.render_again(cx, request, version, revision, seed, Visibility::All).await? else {
+            return Ok(None);
+        };
         let is_genuine = is_same(revision, &rendered);
         if is_genuine {
             self.verified.add(namespace, release, revision);
@@ -369,13 +379,17 @@ impl Plan<'_> {
         version: u32,
         revision: &Revision,
         seed: &Seed,
+        visibility: Visibility,
     ) -> Result<Option<Revision>> {
         // The passing of time alone does not make a new revision.
         let at = revision.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
-        self.candidate(cx, request, Some(revision), Rendering { version, seed: seed.clone(), at }).await
+        self.candidate(cx, request, Some(revision), Rendering { version, seed: seed.clone(), at, visibility }).await
     }
 
     /// Returns true if the templates, with the current results of `lookup`, still render the installed objects.
+    ///
+    /// A chart may omit an object because `lookup` finds it. That alone is no reason to delete it, which would be a
+    /// reason to create it again.
     async fn is_as_deployed(
         &self,
         cx: &Context<DynamicObject>,
@@ -384,18 +398,21 @@ impl Plan<'_> {
         deployed: &Revision,
         seed: &Seed,
     ) -> bool {
-        // The passing of time alone does not make a new revision.
-        let at = deployed.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
-        let candidate = self
-            .candidate(
-                cx,
-                request,
-                Some(deployed),
-                Rendering { version: version.saturating_add(1), seed: seed.clone(), at },
-            )
-            .await;
-        // Without a free slot, changes are found by the next reconcile.
-        candidate.is_ok_and(|candidate| candidate.is_none_or(|candidate| candidate.manifest == deployed.manifest))
+        // As at the deployment: neither the number of the next revision nor an upgrade makes a new revision.
+        let rendered = match self.render_again(cx, request, version, deployed, seed, Visibility::All).await {
+            Ok(Some(rendered)) => rendered,
+            // Without a free slot, changes are found by the next reconcile.
+            Ok(None) => return true,
+            Err(_) => return false,
+        };
+        if rendered.manifest == deployed.manifest {
+            return true;
+        }
+        if !resources::has_fewer_objects(&rendered.manifest, &deployed.manifest) {
+            return false;
+        }
+        let rendered = self.render_again(cx, request, version, deployed, seed, Visibility::OfOthers).await;
+        rendered.is_ok_and(|rendered| rendered.is_none_or(|rendered| rendered.manifest == deployed.manifest))
     }
 
     /// Renders the desired revision.
@@ -404,7 +421,7 @@ impl Plan<'_> {
         cx: &Context<DynamicObject>,
         request: &Request<'_>,
         deployed: Option<&Revision>,
-        Rendering { version, seed, at }: Rendering,
+        Rendering { version, seed, at, visibility }: Rendering,
     ) -> Result<Option<Revision>> {
         let Owner { release, namespace, .. } = request.owner;
         // Later renderings only have the recorded time.
@@ -414,7 +431,7 @@ impl Plan<'_> {
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
         target.check_name().map_err(|why| Error::from(why).terminal())?;
         let (values, evaluates) = (request.values.clone(), self.watch.evaluate_templates);
-        let render_request = RenderRequest { values, release: target, seed, at, evaluates };
+        let render_request = RenderRequest { values, release: target, seed, at, evaluates, visibility };
         let Some(rendered) = self.source.render(cx, self.kinds, self.slots, render_request).await? else {
             return Ok(None);
         };
@@ -530,7 +547,7 @@ impl Plan<'_> {
         if !is_verified && revision.hooks.iter().any(hooks::runs_at_deletion) {
             let seed = notes.seed.clone().unwrap_or_default();
             let rendered = match self.request(object, owner) {
-                Ok(request) => self.render_again(cx, &request, last.version, &revision, &seed).await,
+                Ok(request) => self.render_again(cx, &request, last.version, &revision, &seed, Visibility::All).await,
                 Err(error) => Err(error),
             };
             let rendered = match rendered {

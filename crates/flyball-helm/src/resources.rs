@@ -5,6 +5,7 @@ use flyball::{Kind, ObjectKey};
 use flyball_chart::{BoundedYaml, Budget, YamlError, from_yaml};
 use kube::core::{DynamicObject, ObjectMeta};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
 /// Limit of objects of a release.
 const MAX_OBJECTS: usize = 10_000;
@@ -204,6 +205,21 @@ pub(crate) fn of_manifest(manifest: &str) -> Result<Vec<Resource>, ManifestError
     }
     end(&path, &mut text)?;
     Ok(found)
+}
+
+/// Returns true if a manifest lacks objects of another one; false if they cannot be read.
+pub(crate) fn has_fewer_objects(manifest: &str, other: &str) -> bool {
+    let names = |manifest: &str| -> Result<BTreeSet<[String; 4]>, ManifestError> {
+        let name = |resource: Resource| {
+            let (name, namespace) = (resource.name().to_owned(), resource.namespace().unwrap_or_default().to_owned());
+            [resource.api_version, resource.kind, namespace, name]
+        };
+        Ok(of_manifest(manifest)?.into_iter().map(name).collect())
+    };
+    match (names(manifest), names(other)) {
+        (Ok(names), Ok(others)) => !others.is_subset(&names),
+        _ => false,
+    }
 }
 
 /// Parses the output of a template.

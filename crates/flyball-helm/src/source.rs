@@ -4,7 +4,7 @@ use crate::digest::hex;
 use crate::discovery;
 use crate::error::OperatorError;
 use crate::kinds::Kinds;
-use crate::lookup::{Answers, ROUNDS};
+use crate::lookup::{Answers, ROUNDS, Visibility};
 use crate::record;
 use crate::rendering::Slots;
 use crate::resources::Resource;
@@ -36,6 +36,8 @@ pub(crate) struct RenderRequest {
     pub(crate) at: Timestamp,
     /// `tpl` evaluates text of the custom resource.
     pub(crate) evaluates: bool,
+    /// The objects that `lookup` finds.
+    pub(crate) visibility: Visibility,
 }
 
 /// The same with owned data.
@@ -48,7 +50,7 @@ struct Job {
 
 impl Job {
     fn render(&self, budget: Budget) -> Result<Rendered, RenderError> {
-        let RenderRequest { values, release, seed, at, evaluates } = &self.request;
+        let RenderRequest { values, release, seed, at, evaluates, .. } = &self.request;
         let (at, seed) = (*at, seed.clone());
         let options = RenderOptions {
             clock: Clock::new(move || at),
@@ -152,14 +154,14 @@ impl Source {
         cx: &Context<DynamicObject>,
         kinds: &Arc<Kinds>,
         slots: &Slots,
-        RenderRequest { values, release, seed, at, evaluates }: RenderRequest,
+        request: RenderRequest,
     ) -> Result<Option<Rendered>> {
         let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
             true => discovery::capabilities(cx, self.helm).await?,
             false => Capabilities::of(self.helm),
         };
-        let answers = Answers::new(Arc::clone(kinds), &release.namespace);
-        let request = RenderRequest { values, release, seed, at, evaluates };
+        let Release { name, namespace, .. } = &request.release;
+        let answers = Answers::new(Arc::clone(kinds), namespace, name, request.visibility);
         let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, answers };
         for _ in 0..ROUNDS {
             let (back, rendered) = slots.run(job, Job::render).await?;

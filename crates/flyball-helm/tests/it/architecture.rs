@@ -19,7 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("definition", &["error", "watches"]),
     ("rights", &["resources"]),
     ("kinds", &["resources", "rights"]),
-    ("lookup", &["kinds"]),
+    ("lookup", &["annotation", "kinds"]),
     ("places", &["kinds", "resources"]),
     ("hooks", &["kinds", "resources", "storage"]),
     (
@@ -38,6 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "hooks",
             "install",
             "kinds",
+            "lookup",
             "places",
             "rendering",
             "resources",

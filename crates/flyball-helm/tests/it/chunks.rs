@@ -110,7 +110,7 @@ async fn missing_chunk_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn chaos_crashes_leave_no_incomplete_release() {
+async fn crashes_leave_no_incomplete_release() {
     let folder = project(
         "crashes-in-chunks",
         &[
@@ -120,16 +120,16 @@ async fn chaos_crashes_leave_no_incomplete_release() {
         ],
     );
     let operator = operator_of(folder);
-    flyball_cluster::testing::explore_crashes(
-        || Test::of(operator.clone()),
-        async |test| {
-            apply_site(test, "blue", "{}").await;
-            test.assert_converges().await;
-            let found = lines(test).await;
-            sites(test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
-            test.assert_converges().await;
-            (found, lines(test).await)
-        },
-    )
-    .await;
+    // All crashes would take minutes: these are around the writes of chunks and indexes.
+    for request in [8, 10, 11, 12, 13] {
+        let test = Test::of(operator.clone()).crash_after(request).start().await;
+        apply_site(&test, "blue", "{}").await;
+        test.assert_converges().await;
+        assert!(test.crashed(), "request {request}");
+        assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True InstallSuccessful: ", "request {request}");
+        assert_eq!(lines(&test).await.len(), 2, "request {request}");
+        sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+        test.assert_converges().await;
+        assert_eq!(lines(&test).await, [""; 0], "request {request}");
+    }
 }
