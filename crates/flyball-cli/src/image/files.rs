@@ -14,8 +14,8 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Nesting limit of folders.
 const MAX_DEPTH: usize = 64;
 
-/// Files and folders of a project that its operator may read, in the layout of operator-sdk and of Ansible. Others, such
-/// as a kubeconfig, are not put into an image.
+/// Files and folders of a project that its operator may read, in the layout of operator-sdk and of Ansible. Others,
+/// such as a kubeconfig, are not put into an image.
 const PARTS: [&str; 24] = [
     "PROJECT",
     "ansible.cfg",
@@ -79,8 +79,8 @@ pub(crate) fn of_project(folder: &Path, entries: &[Value], place: &str) -> Resul
     Ok(found.files)
 }
 
-/// Returns the part of the project that a path in watches.yaml names; none if it is a role among the usual parts or in a
-/// collection.
+/// Returns the part of the project that a path in watches.yaml names; none if it is a role among the usual parts or in
+/// a collection.
 fn part(folder: &Path, field: &str, path: &str) -> Result<Option<String>> {
     let plain: Option<PathBuf> = Path::new(path)
         .components()
