@@ -80,6 +80,11 @@ impl User {
     pub(crate) fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|known| known == group)
     }
+
+    /// Returns true if it is a service account outside of the namespace of the system.
+    pub(crate) fn is_account_of_others(&self) -> bool {
+        self.is_in("system:serviceaccounts") && !self.is_in("system:serviceaccounts:kube-system")
+    }
 }
 
 /// The extra key with the ID of the credential of a user.

@@ -174,6 +174,7 @@ pub(crate) struct Metrics<'f> {
     pub(crate) shared: &'f Shared,
     pub(crate) requests: &'f Requests,
     pub(crate) forbidden: &'f Requests,
+    pub(crate) permitted: &'f Requests,
     pub(crate) readers: &'f Readers,
     pub(crate) store: &'f Store,
 }
@@ -206,6 +207,9 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     let name = "flyball_forbidden_requests_total";
     page.family(name, "counter", "Requests rejected with 403, except those of administrators.");
     page.requests(name, metrics.forbidden);
+    let name = "flyball_service_account_requests_total";
+    page.family(name, "counter", "Successful requests of service accounts outside of kube-system.");
+    page.requests(name, metrics.permitted);
     let name = "apiserver_registered_watchers";
     page.family(name, "gauge", "Open watches.");
     for (table, count) in metrics.readers.counts() {

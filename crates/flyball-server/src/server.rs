@@ -89,6 +89,8 @@ struct Components {
     requests: Requests,
     /// Requests of others than administrators that were rejected with 403.
     forbidden: Requests,
+    /// Successful requests of service accounts outside of the system's namespace.
+    permitted: Requests,
 }
 
 impl Components {
@@ -119,6 +121,7 @@ impl Components {
             bounds,
             requests: Requests::default(),
             forbidden: Requests::default(),
+            permitted: Requests::default(),
         })
     }
 }

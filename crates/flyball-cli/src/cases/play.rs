@@ -6,11 +6,13 @@ use crate::cluster::connection::Connection;
 use crate::cluster::wait::until;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::local::LocalArgs;
+use crate::operator::metrics::Metrics;
 use crate::operator::trial::Trial;
+use http::Request;
 use kube::api::{DeleteParams, ListParams};
 use kube::core::{DynamicObject, Selector};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -37,13 +39,23 @@ pub(crate) struct CaseResult {
     pub(crate) took: Duration,
 }
 
+/// Results of all cases, and the permissions of the operator meanwhile.
+#[derive(Debug)]
+pub(crate) struct Played {
+    pub(crate) results: Vec<CaseResult>,
+    /// Permissions that it used, such as `list pods`.
+    pub(crate) used: BTreeSet<String>,
+    /// Permissions that it lacked.
+    pub(crate) denied: BTreeSet<String>,
+}
+
 /// Starts a control plane and the operator, and runs all cases, each in a namespace of its own. The function is called
 /// after each case.
 ///
 /// # Errors
 ///
 /// If the operator does not start. Failures of cases are results.
-pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&CaseResult)) -> Result<Vec<CaseResult>> {
+pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&CaseResult)) -> Result<Played> {
     let mut trial = Trial::new(args, "flyball-cases").await?;
     let config = trial.control_plane.config.clone();
     let connection = Connection::open(config.clone()).await?;
@@ -72,7 +84,10 @@ pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&C
     if let Some(mut process) = trial.process.take() {
         process.stop().await?;
     }
-    Ok(results)
+    let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
+    let page = connection.client.request_text(request).await.when("the control plane did not respond")?;
+    let metrics = Metrics::from(&*page);
+    Ok(Played { results, used: metrics.used(), denied: metrics.denied().into_iter().collect() })
 }
 
 /// Returns the namespace of a case: its name in letters that namespaces may have. The number makes it unique.

@@ -106,7 +106,7 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     if !manifest.is_file() {
         let watches = given_path.join(WATCHES);
         if watches.is_file() {
-            let report = super::test::cases(given_path, Program::Watches(watches), &prefix, Voice::Quiet)?;
+            let (report, _) = super::test::cases(given_path, Program::Watches(watches), &prefix, Voice::Quiet)?;
             return Ok((proof::find(&report, args.level), true));
         }
         let error = Error::new(format!("no project found at {}", given_path.display()));

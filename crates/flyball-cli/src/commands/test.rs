@@ -1,11 +1,12 @@
 //! `flyball test`: runs the tests of a project, with reports for programs, and checks the permissions of its operators.
 
-use crate::cases::{self, CaseResult};
+use crate::cases::{self, CaseResult, Played};
 use crate::cluster::connection::{block_on, block_on_threads};
 use crate::cluster::kubeconfig;
 use crate::commands::scorecard;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::private::PrivateFolder;
+use crate::operator::installation::permissions::Permission;
 use crate::operator::local::{self, LocalArgs};
 use crate::operator::process::stop_signal;
 use crate::operator::program::{self, Build};
@@ -15,6 +16,7 @@ use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, Voi
 use clap::Args;
 use flyball_files::Replace;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -71,7 +73,7 @@ struct Told<'a> {
 
 /// Permissions of an operator over all tests.
 #[derive(Default, Serialize)]
-struct Permissions {
+pub(super) struct Permissions {
     /// Denied requests with their places in the code.
     missing: BTreeSet<String>,
     /// Unused permissions.
@@ -103,10 +105,13 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
         report.add(found);
         succeeded &= content;
     }
+    let mut recorded = BTreeMap::new();
     if args.wants(Suite::Cluster)
         && let Some(program) = program::Program::here()
     {
-        report.add(cases(Path::new("."), program, "", voice)?);
+        let (found, permissions) = cases(Path::new("."), program, "", voice)?;
+        report.add(found);
+        recorded.extend(permissions);
     }
     let builds = succeeded || !report.programs.is_empty();
     if args.wants(Suite::Scorecard) && builds {
@@ -121,7 +126,8 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     if let Some(path) = &args.junit {
         write(path, &report.junit())?;
     }
-    let found = if args.rbac { Some(sum(&permissions)?) } else { None };
+    recorded.extend(sum(&permissions)?);
+    let found = args.rbac.then_some(recorded);
     let (passed, failed) = (report.count(Outcome::Passed), report.count(Outcome::Failed));
     let missing: usize = found.iter().flat_map(BTreeMap::values).map(|found| found.missing.len()).sum();
     match (args.output, found) {
@@ -138,7 +144,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     match (failed, succeeded) {
         (0, true) if missing == 0 => Ok(()),
         (0, true) => Err(Error::new(format!("{missing} permissions missing"))
-            .hint("declare them on the controllers: Controller::owns, watches, reads, replaces or allows")),
+            .hint("declare them on the controllers: Controller::owns, watches, reads, replaces or allows; in a chart or role, name the kinds literally")),
         (0, false) => Err(Error::new("cannot run the tests")),
         _ => Err(Error::new(format!("{failed} of {} tests failed", passed + failed))),
     }
@@ -148,13 +154,13 @@ impl TestArgs {
     /// Rejects what only projects with Rust code have, in a Helm or Ansible project.
     fn check_project(&self) -> Result<()> {
         let has_suites = self.suite.iter().all(|suite| matches!(suite, Suite::Cluster | Suite::Scorecard));
-        let is_plain = has_suites && self.args.is_empty() && self.real.is_none() && !self.rbac;
+        let is_plain = has_suites && self.args.is_empty() && self.real.is_none();
         match program::Program::here() {
             Some(_) if !is_plain => Err(Error::usage(format!(
-                "a project with a {} has no cargo tests: --suite {{unit|chaos}}, --rbac, --real and arguments of cargo test do not apply",
+                "a project with a {} has no cargo tests: --suite {{unit|chaos}}, --real and arguments of cargo test do not apply",
                 program::WATCHES
             ))
-            .hint("run its test cases and checks: flyball test; compare its permissions: flyball rbac --check")),
+            .hint("run its test cases and checks: flyball test")),
             Some(_) => Ok(()),
             None => program::check_project(),
         }
@@ -246,28 +252,60 @@ impl TestArgs {
 }
 
 /// Runs the test cases of a project in a folder, which need no build: all, or those whose names begin with a prefix.
-pub(super) fn cases(folder: &Path, program: program::Program, prefix: &str, voice: Voice) -> Result<Report> {
+/// Also returns the operator's permissions, if it ran.
+pub(super) fn cases(
+    folder: &Path,
+    program: program::Program,
+    prefix: &str,
+    voice: Voice,
+) -> Result<(Report, Option<(String, Permissions)>)> {
     let mut suite = cases::Suite::read(folder)?;
     suite.cases.retain(|case| case.name.starts_with(prefix));
     if suite.cases.is_empty() {
-        return Ok(Report::default());
+        return Ok((Report::default(), None));
     }
-    let local = LocalArgs { program: Some(program), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
+    let local =
+        LocalArgs { program: Some(program.clone()), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
     let tell = |result: &CaseResult| match (&result.failure, voice) {
         (None, _) => voice.say(&format!("case {} ... {}", result.name, paint(Style::Good, "ok"))),
         (Some(why), Voice::Quiet) => complain("failed", &format!("{}\n{why}", result.name)),
         (Some(why), _) => voice.say(&format!("case {} ... {}\n{why}\n", result.name, paint(Style::Bad, "FAILED"))),
     };
-    let results = block_on_threads(async {
+    let Played { results, used, denied } = block_on_threads(async {
         let stop = stop_signal()?;
         tokio::select! {
             biased;
             () = stop => Err(Error::new("interrupted")),
-            results = cases::play(local, &suite, tell) => results,
+            played = cases::play(local, &suite, tell) => played,
         }
     })?;
+    let (operator, mut unused) = block_on(granted(&program))?;
+    unused.retain(|permission| !is_used(permission, &used));
     let named = results.iter().map(|result| (result.name.as_str(), result.failure.as_deref()));
-    Ok(Report::of_cases(cases::FOLDER, named, results.iter().map(|result| result.took).sum()))
+    let report = Report::of_cases(cases::FOLDER, named, results.iter().map(|result| result.took).sum());
+    Ok((report, Some((operator, Permissions { missing: denied, unused }))))
+}
+
+/// Returns true if a permission was used. Reading is one permission: a watch needs a list only after an error.
+fn is_used(permission: &str, used: &BTreeSet<String>) -> bool {
+    const READS: [&str; 3] = ["get", "list", "watch"];
+    let read = permission.split_once(' ').filter(|(verb, _)| READS.contains(verb));
+    used.contains(permission)
+        || read.is_some_and(|(_, resource)| READS.iter().any(|verb| used.contains(&format!("{verb} {resource}"))))
+}
+
+/// Returns the name of an operator, and the permissions of its roles that requests can use.
+async fn granted(program: &program::Program) -> Result<(String, BTreeSet<String>)> {
+    let name = program.describe(&[], &BTreeMap::new()).await?.name;
+    let roles = program.manifests(&[], &BTreeMap::new()).await?;
+    let is_own = |role: &&Value| {
+        // One replica needs no election.
+        role["rules"].is_array() && role["metadata"]["name"] == *name
+    };
+    let permissions = roles.iter().filter(is_own).flat_map(|role| Permission::of_role(role, None));
+    // They are checked in place of a request.
+    let is_requested = |permission: &String| !permission.contains("/finalizers");
+    Ok((name.clone(), permissions.map(|permission| permission.request()).filter(is_requested).collect()))
 }
 
 /// Formats the results of the suites as a table.
@@ -310,7 +348,10 @@ fn sum(path: &Path) -> Result<BTreeMap<String, Permissions>> {
 
 fn print(found: &BTreeMap<String, Permissions>) {
     if found.is_empty() {
-        complain("note", "no permissions recorded: no test ran an operator with flyball_cluster::testing");
+        complain(
+            "note",
+            "no permissions recorded: no test ran an operator with flyball_cluster::testing, or as a case",
+        );
     }
     for (operator, found) in found {
         say(&paint(Style::Strong, &format!("permissions of {operator}")));

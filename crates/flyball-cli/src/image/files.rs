@@ -1,9 +1,11 @@
 //! Files of a project of charts or roles, for its image.
 
 use crate::error::{Error, Result, ResultExt};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Limit of the number of files.
 const MAX_FILES: usize = 20_000;
@@ -12,11 +14,36 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Nesting limit of folders.
 const MAX_DEPTH: usize = 64;
 
-/// Folders and files at the top of a project that its operator does not read.
-const PASSED_OVER: [&str; 8] =
-    ["Dockerfile", "Makefile", "bin", "bundle", "bundle.Dockerfile", "molecule", "target", "tests"];
-/// The parts of `config` that the operator reads when it starts.
-const CONFIG: [&str; 2] = ["crd/bases", "samples"];
+/// Files and folders of a project that its operator may read, in the layout of operator-sdk and of Ansible. Others,
+/// such as a kubeconfig, are not put into an image.
+const PARTS: [&str; 24] = [
+    "PROJECT",
+    "ansible.cfg",
+    "charts",
+    "collections",
+    "config/crd/bases",
+    "config/samples",
+    "deploy/crds",
+    "files",
+    "filter_plugins",
+    "group_vars",
+    "helm-charts",
+    "host_vars",
+    "library",
+    "lookup_plugins",
+    "module_utils",
+    "playbooks",
+    "plugins",
+    "requirements.yaml",
+    "requirements.yml",
+    "roles",
+    "tasks",
+    "templates",
+    "vars",
+    "watches.yaml",
+];
+/// Fields of an entry of watches.yaml with paths.
+const PATHS: [&str; 3] = ["chart", "role", "playbook"];
 
 /// A file in an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,28 +54,52 @@ pub(crate) struct ImageFile {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Reads the files that the operator of a folder needs, in the order of their paths in the image. They are placed in a
-/// folder of the image.
-///
-/// Hidden files, generated manifests, tests and the files of other tools are passed over.
+/// Reads the files that the operator of a folder needs, in the order of their paths in the image: the usual ones, and
+/// those that the entries of its watches.yaml name. They are placed in a folder of the image.
 ///
 /// # Errors
 ///
-/// If a file cannot be read, is too large, or is a link that leads out of the project.
-pub(crate) fn of_project(folder: &Path, place: &str) -> Result<Vec<ImageFile>> {
+/// If a file cannot be read, is too large, or is outside of the project.
+pub(crate) fn of_project(folder: &Path, entries: &[Value], place: &str) -> Result<Vec<ImageFile>> {
     let root = folder.canonicalize().when(format!("cannot read {}", folder.display()))?;
     let mut found = Found { root, files: Vec::new(), bytes: 0 };
-    for name in names(folder)? {
-        if name == "config" {
-            for part in CONFIG.iter().filter(|part| folder.join("config").join(part).is_dir()) {
-                found.add(&folder.join("config").join(part), &format!("{place}/config/{part}"), 0)?;
+    let mut parts: BTreeSet<String> = PARTS.iter().map(|part| (*part).to_owned()).collect();
+    for entry in entries {
+        for fields in [entry, &entry["finalizer"]] {
+            for (field, path) in PATHS.iter().filter_map(|field| Some((*field, fields[*field].as_str()?))) {
+                parts.extend(part(folder, field, path)?);
             }
-        } else if !PASSED_OVER.contains(&name.as_str()) && !name.ends_with(".md") {
-            found.add(&folder.join(&name), &format!("{place}/{name}"), 0)?;
         }
     }
+    for part in parts.iter().filter(|part| folder.join(part).exists()) {
+        found.add(&folder.join(part), &format!("{place}/{part}"), 0)?;
+    }
     found.files.sort_by(|one, other| one.path.cmp(&other.path));
+    found.files.dedup_by(|one, other| one.path == other.path);
     Ok(found.files)
+}
+
+/// Returns the part of the project that a path in watches.yaml names; none if it is a role among the usual parts or in
+/// a collection.
+fn part(folder: &Path, field: &str, path: &str) -> Result<Option<String>> {
+    let plain: Option<PathBuf> = Path::new(path)
+        .components()
+        .filter(|part| *part != Component::CurDir)
+        .map(|part| match part {
+            Component::Normal(name) => Some(name),
+            _ => None,
+        })
+        .collect();
+    match plain {
+        Some(plain) if folder.join(&plain).exists() => Ok(plain.to_str().map(str::to_owned)),
+        Some(plain) if field == "role" && (folder.join("roles").join(&plain).exists() || path.contains('.')) => {
+            Ok(None)
+        }
+        _ => Err(Error::new(format!(
+            "watches.yaml: {field} {path} is outside of the project, whose files are in the image"
+        ))
+        .hint("copy it into the project, and name it by a path relative to watches.yaml")),
+    }
 }
 
 struct Found {
@@ -83,7 +134,7 @@ impl Found {
                 MAX_BYTES >> 20,
                 path.display()
             ))
-            .hint("move what the operator does not read to tests, or out of the project"));
+            .hint("move what the operator does not read to another folder"));
         }
         let is_executable = metadata.permissions().mode() & 0o100 != 0;
         self.files.push(ImageFile { path: place.to_owned(), is_executable, bytes: fs::read(path).when(what())? });
@@ -111,6 +162,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
 mod tests {
     use super::*;
     use crate::files::private::PrivateFolder;
+    use serde_json::json;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -119,10 +171,13 @@ mod tests {
         let at = |path: &str| folder.path().join("p").join(path);
         for path in [
             "watches.yaml",
+            "kubeconfig",
             "README.md",
             ".git/config",
             "roles/a/tasks/main.yml",
             "charts/a/.helmignore",
+            "own/chart/Chart.yaml",
+            "own/notes",
             "config/crd/bases/a.yaml",
             "config/manager/manager.yaml",
             "tests/e2e/a/00-install.yaml",
@@ -131,12 +186,25 @@ mod tests {
             fs::create_dir_all(at(path).parent().unwrap()).unwrap();
             fs::write(at(path), path).unwrap();
         }
-        let paths = || of_project(&at(""), "opt/op").map(|files| files.into_iter().map(|file| file.path).collect());
-        let expected: Vec<String> =
-            ["charts/a/.helmignore", "config/crd/bases/a.yaml", "roles/a/tasks/main.yml", "watches.yaml"]
-                .map(|path| format!("opt/op/{path}"))
-                .into();
+        let of_entries = |entries: Value| {
+            let files = of_project(&at(""), entries.as_array().unwrap(), "opt/op");
+            files.map(|files| files.into_iter().map(|file| file.path).collect())
+        };
+        let paths = || of_entries(json!([{"chart": "./own/chart"}, {"role": "a"}, {"role": "acme.site.web"}]));
+        let expected: Vec<String> = [
+            "charts/a/.helmignore",
+            "config/crd/bases/a.yaml",
+            "own/chart/Chart.yaml",
+            "roles/a/tasks/main.yml",
+            "watches.yaml",
+        ]
+        .map(|path| format!("opt/op/{path}"))
+        .into();
         assert_eq!(paths().ok(), Some(expected));
+        for entry in [json!({"chart": "../x"}), json!({"finalizer": {"playbook": "/etc/x"}}), json!({"role": "b"})] {
+            let error = of_entries(json!([entry])).map(|_: Vec<String>| ()).unwrap_err();
+            assert!(error.to_string().contains("is outside of the project"), "{entry}: {error}");
+        }
         symlink("/etc/hostname", at("roles/a/files")).unwrap();
         let error = paths().map(|_: Vec<String>| ()).unwrap_err();
         assert!(error.to_string().contains("leads out of the project"), "{error}");

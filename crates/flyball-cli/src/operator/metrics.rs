@@ -4,7 +4,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::web::Web;
 use bytes::Bytes;
 use http::Request;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 
 /// The text of one response.
@@ -41,13 +41,28 @@ impl Metrics {
     /// Returns the requests that the embedded API server denied, without those of administrators, such as `list pods`.
     pub(crate) fn denied(&self) -> Vec<String> {
         let denied = self.series("flyball_forbidden_requests_total");
-        let permission = |(labels, _): (&str, f64)| {
-            let part = |label| Some(value(labels, label)).filter(|value| !value.is_empty());
-            let subresource = part("subresource").map(|name| format!("/{name}")).unwrap_or_default();
-            let group = part("group").map(|name| format!(".{name}")).unwrap_or_default();
-            format!("{} {}{subresource}{group}", value(labels, "verb").to_lowercase(), value(labels, "resource"))
-        };
-        denied.map(permission).collect()
+        denied.map(|(labels, _)| format!("{} {}", value(labels, "verb").to_lowercase(), resource(labels))).collect()
+    }
+
+    /// Returns the permissions that service accounts used on the embedded API server, such as `list pods`.
+    pub(crate) fn used(&self) -> BTreeSet<String> {
+        let mut used = BTreeSet::new();
+        for (labels, _) in self.series("flyball_service_account_requests_total") {
+            let verbs: &[&str] = match (value(labels, "verb"), value(labels, "code")) {
+                ("GET", _) => &["get"],
+                ("LIST", _) => &["list"],
+                ("WATCH", _) => &["watch"],
+                ("POST", _) => &["create"],
+                ("PUT", _) => &["update"],
+                ("DELETE", _) => &["delete", "deletecollection"],
+                // An apply of a missing object creates it.
+                ("APPLY", "201") => &["create", "patch"],
+                ("APPLY" | "PATCH", _) => &["patch"],
+                _ => &[],
+            };
+            used.extend(verbs.iter().map(|verb| format!("{verb} {}", resource(labels))));
+        }
+        used
     }
 
     /// Returns labels and value of each series of a name.
@@ -58,6 +73,14 @@ impl Metrics {
             Some((labels, value.parse().ok()?))
         })
     }
+}
+
+/// Returns the resource of a series, such as `deployments/status.apps`.
+fn resource(labels: &str) -> String {
+    let part = |label| Some(value(labels, label)).filter(|value| !value.is_empty());
+    let subresource = part("subresource").map(|name| format!("/{name}")).unwrap_or_default();
+    let group = part("group").map(|name| format!(".{name}")).unwrap_or_default();
+    format!("{}{subresource}{group}", value(labels, "resource"))
 }
 
 /// Finds the value of one of the labels of a series, empty if there is no such label.
@@ -91,11 +114,15 @@ mod tests {
              calls{code=\"200\",method=\"PUT\"} 4\ncalls_else{method=\"GET\"} 9\nplain 3\nbroken{} x\n\
              flyball_forbidden_requests_total{code=\"403\",group=\"apps\",resource=\"deployments\",subresource=\"status\",verb=\"PATCH\"} 2\n\
              flyball_forbidden_requests_total{code=\"403\",group=\"\",resource=\"pods\",subresource=\"\",verb=\"LIST\"} 1\n\
+             flyball_service_account_requests_total{code=\"201\",group=\"apps\",resource=\"deployments\",subresource=\"\",verb=\"APPLY\"} 1\n\
+             flyball_service_account_requests_total{code=\"200\",group=\"\",resource=\"pods\",subresource=\"status\",verb=\"PUT\"} 1\n\
              apiserver_request_total{code=\"403\",group=\"\",resource=\"pods\",subresource=\"\",verb=\"POST\"} 1\n",
         );
         assert_eq!((metrics.sum("calls", ""), metrics.sum("calls", "code=\"200\"")), (7.0, 5.0));
         assert_eq!(metrics.by("calls", "method"), [("GET".to_owned(), 3.0), ("PUT".to_owned(), 4.0)].into());
         assert_eq!(metrics.denied(), ["patch deployments/status.apps", "list pods"]);
+        let used: Vec<String> = metrics.used().into_iter().collect();
+        assert_eq!(used, ["create deployments.apps", "patch deployments.apps", "update pods/status"]);
         assert_eq!((metrics.sum("plain", ""), metrics.sum("broken", ""), metrics.sum("none", "")), (3.0, 0.0, 0.0));
     }
 }

@@ -189,8 +189,15 @@ impl Program {
 
     /// Returns true if it is a watches.yaml with roles or playbooks.
     pub(crate) fn has_roles(&self) -> bool {
-        let Self::Watches(path) = self else { return false };
-        entries(path).iter().any(|entry| entry["chart"].is_null())
+        self.entries().iter().any(|entry| entry["chart"].is_null())
+    }
+
+    /// Returns the entries of its watches.yaml; none if it is a file.
+    pub(crate) fn entries(&self) -> Vec<Value> {
+        match self {
+            Self::File(_) => Vec::new(),
+            Self::Watches(path) => entries(path),
+        }
     }
 
     /// Finds the selected program, and builds it if needed.

@@ -108,9 +108,11 @@ fn scaffolded_cases_pass_and_failures_are_explained() {
     let home = Home::new("projects-test");
     for (flags, name, kind) in [("--helm", "web-operator", "Web"), ("--ansible", "site-operator", "Site")] {
         let folder = project(&home, flags, name, kind);
-        let output = home.within(&folder, "test --suite cluster --junit junit.xml").ok();
+        let output = home.within(&folder, "test --suite cluster --junit junit.xml --rbac").ok();
         assert!(output.out.contains(&format!("case {} ... ok\n", kind.to_lowercase())), "{output:?}");
-        assert!(output.out.ends_with("cluster   1        0        0\n"), "{output:?}");
+        let (_, summary) = output.out.split_once("cluster   1        0        0\n").unwrap();
+        assert!(summary.starts_with(&format!("permissions of {name}\n")), "{output:?}");
+        assert!(!summary.contains("missing") && !summary.contains("unused  patch deployments.apps"), "{output:?}");
         let junit = fs::read_to_string(folder.join("junit.xml")).unwrap();
         assert!(junit.contains("classname=\"cluster: tests/e2e\"/>"), "{junit}");
     }

@@ -54,7 +54,7 @@ fn project_without_rust_code_has_only_the_scorecard() {
     let home = Home::new("test-watches");
     let watches = |text: &str| fs::write(home.0.join("watches.yaml"), text).unwrap();
     watches("- {group: a.io, version: v1, kind: Site, role: site}\n");
-    for flags in [&["--suite", "unit"][..], &["--rbac"], &["--", "--lib"]] {
+    for flags in [&["--suite", "unit"][..], &["--real"], &["--", "--lib"]] {
         let output = home.run(&[&["test"], flags].concat());
         assert_eq!(output.code, Some(2), "{output:?}");
         assert!(output.err.contains("a project with a watches.yaml has no cargo tests"), "{output:?}");

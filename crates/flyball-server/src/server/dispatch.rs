@@ -48,6 +48,7 @@ impl Server {
         let series = Series::of(&server.registry.catalog.get(), &parts, &query, &info);
         let received = receive(server, parts, query, info, body).await;
         let by_master = received.as_ref().is_ok_and(|call| call.user.is_in(auth::MASTERS));
+        let by_account = received.as_ref().is_ok_and(|call| call.user.is_account_of_others());
         let mut response = match received {
             Ok(call) if server.registry.store.is_kept() && call.writes() => answer_detached(server.clone(), call).await,
             Ok(call) => route(server, call).await,
@@ -59,6 +60,9 @@ impl Server {
         // Administrators have all permissions: their 403s come from admission.
         if code == 403 && !by_master {
             server.forbidden.count(series.clone(), code);
+        }
+        if code < 400 && by_account {
+            server.permitted.count(series.clone(), code);
         }
         server.requests.count(series, code);
         response.headers_mut().insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-cache, private"));
@@ -225,6 +229,7 @@ fn answer<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Resp
                 shared: &server.shared,
                 requests: &server.requests,
                 forbidden: &server.forbidden,
+                permitted: &server.permitted,
                 readers: &server.readers,
                 store: &server.registry.store,
             })),

@@ -186,7 +186,7 @@ async fn of_watches(args: &BuildArgs, program: &Program) -> Result<(Vec<Part>, P
     let name = program.describe(&[], &BTreeMap::new()).await?.name;
     let folder = format!("opt/{name}");
     let project = ProjectFiles {
-        files: files::of_project(Path::new("."), &folder)?,
+        files: files::of_project(Path::new("."), &program.entries(), &folder)?,
         args: vec!["operate".to_owned(), format!("/{folder}/{WATCHES}")],
         // Ansible writes temporary files to the home directory.
         variables: if program.has_roles() { vec![("HOME", "/tmp".to_owned())] } else { Vec::new() },

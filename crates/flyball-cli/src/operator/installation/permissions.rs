@@ -44,6 +44,11 @@ impl Permission {
         all
     }
 
+    /// Returns the requests that it permits, without limits, such as `list pods`.
+    pub(crate) fn request(&self) -> String {
+        Self { namespace: None, name: None, ..self.clone() }.to_string()
+    }
+
     /// Returns true if whoever has this permission has the other one.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let limit = |own: &Option<String>, other: &Option<String>| own.is_none() || own == other;
