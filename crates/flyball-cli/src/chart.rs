@@ -1,7 +1,7 @@
 //! Charts of Helm from folders, archives, URLs, repositories and registries.
 //!
-//! A [`Source`](source::Source) says where a chart is, and [`Access`](access::Access) fetches it within bounds. The rules
-//! for versions, URLs, file names and lock files are those of Helm. In addition, an archive must have the digest that
+//! A [`Source`](source::Source) names a chart, and [`Access`](access::Access) fetches it within bounds. The rules for
+//! versions, URLs, file names and lock files are those of Helm. In addition, an archive must have the digest that
 //! the index or the manifest has for it, connections use TLS unless both ends are on this machine, and credentials are
 //! sent to one server only.
 

@@ -18,7 +18,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Observes the received bytes of a response, of a total if it is known.
 pub(crate) type OnReceived<'o> = &'o mut (dyn FnMut(u64, Option<u64>) + Send);
 
-/// How a response body is received.
+/// Limit and observer of a response body.
 pub(crate) struct Receiver<'o> {
     /// Size limit. A larger body is an error.
     pub(crate) max_bytes: usize,

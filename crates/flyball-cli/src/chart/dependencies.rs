@@ -29,9 +29,9 @@ const MAX_DEPENDENCIES: usize = 1_000;
 /// Files and folders that mark the root of a project.
 const ROOTS: [&str; 2] = ["PROJECT", ".git"];
 
-/// Where a subchart comes from.
+/// Origin of a subchart.
 #[derive(Debug)]
-enum Place {
+enum Origin {
     /// The folder `charts/`.
     Vendored,
     /// Another folder of the project.
@@ -151,23 +151,24 @@ impl<'a> Dependencies<'a> {
         Replace::default().write(&path, lock.to_yaml()).when(format!("cannot write {}", path.display()))
     }
 
-    /// Finds where a subchart comes from.
-    fn place(&self, dependency: &Dependency) -> Result<Place> {
+    /// Finds the origin of a subchart.
+    fn origin(&self, dependency: &Dependency) -> Result<Origin> {
         let Dependency { name, repository, .. } = dependency;
         if !is_file_name(name) {
             return Err(Error::new(format!("name {name:?} is no name of a chart")));
         }
         if repository.is_empty() {
-            return Ok(Place::Vendored);
+            return Ok(Origin::Vendored);
         }
         if let Some(path) = repository.strip_prefix(FILE) {
-            return self.neighbor(path).map(Place::Folder);
+            return self.neighbor(path).map(Origin::Folder);
         }
         check_repository(repository)?;
         if repository.starts_with(SCHEME) {
-            return OciChart::parse(&format!("{}/{name}", repository.trim_end_matches('/')), None).map(Place::Registry);
+            return OciChart::parse(&format!("{}/{name}", repository.trim_end_matches('/')), None)
+                .map(Origin::Registry);
         }
-        Ok(Place::Repository(repository.clone()))
+        Ok(Origin::Repository(repository.clone()))
     }
 
     /// Returns a folder of the project that a `file://` URL names.
@@ -191,21 +192,21 @@ impl<'a> Dependencies<'a> {
     /// Resolves the constraint on a subchart.
     async fn resolve(&mut self, dependency: &Dependency) -> Result<String> {
         let range = Range::parse(&dependency.version)?;
-        match self.place(dependency)? {
-            Place::Vendored => {
+        match self.origin(dependency)? {
+            Origin::Vendored => {
                 self.vendored(dependency)?;
                 Ok(dependency.version.clone())
             }
-            Place::Folder(folder) => {
+            Origin::Folder(folder) => {
                 let chart = Chart::open(&folder).when(format!("cannot load {}", folder.display()))?;
                 let of = format!("{} in {}", dependency.name, dependency.repository);
                 range.select(&[chart.version()], &of, |version| version).map(|version| (*version).to_owned())
             }
-            Place::Repository(repository) => {
+            Origin::Repository(repository) => {
                 let index = self.index(&repository).await?;
                 Ok(index.select(&dependency.name, &range)?.version.clone())
             }
-            Place::Registry(chart) => chart.resolve(self.access, false, &range).await,
+            Origin::Registry(chart) => chart.resolve(self.access, false, &range).await,
         }
     }
 
@@ -274,9 +275,9 @@ impl<'a> Dependencies<'a> {
     /// Fetches a locked version; `None` if it is in `charts/`.
     async fn fetch(&mut self, dependency: &Dependency) -> Result<Option<Archive>> {
         let Dependency { name, version, .. } = dependency;
-        match self.place(dependency)? {
-            Place::Vendored => self.vendored(dependency).map(|()| None),
-            Place::Folder(folder) => {
+        match self.origin(dependency)? {
+            Origin::Vendored => self.vendored(dependency).map(|()| None),
+            Origin::Folder(folder) => {
                 let archive = archive::pack(&folder)?;
                 match range::is_same(&archive.version, version) {
                     true => Ok(Some(archive)),
@@ -284,7 +285,7 @@ impl<'a> Dependencies<'a> {
                         .hint(format!("flyball helm dependency update {}", self.folder.display()))),
                 }
             }
-            Place::Repository(repository) => {
+            Origin::Repository(repository) => {
                 let access = self.access;
                 let index = self.index(&repository).await?;
                 let same = index.releases(name)?.iter().find(|release| range::is_same(&release.version, version));
@@ -294,7 +295,7 @@ impl<'a> Dependencies<'a> {
                 };
                 index.download(access, name, release).await.map(Some)
             }
-            Place::Registry(chart) => chart.fetch(self.access, false, &Range::parse(version)?).await.map(Some),
+            Origin::Registry(chart) => chart.fetch(self.access, false, &Range::parse(version)?).await.map(Some),
         }
     }
 

@@ -58,7 +58,8 @@ impl Range {
         let same = versions.iter().find(|version| text(version) == self.text);
         same.or_else(|| versions.iter().find(|version| self.allows(text(version)))).ok_or_else(|| {
             let newest = |is_pre: bool| {
-                let is_of = |version: &&V| text(version).contains('-') == is_pre;
+                let number = |version: &V| text(version).split('+').next().unwrap_or_default().to_owned();
+                let is_of = |version: &&V| number(version).contains('-') == is_pre;
                 versions.iter().find(is_of).map(|version| text(version))
             };
             let what = match self.text.as_str() {

@@ -1,4 +1,4 @@
-//! Where a chart comes from.
+//! Sources of charts.
 
 use super::access::{self, Access};
 use super::archive::{Archive, MAX_ARCHIVE_BYTES};

@@ -70,28 +70,28 @@ Repositories in Chart.yaml are URLs: https://…, oci://… or file://… within
 }
 
 /// Why a command of Helm failed: in the words of Helm, or with hints.
-pub(crate) enum Failure {
+pub(crate) enum HelmError {
     Helm(String),
     Other(Error),
 }
 
-impl From<String> for Failure {
+impl From<String> for HelmError {
     fn from(message: String) -> Self {
         Self::Helm(message)
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for HelmError {
     fn from(error: Error) -> Self {
         Self::Other(error)
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
+impl From<HelmError> for Error {
+    fn from(failure: HelmError) -> Self {
         match failure {
-            Failure::Helm(message) => Self::new(message),
-            Failure::Other(error) => error,
+            HelmError::Helm(message) => Self::new(message),
+            HelmError::Other(error) => error,
         }
     }
 }
@@ -137,11 +137,11 @@ pub(crate) fn run_as_helm(arguments: &[String]) -> Option<ExitCode> {
 }
 
 /// Parses the arguments of a command as Helm does, and runs it.
-fn run<A: Args>(arguments: &[String], command: impl FnOnce(&A) -> Result<(), Failure>) -> Result<(), Failure> {
+fn run<A: Args>(arguments: &[String], command: impl FnOnce(&A) -> Result<(), HelmError>) -> Result<(), HelmError> {
     command(&parse_flags(arguments)?)
 }
 
-fn template(args: &TemplateArgs) -> Result<(), Failure> {
+fn template(args: &TemplateArgs) -> Result<(), HelmError> {
     let mut args = args.clone();
     let chart = args.args.len().saturating_sub(1);
     let fetched = remote::localize(&mut args.args[chart..], &args.path)?;

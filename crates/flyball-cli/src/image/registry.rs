@@ -27,7 +27,7 @@ const MAX_TAG_PAGES: usize = 100;
 /// Limit of tags of a repository.
 const MAX_TAGS: usize = 100_000;
 
-/// What a client does with a repository.
+/// Use of a repository by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Pull,
@@ -411,8 +411,7 @@ impl Registry {
     }
 }
 
-/// Returns the path of the next page of a list, see <https://www.rfc-editor.org/rfc/rfc8288>; `None` at its end, and for
-/// an address elsewhere.
+/// Returns the path of the next page of a list, see <https://www.rfc-editor.org/rfc/rfc8288>; `None` at its end.
 fn next_page(link: &str, home: &str) -> Option<String> {
     let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
     let is_next = parameters.split(';').any(|parameter| matches!(parameter.trim(), "rel=\"next\"" | "rel=next"));

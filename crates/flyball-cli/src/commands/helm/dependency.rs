@@ -1,6 +1,6 @@
 //! `flyball helm dependency`.
 
-use super::{Failure, print};
+use super::{HelmError, print};
 use crate::chart::access::Access;
 use crate::chart::dependencies::{self, Dependencies};
 use crate::cluster::connection::block_on;
@@ -48,7 +48,7 @@ pub(super) struct ListArgs {
     max_col_width: u16,
 }
 
-pub(super) fn dependency(args: &DependencyArgs) -> Result<(), Failure> {
+pub(super) fn dependency(args: &DependencyArgs) -> Result<(), HelmError> {
     match &args.command {
         Command::Build(args) => build(args),
         Command::Update(args) => update(args),
@@ -56,19 +56,19 @@ pub(super) fn dependency(args: &DependencyArgs) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn build(args: &FetchArgs) -> Result<(), Failure> {
+pub(super) fn build(args: &FetchArgs) -> Result<(), HelmError> {
     let access = Access::new(&args.access)?;
     let mut dependencies = Dependencies::open(&access, &args.chart)?;
     Ok(block_on(dependencies.build())?)
 }
 
-pub(super) fn update(args: &FetchArgs) -> Result<(), Failure> {
+pub(super) fn update(args: &FetchArgs) -> Result<(), HelmError> {
     let access = Access::new(&args.access)?;
     let mut dependencies = Dependencies::open(&access, &args.chart)?;
     Ok(block_on(dependencies.update())?)
 }
 
-pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
+pub(super) fn list(args: &ListArgs) -> Result<(), HelmError> {
     print(&dependencies::list(&args.chart, usize::from(args.max_col_width))?);
     Ok(())
 }

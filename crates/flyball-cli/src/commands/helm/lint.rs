@@ -1,11 +1,11 @@
 //! `flyball helm lint`: the rules of Helm, and the checks of an API server.
 
-use super::{Failure, print, remote, server, warn};
+use super::{HelmError, print, remote, server, warn};
 use flyball_chart::{LintArgs, Seed};
 use flyball_core::Clock;
 use std::path::Path;
 
-pub(super) fn lint(args: &LintArgs) -> Result<(), Failure> {
+pub(super) fn lint(args: &LintArgs) -> Result<(), HelmError> {
     let mut local = args.clone();
     let _fetched = remote::localize(&mut local.charts, &args.path)?;
     let seed = Seed::from_os().map_err(|error| error.to_string())?;

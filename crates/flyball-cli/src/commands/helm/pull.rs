@@ -1,14 +1,14 @@
 //! `flyball helm pull`.
 
 use super::remote::request;
-use super::{Failure, warn};
+use super::{HelmError, warn};
 use crate::chart::access::Access;
 use crate::chart::source::Source;
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
 use clap::Args;
 use flyball_chart::ChartPathArgs;
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 
 #[derive(Args, Debug)]
 pub(super) struct PullArgs {
@@ -31,7 +31,7 @@ pub(super) struct PullArgs {
     path: ChartPathArgs,
 }
 
-pub(super) fn pull(args: &PullArgs) -> Result<(), Failure> {
+pub(super) fn pull(args: &PullArgs) -> Result<(), HelmError> {
     if args.prov {
         return Err(Error::new("--prov is not supported: provenance is not checked")
             .hint("download it with Helm: helm pull --prov CHART")
@@ -58,7 +58,10 @@ fn pull_one(args: &PullArgs, access: &Access, chart: &str) -> Result<()> {
         warn(&[format!("Pulled: {reference}"), format!("Digest: {digest}")]);
     }
     match args.untar {
-        true => archive.unpack(&args.destination.join(&args.untardir))?,
+        true => {
+            let into = args.destination.join(&args.untardir);
+            archive.unpack(&into.components().filter(|part| *part != Component::CurDir).collect::<PathBuf>())?
+        }
         false => archive.save(&args.destination)?,
     };
     Ok(())

@@ -1,6 +1,6 @@
 //! Charts that commands of Helm name.
 
-use super::Failure;
+use super::HelmError;
 use crate::chart::access::Access;
 use crate::chart::source::{LocalChart, Request, Source};
 use crate::cluster::connection::block_on;
@@ -14,7 +14,7 @@ pub(super) fn request<'r>(chart: &'r str, path: &'r ChartPathArgs) -> Request<'r
 
 /// Fetches charts that are not on this machine, and replaces their names by the paths of the archives, which remain
 /// until the result is dropped.
-pub(super) fn localize(charts: &mut [String], path: &ChartPathArgs) -> Result<Vec<LocalChart>, Failure> {
+pub(super) fn localize(charts: &mut [String], path: &ChartPathArgs) -> Result<Vec<LocalChart>, HelmError> {
     let is_remote = |chart: &String| request(chart, path).is_remote();
     if !charts.iter().any(is_remote) {
         return Ok(Vec::new());

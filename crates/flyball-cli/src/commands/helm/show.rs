@@ -1,7 +1,7 @@
 //! `flyball helm show`.
 
 use super::remote::localize;
-use super::{Failure, print};
+use super::{HelmError, print};
 use crate::error::{Error, Result, ResultExt};
 use clap::{Args, Subcommand};
 use flyball_chart::{Chart, ChartPathArgs, File};
@@ -42,7 +42,7 @@ pub(super) struct PartArgs {
 }
 
 /// Runs `helm show` with a part of a chart.
-pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
+pub(super) fn show(args: &ShowArgs) -> Result<(), HelmError> {
     match &args.part {
         Part::Chart(args) => show_part("chart", args),
         Part::Values(args) => show_part("values", args),
@@ -53,7 +53,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<(), Failure> {
 }
 
 /// Prints a part of a chart, by its name.
-pub(super) fn show_part(part: &str, args: &PartArgs) -> Result<(), Failure> {
+pub(super) fn show_part(part: &str, args: &PartArgs) -> Result<(), HelmError> {
     if args.jsonpath.is_some() {
         return Err(Error::new("--jsonpath is not supported").hint("filter the output with yq").into());
     }
