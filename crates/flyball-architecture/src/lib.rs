@@ -74,12 +74,12 @@ impl Sources {
         report(&errors.concat());
     }
 
-    /// Fails if the section of this heading in a Markdown file does not show the table: a row for each module, in the
+    /// Fails if the section of this heading in `ARCHITECTURE.md` does not show the table: a row for each module, in the
     /// same order, with its name in the first column and the modules that it may import in the second.
     #[track_caller]
-    pub fn check_document(path: impl AsRef<Path>, heading: &str, table: &[(&str, &[&str])]) {
-        let path = path.as_ref();
-        let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    pub fn check_document(heading: &str, table: &[(&str, &[&str])]) {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+        let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         report(&document::errors(&text, heading, table));
     }
 
