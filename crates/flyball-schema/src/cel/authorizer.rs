@@ -33,7 +33,7 @@ pub struct Question {
     pub account: Option<(String, String)>,
 }
 
-/// Decides a check; the text is the reason.
+/// A function that decides a check; the text is the reason.
 pub type Decide = dyn Fn(&Question) -> (bool, String) + Send + Sync;
 
 /// The stages of a check under construction.
@@ -259,7 +259,8 @@ mod tests {
             }
         };
         scope.set_authorizer(request, Arc::new(decide));
-        Expression::new(expression).run(&scope, &Budget::of_rules())
+        let expression = Expression::new(expression);
+        expression.run(&scope, &Budget::of_rules()).map_err(|error| expression.message(&error))
     }
 
     #[test]
@@ -292,7 +293,10 @@ mod tests {
                 "authorizer.serviceAccount('A', 'b').path('/').check('get').allowed()",
                 "Invalid service account namespace",
             ),
-            ("[1, 2, 3].all(i, authorizer.path('/healthz').check('get').allowed())", super::super::meter::EXCEEDED),
+            (
+                "[1, 2, 3].all(i, authorizer.path('/healthz').check('get').allowed())",
+                "operation cancelled: actual cost limit exceeded",
+            ),
         ];
         for (expression, why) in cases {
             let error = evaluate(expression).expect_err(expression);

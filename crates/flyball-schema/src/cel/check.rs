@@ -16,7 +16,7 @@ use kube_cel::cel::common::ast::{
 
 /// The result of checking a valid expression.
 #[derive(Clone, Debug)]
-pub struct Checked<'s> {
+pub struct CheckResult<'s> {
     /// The type of the result.
     pub made: Type<'s>,
     /// The maximum cost.
@@ -24,7 +24,7 @@ pub struct Checked<'s> {
 }
 
 /// Checks an expression on values of a schema; `Err` lists all errors, as `cel-go` does.
-pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<Checked<'s>, String> {
+pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<CheckResult<'s>, String> {
     let own = Type::of(schema, whole);
     let old = if optional_old { own.clone().optional() } else { own.clone() };
     run(text, Some(Spot::Schema { schema, whole }), &[("self", own), ("oldSelf", old)])
@@ -35,14 +35,14 @@ pub fn check_among<'s>(text: &str, variables: &[(&str, Type<'s>)]) -> Result<Typ
     run(text, None, variables).map(|checked| checked.made)
 }
 
-fn run<'s>(text: &str, root: Option<Spot<'s>>, variables: &[(&str, Type<'s>)]) -> Result<Checked<'s>, String> {
+fn run<'s>(text: &str, root: Option<Spot<'s>>, variables: &[(&str, Type<'s>)]) -> Result<CheckResult<'s>, String> {
     let program = super::compile(text)?;
     let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Estimate::at(ty.clone(), 1, root)));
     let mut checker = Checker { root, scope: variables.collect(), places: Places::of(text), errors: Vec::new() };
     let seen = program.go_through(|| checker.visit(program.expression()));
     checker.errors.sort();
     let shown: Vec<String> = checker.errors.iter().map(|(at, why)| point_at(text, *at, why)).collect();
-    if shown.is_empty() { Ok(Checked { made: seen.ty, cost: seen.cost }) } else { Err(shown.join("\n")) }
+    if shown.is_empty() { Ok(CheckResult { made: seen.ty, cost: seen.cost }) } else { Err(shown.join("\n")) }
 }
 
 /// Formats an error with its position in the source.
