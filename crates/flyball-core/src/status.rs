@@ -80,7 +80,7 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// One of several errors.
+/// An error of several in a status, such as that of a field.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
     /// Type of error, such as `FieldValueRequired`.
@@ -96,7 +96,7 @@ pub struct Cause {
 
 impl From<&FieldError> for Cause {
     fn from(error: &FieldError) -> Self {
-        Self { reason: error.mistake.reason().into(), message: error.body(), field: error.field.clone() }
+        Self { reason: error.error_type.reason().into(), message: error.body(), field: error.field.clone() }
     }
 }
 
@@ -139,29 +139,29 @@ impl Status {
         })
     }
 
-    /// 404: no such object.
+    /// Creates a 404: no such object.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::new(404, Reason::NotFound, format!("{resource} \"{name}\" not found")).about(resource, name)
     }
 
-    /// 404: no such resource, or no such version, in a group that is served.
+    /// Creates a 404: no such resource, or no such version, in a group that is served.
     pub fn unknown_resource() -> Self {
         Self::new(404, Reason::NotFound, "the server could not find the requested resource")
             .with_details(Details::default())
     }
 
-    /// 409: the name is taken.
+    /// Creates a 409: the name is taken.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::new(409, Reason::AlreadyExists, format!("{resource} \"{name}\" already exists")).about(resource, name)
     }
 
-    /// 409: the request conflicts with the state of the object.
+    /// Creates a 409: the request conflicts with the state of the object.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         Self::new(409, Reason::Conflict, format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}"))
             .about(resource, name)
     }
 
-    /// 409: the object was changed since the caller read it.
+    /// Creates a 409: the object was changed since the caller read it.
     pub fn stale(resource: &GroupResource, name: &str) -> Self {
         Self::conflict(
             resource,
@@ -170,7 +170,7 @@ impl Status {
         )
     }
 
-    /// 403: rejected by a rule, independently of the object's content.
+    /// Creates a 403: rejected by a rule, independently of the object's content.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl fmt::Display) -> Self {
         let message = match (resource.resource.is_empty(), name.is_empty()) {
             (true, _) => format!("forbidden: {why}"),
@@ -180,13 +180,13 @@ impl Status {
         Self::new(403, Reason::Forbidden, message).about(resource, name)
     }
 
-    /// 400: the request is malformed.
+    /// Creates a 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, Reason::BadRequest, message)
     }
 
-    /// 422: the object is invalid. All errors are listed, up to [`MAX_CAUSES`] and a limit on their total size, since
-    /// each may show a value as large as the object. The message ends with the number of omitted errors.
+    /// Creates a 422: the object is invalid. All errors are listed, up to [`MAX_CAUSES`] and a limit on their total
+    /// size, since each may show a value as large as the object. The message ends with the number of omitted errors.
     pub fn invalid(kind: &GroupVersionKind, name: &str, errors: &[FieldError]) -> Self {
         let qualified =
             if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) };
@@ -204,13 +204,13 @@ impl Status {
         })
     }
 
-    /// 405: the resource does not support this verb.
+    /// Creates a 405: the resource does not support this verb.
     pub fn method_not_allowed() -> Self {
         Self::new(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
             .with_details(Details::default())
     }
 
-    /// 500: an internal error, or one of a webhook.
+    /// Creates a 500: an internal error, or one of a webhook.
     pub fn internal(why: impl fmt::Display) -> Self {
         let message = format!("Internal error occurred: {why}");
         let cause = Cause { message: why.to_string(), ..Cause::default() };
@@ -218,22 +218,22 @@ impl Status {
             .with_details(Details { causes: vec![cause], ..Details::default() })
     }
 
-    /// 410: the requested version is no longer available.
+    /// Creates a 410: the requested version is no longer available.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, Reason::Expired, message)
     }
 
-    /// 401: the credentials are not valid.
+    /// Creates a 401: the credentials are not valid.
     pub fn unauthorized() -> Self {
         Self::new(401, Reason::Unauthorized, "Unauthorized")
     }
 
-    /// 413: the request exceeds a limit of the server.
+    /// Creates a 413: the request exceeds a limit of the server.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, Reason::RequestEntityTooLarge, message)
     }
 
-    /// 429: the client may retry after `seconds`.
+    /// Creates a 429: the client may retry after `seconds`.
     pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
         Self::new(429, Reason::TooManyRequests, message)
             .with_details(Details { retry_after_seconds: seconds, ..Details::default() })

@@ -197,7 +197,7 @@ fn check_embedded(
 /// Approximate maximum memory of the defaults in one object: the limit of a whole object.
 pub const MAX_DEFAULT_MEMORY: usize = 32 << 20;
 
-/// Some defaults were left out, as they would take more than [`MAX_DEFAULT_MEMORY`].
+/// Error of defaults that would take more than [`MAX_DEFAULT_MEMORY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 

@@ -56,7 +56,7 @@ pub struct Schema {
     pub constraints: Option<Box<Constraints>>,
 }
 
-/// The sort of value that may stand in one place.
+/// The type of a value.
 #[derive(Clone, Debug, Default)]
 pub enum Shape {
     /// Any JSON.
@@ -95,7 +95,7 @@ pub enum Text {
     Bytes,
 }
 
-/// Any JSON of which an object is read by a schema of its own.
+/// A value of any type; an object has a schema of its own.
 #[derive(Clone, Debug)]
 pub struct Open {
     /// Schema of an object, and of each item of a list.
@@ -104,7 +104,7 @@ pub struct Open {
     pub numbered: Vec<(u32, Id)>,
 }
 
-/// A list and how two of them merge.
+/// A list, and the rule to merge two of them.
 #[derive(Clone, Debug)]
 pub struct List {
     /// Schema of the items; any JSON if absent.
@@ -125,7 +125,7 @@ pub enum ListKind {
     Map(Vec<Box<str>>),
 }
 
-/// A map and how two of them merge.
+/// A map, and the rule to merge two of them.
 #[derive(Clone, Debug)]
 pub struct Map {
     /// Schema of the values; any JSON if absent.
@@ -134,7 +134,7 @@ pub struct Map {
     pub atomic: bool,
 }
 
-/// Fields of fixed names, and how two such values merge.
+/// A struct: an object with fixed fields, and the rule to merge two of them.
 #[derive(Clone, Debug, Default)]
 pub struct Struct {
     /// Name of the Go struct; built-in kinds only.

@@ -31,7 +31,7 @@ impl Branch {
 }
 
 impl FieldSet {
-    /// The set without paths.
+    /// Creates a set without paths.
     pub const fn new() -> Self {
         Self(BTreeMap::new())
     }
