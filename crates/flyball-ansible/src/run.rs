@@ -65,7 +65,7 @@ struct Run<'r> {
     budget: Arc<Budget>,
 }
 
-/// Why the following tasks are skipped.
+/// Reason for skipping the following tasks.
 enum Stop {
     /// The play ended early.
     Play,

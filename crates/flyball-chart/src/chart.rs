@@ -47,7 +47,7 @@ pub struct CrdFile {
     pub text: String,
 }
 
-/// Why a chart cannot be loaded. The messages are Helm's.
+/// Error of loading a chart. The messages are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartError {
     /// The path does not exist.
@@ -187,7 +187,7 @@ impl Chart {
         self.schema.as_deref()
     }
 
-    /// The files of `templates/`.
+    /// Returns the files of `templates/`.
     pub fn templates(&self) -> &[File] {
         &self.templates
     }
@@ -207,7 +207,7 @@ impl Chart {
         &self.warnings
     }
 
-    /// The files of `crds/`, its own and those of its subcharts.
+    /// Returns the files of `crds/`, its own and those of its subcharts.
     pub fn crds(&self) -> Vec<CrdFile> {
         let mut found = Vec::new();
         self.visit_crds(&mut |path, text| found.push(CrdFile { path: path.to_owned(), text: text.to_owned() }));

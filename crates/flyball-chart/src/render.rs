@@ -102,7 +102,7 @@ pub enum DeletePolicy {
     HookFailed,
 }
 
-/// Why a chart cannot be rendered. The messages are Helm's.
+/// Error of rendering a chart. The messages are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
     /// The values for a subchart are not a mapping.

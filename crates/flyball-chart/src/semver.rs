@@ -132,7 +132,7 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     }
 });
 
-/// Why a constraint is invalid.
+/// Error in a constraint.
 pub(crate) enum Error {
     Improper(String),
     Version,

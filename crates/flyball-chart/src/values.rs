@@ -16,7 +16,7 @@ pub struct Values {
     trusted: Option<Map<String, Value>>,
 }
 
-/// Why values cannot be read. The messages are Helm's.
+/// Error of reading values. The messages are Helm's.
 #[derive(Debug, thiserror::Error)]
 pub enum ValuesError {
     /// A values file is not YAML, or not a mapping.

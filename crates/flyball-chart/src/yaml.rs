@@ -29,7 +29,7 @@ pub(crate) enum Data {
     Map(BTreeMap<String, Data>),
 }
 
-/// Why a text cannot be decoded; the messages are those of sigs.k8s.io/yaml.
+/// Error of decoding a text; the messages are those of sigs.k8s.io/yaml.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The text is not YAML.

@@ -40,7 +40,7 @@ pub enum Error {
     Source {
         /// The snapshot.
         name: String,
-        /// Why not.
+        /// The error of the cluster.
         source: crate::etcd::Error,
     },
     /// The storage cannot be written.
@@ -48,7 +48,7 @@ pub enum Error {
     Place {
         /// The snapshot.
         name: String,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }

@@ -25,7 +25,7 @@ pub(super) enum Mode<'r> {
     Literal,
 }
 
-/// Why parsing stops: end of the argument, or an error.
+/// Reason for the end of parsing: the end of the argument, or an error.
 enum Stop {
     End,
     Bad(String),

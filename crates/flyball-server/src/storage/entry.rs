@@ -24,7 +24,7 @@ pub(crate) const MAX_DEPTH: u8 = 120;
 /// Maximum number of bytes of an object that is written: those of a request's body.
 pub(crate) const MAX_BYTES: usize = limits::MAX_BODY_BYTES;
 
-/// Why a stored object cannot be read.
+/// Error of reading a stored object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stored object cannot be read: {why}")]
 pub(crate) struct Unreadable {
@@ -76,9 +76,9 @@ impl Facts {
 /// Also returns the nesting depth.
 fn written(value: &serde_json::Value) -> (Bytes, u8) {
     thread_local! {
-        static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    ROOM.with_borrow_mut(|room| {
+    BUFFER.with_borrow_mut(|room| {
         room.clear();
         let mut depth = Depth::default();
         let mut serializer = serde_json::Serializer::with_formatter(&mut *room, &mut depth);

@@ -10,7 +10,7 @@ const MAX_LINE_BYTES: usize = 64 << 20;
 /// Size limit of a member of a list other than its items: its metadata contain little but the continue token.
 const MAX_MEMBER_BYTES: usize = 256 << 10;
 
-/// Why a response cannot be parsed.
+/// Error of parsing a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("an object is longer than {MAX_LINE_BYTES} bytes")]

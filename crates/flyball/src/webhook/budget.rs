@@ -53,7 +53,7 @@ struct Charge {
     cut: Arc<Notify>,
 }
 
-/// Why a body is rejected.
+/// Reason for rejecting a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the review has more than {limit} bytes")]

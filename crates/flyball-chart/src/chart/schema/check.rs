@@ -49,7 +49,7 @@ pub(super) struct Checker<'s> {
     draft: Draft,
     depth: usize,
     steps: usize,
-    /// Why the schema itself is invalid.
+    /// Error in the schema itself.
     broken: Option<String>,
 }
 
