@@ -79,7 +79,7 @@ impl Capabilities {
         }
     }
 
-    /// The Helm version that charts are rendered with.
+    /// Returns the Helm version that charts are rendered with.
     pub fn helm(&self) -> HelmVersion {
         self.helm
     }
@@ -113,7 +113,7 @@ impl Capabilities {
         Ok(())
     }
 
-    /// The version of Kubernetes, such as `v1.36.0`.
+    /// Returns the version of Kubernetes, such as `v1.36.0`.
     pub fn kube_version(&self) -> &str {
         &self.version
     }

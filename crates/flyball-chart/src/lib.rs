@@ -1,4 +1,4 @@
-//! Helm charts: what `helm template` does, without Helm, without a cluster and without I/O while rendering.
+//! Renders Helm charts as `helm template` does, without Helm, without a cluster and without I/O while rendering.
 //!
 //! A [`Chart`] is loaded from a folder or an archive; with [`Values`], a [`Release`] and [`Capabilities`] it renders
 //! to [`Rendered`]: manifests in installation order, hooks, and notes. Rendering is a pure function: the clock, the

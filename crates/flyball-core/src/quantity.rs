@@ -42,17 +42,17 @@ impl Quantity {
     /// Zero.
     pub const ZERO: Quantity = Quantity { nano: 0, format: Format::DecimalSi };
 
-    /// A whole amount.
+    /// Creates a whole amount.
     pub fn from_integer(n: i64) -> Self {
         Self { nano: i128::from(n) * NANO, format: Format::DecimalSi }
     }
 
-    /// A number of thousandths, as CPUs are counted.
+    /// Creates a number of thousandths, as CPUs are counted.
     pub fn from_milli(n: i64) -> Self {
         Self { nano: i128::from(n) * 1_000_000, format: Format::DecimalSi }
     }
 
-    /// A number of gibibytes, written with the suffix `Gi`.
+    /// Creates a number of gibibytes, written with the suffix `Gi`.
     ///
     /// ```
     /// # use flyball_core::Quantity;

@@ -9,7 +9,7 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::Arc;
 
-/// Certificates cannot be used.
+/// Error of certificates that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A certificate or key cannot be read.
