@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why a `watches.yaml`, or a file that it refers to, cannot be loaded.
+/// Error of loading a `watches.yaml` or a file that it refers to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder cannot be read.

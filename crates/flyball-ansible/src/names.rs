@@ -121,7 +121,7 @@ const RESERVED: [&str; 75] = [
     "with_",
 ];
 
-/// Why a field does not become a variable.
+/// Reason why a field does not become a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// Ansible interprets it.

@@ -85,7 +85,7 @@ struct Run<'r> {
     share: Option<Share>,
 }
 
-/// Why the following tasks are skipped.
+/// Reason for skipping the following tasks.
 enum Stop {
     /// The play ended early.
     Play,

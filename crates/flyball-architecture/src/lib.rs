@@ -76,9 +76,9 @@ impl Sources {
     /// Fails if the section of a Markdown file with this heading differs from the table: it needs a row for each
     /// module, in the same order, with the module in the first column and its allowed imports in the second.
     #[track_caller]
-    pub fn check_document(path: impl AsRef<Path>, heading: &str, table: &[(&str, &[&str])]) {
-        let path = path.as_ref();
-        let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    pub fn check_document(heading: &str, table: &[(&str, &[&str])]) {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
+        let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         report(&document::errors(&text, heading, table));
     }
 

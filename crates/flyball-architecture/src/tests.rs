@@ -180,7 +180,7 @@ fn banned_words(lib: &str) -> Vec<String> {
 #[test]
 fn banned_words_are_reported_in_names_and_doc_comments() {
     let text = "//! Where the queue is.\n/// Holds keys.\n/// What else.\nstruct Known;\n\n/// How keys wait.\nfn whole() { const LONGEST: u8 = 0; }\n\
-                /// Whatever.\nenum Cached { Known, Seen }\n/// Tells the time.\n#[cfg(test)]\nmod tests { fn told() {} }";
+                /// Whatever.\nenum Cached { Known, Seen }\n/// Tells the time.\n#[cfg(test)]\nmod tests { fn told() {} }\n/// Why not.\nfn f() {}";
     assert_eq!(
         banned_words(text),
         [
@@ -191,6 +191,7 @@ fn banned_words_are_reported_in_names_and_doc_comments() {
             "src/lib.rs:7: the name `const LONGEST` is banned",
             "src/lib.rs:10: doc comment begins with \"Tells\": Tells the time.",
             "src/lib.rs:12: the name `fn told` is banned",
+            "src/lib.rs:13: doc comment begins with \"Why\": Why not.",
         ]
     );
 }
@@ -198,7 +199,8 @@ fn banned_words_are_reported_in_names_and_doc_comments() {
 #[test]
 fn banned_words_are_found_inside_names() {
     let text = "struct ChangeBell; enum Belly {}\ntype V1PatienceOf = u8;\nstruct Pass; struct Passage; struct FirstPass;\n\
-                const LONGEST_WAIT: u8 = 0; static SLOT_PATIENCE: u8 = 0; const ALMOST_ALL: u8 = 0;\nfn at_most() {}";
+                const LONGEST_WAIT: u8 = 0; static SLOT_PATIENCE: u8 = 0; const ALMOST_ALL: u8 = 0;\nfn at_most() {}\n\
+                const DEEPEST: u8 = 0;";
     assert_eq!(
         banned_words(text),
         [
@@ -207,6 +209,7 @@ fn banned_words_are_found_inside_names() {
             "src/lib.rs:3: the name `type Pass` is banned",
             "src/lib.rs:4: the name `const LONGEST_WAIT` is banned",
             "src/lib.rs:4: the name `const SLOT_PATIENCE` is banned",
+            "src/lib.rs:6: the name `const DEEPEST` is banned",
         ]
     );
 }

@@ -7,12 +7,15 @@ use crate::tree::Location;
 /// Participles and metaphors as names of types.
 const TYPES: &[&str] = &[
     "Behind",
+    "Changed",
+    "Checked",
     "Course",
     "Declared",
     "Echoes",
     "Failure",
     "Figures",
     "Hear",
+    "Inner",
     "Keeper",
     "Kept",
     "Known",
@@ -20,6 +23,7 @@ const TYPES: &[&str] = &[
     "Leased",
     "Look",
     "Means",
+    "Observed",
     "OwnPace",
     "Pass",
     "Place",
@@ -28,6 +32,7 @@ const TYPES: &[&str] = &[
     "Seen",
     "Sends",
     "Shown",
+    "Simulated",
     "Standing",
     "Turns",
     "Wanted",
@@ -40,12 +45,17 @@ const FUNCTIONS: &[&str] =
 /// Metaphors, banned also as a part of the name of a type.
 const TYPE_WORDS: &[&str] = &["Bell", "Danger", "Ordeal", "Patience"];
 
-/// Superlatives and metaphors instead of `MAX`, banned also as a part of the name of a constant.
-const CONSTANT_WORDS: &[&str] = &["LARGEST", "LONGEST", "LOOK", "MOST", "PATIENCE"];
+/// Superlatives and metaphors in place of `MAX` and `MIN`, also as a part of the name of a constant.
+const CONSTANT_WORDS: &[&str] = &[
+    "BIGGEST", "DEEPEST", "FEWEST", "HIGHEST", "LARGEST", "LATEST", "LONGEST", "LOOK", "LOWEST", "MOST", "PATIENCE",
+    "SHORTEST", "SMALLEST", "WRONG",
+];
 
-/// Question words instead of a noun, and personifying verbs instead of a technical verb.
-const FIRST_WORDS: &[&str] =
-    &["Asks", "Gives", "How", "Knows", "Lets", "Looks", "Says", "Tells", "What", "Where", "Whether", "Who", "Whoever"];
+/// Question words in place of a noun, and personifying verbs in place of a technical one.
+const FIRST_WORDS: &[&str] = &[
+    "Asks", "Gives", "How", "Knows", "Lets", "Looks", "Says", "Tells", "What", "Where", "Whether", "Who", "Whoever",
+    "Whose", "Why",
+];
 
 /// The kind of item that a name belongs to.
 #[derive(Clone, Copy, Debug)]

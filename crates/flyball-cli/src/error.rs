@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::{fmt, io};
 
-/// Why a command failed.
+/// Error of a command.
 #[derive(Debug)]
 pub(crate) struct Error {
     kind: ErrorKind,

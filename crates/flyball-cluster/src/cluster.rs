@@ -3,7 +3,7 @@
 use crate::client::client_of;
 use crate::controllers::{self, Controllers, Environment, OnPanic};
 use crate::metrics::Metrics;
-use crate::node::{Program, Rule, Rules, Simulated};
+use crate::node::{Program, Rule, Rules, SimulatedProgram};
 use flyball_core::{Clock, Rng};
 use flyball_server::{DataDir, DataDirError, Options, Server, User};
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Cluster {
         self
     }
 
-    /// Sets the program that runs the containers on simulated nodes, instead of [`Simulated`].
+    /// Sets the program that runs the containers on simulated nodes, instead of [`SimulatedProgram`].
     pub fn with_program(mut self, program: Arc<dyn Program>) -> Self {
         self.program = Some(program);
         self
@@ -133,7 +133,7 @@ impl Cluster {
 
     /// Returns the program that runs the containers of pods.
     fn program(&self, rng: &Rng) -> Arc<dyn Program> {
-        let simulated = || Arc::new(Simulated::new(self.rules.clone(), &rng.fork("programs")));
+        let simulated = || Arc::new(SimulatedProgram::new(self.rules.clone(), &rng.fork("programs")));
         self.program.clone().unwrap_or_else(|| simulated())
     }
 

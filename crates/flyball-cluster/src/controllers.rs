@@ -202,7 +202,7 @@ impl FromStr for Controller {
     }
 }
 
-/// There is no controller of this name.
+/// Error of parsing the name of a controller.
 #[derive(Debug, thiserror::Error)]
 #[error("unknown controller {0:?}; the controllers are {names}", names = Controller::ALL.map(Controller::name).join(", "))]
 pub struct UnknownController(String);

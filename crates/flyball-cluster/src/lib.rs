@@ -45,8 +45,8 @@ pub use flyball_server::{DataDir, DataDirError, OpeningStage, Options, User};
 pub use inventory::Inventory;
 pub use metrics::Metrics;
 pub use node::{
-    ContainerScript, Delay, Exit, Launch, Nodes, Observed, Program, Rule, Running, SIMULATED, Simulated, Start,
-    StartError,
+    ContainerScript, Delay, Exit, Launch, Nodes, Program, ProgramState, Rule, RunningContainer, SIMULATED,
+    SimulatedProgram, StartError, StartResult,
 };
 pub use simulation::{Faults, Trace, simulated_clock};
 pub use webhooks::LocalWebhooks;

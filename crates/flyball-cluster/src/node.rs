@@ -2,7 +2,7 @@
 //!
 //! A node is simulated if it has the annotation [`SIMULATED`]. One controller registers such nodes and renews their
 //! leases, another replaces their kubelets: it queries the states of a pod's containers from a [`Program`], and updates
-//! the pod's status. [`Simulated`] is the program that runs nothing.
+//! the pod's status. [`SimulatedProgram`] is the program that runs nothing.
 
 mod addresses;
 mod containers;
@@ -17,7 +17,7 @@ mod status;
 
 pub(crate) use kubelet::Kubelet;
 pub use nodes::Nodes;
-pub use program::{Exit, Launch, Observed, Program, Running, Simulated, Start, StartError};
+pub use program::{Exit, Launch, Program, ProgramState, RunningContainer, SimulatedProgram, StartError, StartResult};
 pub(crate) use registration::registration;
 pub(crate) use script::Rules;
 pub use script::{ContainerScript, Delay, Rule};

@@ -42,14 +42,14 @@ pub struct Faults {
     pub lost: f64,
     /// The stream of a watch breaks off before a frame.
     pub cut: f64,
-    /// A frame of a watch is delayed by up to [`LATEST`](Self::LATEST), so that events of different kinds arrive out of
-    /// order.
+    /// A frame of a watch is delayed by up to [`MAX_DELAY`](Self::MAX_DELAY), so that events of different kinds arrive
+    /// out of order.
     pub late: f64,
     /// A frame of a watch is duplicated.
     pub repeated: f64,
     /// A watch from a resource version, or the next page of a list, fails with 410 as if it had expired.
     pub expired: f64,
-    /// A request is delayed by up to [`LATEST`](Self::LATEST).
+    /// A request is delayed by up to [`MAX_DELAY`](Self::MAX_DELAY).
     pub slow: f64,
 }
 
@@ -59,7 +59,7 @@ impl Faults {
         Self { conflict: 0.0, refused: 0.0, lost: 0.0, cut: 0.0, late: 0.0, repeated: 0.0, expired: 0.0, slow: 0.0 };
 
     /// Maximum delay of a request or a frame of a watch.
-    pub const LATEST: Duration = Duration::from_secs(5);
+    pub const MAX_DELAY: Duration = Duration::from_secs(5);
 }
 
 /// A record of requests and responses in order; clones share the record.
@@ -172,7 +172,7 @@ impl Wire {
 
     /// Draws a delay, if any.
     fn delay(&self, share: f64) -> Option<Pin<Box<Sleep>>> {
-        self.happens(share).then(|| Box::pin(sleep(Faults::LATEST.mul_f64(self.rng.fraction()))))
+        self.happens(share).then(|| Box::pin(sleep(Faults::MAX_DELAY.mul_f64(self.rng.fraction()))))
     }
 
     fn now(&self) -> String {

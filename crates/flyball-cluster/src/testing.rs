@@ -154,7 +154,7 @@ impl Setup {
         self
     }
 
-    /// Sets the [`Program`] that runs containers. Defaults to a [simulation](crate::Simulated).
+    /// Sets the [`Program`] that runs containers. Defaults to a [simulation](crate::SimulatedProgram).
     pub fn program(mut self, program: impl Program) -> Self {
         self.program = Some(Arc::new(program));
         self

@@ -83,7 +83,7 @@ pub fn selectable_text(object: &Object, path: &str) -> String {
 /// The type of a [`FieldError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are self-explanatory")]
-pub enum Mistake {
+pub enum ErrorType {
     NotFound,
     Required,
     Duplicate,
@@ -97,7 +97,7 @@ pub enum Mistake {
     Internal,
 }
 
-impl Mistake {
+impl ErrorType {
     /// Returns the `reason` of the cause in the API.
     pub fn reason(self) -> &'static str {
         match self {
@@ -136,7 +136,7 @@ impl Mistake {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     /// The type of the error.
-    pub mistake: Mistake,
+    pub error_type: ErrorType,
     /// Path of the field, as formatted by [`Path`].
     pub field: String,
     /// The value, if the message contains it.
@@ -165,41 +165,46 @@ impl<T: Into<Value>> From<T> for BadValue {
 }
 
 impl FieldError {
-    fn new(mistake: Mistake, field: impl fmt::Display, value: Option<BadValue>, detail: impl Into<String>) -> Self {
-        Self { mistake, field: field.to_string(), value, detail: detail.into() }
+    fn new(
+        error_type: ErrorType,
+        field: impl fmt::Display,
+        value: Option<BadValue>,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { error_type, field: field.to_string(), value, detail: detail.into() }
     }
 
-    /// The field is required.
+    /// Creates an error: the field is required.
     pub fn required(field: impl fmt::Display, detail: impl Into<String>) -> Self {
-        Self::new(Mistake::Required, field, None, detail)
+        Self::new(ErrorType::Required, field, None, detail)
     }
 
     /// The value violates a rule.
     pub fn invalid(field: impl fmt::Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
-        Self::new(Mistake::Invalid, field, Some(value.into()), detail)
+        Self::new(ErrorType::Invalid, field, Some(value.into()), detail)
     }
 
     /// The value has the wrong JSON type.
     pub fn type_invalid(field: impl fmt::Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
-        Self::new(Mistake::TypeInvalid, field, Some(value.into()), detail)
+        Self::new(ErrorType::TypeInvalid, field, Some(value.into()), detail)
     }
 
     /// The field may not be set or changed.
     pub fn forbidden(field: impl fmt::Display, detail: impl Into<String>) -> Self {
-        Self::new(Mistake::Forbidden, field, None, detail)
+        Self::new(ErrorType::Forbidden, field, None, detail)
     }
 
     /// The value must be unique, but occurs more than once.
     pub fn duplicate(field: impl fmt::Display, value: impl Into<BadValue>) -> Self {
-        Self::new(Mistake::Duplicate, field, Some(value.into()), "")
+        Self::new(ErrorType::Duplicate, field, Some(value.into()), "")
     }
 
     /// The value refers to an object that does not exist.
     pub fn not_found(field: impl fmt::Display, value: impl Into<BadValue>) -> Self {
-        Self::new(Mistake::NotFound, field, Some(value.into()), "")
+        Self::new(ErrorType::NotFound, field, Some(value.into()), "")
     }
 
-    /// The value is not one of the supported values, which the message lists in the given order.
+    /// Creates an error: the value is not a supported one; the message lists those in the given order.
     pub fn not_supported<S: AsRef<str>>(
         field: impl fmt::Display,
         value: impl Into<BadValue>,
@@ -207,31 +212,33 @@ impl FieldError {
     ) -> Self {
         let known: Vec<String> = known.into_iter().map(|k| go_quote(k.as_ref())).collect();
         let detail = if known.is_empty() { String::new() } else { format!("supported values: {}", known.join(", ")) };
-        Self::new(Mistake::NotSupported, field, Some(value.into()), detail)
+        Self::new(ErrorType::NotSupported, field, Some(value.into()), detail)
     }
 
     /// The string has more than `max` bytes.
     pub fn too_long(field: impl fmt::Display, max: u64) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
-        Self::new(Mistake::TooLong, field, None, format!("may not be more than {max} {unit}"))
+        Self::new(ErrorType::TooLong, field, None, format!("may not be more than {max} {unit}"))
     }
 
-    /// The list or map has `actual` entries, more than `max`.
+    /// Creates an error: the list or map has `actual` entries, more than `max`.
     pub fn too_many(field: impl fmt::Display, actual: u64, max: u64) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
-        Self::new(Mistake::TooMany, field, Some(actual.into()), format!("must have at most {max} {unit}"))
+        Self::new(ErrorType::TooMany, field, Some(actual.into()), format!("must have at most {max} {unit}"))
     }
 
     /// Creates an `InternalError` for a field that could not be validated.
     pub fn internal(field: impl fmt::Display, detail: impl Into<String>) -> Self {
-        Self::new(Mistake::Internal, field, None, detail)
+        Self::new(ErrorType::Internal, field, None, detail)
     }
 
     /// Returns the message without the name of the field.
     pub fn body(&self) -> String {
-        let mut text = self.mistake.text().to_owned();
-        let silent =
-            matches!(self.mistake, Mistake::Required | Mistake::Forbidden | Mistake::TooLong | Mistake::Internal);
+        let mut text = self.error_type.text().to_owned();
+        let silent = matches!(
+            self.error_type,
+            ErrorType::Required | ErrorType::Forbidden | ErrorType::TooLong | ErrorType::Internal
+        );
         if let Some(value) = self.value.as_ref().filter(|_| !silent) {
             text.push_str(": ");
             let value_text = match value {

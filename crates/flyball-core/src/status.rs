@@ -96,7 +96,7 @@ pub struct Cause {
 
 impl From<&FieldError> for Cause {
     fn from(error: &FieldError) -> Self {
-        Self { reason: error.mistake.reason().into(), message: error.body(), field: error.field.clone() }
+        Self { reason: error.error_type.reason().into(), message: error.body(), field: error.field.clone() }
     }
 }
 
@@ -161,7 +161,7 @@ impl Status {
             .about(resource, name)
     }
 
-    /// 409: the object was changed since the caller read it.
+    /// Creates a 409: the object was changed since the caller read it.
     pub fn stale(resource: &GroupResource, name: &str) -> Self {
         Self::conflict(
             resource,
@@ -180,7 +180,7 @@ impl Status {
         Self::new(403, Reason::Forbidden, message).about(resource, name)
     }
 
-    /// 400: the request is malformed.
+    /// Creates a 400: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, Reason::BadRequest, message)
     }
@@ -204,7 +204,7 @@ impl Status {
         })
     }
 
-    /// 405: the resource does not support this verb.
+    /// Creates a 405: the resource does not support this verb.
     pub fn method_not_allowed() -> Self {
         Self::new(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
             .with_details(Details::default())
@@ -218,7 +218,7 @@ impl Status {
             .with_details(Details { causes: vec![cause], ..Details::default() })
     }
 
-    /// 410: the requested version is no longer available.
+    /// Creates a 410: the requested version is no longer available.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, Reason::Expired, message)
     }
@@ -228,12 +228,12 @@ impl Status {
         Self::new(401, Reason::Unauthorized, "Unauthorized")
     }
 
-    /// 413: the request exceeds a limit of the server.
+    /// Creates a 413: the request exceeds a limit of the server.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, Reason::RequestEntityTooLarge, message)
     }
 
-    /// 429: the client may retry after `seconds`.
+    /// Creates a 429: the client may retry after `seconds`.
     pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
         Self::new(429, Reason::TooManyRequests, message)
             .with_details(Details { retry_after_seconds: seconds, ..Details::default() })

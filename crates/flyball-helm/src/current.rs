@@ -13,7 +13,7 @@ use std::time::SystemTime;
 /// Files of a chart that are checked for changes.
 const MAX_FILES: usize = 20_000;
 /// Nesting depth of folders.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Sizes and modification times of files.
 type Files = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;
@@ -66,7 +66,7 @@ fn files(chart: &Path) -> Files {
         let Ok(meta) = fs::metadata(&path) else { continue };
         if !meta.is_dir() {
             found.insert(path, (meta.len(), meta.modified().ok()));
-        } else if depth < DEEPEST {
+        } else if depth < MAX_DEPTH {
             let entries = fs::read_dir(&path).into_iter().flatten().flatten();
             open.extend(entries.map(|entry| (entry.path(), depth + 1)));
         }

@@ -36,7 +36,7 @@ pub enum OperatorError {
     Definition(#[from] DefinitionError),
 }
 
-/// Why a CRD is not usable.
+/// Error in a CRD.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
     /// A file is not valid YAML.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// Limit of objects of a release.
 const MAX_OBJECTS: usize = 10_000;
 /// Nesting depth of a `List`.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 /// Prefix of the name of each template in the manifest of a release.
 const SOURCE: &str = "# Source: ";
 /// Label of all objects of Helm's releases, and its value.
@@ -27,7 +27,7 @@ pub(crate) struct Resource {
     pub(crate) object: Value,
 }
 
-/// Why a manifest is not valid.
+/// Error in a manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// A document is not valid YAML.
@@ -58,7 +58,7 @@ pub enum ManifestError {
     #[error("the chart renders more than {MAX_OBJECTS} objects, or exceeds the memory limit of a rendering")]
     TooMany,
     /// Lists are nested too deeply.
-    #[error("{path} renders nested Lists, deeper than {DEEPEST}")]
+    #[error("{path} renders nested Lists, deeper than {MAX_DEPTH}")]
     TooDeep {
         /// The template.
         path: String,
@@ -126,7 +126,7 @@ impl Resource {
     /// Returns the objects of a document: one, or the items of a `List`.
     pub(crate) fn of(path: &str, document: &Value) -> Result<Vec<Self>, ManifestError> {
         let mut found = Vec::new();
-        add(path, document, DEEPEST, &mut found)?;
+        add(path, document, MAX_DEPTH, &mut found)?;
         Ok(found)
     }
 
@@ -189,7 +189,7 @@ pub(crate) fn of_manifest(manifest: &str) -> Result<Vec<Resource>, ManifestError
         if yaml.is_exhausted() {
             return Err(ManifestError::TooMany);
         }
-        if value.is_null() { Ok(()) } else { add(path, &value, DEEPEST, &mut found) }
+        if value.is_null() { Ok(()) } else { add(path, &value, MAX_DEPTH, &mut found) }
     };
     for line in manifest.lines() {
         if line.trim_end() == "---" {

@@ -178,7 +178,7 @@ pub struct Run {
     pub phase: String,
 }
 
-/// Why the payload of a Secret is not a release.
+/// Error in the payload of the Secret of a release.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// The payload is not valid base64.

@@ -83,7 +83,7 @@ pub struct Watch {
     pub helm_version: HelmVersion,
 }
 
-/// Why a `watches.yaml` is not usable.
+/// Error in a `watches.yaml`.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchesError {
     /// It cannot be read.

@@ -21,5 +21,5 @@ pub use managed::{ManagedFields, Manager, Operation};
 pub use overlay::{OverlayError, overlay};
 pub use path::{PathElement, Scalar};
 pub use set::{Branch, FieldSet};
-pub use types::Misfit;
-pub use update::{Applied, Conflict, Error, LAST_APPLIED, Objects, Versions};
+pub use types::TypeMismatch;
+pub use update::{ApplyResult, Conflict, Error, LAST_APPLIED, Objects, Versions};

@@ -56,13 +56,13 @@ fn is_date(text: &str) -> bool {
 /// Accepts any string with a number before a unit: `3d`, `2 weeks`, `5 minutes or so`.
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 7] = ["ns", "us", "µs", "ms", "s", "m", "h"];
-    const LONG: [&str; 7] = ["nano", "micro", "milli", "sec", "min", "h", "d"];
+    const UNIT_PREFIXES: [&str; 7] = ["nano", "micro", "milli", "sec", "min", "h", "d"];
     if parse_duration(text).is_ok() {
         return true;
     }
     text.split(|c: char| c.is_ascii_digit()).skip(1).any(|after| {
         let word: String = after.trim_start().chars().take_while(|c| c.is_alphabetic()).collect();
-        UNITS.contains(&&*word) || LONG.iter().any(|unit| word.starts_with(unit)) || word.starts_with('w')
+        UNITS.contains(&&*word) || UNIT_PREFIXES.iter().any(|unit| word.starts_with(unit)) || word.starts_with('w')
     })
 }
 

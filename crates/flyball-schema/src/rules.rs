@@ -8,7 +8,7 @@ mod value;
 
 pub use value::to_cel;
 
-use crate::cel::{BASE, Budget, Cel, EXCEEDED, OUT_OF_BUDGET, Rule};
+use crate::cel::{BASE, Budget, Cel, Error, Rule};
 use crate::schema::{Node, Shape};
 use crate::validate::PreviousItems;
 use flyball_core::field::{FieldError, Path};
@@ -71,7 +71,7 @@ impl RuleEvaluator {
         let Some(demands) = node.get().constraints.as_deref().filter(|_| !value.is_null()) else { return };
         let old = previous.old.filter(|old| !old.is_null());
         if !demands.rules.is_empty() && self.budget.is_spent() {
-            self.findings.errors.push(FieldError::invalid(path, kind_of(value), OUT_OF_BUDGET));
+            self.findings.errors.push(FieldError::invalid(path, kind_of(value), Error::OutOfBudget.to_string()));
             self.budget.stop();
         }
         for rule in &demands.rules {
@@ -149,17 +149,17 @@ fn run(
     match program.run(&context, budget) {
         Ok(Cel::Bool(true)) => None,
         Ok(_) => Some(Violation::NotTrue(failure(rule, value, path, &context, budget))),
-        Err(reason) if reason == OUT_OF_BUDGET => broke(reason),
-        Err(reason) if reason == EXCEEDED => {
+        Err(error @ Error::OutOfBudget) => broke(error.to_string()),
+        Err(error @ Error::CostLimit) => {
             budget.stop();
             broke(format!(
-                "'{reason}': no further validation rules will be run due to call cost exceeds limit for rule: {text}"
+                "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {text}"
             ))
         }
-        Err(reason) if reason == "no such overload" => broke(format!(
-            "'{reason}': call arguments did not match a supported operator, function or macro signature for rule: {text}"
+        Err(error @ Error::NoSuchOverload) => broke(format!(
+            "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {text}"
         )),
-        Err(reason) => broke(format!("{reason} evaluating rule: {text}")),
+        Err(error) => broke(format!("{error} evaluating rule: {text}")),
     }
 }
 

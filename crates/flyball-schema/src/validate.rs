@@ -6,7 +6,7 @@
 use crate::formats;
 use crate::matching::{Matcher, Pattern};
 use crate::schema::{Bound, Constraints, ListKind, Node, Shape};
-use flyball_core::field::{BadValue, FieldError, Mistake, Path};
+use flyball_core::field::{BadValue, ErrorType, FieldError, Path};
 use serde_json::{Number, Value};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -20,7 +20,7 @@ pub fn validate(node: Node<'_>, value: &Value, old: Option<&Value>, prefix: &str
     let mut errors = validator.run(node, value, old, "").errors;
     errors.extend(validator.unmatched.into_inner());
     // Several alternatives of a schema may have the same constraint.
-    errors.retain(|error| seen.insert((error.mistake, error.to_string())));
+    errors.retain(|error| seen.insert((error.error_type, error.to_string())));
     errors
 }
 
@@ -338,7 +338,7 @@ impl Validator<'_> {
 
 fn too_long(field: String, pattern: &Pattern, text: &str) -> FieldError {
     let detail = format!("too long to be matched with its pattern '{}' ({} bytes)", pattern.as_str(), text.len());
-    FieldError { mistake: Mistake::TooLong, field, value: None, detail }
+    FieldError { error_type: ErrorType::TooLong, field, value: None, detail }
 }
 
 /// Returns the first outcome without errors, or the failed outcome with the most checked constraints.

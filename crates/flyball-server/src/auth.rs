@@ -42,18 +42,18 @@ pub struct User {
 }
 
 impl User {
-    /// A user of these groups and of `system:authenticated`.
+    /// Creates a user of these groups and of `system:authenticated`.
     pub fn new(name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().copied().chain([AUTHENTICATED]).map(str::to_owned).collect();
         Self { name: name.into(), groups, ..Self::default() }
     }
 
-    /// The user that may do anything.
+    /// Creates a user who may do anything.
     pub fn admin() -> Self {
         Self::new("kubernetes-admin", &[MASTERS])
     }
 
-    /// The user of a service account.
+    /// Creates the user of a service account.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self::new(
             &format!("system:serviceaccount:{namespace}:{name}"),

@@ -15,7 +15,7 @@ use conversion::Conversion;
 use converted::Converted;
 
 use crate::kinds::{Part, validate_embedded};
-use flyball_core::field::{FieldError, Mistake, Path, go_print};
+use flyball_core::field::{ErrorType, FieldError, Path, go_print};
 use flyball_core::{GroupVersionKind, Object};
 use flyball_schema::rules::Findings;
 use flyball_schema::schema::Root;
@@ -139,8 +139,12 @@ impl CustomKind {
         }
         let blocking = |error: &FieldError| {
             matches!(
-                error.mistake,
-                Mistake::NotSupported | Mistake::Required | Mistake::TooLong | Mistake::TooMany | Mistake::TypeInvalid
+                error.error_type,
+                ErrorType::NotSupported
+                    | ErrorType::Required
+                    | ErrorType::TooLong
+                    | ErrorType::TooMany
+                    | ErrorType::TypeInvalid
             )
         };
         if errors.iter().any(blocking) {

@@ -17,7 +17,7 @@ const FORMAT: u32 = 1;
 /// Bytes that are written after a snapshot before the next one, unless the snapshot is larger.
 const COMPACT_AFTER: u64 = 16 << 20;
 
-/// Why a data directory cannot be used.
+/// Error of opening a data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
     /// An error of the operating system.
@@ -27,7 +27,7 @@ pub enum DataDirError {
         what: &'static str,
         /// The file or directory that it was done to.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// Another process holds it.

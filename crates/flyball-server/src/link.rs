@@ -67,24 +67,20 @@ impl Default for Peer {
 }
 
 impl Peer {
-    fn lock(&self) -> MutexGuard<'_, PeerState> {
-        self.state.lock()
-    }
-
     /// Returns true if the connection has received a request.
     pub(crate) fn has_requested(&self) -> bool {
-        self.lock().has_requested
+        self.state.lock().has_requested
     }
 
     /// Returns the user of the last request.
     pub(crate) fn flow(&self) -> Option<Flow> {
-        self.lock().flow.clone()
+        self.state.lock().flow.clone()
     }
 
     /// Returns the rank by which connections are closed if there are too many, lowest first: those without a request,
     /// then those without one in flight, each by the time since their last request.
     pub(crate) fn rank(&self) -> (u8, Instant) {
-        let state = self.lock();
+        let state = self.state.lock();
         let class = match self.active.load(Ordering::Relaxed) {
             0 if !state.has_requested => 0,
             0 => 1,
@@ -121,7 +117,7 @@ struct State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        self.peer.lock().last = Instant::now();
+        self.peer.state.lock().last = Instant::now();
         self.peer.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -129,7 +125,7 @@ impl Drop for State {
 impl Link {
     pub(crate) fn new(peer: Arc<Peer>, end: Arc<End>) -> Self {
         peer.active.fetch_add(1, Ordering::Relaxed);
-        peer.lock().has_requested = true;
+        peer.state.lock().has_requested = true;
         let (flow, kept, unsent, is_slow) =
             (OnceLock::new(), OnceLock::new(), Mutex::default(), AtomicBool::new(false));
         let room = Mutex::default();
@@ -144,11 +140,11 @@ impl Link {
 
     /// Sets the user of the request.
     pub(crate) fn identify(&self, flow: &Flow) {
-        self.0.peer.lock().flow = Some(flow.clone());
+        self.0.peer.state.lock().flow = Some(flow.clone());
         let _ = self.0.flow.set(flow.clone());
     }
 
-    /// Whose request it is, as far as that is known.
+    /// Returns the user of the request, as far as it is known.
     pub(crate) fn flow(&self) -> Option<&Flow> {
         self.0.flow.get()
     }

@@ -30,7 +30,7 @@ enum Kind {
 }
 
 impl Body {
-    /// A body of no bytes.
+    /// Creates an empty body.
     pub fn empty() -> Self {
         Self(Kind::Pieces(VecDeque::new()))
     }

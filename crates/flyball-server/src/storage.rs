@@ -174,12 +174,12 @@ impl Store {
 
     /// Counts all objects.
     pub(crate) fn count_all(&self) -> usize {
-        self.shared.lock().image.tables.values().map(Table::len).sum()
+        self.shared.state.lock().image.tables.values().map(Table::len).sum()
     }
 
     /// Sets the selectable fields of the objects.
     pub(crate) fn select_by(&self, mut facts: impl FnMut(&GroupResource, &Entry) -> Facts) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.image.tables.iter_mut().for_each(|(name, table)| table.select_by(|entry| facts(name, entry)));
     }
 
@@ -213,7 +213,7 @@ impl Store {
 
     /// Returns the latest revision.
     pub(crate) fn revision(&self) -> Revision {
-        self.shared.lock().image.revision
+        self.shared.state.lock().image.revision
     }
 
     /// Waits until the store has reached a revision.
@@ -231,12 +231,12 @@ impl Store {
 
     /// Returns an object.
     pub(crate) fn get(&self, table: &GroupResource, key: &ObjectKey) -> Option<Arc<Entry>> {
-        self.shared.lock().image.tables.get(table)?.get(key)
+        self.shared.state.lock().image.tables.get(table)?.get(key)
     }
 
     /// Returns a stored object that cannot be decoded.
     pub(crate) fn quarantined(&self, table: &GroupResource, key: &ObjectKey) -> Option<Arc<Entry>> {
-        self.shared.lock().image.tables.get(table)?.quarantined(key)
+        self.shared.state.lock().image.tables.get(table)?.quarantined(key)
     }
 
     /// Replaces `expected`, which must be the stored entry (`None` for a create), with a new one.
@@ -298,7 +298,7 @@ impl Store {
 
     /// Returns the current objects of one namespace or of all namespaces.
     pub(crate) fn list(&self, table: &GroupResource, namespace: Option<&str>) -> Snapshot {
-        let state = &self.shared.lock().image;
+        let state = &self.shared.state.lock().image;
         let entries = state.tables.get(table).map_or_else(Vec::new, |table| table.list(namespace));
         Snapshot { revision: state.revision, entries }
     }
@@ -310,7 +310,7 @@ impl Store {
         namespace: Option<&str>,
         revision: Revision,
     ) -> Result<Snapshot, Error> {
-        let state = &self.shared.lock().image;
+        let state = &self.shared.state.lock().image;
         if revision > state.revision {
             return Err(Error::Future { requested: revision, current: state.revision });
         }
@@ -323,18 +323,18 @@ impl Store {
 
     /// Counts the objects of a table.
     pub(crate) fn count(&self, table: &GroupResource) -> usize {
-        self.shared.lock().image.tables.get(table).map_or(0, Table::len)
+        self.shared.state.lock().image.tables.get(table).map_or(0, Table::len)
     }
 
     /// Counts the objects of each table that has any.
     pub(crate) fn counts(&self) -> Vec<(GroupResource, usize)> {
-        let state = &self.shared.lock().image;
+        let state = &self.shared.state.lock().image;
         state.tables.iter().map(|(name, table)| (name.clone(), table.len())).filter(|(_, count)| *count > 0).collect()
     }
 
     /// Returns the revision of the latest write to a table.
     pub(crate) fn changed(&self, table: &GroupResource) -> Revision {
-        let state = &self.shared.lock().image;
+        let state = &self.shared.state.lock().image;
         state.tables.get(table).map_or(state.start, Table::changed)
     }
 
@@ -345,7 +345,7 @@ impl Store {
         revision: Revision,
         max: usize,
     ) -> Result<(Vec<Arc<Event>>, Option<Revision>), Error> {
-        let state = &self.shared.lock().image;
+        let state = &self.shared.state.lock().image;
         let Some(table) = state.tables.get(table) else {
             return state.reaches(revision).map(|()| (Vec::new(), Some(state.revision)));
         };
@@ -356,7 +356,7 @@ impl Store {
 
     /// Returns the notifier of writes to a table.
     pub(crate) fn notifier(&self, table: &GroupResource) -> Arc<WriteNotifier> {
-        let state = &mut self.shared.lock().image;
+        let state = &mut self.shared.state.lock().image;
         let start = state.start;
         state.tables.entry(table.clone()).or_insert_with(|| Table::new(start)).notifier()
     }

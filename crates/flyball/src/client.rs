@@ -64,12 +64,12 @@ struct ResponseTimeout;
 /// A client with metrics, timeouts and retries.
 #[derive(Clone)]
 pub(crate) struct RetryingClient {
-    inner: Arc<Inner>,
+    inner: Arc<RequestSender>,
     /// The same as a client of kube, which adds a queue, a task and several allocations per request.
     kube: kube::Client,
 }
 
-struct Inner {
+struct RequestSender {
     sender: Arc<dyn HttpService>,
     metrics: RequestMetrics,
     rng: Rng,
@@ -80,7 +80,7 @@ impl RetryingClient {
     /// Wraps an endpoint.
     pub(crate) fn new(endpoint: Endpoint, metrics: RequestMetrics, rng: &Rng, gate: Option<Arc<Gate>>) -> Self {
         let Endpoint { sender, namespace } = endpoint;
-        let inner = Arc::new(Inner { sender, metrics, rng: rng.fork("client"), gate });
+        let inner = Arc::new(RequestSender { sender, metrics, rng: rng.fork("client"), gate });
         let shared = inner.clone();
         let service = service_fn(move |request| {
             let (inner, span) = (shared.clone(), span(&request));
@@ -118,7 +118,7 @@ fn span(request: &Request<Body>) -> Span {
     tracing::debug_span!("request", method = %request.method(), path = request.uri().path(), status = field::Empty)
 }
 
-impl Inner {
+impl RequestSender {
     #[expect(clippy::manual_async_fn, reason = "an async fn would store the request twice")]
     fn send(&self, mut request: Request<Body>) -> impl Future<Output = kube::Result<Response<ResponseBody>>> + Send {
         async move {

@@ -215,6 +215,9 @@ impl<K: AnyResource> Context<K> {
     ///
     /// It is sent in the background, as events.k8s.io/v1. Equal events are merged into a series, whose count is
     /// updated from time to time. Beyond a rate limit events are dropped and counted, so nothing may depend on them.
+    #[doc(alias = "GetEventRecorderFor")]
+    #[doc(alias = "GetEventRecorder")]
+    #[doc(alias = "kopf.event")]
     #[doc(alias = "recorder")]
     #[doc(alias = "EventRecorder")]
     #[doc(alias = "publish")]

@@ -29,7 +29,7 @@ pub(crate) use metrics::Outcome;
 pub use predicate::Predicate;
 pub use reconcile::{Action, Reconcile};
 pub use source::{Channel, Source};
-pub use sources::Changed;
+pub use sources::ObjectChange;
 #[cfg(test)]
 pub(crate) use worker::span;
 
@@ -231,7 +231,7 @@ impl<R: Reconcile> Controller<R> {
     /// current state.
     ///
     /// ```
-    /// # use flyball::{Action, Changed, Context, Controller, ObjectKey, Reconcile, Result};
+    /// # use flyball::{Action, Context, Controller, ObjectChange, ObjectKey, Reconcile, Result};
     /// # use k8s_openapi::api::core::v1::{ConfigMap, Node};
     /// # use kube::ResourceExt;
     /// # struct Sites;
@@ -241,18 +241,19 @@ impl<R: Reconcile> Controller<R> {
     /// # }
     /// // Nodes change every few seconds; what matters is that there are more or fewer of them.
     /// let controller = Controller::new(Sites).watches_changes::<Node>(|change, caches| match change {
-    ///     Changed::Created(_) | Changed::Deleted(_) => {
+    ///     ObjectChange::Created(_) | ObjectChange::Deleted(_) => {
     ///         let sites = caches.list::<ConfigMap>(None)?;
     ///         Ok(sites.iter().map(|site| ObjectKey::new(site.namespace().as_deref(), &site.name_any())).collect())
     ///     }
-    ///     Changed::Updated { .. } => Ok(Vec::new()),
+    ///     ObjectChange::Updated { .. } => Ok(Vec::new()),
     /// });
     /// ```
     #[doc(alias = "EventHandler")]
     #[doc(alias = "handler.Funcs")]
+    #[doc(alias = "on.event")]
     pub fn watches_changes<T: Resource>(
         self,
-        map: impl Fn(Changed<'_, T>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+        map: impl Fn(ObjectChange<'_, T>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Self {
         self.watches_changes_as(&Type::of::<T>(), Kind::of::<T>(), map)
     }
@@ -261,11 +262,11 @@ impl<R: Reconcile> Controller<R> {
         mut self,
         ty: &Type,
         kind: Kind,
-        map: impl Fn(Changed<'_, T>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+        map: impl Fn(ObjectChange<'_, T>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Self {
         self.declaration.caches(ty, &kind);
         let map = move |old: Option<&DecodedEntry<'_>>, new: Option<&DecodedEntry<'_>>, caches: &Caches| {
-            Changed::show(old, new, |change| map(change, caches))?.unwrap_or_else(|| Ok(Vec::new()))
+            ObjectChange::show(old, new, |change| map(change, caches))?.unwrap_or_else(|| Ok(Vec::new()))
         };
         self.declaration.maps.push((kind, Map::Changed(Arc::new(map))));
         self

@@ -70,6 +70,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// - A machine that sleeps, or a suspended virtual machine, may stop the clock that leases are measured by.
 /// - Editing or deleting a lease by hand may result in two leaders, until the first one observes it by its watch of the
 ///   lease or at its next renewal.
+#[doc(alias = "LeaderElectionConfig")]
+#[doc(alias = "LeaseLock")]
+#[doc(alias = "peering")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaderElection {
     /// Name of the lease in the operator's [namespace](crate::Operator::namespace); defaults to the operator's name.

@@ -21,9 +21,9 @@ use std::time::Duration;
 /// ```
 #[doc(alias = "TemporaryError")]
 #[must_use = "an error does nothing until it is returned"]
-pub struct Error(Box<Inner>);
+pub struct Error(Box<ErrorDetails>);
 
-struct Inner {
+struct ErrorDetails {
     source: Box<dyn StdError + Send + Sync>,
     context: Vec<String>,
     retry: Retry,
@@ -65,7 +65,7 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
         // Capturing is slow, and useless without symbols.
         let traced = cfg!(debug_assertions) && source.downcast_ref().is_some_and(denied);
         let way = traced.then(Backtrace::force_capture);
-        Self(Box::new(Inner { source, context: Vec::new(), retry, way }))
+        Self(Box::new(ErrorDetails { source, context: Vec::new(), retry, way }))
     }
 }
 

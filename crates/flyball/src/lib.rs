@@ -13,7 +13,7 @@
 //! | Task | Types |
 //! |---|---|
 //! | a program, its controllers, servers and permissions | [`Operator`], [`MetricsServer`], [`HealthServer`], [`WebhookServer`] |
-//! | a controller: the kind that it reconciles, and the kinds that trigger it | [`Controller`], [`Predicate`], [`Changed`] |
+//! | a controller: the kind that it reconciles, and the kinds that trigger it | [`Controller`], [`Predicate`], [`ObjectChange`] |
 //! | other triggers: channels, timers, polls | [`Source`], [`Channel`] |
 //! | contents and indexes of caches | [`Cache`], [`Index`] |
 //! | leader election; background tasks | [`LeaderElection`], [`Task`] |
@@ -147,7 +147,7 @@ pub use cache::{Cache, Caches, DynamicIndex, Index};
 pub use client::connect;
 pub use conflict::retry_on_conflict;
 pub use context::Context;
-pub use controller::{Action, Changed, Channel, Controller, Predicate, Reconcile, Source};
+pub use controller::{Action, Channel, Controller, ObjectChange, Predicate, Reconcile, Source};
 pub use election::LeaderElection;
 pub use error::{Error, Result, is_namespace_terminating};
 pub use events::Event;

@@ -83,14 +83,14 @@ mod tests {
     use super::*;
     use std::thread;
 
-    const LONG: Duration = Duration::from_secs(600);
+    const LONG_DELAY: Duration = Duration::from_secs(600);
 
     #[tokio::test]
     async fn results_and_panics_are_propagated() {
         let own = thread::current().id();
-        assert_ne!(offload(LONG, || thread::current().id()).await, own);
-        assert!(offload(LONG, || Handle::try_current().is_ok()).await, "the runtime can be used");
-        let panicked = tokio::spawn(offload(LONG, || panic!("a bug"))).await;
+        assert_ne!(offload(LONG_DELAY, || thread::current().id()).await, own);
+        assert!(offload(LONG_DELAY, || Handle::try_current().is_ok()).await, "the runtime can be used");
+        let panicked = tokio::spawn(offload(LONG_DELAY, || panic!("a bug"))).await;
         assert!(panicked.is_err_and(|error| error.is_panic()));
     }
 
@@ -101,7 +101,7 @@ mod tests {
         let before = niceness();
         // Ends only once its priority is lowered.
         offload(Duration::ZERO, move || while niceness() != NICENESS {}).await;
-        assert_eq!(offload(LONG, niceness).await, before);
+        assert_eq!(offload(LONG_DELAY, niceness).await, before);
         assert_eq!(niceness(), before);
     }
 }

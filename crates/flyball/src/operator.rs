@@ -18,6 +18,7 @@ mod run;
 mod running;
 mod servers;
 mod settings;
+mod start;
 mod task;
 
 pub use servers::{HealthServer, MetricsServer, WebhookServer};

@@ -42,7 +42,7 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) struct Queue {
     /// Keys that were added and are not processed yet, so that adding a key does not wait for workers.
     intake: Mutex<Intake>,
-    inner: Mutex<Inner>,
+    inner: Mutex<Contents>,
     salt: Salt,
     /// Wakes one worker for each key that became ready, in the order of waiting.
     ready: Notify,
@@ -77,7 +77,7 @@ const MAX_INTAKE: usize = 512;
 const MAX_IDLE_CAPACITY: usize = 32;
 
 #[derive(Debug)]
-struct Inner {
+struct Contents {
     state: State,
     barrier: Barrier,
     /// Changes during a run of a key; at the end of the run its own writes are known.
@@ -135,7 +135,7 @@ impl Queue {
         workers: usize,
         rng: &Rng,
     ) -> Self {
-        let inner = Inner {
+        let inner = Contents {
             state: State::new(backoff, rate, workers, rng),
             barrier: Barrier::new(own_write_timeout),
             meanwhile: BTreeMap::new(),
@@ -216,7 +216,7 @@ impl Queue {
         is_gone: impl Fn(StoreId, &ObjectKey, &str) -> bool,
     ) -> Option<Work> {
         // The barrier recognizes later changes of this run as echoes.
-        self.change_after(Inner::has_to_sort, |inner, now| {
+        self.change_after(Contents::has_to_sort, |inner, now| {
             for (trigger, priority) in inner.meanwhile.remove(&item.key).unwrap_or_default() {
                 if inner.barrier.is_echo(&item.key, &trigger, &writes) {
                     inner.stats.echoes += 1;
@@ -340,15 +340,15 @@ impl Queue {
     }
 
     /// Changes the queue after processing the intake, and wakes the required tasks.
-    fn change<T>(&self, change: impl FnOnce(&mut Inner, Instant) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut Contents, Instant) -> T) -> T {
         self.change_after(|_| true, change)
     }
 
     /// Changes the queue, after processing the intake if `sort` is set.
     fn change_after<T>(
         &self,
-        sort: impl FnOnce(&mut Inner) -> bool,
-        change: impl FnOnce(&mut Inner, Instant) -> T,
+        sort: impl FnOnce(&mut Contents) -> bool,
+        change: impl FnOnce(&mut Contents, Instant) -> T,
     ) -> T {
         // Checked before the lock is taken, which is contended.
         let now = Instant::now();
@@ -381,7 +381,7 @@ impl Queue {
     }
 
     /// Processes the intake, and returns true if a worker waits for more.
-    fn sort_in(&self, inner: &mut Inner) {
+    fn sort_in(&self, inner: &mut Contents) {
         inner.unsorted = 0;
         let mut intake = lock(&self.intake);
         // From now on, adding a key processes the intake if a worker waits.
@@ -407,7 +407,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-impl Inner {
+impl Contents {
     /// Returns true if the intake is to be processed at the end of a run.
     fn has_to_sort(&mut self) -> bool {
         self.unsorted += 1;

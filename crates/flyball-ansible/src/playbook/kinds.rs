@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Nesting limit of values that are searched.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// The kinds that a role uses.
 #[derive(Clone, Debug, Default)]
@@ -208,7 +208,7 @@ impl Search<'_> {
 
     /// Searches tasks of unknown modules for object names.
     fn tasks_as_read(&mut self, value: &Value, depth: usize) {
-        if depth > 4 * DEEPEST {
+        if depth > 4 * MAX_DEPTH {
             return;
         }
         match value {
@@ -285,7 +285,7 @@ impl Search<'_> {
 
     /// Searches a value for objects: maps with `apiVersion` and `kind`, and texts that contain such maps.
     fn value(&mut self, value: &Value, depth: usize) {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return;
         }
         match value {

@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Nesting limit of imports.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// Limit of task files in a project.
 const MAX_TASK_FILES: usize = 2000;
 
@@ -335,9 +335,9 @@ impl Surroundings<'_> {
 
 impl Resolve for Surroundings<'_> {
     fn import(&mut self, name: &str) -> Result<Arc<[Task]>, String> {
-        if self.depth >= DEEPEST {
+        if self.depth >= MAX_DEPTH {
             return Err(format!(
-                "imports are nested deeper than {DEEPEST}: if {name} imports itself, use include_tasks with when"
+                "imports are nested deeper than {MAX_DEPTH}: if {name} imports itself, use include_tasks with when"
             ));
         }
         let file = self.find(name)?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Nesting limit of blocks.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// Keywords without effect on a single host without a shell.
 const WITHOUT_EFFECT: [&str; 14] = [
@@ -49,8 +49,8 @@ pub(super) fn read_tasks(
     depth: usize,
     found: &mut dyn Resolve,
 ) -> Result<Vec<Task>> {
-    if depth > DEEPEST {
-        return Err(Error::file(file, format_args!("blocks are nested deeper than {DEEPEST}")));
+    if depth > MAX_DEPTH {
+        return Err(Error::file(file, format_args!("blocks are nested deeper than {MAX_DEPTH}")));
     }
     match tasks {
         Value::Null => Ok(Vec::new()),

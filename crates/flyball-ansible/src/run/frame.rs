@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 /// Nesting limit of includes, roles and blocks.
-pub(super) const DEEPEST: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 
 /// The context of a task.
 #[derive(Clone)]

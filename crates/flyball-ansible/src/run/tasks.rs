@@ -1,6 +1,6 @@
 //! Runs tasks: conditions, loops, retries, blocks, includes, counts, and registered results.
 
-use super::frame::DEEPEST;
+use super::frame::MAX_DEPTH;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
 use crate::memory::size;
@@ -28,7 +28,7 @@ const WORK_PER_TASK: u64 = 200;
 const WORK_PER_ATTEMPT: u64 = 20;
 
 /// Literal names were validated when the role was loaded.
-const ELSEWHERE: &str = "in this role (a computed name is limited to files of the role)";
+const FILES_OF_ROLE: &str = "in this role (a computed name is limited to files of the role)";
 
 /// Replacement for the output of a task with `no_log`.
 const HIDDEN: &str = "the output has been hidden due to the fact that 'no_log: true' was specified for this result";
@@ -37,9 +37,9 @@ impl<'r> Run<'r> {
     /// Runs tasks in order, until one fails or ends the play or role.
     pub(super) fn tasks<'a>(&'a mut self, tasks: &'r [Task], frame: &'a Frame<'r>) -> BoxFuture<'a, Result<(), Stop>> {
         async move {
-            if frame.depth > DEEPEST {
+            if frame.depth > MAX_DEPTH {
                 let failure = TaskError::new(format!(
-                    "includes and blocks are nested deeper than {DEEPEST}: check for a file that includes itself"
+                    "includes and blocks are nested deeper than {MAX_DEPTH}: check for a file that includes itself"
                 ));
                 return Err(Stop::Failed(failure));
             }
@@ -314,7 +314,7 @@ impl<'r> Run<'r> {
                     }
                 };
                 let Some(tasks) = tasks else {
-                    return Ok(Done::failed(TaskError::new(format!("no task file {file} {ELSEWHERE}"))));
+                    return Ok(Done::failed(TaskError::new(format!("no task file {file} {FILES_OF_ROLE}"))));
                 };
                 let mut inner = frame.within(&task.vars);
                 inner.vars.push(Arc::new(looped.clone()));
@@ -345,7 +345,7 @@ impl<'r> Run<'r> {
             folders.iter().find_map(|folder| role.var_files.get(&places(&file, folder, folder)[1]))
         });
         let Some(vars) = found else {
-            return Done::failed(TaskError::new(format!("no variable file {file} {ELSEWHERE}")));
+            return Done::failed(TaskError::new(format!("no variable file {file} {FILES_OF_ROLE}")));
         };
         match name {
             None => self.included.extend(vars.iter().map(|(name, var)| (name.clone(), var.clone()))),

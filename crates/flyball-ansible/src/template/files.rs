@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Limits of files of one kind in a role, and of the nesting depth of its folders.
 const MAX_FILES: usize = 2000;
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 /// Files in the folders `templates` and `files` of a role, or beside a playbook: read once at load time, so that
 /// lookups cannot access other files.
@@ -52,8 +52,8 @@ pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
         for entry in entries {
             let path = entry.map_err(|error| Error::read(&folder, &error))?.path();
             match path.is_dir() {
-                true if depth < DEEPEST => folders.push((path, depth + 1)),
-                true => return Err(Error::file(&path, format_args!("folders are nested deeper than {DEEPEST}"))),
+                true if depth < MAX_DEPTH => folders.push((path, depth + 1)),
+                true => return Err(Error::file(&path, format_args!("folders are nested deeper than {MAX_DEPTH}"))),
                 false => found.push(path),
             }
         }

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 /// Nesting limit of flattened lists.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 pub(super) fn add(env: &mut Environment<'static>) {
     for name in ["default", "d"] {
@@ -259,7 +259,7 @@ fn add_collections(env: &mut Environment<'static>) {
         ignore(&options, &["skip_nulls"])?;
         options.assert_all_used()?;
         let mut flat = Vec::new();
-        flatten(&to_json(state, &list)?, levels.unwrap_or(DEEPEST).min(DEEPEST) + 1, &mut flat);
+        flatten(&to_json(state, &list)?, levels.unwrap_or(MAX_DEPTH).min(MAX_DEPTH) + 1, &mut flat);
         Ok::<_, Error>(from_json(flat))
     });
     env.add_filter("extract", |key: Value, container: Value| container.get_item(&key));

@@ -26,7 +26,7 @@ pub(crate) const PASSED: [&str; 8] =
     ["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH"];
 
 /// Nesting limit of variables that refer to one another.
-const DEEPEST: usize = 24;
+const MAX_DEPTH: usize = 24;
 
 /// The stack size for a template with namespaces, with memory allocated on demand: sufficient for the deepest value
 /// that [`FUEL`](super::FUEL) permits.
@@ -189,7 +189,7 @@ impl Scope {
     ) -> Result<T, String> {
         let around = {
             let mut evaluation = self.evaluation();
-            if evaluation.resolving.len() > DEEPEST {
+            if evaluation.resolving.len() > MAX_DEPTH {
                 return Err(format!("variables refer to one another infinitely: {}", evaluation.resolving.join(" → ")));
             }
             take(&mut evaluation.missed)

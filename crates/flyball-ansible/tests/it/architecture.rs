@@ -50,6 +50,5 @@ fn modules_form_layers() {
 
 #[test]
 fn layers_match_document() {
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
-    Sources::check_document(document, "flyball-ansible", LAYERS);
+    Sources::check_document("flyball-ansible", LAYERS);
 }

@@ -1,3 +1,4 @@
 //! The structure of this crate.
 
 mod architecture;
+mod operators;

@@ -80,15 +80,15 @@ fn string(data: &Data, key: &str) -> Result<(), String> {
 }
 
 fn version(metadata: &Metadata) -> Result<(), String> {
-    const LEAST: &str = "0.0.0-0";
+    const MIN_VERSION: &str = "0.0.0-0";
     let text = &metadata.version;
     if text.is_empty() {
         return Err("version is required".to_owned());
     }
     let version = Version::parse(text).map_err(|_| format!("version '{text}' is not a valid SemVer"))?;
-    match Constraints::parse(&format!(">{LEAST}")) {
+    match Constraints::parse(&format!(">{MIN_VERSION}")) {
         Ok(constraint) if !constraint.allow(&version) => {
-            Err(format!("version {version} is less than or equal to {LEAST}"))
+            Err(format!("version {version} is less than or equal to {MIN_VERSION}"))
         }
         _ => Ok(()),
     }

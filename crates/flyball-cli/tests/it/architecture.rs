@@ -42,6 +42,5 @@ fn modules_form_layers() {
 
 #[test]
 fn layers_match_document() {
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
-    Sources::check_document(document, "Modules of the command line", LAYERS);
+    Sources::check_document("Modules of the command line", LAYERS);
 }

@@ -5,7 +5,7 @@
 
 use super::containers::{ended, has_begun, restarts};
 use super::environment::Material;
-use super::program::{Exit, KILLED, Launch, Observed, Program, Running, Start, TERMINATED};
+use super::program::{Exit, KILLED, Launch, Program, ProgramState, RunningContainer, StartResult, TERMINATED};
 use super::status;
 use crate::workload::pods::is_deleting;
 use crate::workload::resources::is_sidecar;
@@ -221,15 +221,15 @@ impl PodSync<'_> {
                 let id = status.container_id.clone().unwrap_or_default();
                 let started = running.started_at.as_ref().map_or(self.now, |time| time.0);
                 let attempt = status.restart_count;
-                let running = Running { pod: self.pod, container, attempt, id: &id, started };
+                let running = RunningContainer { pod: self.pod, container, attempt, id: &id, started };
                 match self.observe(&running, spec, stopping) {
-                    Observed::Exited(exit) => {
+                    ProgramState::Exited(exit) => {
                         if stopping {
                             result.normal("Killing", format!("Stopping container {}", container.name));
                         }
                         status = end_of(status, &exit);
                     }
-                    Observed::Running { is_ready, until } => {
+                    ProgramState::Running { is_ready, until } => {
                         status.ready = is_ready;
                         status.started = Some(is_ready || container.startup_probe.is_none());
                         until.into_iter().for_each(|until| result.requeue_at(until));
@@ -264,7 +264,7 @@ impl PodSync<'_> {
         }
     }
 
-    fn observe(&self, running: &Running<'_>, spec: &PodSpec, stopping: bool) -> Observed {
+    fn observe(&self, running: &RunningContainer<'_>, spec: &PodSpec, stopping: bool) -> ProgramState {
         if !stopping {
             return self.program.observe(running, self.now);
         }
@@ -274,8 +274,8 @@ impl PodSync<'_> {
         let began = self.pod.metadata.deletion_timestamp.as_ref().map_or(self.now, |at| at.0 - grace);
         match self.program.stop(running, began.max(running.started), grace, self.now) {
             // The grace period is over: the container is killed.
-            Observed::Running { .. } if began + grace <= self.now => {
-                Observed::Exited(Exit { code: KILLED, at: self.now })
+            ProgramState::Running { .. } if began + grace <= self.now => {
+                ProgramState::Exited(Exit { code: KILLED, at: self.now })
             }
             observed => observed,
         }
@@ -341,7 +341,7 @@ impl PodSync<'_> {
         let attempt = status.restart_count + i32::from(again);
         let launch = Launch { pod: self.pod, container, attempt, env: &env, since, now: self.now };
         match self.program.start(&launch) {
-            Ok(Start::Started(id)) => {
+            Ok(StartResult::Started(id)) => {
                 let image = container.image.clone().unwrap_or_default();
                 if !again {
                     result.normal("Pulled", format!("Container image {image:?} already present on machine"));
@@ -359,7 +359,7 @@ impl PodSync<'_> {
                 status.container_id = Some(id);
                 true
             }
-            Ok(Start::NotYet(until)) => {
+            Ok(StartResult::NotYet(until)) => {
                 result.requeue_at(until);
                 false
             }

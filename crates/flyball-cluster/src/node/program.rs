@@ -16,14 +16,20 @@ pub trait Program: Send + Sync + 'static {
     /// # Errors
     ///
     /// If it cannot be started. The error is written to the status of the pod, and the start is retried.
-    fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError>;
+    fn start(&self, launch: &Launch<'_>) -> Result<StartResult, StartError>;
 
     /// Returns the state of a started container.
-    fn observe(&self, running: &Running<'_>, now: Timestamp) -> Observed;
+    fn observe(&self, running: &RunningContainer<'_>, now: Timestamp) -> ProgramState;
 
     /// Stops a container, which was asked to stop at `since` and has the grace period `grace`. Called repeatedly until
     /// it has stopped.
-    fn stop(&self, running: &Running<'_>, since: Timestamp, grace: SignedDuration, now: Timestamp) -> Observed;
+    fn stop(
+        &self,
+        running: &RunningContainer<'_>,
+        since: Timestamp,
+        grace: SignedDuration,
+        now: Timestamp,
+    ) -> ProgramState;
 }
 
 /// A container to start.
@@ -45,7 +51,7 @@ pub struct Launch<'a> {
 
 /// Result of starting a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartResult {
     /// It runs under this container ID, such as `containerd://8a7f…`.
     Started(String),
     /// A dependency is not available before this time.
@@ -54,7 +60,7 @@ pub enum Start {
 
 /// A container that was started.
 #[derive(Clone, Copy, Debug)]
-pub struct Running<'a> {
+pub struct RunningContainer<'a> {
     /// The pod on the API server.
     pub pod: &'a Pod,
     /// The container.
@@ -67,7 +73,7 @@ pub struct Running<'a> {
     pub started: Timestamp,
 }
 
-/// The reason why a container does not start.
+/// Error of starting a container.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct StartError {
@@ -79,7 +85,7 @@ pub struct StartError {
 
 /// State of a container.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Observed {
+pub enum ProgramState {
     /// It runs.
     Running {
         /// Readiness.
@@ -106,29 +112,29 @@ pub(super) const TERMINATED: i32 = 143;
 pub(super) const KILLED: i32 = 137;
 const SCHEME: &str = "simulated://";
 
-/// Containers without processes: they become ready and exit according to their pods' annotations and
-/// [rules](super::Rule).
+/// A program that simulates containers, without processes: they become ready and exit according to their pods'
+/// annotations and [rules](super::Rule).
 ///
 /// It is stateless: the state of a container depends on the pod alone.
 #[derive(Debug)]
-pub struct Simulated {
+pub struct SimulatedProgram {
     rules: Rules,
     seed: u64,
 }
 
-impl Simulated {
+impl SimulatedProgram {
     pub(crate) fn new(rules: Rules, rng: &Rng) -> Self {
         Self { rules, seed: rng.next() }
     }
 
     /// Returns the random source for one purpose and one start of a container, equal in each call.
-    fn rng(&self, running: &Running<'_>, what: &str) -> Rng {
+    fn rng(&self, running: &RunningContainer<'_>, what: &str) -> Rng {
         let uid = running.pod.metadata.uid.as_deref().unwrap_or_default();
         Rng::from_seed(self.seed).fork(&format!("{uid}/{}/{}/{what}", running.container.name, running.attempt))
     }
 
     /// Returns the exit of the container, if it has one.
-    fn ending(&self, running: &Running<'_>) -> Option<Exit> {
+    fn ending(&self, running: &RunningContainer<'_>) -> Option<Exit> {
         let script = self.rules.script(running.pod, &running.container.name);
         let (after, code) = script.ending(running.pod, running.container, running.attempt)?;
         let after = after.draw(&self.rng(running, "complete"))?;
@@ -137,14 +143,14 @@ impl Simulated {
 }
 
 /// Returns the exact time of a start, which is part of the name.
-fn began(running: &Running<'_>) -> Timestamp {
+fn began(running: &RunningContainer<'_>) -> Timestamp {
     let digits = running.id.strip_prefix(SCHEME).and_then(|id| id.get(..16));
     let micros = digits.and_then(|digits| i64::from_str_radix(digits, 16).ok());
     micros.and_then(|micros| Timestamp::from_microsecond(micros).ok()).unwrap_or(running.started)
 }
 
-impl Program for Simulated {
-    fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError> {
+impl Program for SimulatedProgram {
+    fn start(&self, launch: &Launch<'_>) -> Result<StartResult, StartError> {
         let uid = launch.pod.metadata.uid.as_deref().unwrap_or_default();
         let whose = format!("{uid}/{}/{}", launch.container.name, launch.attempt);
         let rng = Rng::from_seed(self.seed).fork(&whose);
@@ -155,37 +161,48 @@ impl Program for Simulated {
             match due {
                 Some(due) if due <= launch.now => {}
                 // A start that is never due is checked once a day.
-                due => return Ok(Start::NotYet(due.unwrap_or(launch.now + SignedDuration::from_hours(24)))),
+                due => return Ok(StartResult::NotYet(due.unwrap_or(launch.now + SignedDuration::from_hours(24)))),
             }
         }
         let micros = launch.now.as_microsecond();
-        Ok(Start::Started(format!("{SCHEME}{micros:016x}{:016x}{:016x}{:016x}", rng.next(), rng.next(), rng.next())))
+        Ok(StartResult::Started(format!(
+            "{SCHEME}{micros:016x}{:016x}{:016x}{:016x}",
+            rng.next(),
+            rng.next(),
+            rng.next()
+        )))
     }
 
-    fn observe(&self, running: &Running<'_>, now: Timestamp) -> Observed {
+    fn observe(&self, running: &RunningContainer<'_>, now: Timestamp) -> ProgramState {
         let ending = self.ending(running);
         if let Some(exit) = ending.clone().filter(|exit| exit.at <= now) {
-            return Observed::Exited(exit);
+            return ProgramState::Exited(exit);
         }
         let script = self.rules.script(running.pod, &running.container.name);
         let after = script.ready(running.container).draw(&self.rng(running, "ready"));
         let ready = after.map(|after| began(running) + after);
         let is_ready = ready.is_some_and(|ready| ready <= now);
         let until = ready.filter(|_| !is_ready).into_iter().chain(ending.map(|exit| exit.at)).min();
-        Observed::Running { is_ready, until }
+        ProgramState::Running { is_ready, until }
     }
 
-    fn stop(&self, running: &Running<'_>, since: Timestamp, grace: SignedDuration, now: Timestamp) -> Observed {
+    fn stop(
+        &self,
+        running: &RunningContainer<'_>,
+        since: Timestamp,
+        grace: SignedDuration,
+        now: Timestamp,
+    ) -> ProgramState {
         if let Some(exit) = self.ending(running).filter(|exit| exit.at <= since) {
-            return Observed::Exited(exit);
+            return ProgramState::Exited(exit);
         }
         let script = self.rules.script(running.pod, &running.container.name);
         let delay = script.stop_after.draw(&self.rng(running, "stop"));
         let is_killed = delay.is_none_or(|delay| delay > grace);
         let at = since + if is_killed { grace } else { delay.unwrap_or(grace) };
         match at <= now {
-            true => Observed::Exited(Exit { code: if is_killed { KILLED } else { TERMINATED }, at }),
-            false => Observed::Running { is_ready: false, until: Some(at) },
+            true => ProgramState::Exited(Exit { code: if is_killed { KILLED } else { TERMINATED }, at }),
+            false => ProgramState::Running { is_ready: false, until: Some(at) },
         }
     }
 }

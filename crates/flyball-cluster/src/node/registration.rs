@@ -23,7 +23,7 @@ const NAMESPACE: &str = "kube-node-lease";
 /// Interval of lease renewals. Real nodes renew every ten seconds; the longer interval makes a thousand nodes cheap.
 const HEARTBEAT: Duration = Duration::from_mins(5);
 /// Lease duration in seconds.
-const SILENCE: i32 = 15 * 60;
+const LEASE_DURATION_SECONDS: i32 = 15 * 60;
 /// Default capacity of a node.
 const USUAL: [(&str, &str); 4] = [("cpu", "8"), ("memory", "32Gi"), ("ephemeral-storage", "100Gi"), ("pods", "110")];
 
@@ -157,7 +157,7 @@ async fn beat(node: &Node, cx: &Context<Node>) -> Result<Duration> {
     let (name, now) = (cx.key().name(), cx.now());
     let spec = LeaseSpec {
         holder_identity: Some(name.to_owned()),
-        lease_duration_seconds: Some(SILENCE),
+        lease_duration_seconds: Some(LEASE_DURATION_SECONDS),
         renew_time: Some(MicroTime(now)),
         ..LeaseSpec::default()
     };

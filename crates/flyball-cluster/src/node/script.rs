@@ -44,7 +44,7 @@ impl Delay {
     }
 }
 
-/// The text is not a valid duration.
+/// Error of parsing a [`Delay`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no span of time: write 500ms, 2s, 1m30s, 2s..5s or never")]
 pub struct DelayParseError(String);

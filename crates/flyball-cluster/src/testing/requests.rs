@@ -4,7 +4,7 @@ use super::neighbors::{Allowlist, Neighbors, WriteTarget};
 use flyball::{ObjectKey, RunError};
 use http::{Method, Uri};
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Maximum number of recorded writes.
-const SHOWN: usize = 20;
+const MAX_RECORDED_WRITES: usize = 20;
 /// Maximum number of recorded panics. One fails the test.
 const MAX_PANICS: usize = 20;
 
@@ -233,67 +233,67 @@ impl RepeatedFailure {
 impl Log {
     /// Starts to watch for writes outside of this namespace.
     pub(super) fn watch_neighbors(&self, namespace: &str, allowed: Allowlist) {
-        self.lock().neighbors = Some(Neighbors::new(namespace, allowed));
+        self.0.state.lock().neighbors = Some(Neighbors::new(namespace, allowed));
     }
 
     /// Records a write of the test.
     pub(super) fn made(&self, place: &WriteTarget, answer: &Value) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         state.written = Some(Instant::now());
         state.neighbors.iter_mut().for_each(|neighbors| neighbors.made(place, answer));
     }
 
     /// Records a write of the operator.
     pub(super) fn changed(&self, method: &Method, place: &WriteTarget, answer: &Value) {
-        self.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.changed(method, place, answer));
+        self.0.state.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.changed(method, place, answer));
     }
 
     /// Describes unexpected changes of the operator outside of the namespace.
     pub(super) fn unexpected_changes(&self) -> Vec<String> {
-        self.lock().neighbors.iter().flat_map(Neighbors::unexpected).collect()
+        self.0.state.lock().neighbors.iter().flat_map(Neighbors::unexpected).collect()
     }
 
     /// Returns the paths of the objects that the operator changed outside of the namespace.
     pub(super) fn changes(&self) -> BTreeSet<String> {
-        self.lock().neighbors.iter().flat_map(Neighbors::all).collect()
+        self.0.state.lock().neighbors.iter().flat_map(Neighbors::all).collect()
     }
 
     /// Records a start of the operator, which retries all objects.
     pub(super) fn started(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         state.failing.clear();
         state.is_restarting = false;
     }
 
     pub(super) fn panicked(&self, place: &str, message: &str) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if state.panics.len() < MAX_PANICS {
             state.panics.push(format!("{place}: {message}"));
         }
     }
 
     pub(super) fn panics(&self) -> Vec<String> {
-        self.lock().panics.clone()
+        self.0.state.lock().panics.clone()
     }
 
     /// Clears the panics, and returns them.
     pub(super) fn take_panics(&self) -> Vec<String> {
-        std::mem::take(&mut self.lock().panics)
+        std::mem::take(&mut self.0.state.lock().panics)
     }
 
     /// Expects errors that contain this text to repeat.
     pub(super) fn expect_errors(&self, part: &str) {
-        self.lock().expected.push(part.to_owned());
+        self.0.state.lock().expected.push(part.to_owned());
     }
 
     /// Expects failures to recur after a success, as injected ones do.
     pub(super) fn expect_faults(&self) {
-        self.lock().has_faults = true;
+        self.0.state.lock().has_faults = true;
     }
 
     /// Records a success of an object.
     pub(super) fn settled(&self, controller: &str, object: &ObjectKey) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         let (key, has_faults) = ((controller.to_owned(), object.clone()), state.has_faults);
         match state.failing.get_mut(&key) {
             Some(failure) if !has_faults => failure.is_settled = true,
@@ -303,12 +303,12 @@ impl Log {
 
     /// Returns true if there was no write for this period.
     pub(super) fn is_at_rest(&self, period: Duration) -> bool {
-        self.lock().written.is_none_or(|written| written.elapsed() >= period)
+        self.0.state.lock().written.is_none_or(|written| written.elapsed() >= period)
     }
 
     /// Describes the objects that have failed repeatedly for this period.
     pub(super) fn failing_for(&self, period: Duration) -> Vec<String> {
-        let state = self.lock();
+        let state = self.0.state.lock();
         let fails = |failing: &RepeatedFailure| {
             let is_expected = state.expected.iter().any(|part| failing.error.contains(part));
             failing.repeats(period) && !is_expected
@@ -323,12 +323,12 @@ impl Log {
 
     /// Schedules a crash of the operator.
     pub(super) fn plan(&self, crash: Option<Crash>) {
-        self.lock().crash = crash;
+        self.0.state.lock().crash = crash;
     }
 
     /// Counts a request before it is sent, and returns whether the operator crashes at it.
     pub(super) fn sent(&self, method: &Method) -> Option<Crash> {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         state.sent += 1;
         let sent = state.sent;
         let crash = state.crash.filter(|crash| [Crash::Before(sent), Crash::After(sent)].contains(crash));
@@ -352,33 +352,33 @@ impl Log {
 
     /// Records the exit of the operator, with the reason if it was unexpected.
     pub(super) fn ended(&self, error: Option<&RunError>) {
-        self.lock().failure = error.map(|error| {
+        self.0.state.lock().failure = error.map(|error| {
             let source = std::error::Error::source(error).map(|source| format!(": {source}"));
             format!("{error}{}", source.unwrap_or_default())
         });
     }
 
     pub(super) fn failure(&self) -> Option<String> {
-        self.lock().failure.clone()
+        self.0.state.lock().failure.clone()
     }
 
     pub(super) fn is_restarting(&self) -> bool {
-        self.lock().is_restarting
+        self.0.state.lock().is_restarting
     }
 
     pub(super) fn crashed(&self) -> Option<bool> {
-        self.lock().crashed
+        self.0.state.lock().crashed
     }
 
     /// Counts a request.
     pub(super) fn count(&self, method: &Method, uri: &Uri) -> Option<Permission> {
         let permission = Permission::of(method, uri)?;
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         state.requests.total += 1;
         if permission.writes() {
             state.requests.writes += 1;
             state.written = Some(Instant::now());
-            state.last_writes.truncate(SHOWN - 1);
+            state.last_writes.truncate(MAX_RECORDED_WRITES - 1);
             state.last_writes.push_front(format!("{method} {uri}"));
         }
         *state.requests.counts.entry(permission.clone()).or_default() += 1;
@@ -387,24 +387,24 @@ impl Log {
 
     /// Records that a PATCH created an object.
     pub(super) fn created(&self, permission: &Permission) {
-        self.lock().created.insert(Permission { verb: "create".to_owned(), ..permission.clone() });
+        self.0.state.lock().created.insert(Permission { verb: "create".to_owned(), ..permission.clone() });
     }
 
     /// Returns the permissions that the requests needed.
     pub(super) fn used(&self) -> BTreeSet<Permission> {
-        let state = self.lock();
+        let state = self.0.state.lock();
         state.requests.counts.keys().chain(&state.created).cloned().collect()
     }
 
     pub(super) fn denied(&self, permission: Permission, message: &str) {
-        self.lock().denials.entry(permission).or_insert_with(|| message.to_owned());
+        self.0.state.lock().denials.entry(permission).or_insert_with(|| message.to_owned());
     }
 
     /// Records an error of a reconcile, which may be due to a denial.
     pub(super) fn failed(&self, controller: &str, object: &ObjectKey, error: &flyball::Error) {
         // An error that waits for a change may repeat after any change.
         if error.is_retried() {
-            let mut state = self.lock();
+            let mut state = self.0.state.lock();
             let written = state.written;
             let failing =
                 state.failing.entry((controller.to_owned(), object.clone())).or_insert_with(RepeatedFailure::new);
@@ -425,23 +425,23 @@ impl Log {
             let (message, at) = (error.to_string(), error.call_site());
             let place =
                 DenialSite { controller: controller.to_owned(), object: object.clone(), message: message.clone(), at };
-            self.lock().places.entry(message).or_insert(place);
+            self.0.state.lock().places.entry(message).or_insert(place);
         }
     }
 
     pub(super) fn requests(&self) -> Requests {
-        self.lock().requests.clone()
+        self.0.state.lock().requests.clone()
     }
 
     /// Returns the last writes, the latest first.
     pub(super) fn last_writes(&self) -> Vec<String> {
-        self.lock().last_writes.iter().cloned().collect()
+        self.0.state.lock().last_writes.iter().cloned().collect()
     }
 
     /// Clears the denials, and describes them.
     pub(super) fn take_denials(&self) -> Vec<String> {
         let described = self.describe_denials();
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         // The errors caused by them are removed too.
         let denials = std::mem::take(&mut state.denials);
         state.expected.extend(denials.into_values().filter(|message| !message.is_empty()));
@@ -454,12 +454,12 @@ impl Log {
             permission: permission.clone(),
             message: message.clone(),
         };
-        self.lock().denials.iter().map(denial).collect()
+        self.0.state.lock().denials.iter().map(denial).collect()
     }
 
     /// Describes each denial: permission, controller and place in the source.
     pub(super) fn describe_denials(&self) -> Vec<String> {
-        let state = self.lock();
+        let state = self.0.state.lock();
         let describe = |(permission, message): (&Permission, &String)| {
             let place = state.places.values().find(|place| place.message.contains(message));
             let place = place.map(|DenialSite { controller, object, at, .. }| {
@@ -469,10 +469,6 @@ impl Log {
             format!("{permission}{}", place.unwrap_or_default())
         };
         state.denials.iter().map(describe).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock()
     }
 }
 

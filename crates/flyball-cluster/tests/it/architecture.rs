@@ -25,6 +25,5 @@ fn modules_form_layers() {
 
 #[test]
 fn layers_match_document() {
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
-    Sources::check_document(document, "Imports in flyball-cluster", LAYERS);
+    Sources::check_document("Imports in flyball-cluster", LAYERS);
 }

@@ -6,7 +6,8 @@ use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
 use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
 use flyball_cluster::testing::{Test, explore_crashes};
 use flyball_cluster::{
-    Cluster, Controllers, Endpoint, Faults, Launch, Observed, Options, Program, Running, Start, StartError,
+    Cluster, Controllers, Endpoint, Faults, Launch, Options, Program, ProgramState, RunningContainer, StartError,
+    StartResult,
 };
 use flyball_core::Clock;
 use flyball_core::time::{SignedDuration, Timestamp};
@@ -437,15 +438,15 @@ async fn create_in_other(test: &Test, name: &str) -> kube::Result<ConfigMap> {
 struct PanickingProgram;
 
 impl Program for PanickingProgram {
-    fn start(&self, _: &Launch<'_>) -> Result<Start, StartError> {
+    fn start(&self, _: &Launch<'_>) -> Result<StartResult, StartError> {
         panic!("of the program")
     }
 
-    fn observe(&self, _: &Running<'_>, _: Timestamp) -> Observed {
+    fn observe(&self, _: &RunningContainer<'_>, _: Timestamp) -> ProgramState {
         unreachable!("nothing was started")
     }
 
-    fn stop(&self, _: &Running<'_>, _: Timestamp, _: SignedDuration, _: Timestamp) -> Observed {
+    fn stop(&self, _: &RunningContainer<'_>, _: Timestamp, _: SignedDuration, _: Timestamp) -> ProgramState {
         unreachable!("nothing was started")
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Error;
 
-/// All of these terms must hold.
+/// A field selector: all of its terms must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     /// The terms, in the order of the selector.

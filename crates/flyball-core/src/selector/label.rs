@@ -6,7 +6,7 @@ use crate::names;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// All of these requirements must hold; an empty selector selects everything.
+/// A label selector: all of its requirements must hold; an empty one selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     /// The requirements, in the order of the selector.

@@ -42,12 +42,12 @@ pub enum Operation {
 }
 
 impl Manager {
-    /// An applier.
+    /// Creates the manager of an apply.
     pub fn applier(name: &str, subresource: &str) -> Self {
         Self { operation: Operation::Apply, name: name.into(), api_version: None, subresource: subresource.into() }
     }
 
-    /// An updater; one without a name is `unknown`.
+    /// Creates the manager of an update; one without a name is `unknown`.
     pub fn updater(name: &str, api_version: &str, subresource: &str) -> Self {
         let name = if name.is_empty() { "unknown" } else { name };
         Self {

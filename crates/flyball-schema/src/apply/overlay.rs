@@ -1,7 +1,7 @@
 //! Merges the apply configuration of a mutating policy into an object.
 
 use super::path::PathElement;
-use super::types::{Atom, Misfit, Type};
+use super::types::{Atom, Type, TypeMismatch};
 use crate::schema::{ListKind, Node};
 use serde_json::Value;
 
@@ -10,11 +10,11 @@ use serde_json::Value;
 pub enum OverlayError {
     /// The patch does not fit the schema.
     #[error("failed to convert patch object to typed object: {0}")]
-    Patch(Misfit),
+    Patch(TypeMismatch),
     /// The object does not fit the schema.
     #[error("failed to convert original object to typed object: {0}")]
-    Live(Misfit),
-    /// The patch changes an atomic value, which would remove the parts that it omits.
+    Live(TypeMismatch),
+    /// The patch changes an atomic value; which would remove the parts that it omits.
     #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {0}")]
     Atomic(String),
 }

@@ -48,12 +48,12 @@ pub(super) struct MapAtom<'a> {
 
 /// The mismatch of a value and its schema, prefixed with the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct TypeMismatch {
     path: String,
     reason: String,
 }
 
-impl Misfit {
+impl TypeMismatch {
     fn new(reason: impl Into<String>) -> Self {
         Self { path: String::new(), reason: reason.into() }
     }
@@ -64,7 +64,7 @@ impl Misfit {
     }
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for TypeMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.path.is_empty() { f.write_str(&self.reason) } else { write!(f, "{}: {}", self.path, self.reason) }
     }
@@ -124,7 +124,7 @@ impl<'a> Type<'a> {
     }
 
     /// Rejects a value that does not match the schema.
-    pub(super) fn check(self, value: &Value, duplicates: bool) -> Result<(), Misfit> {
+    pub(super) fn check(self, value: &Value, duplicates: bool) -> Result<(), TypeMismatch> {
         match (self.atom(Some(value)), value) {
             // Without a schema, all values are valid.
             _ if matches!(self, Type::Deduced | Type::Atomic) => Ok(()),
@@ -138,9 +138,10 @@ impl<'a> Type<'a> {
             (Atom::List(list), Value::Array(items)) => {
                 let mut seen = BTreeSet::new();
                 for (i, item) in items.iter().enumerate() {
-                    let element = list.element(item).map_err(|reason| Misfit::new(format!("element {i}: {reason}")))?;
+                    let element =
+                        list.element(item).map_err(|reason| TypeMismatch::new(format!("element {i}: {reason}")))?;
                     if !duplicates && seen.contains(&element) {
-                        return Err(Misfit::new(format!("duplicate entries for key {element}")));
+                        return Err(TypeMismatch::new(format!("duplicate entries for key {element}")));
                     }
                     list.items.check(item, duplicates).map_err(|misfit| misfit.below(&element))?;
                     seen.insert(element);
@@ -148,12 +149,12 @@ impl<'a> Type<'a> {
                 Ok(())
             }
             (Atom::Map(map), Value::Object(entries)) => entries.iter().try_for_each(|(key, value)| {
-                let undeclared = || Err(Misfit::new("field not declared in schema"));
+                let undeclared = || Err(TypeMismatch::new("field not declared in schema"));
                 let checked = map.get(key).map_or_else(undeclared, |ty| ty.check(value, duplicates));
                 checked.map_err(|misfit| misfit.below(&PathElement::field(key)))
             }),
-            (Atom::List(_), value) => Err(Misfit::new(format!("expected list, got &{{{}}}", go_print(value)))),
-            (Atom::Map(_), value) => Err(Misfit::new(format!("expected map, got &{{{}}}", go_print(value)))),
+            (Atom::List(_), value) => Err(TypeMismatch::new(format!("expected list, got &{{{}}}", go_print(value)))),
+            (Atom::Map(_), value) => Err(TypeMismatch::new(format!("expected map, got &{{{}}}", go_print(value)))),
         }
     }
 
@@ -298,7 +299,7 @@ impl<'a> MapAtom<'a> {
 }
 
 impl Scalar {
-    fn check(self, value: &Value) -> Result<(), Misfit> {
+    fn check(self, value: &Value) -> Result<(), TypeMismatch> {
         let wrong = match (self, value) {
             (Self::Numeric, Value::Number(_)) | (Self::Text, Value::String(_)) | (Self::Boolean, Value::Bool(_)) => {
                 return Ok(());
@@ -311,6 +312,6 @@ impl Scalar {
             (Self::Boolean, value) => format!("expected boolean, got &{{{}}}", go_print(value)),
             (Self::Untyped, value) => format!("expected any scalar, got &{{{}}}", go_print(value)),
         };
-        Err(Misfit::new(wrong))
+        Err(TypeMismatch::new(wrong))
     }
 }

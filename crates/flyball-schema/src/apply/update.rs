@@ -5,7 +5,7 @@ use super::managed::{Entry, ManagedFields, Manager, Operation};
 use super::merge::{merge, remove};
 use super::path::PathElement;
 use super::set::{Branch, FieldSet};
-use super::types::{Misfit, Type};
+use super::types::{Type, TypeMismatch};
 use crate::schema::Node;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -38,7 +38,7 @@ pub struct Objects<'a> {
 
 /// The result of an apply.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Applied {
+pub struct ApplyResult {
     /// The new object; `None` if it is unchanged.
     pub object: Option<Value>,
     /// The managers and their fields.
@@ -50,10 +50,10 @@ pub struct Applied {
 pub enum Error {
     /// The applied configuration does not fit the schema.
     #[error("{0}")]
-    Patch(Misfit),
+    Patch(TypeMismatch),
     /// The stored object does not fit the schema.
     #[error("{0}")]
-    Live(Misfit),
+    Live(TypeMismatch),
     /// Other managers own fields for which the applier has different values.
     #[error("conflicts with {} fields of other managers", .0.len())]
     Conflicts(Vec<Conflict>),
@@ -195,7 +195,7 @@ impl Objects<'_> {
         manager: Manager,
         force: bool,
         now: Option<&str>,
-    ) -> Result<Applied, Error> {
+    ) -> Result<ApplyResult, Error> {
         let ty = self.ty()?;
         ty.check(configuration, false).map_err(Error::Patch)?;
         ty.check(live, true).map_err(Error::Live)?;
@@ -232,7 +232,7 @@ impl Objects<'_> {
         manager: &Manager,
         force: bool,
         now: Option<&str>,
-    ) -> Result<Applied, Error> {
+    ) -> Result<ApplyResult, Error> {
         let mut managed = self.reconcile(live, managed)?;
         let merged =
             merge(ty, Some(live), Some(configuration)).unwrap_or_else(|| Value::Object(serde_json::Map::new()));
@@ -262,7 +262,7 @@ impl Objects<'_> {
                 managed.0.remove(manager);
             }
         }
-        Ok(Applied { object: changed.then_some(object), managed })
+        Ok(ApplyResult { object: changed.then_some(object), managed })
     }
 
     /// Adapts the fields of managers to the current schema.

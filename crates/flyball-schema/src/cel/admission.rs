@@ -59,12 +59,12 @@ fn named(name: &str, properties: Value) -> Map<String, Value> {
     schema
 }
 
-/// The type of `request`.
+/// Returns the type of `request`.
 pub fn request() -> Type<'static> {
     Type::Object { schema: &REQUEST, whole: false }
 }
 
-/// The type of `namespaceObject`.
+/// Returns the type of `namespaceObject`.
 pub fn namespace() -> Type<'static> {
     Type::Object { schema: &NAMESPACE, whole: false }
 }
@@ -83,7 +83,7 @@ pub fn published(document: &Value, group: &str, version: &str, kind: &str) -> Op
     Published { schemas, within: vec![name] }.visible(schema)
 }
 
-/// The type of an object of a [published] schema.
+/// Returns the type of an object of a [published] schema.
 pub fn object(schema: &Map<String, Value>) -> Type<'_> {
     let described = schema.get("properties").is_some_and(|own| own.pointer("/metadata/properties/name").is_some());
     Type::of(schema, !described)

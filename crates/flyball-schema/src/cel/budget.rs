@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum cost of all expressions of one write: more than the limits of two policies.
-const TOTAL: u64 = 25_000_000;
+/// Maximum cost of all expressions of one write: more than two policies that each reach their own limit.
+const MAX_TOTAL_COST: u64 = 25_000_000;
 
 /// The cost budget of all expressions of one write.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub struct TotalBudget(AtomicU64);
 
 impl Default for TotalBudget {
     fn default() -> Self {
-        Self(AtomicU64::new(TOTAL))
+        Self(AtomicU64::new(MAX_TOTAL_COST))
     }
 }
 
@@ -41,12 +41,12 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The budget for all rules of a custom resource, or of a policy.
+    /// Creates the budget for all rules of a custom resource, or of a policy.
     pub fn of_rules() -> Self {
         Self::of(10_000_000)
     }
 
-    /// The budget for the match conditions of a webhook or a policy.
+    /// Creates the budget for the match conditions of a webhook or a policy.
     pub fn of_conditions() -> Self {
         Self::of(2_500_000)
     }

@@ -16,7 +16,7 @@ use kube_cel::cel::common::ast::{
 
 /// The result of checking a valid expression.
 #[derive(Clone, Debug)]
-pub struct Checked<'s> {
+pub struct CheckResult<'s> {
     /// The type of the result.
     pub made: Type<'s>,
     /// The maximum cost.
@@ -24,7 +24,7 @@ pub struct Checked<'s> {
 }
 
 /// Checks an expression on values of a schema; `Err` lists all errors, as `cel-go` does.
-pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<Checked<'s>, String> {
+pub fn check<'s>(text: &str, schema: &'s Schema, whole: bool, optional_old: bool) -> Result<CheckResult<'s>, String> {
     let own = Type::of(schema, whole);
     let old = if optional_old { own.clone().optional() } else { own.clone() };
     run(text, Some(SchemaPosition::Schema { schema, whole }), &[("self", own), ("oldSelf", old)])
@@ -39,7 +39,7 @@ fn run<'s>(
     text: &str,
     root: Option<SchemaPosition<'s>>,
     variables: &[(&str, Type<'s>)],
-) -> Result<Checked<'s>, String> {
+) -> Result<CheckResult<'s>, String> {
     let program = super::compile(text)?;
     let variables = variables.iter().map(|(name, ty)| ((*name).to_owned(), Estimate::at(ty.clone(), 1, root)));
     let mut checker =
@@ -47,7 +47,11 @@ fn run<'s>(
     let estimate = program.with_sufficient_stack(|| checker.visit(program.expression()));
     checker.errors.sort();
     let messages: Vec<String> = checker.errors.iter().map(|(at, reason)| point_at(text, *at, reason)).collect();
-    if messages.is_empty() { Ok(Checked { made: estimate.ty, cost: estimate.cost }) } else { Err(messages.join("\n")) }
+    if messages.is_empty() {
+        Ok(CheckResult { made: estimate.ty, cost: estimate.cost })
+    } else {
+        Err(messages.join("\n"))
+    }
 }
 
 /// Formats an error with its position in the source.

@@ -2,7 +2,7 @@
 
 use super::authorizer::{Decide, Question, REQUEST_RESOURCE, authorizer, request_resource};
 use super::budget::Budget;
-use super::meter::OUT_OF_BUDGET;
+use super::error::Error;
 use super::{BASE, Program, compile};
 use kube_cel::cel::Context;
 use kube_cel::cel::objects::{Key, Map as CelMap, Value as Cel};
@@ -59,14 +59,19 @@ impl Expression {
         &self.text
     }
 
-    /// Evaluates the expression, and charges the budget; an error names the expression, unless the budget is used up.
-    pub fn run(&self, scope: &Scope, budget: &Budget) -> Result<Cel, String> {
+    /// Evaluates the expression, and charges the budget.
+    pub fn run(&self, scope: &Scope, budget: &Budget) -> Result<Cel, Error> {
         match &self.program {
-            Ok(program) => program.run(&scope.0, budget).map_err(|reason| match reason.as_str() {
-                OUT_OF_BUDGET => reason,
-                _ => format!("expression '{}' resulted in error: {reason}", self.text),
-            }),
-            Err(reason) => Err(format!("compilation error: {reason}")),
+            Ok(program) => program.run(&scope.0, budget),
+            Err(why) => Err(Error::Compile(why.clone())),
+        }
+    }
+
+    /// Returns the message of an error of this expression, which names the expression.
+    pub fn message(&self, error: &Error) -> String {
+        match error {
+            Error::Compile(_) | Error::OutOfBudget => error.to_string(),
+            _ => format!("expression '{}' resulted in error: {error}", self.text),
         }
     }
 }

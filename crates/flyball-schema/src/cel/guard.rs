@@ -47,11 +47,11 @@ fn ip(text: &str) -> Option<String> {
 
 fn cidr(text: &str) -> Option<String> {
     // kube-apiserver's message repeats it.
-    const UNREAD: &str = "network address parse error during conversion from string";
+    const PARSE_ERROR: &str = "network address parse error during conversion from string";
     match netip::prefix(text) {
-        Err(reason) => Some(format!("{UNREAD}: {UNREAD}: {reason}")),
+        Err(why) => Some(format!("{PARSE_ERROR}: {PARSE_ERROR}: {why}")),
         Ok(address) if is_mapped(address) => {
-            Some(format!("{UNREAD}: IPv4-mapped IPv6 address {} is not allowed", go_quote(text)))
+            Some(format!("{PARSE_ERROR}: IPv4-mapped IPv6 address {} is not allowed", go_quote(text)))
         }
         Ok(_) => None,
     }

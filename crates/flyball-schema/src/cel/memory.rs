@@ -301,16 +301,18 @@ fn items(list: &Cel) -> Result<parking_lot::MutexGuard<'_, Vec<Cel>>, ExecutionE
 
 #[cfg(test)]
 mod tests {
-    use super::super::meter::EXCEEDED;
-    use super::super::{BASE, Budget, compile};
+    use super::super::{BASE, Budget, Error, compile};
     use crate::rules::to_cel;
     use serde_json::{Value, json};
     use std::time::Instant;
 
-    fn run(expression: &str, object: &Value) -> Result<bool, String> {
+    fn run(expression: &str, object: &Value) -> Result<bool, Error> {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, object));
-        compile(expression)?.run(&context, &Budget::of_rules()).map(|result| result == true.into())
+        compile(expression)
+            .map_err(Error::Compile)?
+            .run(&context, &Budget::of_rules())
+            .map(|result| result == true.into())
     }
 
     #[test]
@@ -341,7 +343,7 @@ mod tests {
             // An error on one side does not hide the exceeded limit on the other.
             "self.l.exists(x, self.l.map(y, self.s).size() < 0 || x < 0)".to_owned(),
         ] {
-            assert_eq!(run(&large, &object), Err(EXCEEDED.to_owned()), "{}", &large[..large.len().min(100)]);
+            assert_eq!(run(&large, &object), Err(Error::CostLimit), "{}", &large[..large.len().min(100)]);
         }
         for fine in [
             "self.s.replace('x', 'yy').size() == 2097152",
@@ -363,10 +365,13 @@ mod tests {
         let patterns: Vec<String> = (0..200).map(|n| format!("(\\pL{{0,8}}){{0,9}}{n}")).collect();
         let object = json!({"p": patterns, "s": "x".repeat(100)});
         for expensive in ["self.p.exists(p, self.s.matches(p))", "self.p.exists(p, self.s.find(p) == 'y')"] {
-            assert_eq!(run(expensive, &object), Err(EXCEEDED.to_owned()), "{expensive}");
+            assert_eq!(run(expensive, &object), Err(Error::CostLimit), "{expensive}");
         }
-        let rejected = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
-        assert!(rejected.as_ref().is_err_and(|reason| reason.contains("more than 60000: repeat less")), "{rejected:?}");
+        let refused = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
+        assert!(
+            refused.as_ref().is_err_and(|why| why.to_string().contains("more than 60000: repeat less")),
+            "{refused:?}"
+        );
         // Many patterns with few states, of unknown size.
         let texts: Vec<String> = (0..300).map(|n| format!("{n}{}", "x".repeat(297))).collect();
         let object = json!({"p": texts, "s": "x".repeat(100), "t": "x".repeat(100_000)});
@@ -377,7 +382,7 @@ mod tests {
             // One pattern with many active states at each character.
             "self.t.matches('(x?){900}(x?){900}y')",
         ] {
-            assert_eq!(run(expensive, &object), Err(EXCEEDED.to_owned()), "{expensive}");
+            assert_eq!(run(expensive, &object), Err(Error::CostLimit), "{expensive}");
         }
         for fine in [
             "self.s.matches('^x{100}$')",

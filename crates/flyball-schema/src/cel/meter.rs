@@ -8,6 +8,7 @@
 //! See <https://kubernetes.io/docs/reference/using-api/cel/#resource-constraints>.
 
 use super::cost::{self, Estimate, Size};
+use super::error::Error;
 use super::functions::NAMESPACES;
 use super::typing::{INT, STRING, Type};
 use kube_cel::cel::common::ast::operators::{CONDITIONAL, INDEX, LOGICAL_AND, LOGICAL_OR, OPT_INDEX};
@@ -23,13 +24,6 @@ use std::cell::Cell;
 
 /// Maximum cost of one evaluation of an expression.
 const PER_CALL: u64 = 1_000_000;
-
-/// Error of an evaluation that exceeds the limit.
-pub(crate) const EXCEEDED: &str = "operation cancelled: actual cost limit exceeded";
-
-/// Error of several evaluations that exceed their common budget.
-pub const OUT_OF_BUDGET: &str =
-    "validation failed due to running out of cost budget, no further validation rules will be run";
 
 thread_local! {
     /// Current cost of the evaluation on this thread; an expression is evaluated on one thread.
@@ -52,7 +46,7 @@ pub(super) fn charge(bytes: usize, limit: usize) -> Result<(), ExecutionError> {
     BUILT.set(built);
     if built > limit {
         SPENT.set(SPENT.get().max(PER_CALL + 1));
-        return Err(ExecutionError::function_error(PAY, EXCEEDED));
+        return Err(ExecutionError::function_error(PAY, Error::CostLimit));
     }
     Ok(())
 }
@@ -61,7 +55,7 @@ pub(super) fn charge(bytes: usize, limit: usize) -> Result<(), ExecutionError> {
 pub(super) fn pay(price: u64) -> Result<(), ExecutionError> {
     let spent = SPENT.get().saturating_add(price);
     SPENT.set(spent);
-    if is_exceeded(spent) { Err(ExecutionError::function_error(PAY, EXCEEDED)) } else { Ok(()) }
+    if is_exceeded(spent) { Err(ExecutionError::function_error(PAY, Error::CostLimit)) } else { Ok(()) }
 }
 
 /// Returns true if a cost exceeds the limit of one evaluation.
@@ -75,7 +69,7 @@ pub(super) const PAY: &str = "@pay";
 /// Adds the function that charges costs.
 pub(super) fn add(context: &mut Context<'_>) {
     context.add_function(PAY, |call: &FunctionContext<'_, '_>| -> Result<bool, ExecutionError> {
-        let exceeded = || ExecutionError::function_error(PAY, EXCEEDED);
+        let exceeded = || ExecutionError::function_error(PAY, Error::CostLimit);
         let mut spent = SPENT.get();
         if is_exceeded(spent) {
             return Err(exceeded());
@@ -341,16 +335,16 @@ fn sized(value: &dyn Val) -> (Type<'static>, Size) {
 #[cfg(test)]
 mod tests {
     use super::super::{BASE, Budget, TotalBudget, compile};
-    use super::{EXCEEDED, OUT_OF_BUDGET, measure};
+    use super::{Error, measure};
     use crate::rules::to_cel;
     use serde_json::{Value, json};
     use std::sync::Arc;
 
     /// Evaluates an expression on `self`.
-    fn run(expression: &str, object: &Value, budget: &Budget) -> Result<bool, String> {
+    fn run(expression: &str, object: &Value, budget: &Budget) -> Result<bool, Error> {
         let mut context = BASE.new_inner_scope();
         context.add_variable_from_value("self", to_cel(None, object));
-        compile(expression)?.run(&context, budget).map(|result| result == true.into())
+        compile(expression).map_err(Error::Compile)?.run(&context, budget).map(|result| result == true.into())
     }
 
     fn cost(expression: &str) -> u64 {
@@ -390,7 +384,7 @@ mod tests {
             "self.l.all(i, x, self.l.all(j, y, x >= 0))",
             "self.l.filter(x, self.l.exists_one(y, y == x)).size() == 0",
         ] {
-            assert_eq!(run(expensive, &object, &Budget::of_rules()), Err(EXCEEDED.to_owned()), "{expensive}");
+            assert_eq!(run(expensive, &object, &Budget::of_rules()), Err(Error::CostLimit), "{expensive}");
         }
         assert_eq!(run("self.l.all(x, x >= 0)", &object, &Budget::of_rules()), Ok(true));
     }
@@ -402,7 +396,7 @@ mod tests {
         let counts: Vec<_> = (0..4).map(|_| runs(&Budget::of_rules().within(&total))).collect();
         assert_eq!(counts, [20, 20, 7, 0]);
         assert!(total.is_exceeded());
-        assert_eq!(run("true", &json!({}), &Budget::of_rules().within(&total)), Err(OUT_OF_BUDGET.to_owned()));
+        assert_eq!(run("true", &json!({}), &Budget::of_rules().within(&total)), Err(Error::OutOfBudget));
     }
 
     #[test]
@@ -411,6 +405,6 @@ mod tests {
         let budget = Budget::of_conditions();
         let runs: Vec<_> = (0..7).map(|_| run("self.l.all(x, x >= 0)", &object, &budget)).collect();
         assert_eq!(runs[..4], [Ok(true), Ok(true), Ok(true), Ok(true)]);
-        assert_eq!(runs[5..], [Err(OUT_OF_BUDGET.to_owned()), Err(OUT_OF_BUDGET.to_owned())]);
+        assert_eq!(runs[5..], [Err(Error::OutOfBudget), Err(Error::OutOfBudget)]);
     }
 }

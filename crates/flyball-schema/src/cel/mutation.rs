@@ -1,5 +1,6 @@
 //! Conversion of the results of mutating expressions to JSON.
 
+use super::error::Error;
 use super::rewrite::TYPE_NAME;
 use crate::extent::MAX_DEPTH;
 use base64::Engine;
@@ -85,7 +86,7 @@ fn convert(value: &Cel) -> Result<Value, String> {
             let fields = fields.map(|(key, value)| Ok((key.to_string(), convert(value)?)));
             Value::Object(fields.collect::<Result<Map<_, _>, String>>()?)
         }
-        Cel::Function(..) | Cel::Opaque(_) => return Err("no such overload".into()),
+        Cel::Function(..) | Cel::Opaque(_) => return Err(Error::NoSuchOverload.to_string()),
     })
 }
 
@@ -96,7 +97,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn evaluate(expression: &str) -> Result<Value, String> {
-        to_json(&compile(expression)?.run(&BASE, &Budget::of_rules())?)
+        to_json(&compile(expression)?.run(&BASE, &Budget::of_rules()).map_err(|error| error.to_string())?)
     }
 
     #[test]

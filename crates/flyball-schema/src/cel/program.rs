@@ -1,6 +1,7 @@
 //! Compiled expressions.
 
 use super::budget::Budget;
+use super::error::Error;
 use super::location::located;
 use super::memory;
 use super::meter;
@@ -143,29 +144,30 @@ impl Program {
         self.written.references()
     }
 
-    /// Evaluates the program and charges the budget; errors have the messages of kube-apiserver.
-    pub(crate) fn run(&self, context: &Context<'_>, budget: &Budget) -> Result<Cel, String> {
+    /// Evaluates the program and charges the budget.
+    pub(crate) fn run(&self, context: &Context<'_>, budget: &Budget) -> Result<Cel, Error> {
         if budget.is_stopped() {
-            return Err(meter::OUT_OF_BUDGET.into());
+            return Err(Error::OutOfBudget);
         }
         let resolve = || meter::measure(&self.ready, context);
         let before = budget.patterns.take().make_current();
         let outcome = self.with_sufficient_stack(|| catch_unwind(AssertUnwindSafe(resolve)));
         *budget.patterns.borrow_mut() = before.make_current();
         match outcome {
-            Ok((_, cost)) if !budget.spend(cost) => Err(meter::OUT_OF_BUDGET.into()),
-            Ok((_, cost)) if meter::is_exceeded(cost) => Err(meter::EXCEEDED.into()),
+            Ok((_, cost)) if !budget.spend(cost) => Err(Error::OutOfBudget),
+            Ok((_, cost)) if meter::is_exceeded(cost) => Err(Error::CostLimit),
             Ok((Ok(value), _)) => Ok(value),
             Ok((Err(error), _)) => Err(explain(error)),
-            Err(_) => Err("the expression could not be evaluated".into()),
+            Err(_) => Err(Error::Function("the expression could not be evaluated".into())),
         }
     }
 }
 
-fn explain(error: ExecutionError) -> String {
-    match error {
-        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
-        ExecutionError::NoSuchOverload => "no such overload".into(),
+/// Converts an error of the interpreter into one with the message of the real server.
+fn explain(error: ExecutionError) -> Error {
+    Error::Function(match error {
+        ExecutionError::NoSuchKey(key) => return Error::NoSuchKey(key.to_string()),
+        ExecutionError::NoSuchOverload => return Error::NoSuchOverload,
         ExecutionError::DivisionByZero(_) => "division by zero".into(),
         ExecutionError::RemainderByZero(_) => "modulus by zero".into(),
         ExecutionError::IndexOutOfBounds(index) => format!("index out of bounds: {index:?}"),
@@ -178,7 +180,7 @@ fn explain(error: ExecutionError) -> String {
             _ => message,
         },
         error => error.to_string(),
-    }
+    })
 }
 
 #[cfg(test)]

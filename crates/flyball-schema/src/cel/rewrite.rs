@@ -313,11 +313,14 @@ fn to_key(value: &Cel) -> Option<Key> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BASE, compile};
+    use super::super::{BASE, Error, compile};
     use kube_cel::cel::objects::Value as Cel;
 
-    fn holds(expression: &str) -> Result<bool, String> {
-        compile(expression)?.run(&BASE, &super::super::Budget::of_rules()).map(|value| value == Cel::Bool(true))
+    fn holds(expression: &str) -> Result<bool, Error> {
+        compile(expression)
+            .map_err(Error::Compile)?
+            .run(&BASE, &super::super::Budget::of_rules())
+            .map(|value| value == Cel::Bool(true))
     }
 
     #[test]
@@ -348,6 +351,6 @@ mod tests {
     #[test]
     fn duplicate_map_keys_are_an_error() {
         let twice = "['a', 'a'].transformMapEntry(i, v, {v: i}) == {}";
-        assert_eq!(holds(twice), Err("insert failed: key a already exists".to_owned()));
+        assert_eq!(holds(twice), Err(Error::Function("insert failed: key a already exists".to_owned())));
     }
 }

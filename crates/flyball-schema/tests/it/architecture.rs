@@ -28,6 +28,5 @@ fn modules_form_layers() {
 
 #[test]
 fn layers_match_the_document() {
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
-    Sources::check_document(document, "flyball-schema", LAYERS);
+    Sources::check_document("flyball-schema", LAYERS);
 }

@@ -7,7 +7,7 @@
 //! half, the next one half of the rest, so that some is always left for a user without any. In pools with short holds,
 //! a single user may have all. The queues of users take turns. Invariant: only [`Hold`] returns an amount.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
@@ -47,9 +47,9 @@ pub(crate) const REFUSALS: [&str; 2] = ["queue-full", "time-out"];
 
 /// An amount that flows share. Clones share the state.
 #[derive(Clone)]
-pub(crate) struct Pool(Arc<Inner>);
+pub(crate) struct Pool(Arc<PoolState>);
 
-struct Inner {
+struct PoolState {
     max_waiting: usize,
     shares: Mutex<Shares>,
     refused: [AtomicU64; 2],
@@ -89,18 +89,14 @@ impl Pool {
     pub(crate) fn new(limit: usize, max_waiting: usize) -> Self {
         let (flows, turns) = (BTreeMap::new(), VecDeque::new());
         let shares = Shares { limit, is_undivided: false, used: 0, waiting: 0, flows, turns };
-        Self(Arc::new(Inner { max_waiting, shares: Mutex::new(shares), refused: Default::default() }))
+        Self(Arc::new(PoolState { max_waiting, shares: Mutex::new(shares), refused: Default::default() }))
     }
 
     /// Creates a pool of which a single flow may have all. Several flows take turns.
     pub(crate) fn undivided(limit: usize) -> Self {
         let pool = Self::new(limit, usize::MAX);
-        pool.lock().is_undivided = true;
+        pool.0.shares.lock().is_undivided = true;
         pool
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Shares> {
-        self.0.shares.lock()
     }
 
     fn hold(&self, flow: &Flow, amount: usize) -> Hold {
@@ -109,20 +105,20 @@ impl Pool {
 
     /// Returns the limit of the pool.
     pub(crate) fn limit(&self) -> usize {
-        self.lock().limit
+        self.0.shares.lock().limit
     }
 
     /// Returns true if a flow blocks others: it could acquire no more now, and holds more than half of an equal share.
     /// Flows that hold little are not considered to block.
     pub(crate) fn is_overdrawn(&self, flow: &Flow) -> bool {
-        let shares = self.lock();
+        let shares = self.0.shares.lock();
         let held = shares.flows.get(flow).map_or(0, |share| share.held);
         !shares.fits(flow, 0) && held > shares.limit / (2 * (shares.flows.len() + 1))
     }
 
     /// Acquires an amount if it is available now.
     pub(crate) fn try_take(&self, flow: &Flow, amount: usize) -> Option<Hold> {
-        let mut shares = self.lock();
+        let mut shares = self.0.shares.lock();
         if !shares.fits(flow, amount) {
             drop(shares);
             self.0.refused[0].fetch_add(1, Ordering::Relaxed);
@@ -141,7 +137,7 @@ impl Pool {
         match tokio::time::timeout(max_wait, granted).await {
             Ok(granted) => granted.ok(),
             Err(_) => {
-                self.lock().remove_abandoned(flow);
+                self.0.shares.lock().remove_abandoned(flow);
                 self.0.refused[1].fetch_add(1, Ordering::Relaxed);
                 None
             }
@@ -157,7 +153,7 @@ impl Pool {
     }
 
     fn begin(&self, flow: &Flow, amount: usize, unbounded: bool) -> Option<Begun> {
-        let mut shares = self.lock();
+        let mut shares = self.0.shares.lock();
         if shares.fits(flow, amount) {
             shares.grant(flow, amount);
             return Some(Begun::Given(self.hold(flow, amount)));
@@ -185,12 +181,12 @@ impl Pool {
 
     /// Acquires an amount even if it exceeds the bound.
     pub(crate) fn charge(&self, flow: &Flow, amount: usize) -> Hold {
-        self.lock().grant(flow, amount);
+        self.0.shares.lock().grant(flow, amount);
         self.hold(flow, amount)
     }
 
     fn release(&self, flow: &Flow, amount: usize) {
-        let mut shares = self.lock();
+        let mut shares = self.0.shares.lock();
         shares.used -= amount;
         if let Some(share) = shares.flows.get_mut(flow) {
             share.held -= amount;
@@ -203,13 +199,13 @@ impl Pool {
             // An abandoned waiter drops its hold, which locks the pool.
             drop(shares);
             drop(waiter.granted.send(self.hold(&flow, waiter.amount)));
-            shares = self.lock();
+            shares = self.0.shares.lock();
         }
     }
 
     /// Returns how much is held.
     pub(crate) fn used(&self) -> usize {
-        self.lock().used
+        self.0.shares.lock().used
     }
 
     /// Returns the numbers of rejected requests, by [`REFUSALS`].
@@ -296,7 +292,7 @@ impl Hold {
         let before = std::mem::replace(&mut self.amount, amount);
         match amount.checked_sub(before) {
             Some(0) => {}
-            Some(more) => self.pool.lock().grant(&self.flow, more),
+            Some(more) => self.pool.0.shares.lock().grant(&self.flow, more),
             None => self.pool.release(&self.flow, before - amount),
         }
     }
@@ -316,7 +312,7 @@ impl Hold {
 
     /// Returns true if its flow could acquire more now.
     pub(crate) fn has_room(&self) -> bool {
-        self.pool.lock().fits(&self.flow, 0)
+        self.pool.0.shares.lock().fits(&self.flow, 0)
     }
 
     /// Acquires more for the same flow, without limit of the wait.
@@ -350,7 +346,7 @@ mod tests {
         assert_eq!(holds.each_ref().map(Vec::len), [4, 2, 1, 1, 0]);
         drop(holds);
         assert_eq!(pool.used(), 0);
-        assert!(pool.lock().flows.is_empty());
+        assert!(pool.0.shares.lock().flows.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -365,7 +361,7 @@ mod tests {
         granted.clear();
         drop(first);
         drop(waits);
-        assert_eq!((pool.used(), pool.lock().waiting), (0, 0));
+        assert_eq!((pool.used(), pool.0.shares.lock().waiting), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
@@ -438,6 +434,6 @@ mod tests {
         let (many, other) = tokio::join!(many, pool.acquire(&bob, 1, second));
         assert!(other.is_none() && many.iter().all(Option::is_none));
         assert_eq!(pool.refused(), [96, 5], "four of hers and his waited in vain");
-        assert_eq!(pool.lock().waiting, 0);
+        assert_eq!(pool.0.shares.lock().waiting, 0);
     }
 }

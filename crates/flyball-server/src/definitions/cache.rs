@@ -42,7 +42,7 @@ impl ChangedGroups<'_> {
 
 impl Drop for ChangedGroups<'_> {
     fn drop(&mut self) {
-        self.cache.lock().changed_groups.append(&mut self.remaining);
+        self.cache.state.lock().changed_groups.append(&mut self.remaining);
     }
 }
 
@@ -102,7 +102,7 @@ impl Cache {
 
     /// Like [`Self::get`]; reports the numbers of read and of all CRDs.
     pub(crate) fn load(&self, store: &Store, progress: impl Fn(u64, u64)) -> Vec<Arc<Definition>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State { by_name, changed_groups } = &mut *state;
         let entries = store.list(&CUSTOM_RESOURCE_DEFINITION.table(), None).entries;
         let mut before = std::mem::take(by_name);
@@ -146,11 +146,7 @@ impl Cache {
 
     /// Removes and returns the groups with CRDs that [`Self::get`] found changed since the last call.
     pub(super) fn take_changed_groups(&self) -> ChangedGroups<'_> {
-        ChangedGroups { remaining: std::mem::take(&mut self.lock().changed_groups), cache: self }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        ChangedGroups { remaining: std::mem::take(&mut self.state.lock().changed_groups), cache: self }
     }
 }
 

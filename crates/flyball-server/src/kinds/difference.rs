@@ -14,7 +14,7 @@ const MAX_LINES: usize = 2_000;
 /// The number of context lines around each change.
 const CONTEXT: usize = 3;
 /// Number of lines above which frequent lines are not matched.
-const LONG: usize = 200;
+const MIN_LINES_OF_LONG_TEXT: usize = 200;
 
 /// Returns the diff of two values of an internal type; empty if they are very long.
 pub(super) fn difference(ty: &str, before: &Value, after: &Value) -> String {
@@ -97,7 +97,7 @@ impl<'l> Texts<'l> {
         for (at, line) in after.iter().enumerate() {
             places.entry(line).or_default().push(at);
         }
-        if after.len() >= LONG {
+        if after.len() >= MIN_LINES_OF_LONG_TEXT {
             places.retain(|_, at| at.len() <= after.len() / 100 + 1);
         }
         Self { before, after, places }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Lists of this many items grow by a quarter: doubled, they would take twice their counted memory.
-const LONG_LIST: usize = 16 << 10;
+const LONG_LIST_ITEMS: usize = 16 << 10;
 
 /// The depth to which YAML may nest: less than JSON, since its parser uses more of the stack.
 const YAML_DEPTH: usize = 64;
@@ -274,7 +274,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
             match access.next_element_seed(Reader { path, ..self })? {
                 Some(item) => {
                     self.notes.weigh(limits::ITEM)?;
-                    if items.len() == items.capacity() && items.len() >= LONG_LIST {
+                    if items.len() == items.capacity() && items.len() >= LONG_LIST_ITEMS {
                         items.reserve_exact(items.len() / 4);
                     }
                     items.push(item);

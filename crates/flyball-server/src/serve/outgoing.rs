@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 /// Maximum number of bytes of a piece, and the free amount that the next one requires. The timeout of slow clients
 /// applies to each piece, so that a slow client can receive a long response.
-const PIECE: usize = 32 << 10;
+const MAX_PIECE_BYTES: usize = 32 << 10;
 
 /// The body of a response that is sent over a connection.
 pub(super) struct Outgoing {
@@ -73,7 +73,7 @@ impl Outgoing {
         if self.generated.amount() > 0 || self.wait.is_none() && !computes && self.generated.has_room() {
             return Poll::Ready(());
         }
-        let wait = self.wait.get_or_insert_with(|| Box::pin(self.generated.wait(PIECE)));
+        let wait = self.wait.get_or_insert_with(|| Box::pin(self.generated.wait(MAX_PIECE_BYTES)));
         let room = ready!(wait.as_mut().poll(cx));
         self.wait = None;
         room.into_iter().for_each(|room| self.generated.add(room));
@@ -129,7 +129,7 @@ impl http_body::Body for Outgoing {
             };
             this.generated.resize(this.body.available_bytes() + this.next.len());
         }
-        let bytes = this.next.split_to(this.next.len().min(PIECE));
+        let bytes = this.next.split_to(this.next.len().min(MAX_PIECE_BYTES));
         let hold = this.generated.split(bytes.len());
         Poll::Ready(Some(Ok(Frame::data(Piece::new(bytes, this.link.clone(), hold)))))
     }
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(shared.unsent.used(), 1_000_000 + UNFINISHED);
         let (mut read, mut sent) = (0, Vec::new());
         while let Some(piece) = next(&mut outgoing) {
-            assert!(piece.remaining() <= PIECE);
+            assert!(piece.remaining() <= MAX_PIECE_BYTES);
             assert_eq!(shared.unsent.used(), body.len() - read + UNFINISHED, "what is sent counts until it is freed");
             advance(Duration::from_secs(20)).await;
             link.cut_off_slow(Duration::from_secs(30));
@@ -233,17 +233,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn unfinished_responses_are_counted_without_a_user() {
-        const ROOM: usize = 100;
-        let shared = shared(2 * ROOM * (UNFINISHED + 3));
+        const RESPONSES: usize = 100;
+        let shared = shared(2 * RESPONSES * (UNFINISHED + 3));
         let mut unfinished: Vec<Outgoing> =
-            (0..ROOM).map(|_| Outgoing::new("401".into(), Link::default(), &shared)).collect();
+            (0..RESPONSES).map(|_| Outgoing::new("401".into(), Link::default(), &shared)).collect();
         assert!(unfinished.iter().all(|answer| answer.body.available_bytes() == 3));
         let more = Outgoing::new("401".into(), Link::default(), &shared);
         assert!(http_body::Body::is_end_stream(&more), "there is nothing to be left unread");
         // Bytes in the transport keep the response unfinished.
         let pieces: Vec<Piece> = unfinished.iter_mut().filter_map(next).collect();
         drop(unfinished);
-        assert_eq!(shared.unsent.used(), ROOM * (UNFINISHED + 3));
+        assert_eq!(shared.unsent.used(), RESPONSES * (UNFINISHED + 3));
         let ann = link(&Flow::of("ann", false, true));
         assert_eq!(Outgoing::new("403".into(), ann, &shared).body.available_bytes(), 3, "others have their own share");
         drop(pieces);
@@ -252,37 +252,37 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn lazy_pieces_wait_for_room() {
-        let (shared, ann) = (shared(4 * PIECE), Flow::of("ann", false, true));
-        let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * PIECE]));
+        let (shared, ann) = (shared(4 * MAX_PIECE_BYTES), Flow::of("ann", false, true));
+        let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * MAX_PIECE_BYTES]));
         let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link(&ann), &shared);
         // Bytes that are generated synchronously may exceed the limit.
         assert!(next(&mut outgoing).is_none() && http_body::Body::is_end_stream(&outgoing));
         let link = link(&ann);
-        link.keep_room(shared.room(&ann, 6 * PIECE).await);
-        let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * PIECE]));
+        link.keep_room(shared.room(&ann, 6 * MAX_PIECE_BYTES).await);
+        let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * MAX_PIECE_BYTES]));
         let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link, &shared);
         let mut unread: Vec<Piece> = std::iter::from_fn(|| next(&mut outgoing)).collect();
-        assert_eq!((unread.len(), shared.unsent.used()), (6, 6 * PIECE + UNFINISHED));
+        assert_eq!((unread.len(), shared.unsent.used()), (6, 6 * MAX_PIECE_BYTES + UNFINISHED));
         unread.truncate(1);
-        assert_eq!(next(&mut outgoing).unwrap().remaining(), PIECE);
+        assert_eq!(next(&mut outgoing).unwrap().remaining(), MAX_PIECE_BYTES);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn unpolled_response_holds_no_thread() {
         let (shared, ann, bob) = (shared(64 << 20), Flow::of("ann", false, true), Flow::of("bob", false, true));
         let link = link(&ann);
-        link.keep_room(shared.room(&ann, 3 * PIECE).await);
+        link.keep_room(shared.room(&ann, 3 * MAX_PIECE_BYTES).await);
         let threads = shared.threads.of(&bob);
         let all = || threads.clone().wait(bob.clone(), threads.limit());
         let taken = all().await;
-        let pieces = (0..9).map(|_| Bytes::from(vec![7; PIECE]));
+        let pieces = (0..9).map(|_| Bytes::from(vec![7; MAX_PIECE_BYTES]));
         let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link, &shared);
         assert_eq!(std::iter::from_fn(|| next(&mut outgoing)).count(), 3, "more takes a turn");
         assert!(!http_body::Body::is_end_stream(&outgoing));
         drop(taken);
         let taken = tokio::time::timeout(Duration::from_secs(10), all()).await.expect("the turn is given back");
         drop(taken);
-        assert_eq!(outgoing.collect().await.unwrap().to_bytes().len(), 6 * PIECE);
+        assert_eq!(outgoing.collect().await.unwrap().to_bytes().len(), 6 * MAX_PIECE_BYTES);
         assert_eq!(shared.unsent.used(), 0);
     }
 }

@@ -76,9 +76,9 @@ impl Facts {
 /// Also returns the nesting depth.
 fn written(value: &serde_json::Value) -> (Bytes, u8) {
     thread_local! {
-        static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     }
-    ROOM.with_borrow_mut(|room| {
+    BUFFER.with_borrow_mut(|room| {
         room.clear();
         let mut depth = Depth::default();
         let mut serializer = serde_json::Serializer::with_formatter(&mut *room, &mut depth);

@@ -4,7 +4,7 @@ use super::sizes::Sizes;
 use super::table::{Limits, Table};
 use super::{Change, Entry, Error, Revision, WriteNotifier};
 use flyball_core::{GroupResource, ObjectKey};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::futures::Notified;
@@ -70,7 +70,7 @@ impl Image {
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     limits: Limits,
     /// Wakes the journal's thread.
     wake: Condvar,
@@ -127,17 +127,13 @@ impl Shared {
         Self { state, limits, wake: Condvar::new(), flushes, written: Notify::new() }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     /// Waits for the next write.
     pub(super) fn written(&self) -> Notified<'_> {
         self.written.notified()
     }
 
     pub(super) fn image(&self) -> Image {
-        self.lock().image.image()
+        self.state.lock().image.image()
     }
 
     /// Commits a write, or stages it for the journal.
@@ -148,7 +144,7 @@ impl Shared {
         expected: Option<&Arc<Entry>>,
         make: &mut Option<M>,
     ) -> Result<Begun, Error> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State { image, staged } = &mut *state;
         if let Some(staged) = staged {
             if let Some(broken) = &staged.broken {
@@ -194,7 +190,7 @@ impl Shared {
 
     /// Stages all later writes for the journal; returns those after a revision, which are not on disk.
     pub(super) fn stage_from_now_on(&self, revision: Revision) -> Vec<Write> {
-        let State { image, staged } = &mut *self.lock();
+        let State { image, staged } = &mut *self.state.lock();
         let mut since: Vec<Write> = Vec::new();
         for (name, table) in &image.tables {
             let events = table.events_after(revision, usize::MAX).unwrap_or_default();
@@ -220,7 +216,7 @@ impl Shared {
         let idle = |state: &mut State| {
             state.staged.as_ref().is_some_and(|staged| staged.queue.is_empty() && !staged.is_closing)
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.wake.wait_while(&mut state, idle);
         let queue = &mut state.staged.as_mut()?.queue;
         let mut bytes = 0;
@@ -237,7 +233,7 @@ impl Shared {
     pub(super) fn finish(&self, batch: Vec<Write>, result: Result<(), Error>) {
         let (mut waiting, mut notifiers) = (Vec::with_capacity(batch.len()), BTreeMap::new());
         {
-            let State { image, staged } = &mut *self.lock();
+            let State { image, staged } = &mut *self.state.lock();
             for Write { table, change, done } in batch {
                 let key = change.entry().key.clone();
                 if result.is_ok() {
@@ -261,7 +257,7 @@ impl Shared {
     /// Rejects all staged and later writes.
     pub(super) fn break_off(&self, why: Error) {
         let waiting: Vec<Write> = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let Some(staged) = &mut state.staged else { return };
             staged.broken.get_or_insert_with(|| why.clone());
             staged.queue.drain(..).collect()
@@ -271,7 +267,7 @@ impl Shared {
 
     /// Stops the journal's thread after it has written its queue.
     pub(super) fn close(&self) {
-        if let Some(staged) = &mut self.lock().staged {
+        if let Some(staged) = &mut self.state.lock().staged {
             staged.is_closing = true;
         }
         self.wake.notify_one();

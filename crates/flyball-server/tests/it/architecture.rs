@@ -47,8 +47,7 @@ fn modules_form_layers() {
 
 #[test]
 fn layers_match_the_document() {
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
-    Sources::check_document(document, "Imports in flyball-server", LAYERS);
+    Sources::check_document("Imports in flyball-server", LAYERS);
 }
 
 /// Returns the code of a file, without its tests and comments.

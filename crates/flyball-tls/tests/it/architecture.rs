@@ -19,6 +19,5 @@ fn modules_form_layers() {
 
 #[test]
 fn layers_match_the_document() {
-    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md");
-    Sources::check_document(document, "flyball-tls", LAYERS);
+    Sources::check_document("flyball-tls", LAYERS);
 }

@@ -59,6 +59,7 @@ use std::sync::Arc;
 ///
 /// Values are kept in memory twice, and computed at each change of an object: keep them small, and the function fast
 /// and deterministic. It sees the fields that [the cache keeps](crate::Cache).
+#[doc(alias = "kopf.index")]
 #[doc(alias = "IndexField")]
 #[doc(alias = "FieldIndexer")]
 pub trait Index: 'static {

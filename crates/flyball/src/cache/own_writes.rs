@@ -2,7 +2,7 @@
 
 use super::Entry;
 use flyball_core::ObjectKey;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ struct Responses {
 impl OwnWriteResponses {
     /// Stores the response to a write.
     pub(crate) fn expect(&self, mut text: Vec<u8>, key: &ObjectKey, entry: &Arc<Entry>) {
-        let (mut expected, version) = (self.lock(), entry.resource_version());
+        let (mut expected, version) = (self.0.lock(), entry.resource_version());
         text.truncate(text.trim_ascii_end().len());
         if version > expected.seen && text.len() <= MAX_RESPONSE_BYTES {
             expected.answers.insert(version, (text, key.clone(), entry.clone()));
@@ -41,22 +41,18 @@ impl OwnWriteResponses {
 
     /// Returns the object that was parsed from a response with this JSON.
     pub(crate) fn find(&self, text: &[u8]) -> Option<(ObjectKey, Arc<Entry>)> {
-        let expected = self.lock();
+        let expected = self.0.lock();
         let (_, key, entry) = expected.answers.values().find(|(expected, ..)| *expected == text)?;
         Some((key.clone(), entry.clone()))
     }
 
     /// Drops the responses up to a revision that the watch has reached.
     pub(crate) fn confirmed(&self, revision: u64) {
-        let mut expected = self.lock();
+        let mut expected = self.0.lock();
         expected.seen = revision;
         while expected.answers.first_entry().is_some_and(|first| *first.key() <= revision) {
             expected.answers.pop_first();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Responses> {
-        self.0.lock()
     }
 }
 
@@ -93,12 +89,12 @@ mod tests {
     fn stored_responses_are_bounded() {
         let responses = OwnWriteResponses::default();
         expect(&responses, &text(&"x".repeat(MAX_RESPONSE_BYTES), 1));
-        assert!(responses.lock().answers.is_empty());
+        assert!(responses.0.lock().answers.is_empty());
         (1..=2 * MAX_RESPONSES as u64).for_each(|version| drop(expect(&responses, &text("a", version))));
-        assert_eq!(responses.lock().answers.len(), MAX_RESPONSES);
+        assert_eq!(responses.0.lock().answers.len(), MAX_RESPONSES);
         assert!(responses.find(text("a", 1).as_bytes()).is_none());
         assert!(responses.find(text("a", 2 * MAX_RESPONSES as u64).as_bytes()).is_some());
         responses.confirmed(u64::MAX);
-        assert!(responses.lock().answers.is_empty());
+        assert!(responses.0.lock().answers.is_empty());
     }
 }

@@ -176,9 +176,9 @@ mod tests {
     struct Narrow {
         metadata: ObjectMeta,
         node_name: Option<String>,
-        by_name: Option<BTreeMap<String, Inner>>,
+        by_name: Option<BTreeMap<String, Item>>,
         #[serde(default)]
-        list: Vec<Inner>,
+        list: Vec<Item>,
         tree: Option<Box<Narrow>>,
         #[serde(skip)]
         skipped: u8,
@@ -186,7 +186,7 @@ mod tests {
 
     #[derive(Deserialize)]
     #[expect(dead_code, reason = "only its fields are read")]
-    struct Inner {
+    struct Item {
         x: u32,
         any: Option<Value>,
     }

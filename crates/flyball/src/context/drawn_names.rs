@@ -6,7 +6,7 @@
 //! Invariant: a name is reserved by one create at a time, and never once its object was observed.
 
 use super::recent::RecentEntries;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// Limit of scopes with stored names.
 const MAX_SCOPES: usize = 1000;
@@ -35,7 +35,7 @@ impl DrawnNames {
         known: impl Fn(&str) -> bool,
         draw: impl FnOnce() -> String,
     ) -> Reservation<'_> {
-        let mut places = self.lock();
+        let mut places = self.0.lock();
         let mut names = places.remove(&place).unwrap_or_default();
         names.retain(|name| !known(name));
         let again = names.pop();
@@ -47,16 +47,12 @@ impl DrawnNames {
     }
 
     fn keep(&self, place: NameScope, name: String) {
-        let mut places = self.lock();
+        let mut places = self.0.lock();
         let mut names = places.remove(&place).unwrap_or_default();
         if names.len() < MAX_NAMES {
             names.push(name);
         }
         places.insert(place, names);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RecentEntries<NameScope, Vec<String>>> {
-        self.0.lock()
     }
 }
 

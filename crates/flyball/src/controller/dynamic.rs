@@ -1,6 +1,6 @@
 //! Declarations for kinds that are known at run time only.
 
-use super::{Changed, Controller, Predicate, Reconcile};
+use super::{Controller, ObjectChange, Predicate, Reconcile};
 use crate::cache::{Caches, DynamicIndex};
 use crate::error::Result;
 use crate::kind::{Dynamic, Kind, Type};
@@ -74,7 +74,7 @@ impl<R: Reconcile> Dynamic<Controller<R>> {
     /// [`Controller::watches_changes`] does.
     pub fn watches_changes(
         self,
-        map: impl Fn(Changed<'_, DynamicObject>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
+        map: impl Fn(ObjectChange<'_, DynamicObject>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static,
     ) -> Controller<R> {
         let ty = self.ty();
         self.scope.watches_changes_as(&ty, self.kind, map)

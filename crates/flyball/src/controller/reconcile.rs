@@ -70,6 +70,7 @@ pub trait Reconcile: Send + Sync + 'static {
     /// Other finalizers are never changed. See
     /// <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
     #[doc(alias = "finalizer")]
+    #[doc(alias = "finalizer::finalizer")]
     #[doc(alias = "AddFinalizer")]
     #[doc(alias = "ContainsFinalizer")]
     const FINALIZER: Option<&'static str> = None;

@@ -9,7 +9,7 @@ use crate::queue::Priority;
 use flyball_core::{ObjectKey, Rng};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
@@ -89,6 +89,7 @@ impl<K: AnyResource> Source<K> {
     /// For a period that depends on the object return
     /// [`Action::requeue_after`](crate::Action::requeue_after) instead.
     #[doc(alias = "SyncPeriod")]
+    #[doc(alias = "kopf.timer")]
     #[doc(alias = "on.timer")]
     pub fn timer(period: Duration, select: impl Fn(&Caches) -> Result<Vec<ObjectKey>> + Send + Sync + 'static) -> Self {
         Self::task(move |waking| {
@@ -201,13 +202,9 @@ pub(super) struct Ends(Mutex<Vec<Weak<Sources>>>);
 
 impl Ends {
     pub(super) fn attach(&self, sources: &Arc<Sources>) {
-        let mut ends = self.lock();
+        let mut ends = self.0.lock();
         ends.retain(|end| end.strong_count() > 0);
         ends.push(Arc::downgrade(sources));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Sources>>> {
-        self.0.lock()
     }
 }
 
@@ -221,7 +218,7 @@ impl<K: AnyResource> Channel<K> {
     #[doc(alias = "trigger")]
     #[doc(alias = "enqueue")]
     pub fn wake(&self, key: &ObjectKey) {
-        for end in self.ends.lock().iter().filter_map(Weak::upgrade) {
+        for end in self.ends.0.lock().iter().filter_map(Weak::upgrade) {
             end.wake(vec![key.clone()], Priority::Fresh);
         }
     }

@@ -27,14 +27,14 @@ pub(crate) enum Map {
     /// The result of a function of the key.
     ByKey(Arc<KeyFn>),
     /// The result of a function of the change.
-    Changed(Arc<ChangedFn>),
+    Changed(Arc<ChangeFn>),
     /// The objects that refer to it, by an index.
     Referrers(IndexId),
 }
 
 type MapFn = dyn Fn(&DecodedEntry<'_>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
 type KeyFn = dyn Fn(&ObjectKey, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
-type ChangedFn =
+type ChangeFn =
     dyn Fn(Option<&DecodedEntry<'_>>, Option<&DecodedEntry<'_>>, &Caches) -> Result<Vec<ObjectKey>> + Send + Sync;
 
 /// The change of an object that a cache observed; see
@@ -42,8 +42,12 @@ type ChangedFn =
 ///
 /// After an interruption, a cache observes several updates as one, and an object that was deleted and created again as
 /// an update with another UID.
+#[doc(alias = "CreateEvent")]
+#[doc(alias = "UpdateEvent")]
+#[doc(alias = "DeleteEvent")]
+#[doc(alias = "EventHandler")]
 #[derive(Debug)]
-pub enum Changed<'a, T> {
+pub enum ObjectChange<'a, T> {
     /// The object was created, or existed when the cache was filled.
     Created(&'a T),
     /// The object was updated.
@@ -57,18 +61,20 @@ pub enum Changed<'a, T> {
     Deleted(&'a T),
 }
 
-impl<T: AnyResource> Changed<'_, T> {
+impl<T: AnyResource> ObjectChange<'_, T> {
     /// Calls `look` with the old and new state of an object; `None` if there is neither.
     pub(super) fn show<R>(
         old: Option<&DecodedEntry<'_>>,
         new: Option<&DecodedEntry<'_>>,
-        look: impl FnOnce(Changed<'_, T>) -> R,
+        look: impl FnOnce(ObjectChange<'_, T>) -> R,
     ) -> Result<Option<R>> {
         Ok(match (old, new) {
             (None, None) => None,
-            (None, Some(new)) => Some(new.decoded(|new| look(Changed::Created(new)))?),
-            (Some(old), None) => Some(old.decoded(|old| look(Changed::Deleted(old)))?),
-            (Some(old), Some(new)) => Some(old.decoded(|old| new.decoded(|new| look(Changed::Updated { old, new })))??),
+            (None, Some(new)) => Some(new.decoded(|new| look(ObjectChange::Created(new)))?),
+            (Some(old), None) => Some(old.decoded(|old| look(ObjectChange::Deleted(old)))?),
+            (Some(old), Some(new)) => {
+                Some(old.decoded(|old| new.decoded(|new| look(ObjectChange::Updated { old, new })))??)
+            }
         })
     }
 }

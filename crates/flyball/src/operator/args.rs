@@ -304,6 +304,7 @@ impl Operator {
     ///
     /// The exit code is 0 after a signal to stop, 1 after a failure or the loss of the lease, 2 if the command line or
     /// the settings are invalid.
+    #[doc(alias = "kopf.run")]
     #[doc(alias = "NewManager")]
     #[doc(alias = "SetupSignalHandler")]
     pub fn main(self) -> ExitCode {

@@ -32,6 +32,7 @@ use tower::BoxError;
 /// let operator = Operator::new("site-operator").task(task.on_every_replica());
 /// ```
 #[doc(alias = "Runnable")]
+#[doc(alias = "kopf.daemon")]
 #[doc(alias = "daemon")]
 pub struct Task {
     pub(super) name: String,

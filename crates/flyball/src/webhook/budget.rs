@@ -65,7 +65,7 @@ struct Charge {
     cut: Arc<Notify>,
 }
 
-/// Why a body is rejected.
+/// Reason for rejecting a body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("the review has more than {limit} bytes")]

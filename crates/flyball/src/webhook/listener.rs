@@ -39,7 +39,7 @@ pub(crate) struct Serving {
     verification: RwLock<Option<Verification>>,
 }
 
-/// Why a certificate cannot be served.
+/// Reason why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unfit {
     #[error("not valid PEM")]

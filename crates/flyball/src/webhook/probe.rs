@@ -23,7 +23,7 @@ use tokio_rustls::client::TlsStream;
 /// Timeout of a connection and its handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a handshake failed.
+/// Error of a TLS handshake.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProbeError {
     /// The certificate is not trusted, or the bundle cannot be used.

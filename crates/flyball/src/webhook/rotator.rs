@@ -78,7 +78,7 @@ struct Bundle {
 #[derive(Default)]
 struct Published {
     bundles: Vec<Bundle>,
-    /// Why further bundles are unknown.
+    /// Reasons why further bundles are unknown.
     unknown: Vec<String>,
 }
 

@@ -57,9 +57,9 @@ pub(crate) struct Live {
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Webhooks(Arc<Inner>);
+pub struct Webhooks(Arc<ServiceState>);
 
-struct Inner {
+struct ServiceState {
     routes: BTreeMap<String, Arc<dyn Handler>>,
     budget: Budget,
     max_conversion_bytes: usize,
@@ -87,7 +87,7 @@ impl Webhooks {
         if !converted.is_empty() {
             routes.insert(CONVERT_PATH.to_owned(), Arc::new(Converting(converted)));
         }
-        Self(Arc::new(Inner { routes, budget: Budget::new(max_conversion_bytes), max_conversion_bytes, live }))
+        Self(Arc::new(ServiceState { routes, budget: Budget::new(max_conversion_bytes), max_conversion_bytes, live }))
     }
 
     /// Returns the paths that are served.

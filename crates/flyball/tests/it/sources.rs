@@ -2,7 +2,7 @@
 
 use crate::api::Api;
 use crate::widgets::*;
-use flyball::{Action, Caches, Changed, Channel, ObjectKey, Source};
+use flyball::{Action, Caches, Channel, ObjectChange, ObjectKey, Source};
 use k8s_openapi::api::core::v1::Secret;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -138,12 +138,12 @@ async fn mapping_may_depend_on_the_type_of_change() {
     ["created", "updated", "deleted"].iter().for_each(|name| widget(&api, name, 1));
     let widgets = Widgets::new(|_, _| Box::pin(async { Ok(Action::done()) }));
     let size = |secret: &Secret| secret.type_.clone().unwrap_or_default();
-    let map = move |change: Changed<'_, Secret>, _: &Caches| {
+    let map = move |change: ObjectChange<'_, Secret>, _: &Caches| {
         let target = match change {
-            Changed::Created(_) => "created".to_owned(),
+            ObjectChange::Created(_) => "created".to_owned(),
             // Without a relevant change, there is no object with that name to trigger.
-            Changed::Updated { old, new } => if size(old) == size(new) { "same" } else { "updated" }.to_owned(),
-            Changed::Deleted(last) => if size(last) == "2" { "deleted" } else { "unknown" }.to_owned(),
+            ObjectChange::Updated { old, new } => if size(old) == size(new) { "same" } else { "updated" }.to_owned(),
+            ObjectChange::Deleted(last) => if size(last) == "2" { "deleted" } else { "unknown" }.to_owned(),
         };
         Ok(vec![ObjectKey::new(Some("ns"), &target)])
     };

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// The label of scheduled backups, with its value.
 const SCHEDULED: (&str, &str) = ("etcd_backup", "scheduled");
-/// Delay before a retry if a cluster cannot provide a snapshot.
-const PAUSE: Duration = Duration::from_secs(10);
+/// Delay before the next try if a cluster cannot provide a snapshot.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// Timeout of a backup.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
@@ -52,7 +52,7 @@ impl<E: Etcd, S: Snapshots> Reconcile for EtcdBackupReconciler<E, S> {
         let (Some(cluster), Some(member)) = (&cluster, ready.last()) else {
             let reason = format!("cluster {name} has no healthy member");
             cx.set_status(&EtcdBackupStatus { reason, ..EtcdBackupStatus::default() }).await?;
-            return Ok(Action::requeue_after(PAUSE));
+            return Ok(Action::requeue_after(RETRY_DELAY));
         };
         match self.save(backup, cluster, member, cx).await {
             Ok(status) => {

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use std::time::Duration;
 
 /// Requeue delay of a pending restore.
-const PAUSE: Duration = Duration::from_secs(2);
+const REQUEUE_DELAY: Duration = Duration::from_secs(2);
 
 /// Reconciles each `EtcdRestore`.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Reconcile for EtcdRestoreReconciler {
             cx.event(Event::normal("Restored", format!("restored cluster {cluster} from backup {backup}")));
             return Ok(Action::done());
         }
-        Ok(Action::requeue_after(PAUSE))
+        Ok(Action::requeue_after(REQUEUE_DELAY))
     }
 }
 

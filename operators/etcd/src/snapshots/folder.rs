@@ -25,7 +25,7 @@ const CONNECTIONS: usize = 16;
 const HEADER_TIME: Duration = Duration::from_secs(10);
 /// Timeout of a transfer.
 const TIME: Duration = Duration::from_secs(30 * 60);
-const PIECE: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Stores snapshots in a directory, on a volume that outlives the operator's pod, and serves them.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl Folder {
             return Ok(answer);
         };
         let pieces = try_unfold(file, |mut file| async move {
-            let mut piece = vec![0; PIECE];
+            let mut piece = vec![0; PIECE_BYTES];
             let read = file.read(&mut piece).await?;
             piece.truncate(read);
             Ok((read > 0).then(|| (Frame::data(Bytes::from(piece)), file)))

@@ -2,7 +2,7 @@
 
 use etcd_operator::model::Model;
 use etcd_operator::objects::version_of;
-use flyball_cluster::{Exit, Launch, Observed, Program, Running, Start, StartError};
+use flyball_cluster::{Exit, Launch, Program, ProgramState, RunningContainer, StartError, StartResult};
 use flyball_core::time::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -31,34 +31,34 @@ fn uid(pod: &k8s_openapi::api::core::v1::Pod) -> String {
 }
 
 impl Program for Machine {
-    fn start(&self, launch: &Launch<'_>) -> Result<Start, StartError> {
+    fn start(&self, launch: &Launch<'_>) -> Result<StartResult, StartError> {
         let uid = uid(launch.pod);
         let id = format!("model://{uid}/{}/{}", launch.container.name, launch.attempt);
         let due = *self.first_requested.lock().unwrap().entry(id.clone()).or_insert(launch.now) + START;
         if due > launch.now {
             // The previous process has ended.
             self.model.end(&uid);
-            return Ok(Start::NotYet(due));
+            return Ok(StartResult::NotYet(due));
         }
         let image = launch.container.image.as_deref().unwrap_or_default();
         let ran = self.model.run(&uid, launch.container.command.as_deref().unwrap_or_default(), &version_of(image));
         self.results.lock().unwrap().insert(id.clone(), ran);
-        Ok(Start::Started(id))
+        Ok(StartResult::Started(id))
     }
 
-    fn observe(&self, running: &Running<'_>, now: Timestamp) -> Observed {
+    fn observe(&self, running: &RunningContainer<'_>, now: Timestamp) -> ProgramState {
         let ran = self.results.lock().unwrap().get(running.id).cloned();
         match ran {
             Some(Ok(())) if running.container.name == "etcd" => {
-                Observed::Running { is_ready: self.model.is_ready(&uid(running.pod)), until: Some(now + PROBE) }
+                ProgramState::Running { is_ready: self.model.is_ready(&uid(running.pod)), until: Some(now + PROBE) }
             }
-            Some(Ok(())) => Observed::Exited(Exit { code: 0, at: now }),
-            _ => Observed::Exited(Exit { code: 1, at: now }),
+            Some(Ok(())) => ProgramState::Exited(Exit { code: 0, at: now }),
+            _ => ProgramState::Exited(Exit { code: 1, at: now }),
         }
     }
 
-    fn stop(&self, running: &Running<'_>, _: Timestamp, _: SignedDuration, now: Timestamp) -> Observed {
+    fn stop(&self, running: &RunningContainer<'_>, _: Timestamp, _: SignedDuration, now: Timestamp) -> ProgramState {
         self.model.end(&uid(running.pod));
-        Observed::Exited(Exit { code: 0, at: now })
+        ProgramState::Exited(Exit { code: 0, at: now })
     }
 }

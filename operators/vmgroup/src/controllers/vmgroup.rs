@@ -16,9 +16,9 @@ use std::time::Duration;
 const SUCCESS: &str = "successfully reconciled VmGroup";
 /// Requeue delay after a complete pass.
 const NEXT_PASS: Duration = Duration::from_millis(100);
-/// Requeue delay while another operation is in progress.
-const PAUSE: Duration = Duration::from_secs(5);
-/// Timeout of a reconcile. Its operations have their own timeouts, so it is never reached.
+/// Requeue delay if another operation has to end first.
+const REQUEUE_DELAY: Duration = Duration::from_secs(5);
+/// Timeout of a reconcile. Its operations have timeouts of their own, so it is never reached.
 const DEADLINE: Duration = Duration::from_secs(30 * 60);
 
 /// Reconciles each `VmGroup` with a vCenter.
@@ -69,7 +69,7 @@ impl<V: Vcenter + 'static> VmGroupReconciler<V> {
         cx.set_status(&status(object, Phase::Pending, Some(plan.running), message)).await?;
         match self.groups.carry_out(&plan).await {
             Ok(Progress::Made) => Ok(Some(Action::requeue_after(NEXT_PASS))),
-            Ok(Progress::Awaited) => Ok(Some(Action::requeue_after(PAUSE))),
+            Ok(Progress::Awaited) => Ok(Some(Action::requeue_after(REQUEUE_DELAY))),
             Err(error) => self.fail(object, cx, Some(plan.running), error).await.map(Some),
         }
     }

@@ -275,39 +275,47 @@ impl Reader<'_> {
         value
     }
 
+    /// Skips to the next element of an array or an inline table; returns false at its terminator.
+    fn has_element(&mut self, terminator: char) -> Scanned<bool> {
+        loop {
+            self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
+            match self.scanner.peek() {
+                Some('#') => self.scanner.comment()?,
+                c @ Some(',') => {
+                    self.scanner.next()?;
+                    return self.scanner.fail(c, "unexpected comma");
+                }
+                c => return Ok(c != Some(terminator)),
+            }
+        }
+    }
+
+    /// Skips to the terminator, or past a comma. `message` is the error of another character, which replaces `{}`.
+    fn separator(&mut self, terminator: char, message: &str) -> Scanned<()> {
+        loop {
+            self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
+            match self.scanner.peek() {
+                Some('#') => self.scanner.comment()?,
+                Some(c) if c == ',' || c == terminator => break,
+                c => {
+                    self.scanner.next()?;
+                    let got = c.map_or_else(|| "end of file".to_owned(), |c| format!("'{c}'"));
+                    return self.scanner.fail(c, message.replacen("{}", &got, 1));
+                }
+            }
+        }
+        self.scanner.next_if(|c| c == ',')?;
+        Ok(())
+    }
+
     fn list(&mut self) -> Scanned<Value> {
         let mut path = self.context.clone();
         path.push(self.key.clone());
         self.lists.insert(path);
         let mut items = Vec::new();
-        loop {
-            self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
-            match self.scanner.peek() {
-                Some('#') => {
-                    self.scanner.comment()?;
-                    continue;
-                }
-                c @ Some(',') => {
-                    self.scanner.next()?;
-                    return self.scanner.fail(c, "unexpected comma");
-                }
-                Some(']') => break,
-                _ => items.push(self.value(true)?),
-            }
-            loop {
-                self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
-                match self.scanner.peek() {
-                    Some('#') => self.scanner.comment()?,
-                    Some(',' | ']') => break,
-                    c => {
-                        self.scanner.next()?;
-                        let got = c.map_or_else(|| "end of file".to_owned(), |c| format!("'{c}'"));
-                        let message = format!("expected a comma (',') or array terminator (']'), but got {got}");
-                        return self.scanner.fail(c, message);
-                    }
-                }
-            }
-            self.scanner.next_if(|c| c == ',')?;
+        while self.has_element(']')? {
+            items.push(self.value(true)?);
+            self.separator(']', "expected a comma (',') or array terminator (']'), but got {}")?;
         }
         self.scanner.next()?;
         Ok(Value::list(items))
@@ -319,38 +327,10 @@ impl Reader<'_> {
         path.push(outer_key.clone());
         self.implicit.insert(path.clone());
         self.enter(path.clone(), in_list)?;
-        loop {
-            self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
-            match self.scanner.peek() {
-                Some('#') => {
-                    self.scanner.comment()?;
-                    continue;
-                }
-                c @ Some(',') => {
-                    self.scanner.next()?;
-                    return self.scanner.fail(c, "unexpected comma");
-                }
-                Some('}') => break,
-                _ => {
-                    self.pair()?;
-                    self.context.clone_from(&path);
-                }
-            }
-            loop {
-                self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
-                match self.scanner.peek() {
-                    Some('#') => self.scanner.comment()?,
-                    Some(',' | '}') => break,
-                    c => {
-                        self.scanner.next()?;
-                        let got = c.map_or_else(|| "end of file".to_owned(), |c| format!("'{c}'"));
-                        let message =
-                            format!("expected a comma or an inline table terminator '}}', but got {got} instead");
-                        return self.scanner.fail(c, message);
-                    }
-                }
-            }
-            self.scanner.next_if(|c| c == ',')?;
+        while self.has_element('}')? {
+            self.pair()?;
+            self.context.clone_from(&path);
+            self.separator('}', "expected a comma or an inline table terminator '}', but got {} instead")?;
         }
         self.scanner.next()?;
         // Otherwise it is already in its table, see `set`.

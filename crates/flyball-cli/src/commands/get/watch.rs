@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::pin::pin;
 
 /// Status code of an expired resource version.
-const GONE: u16 = 410;
+const STATUS_GONE: u16 = 410;
 
 pub(super) async fn watch(args: &GetArgs, connection: &Connection, selections: &[Selection]) -> Result<()> {
     let Some((selection @ Selection { kind, names }, [])) =
@@ -46,7 +46,7 @@ pub(super) async fn watch(args: &GetArgs, connection: &Connection, selections: &
             let mut request = objects.watch(&params(args, names), &version).when(what())?;
             request.headers_mut().extend(view.headers());
             let events = match connection.client.request_events::<Value>(request).await {
-                Err(kube::Error::Api(status)) if status.code == GONE => continue 'anew,
+                Err(kube::Error::Api(status)) if status.code == STATUS_GONE => continue 'anew,
                 other => other.when(what())?,
             };
             let mut events = pin!(events);
@@ -54,7 +54,7 @@ pub(super) async fn watch(args: &GetArgs, connection: &Connection, selections: &
                 let object = match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => object,
                     WatchEvent::Bookmark(_) => continue,
-                    WatchEvent::Error(status) if status.code == GONE => continue 'anew,
+                    WatchEvent::Error(status) if status.code == STATUS_GONE => continue 'anew,
                     WatchEvent::Error(status) => return Err(kube::Error::Api(status)).when(what()),
                 };
                 version = version_of(object.pointer("/rows/0/object").unwrap_or(&object));

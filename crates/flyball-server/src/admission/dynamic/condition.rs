@@ -50,7 +50,7 @@ impl Conditions {
                 Ok(Cel::Bool(true)) => {}
                 Ok(Cel::Bool(false)) => return Ok(false),
                 Ok(_) => errors.push(format!("expression '{}' resulted in error: not a boolean", condition.text())),
-                Err(why) => errors.push(why),
+                Err(error) => errors.push(condition.message(&error)),
             }
         }
         if errors.is_empty() {

@@ -17,7 +17,7 @@ use crate::catalog::Resource;
 use crate::kinds::{Kind, NAMESPACE};
 use crate::storage::Store;
 use flyball_core::{LabelSelector, Object, ObjectKey};
-use flyball_schema::cel::{Budget, Cel, Expression, Scope, TotalBudget};
+use flyball_schema::cel::{Budget, Cel, Error, Expression, Scope, TotalBudget};
 use flyball_schema::rules::to_cel;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -187,10 +187,9 @@ impl Policy {
             // Unused variables are not evaluated.
             match expression.run(scope, &budget) {
                 Ok(value) => values.push((name.clone(), value)),
-                Err(why) => {
-                    let why = explain(why, &broken);
-                    let why = why.split_once("' resulted in error: ").map_or(&*why, |(_, why)| why).to_owned();
-                    broken.push((name.clone(), why));
+                Err(error) => {
+                    let cause = explain(error, &broken).to_string();
+                    broken.push((name.clone(), cause));
                 }
             }
         }
@@ -240,14 +239,11 @@ impl Policy {
     }
 }
 
-/// Returns the failed variable that an expression uses.
-fn explain(why: String, broken: &[(String, String)]) -> String {
-    for (name, cause) in broken {
-        if let Some(start) = why.strip_suffix(&format!("no such key: {name}")) {
-            return format!("{start}composited variable {name:?} fails to evaluate: {cause}");
-        }
-    }
-    why
+/// Replaces the error of a missing key by the one of the failed variable with this name.
+fn explain(error: Error, broken: &[(String, String)]) -> Error {
+    let Error::NoSuchKey(key) = &error else { return error };
+    let Some((name, cause)) = broken.iter().find(|(name, _)| name == key) else { return error };
+    Error::Function(format!("composited variable {name:?} fails to evaluate: {cause}"))
 }
 
 impl Binding {

@@ -262,9 +262,10 @@ fn selecting_spec(spec: &Field<'_>) -> Errors {
 
 const MAX_PARALLEL: i64 = 100_000;
 
-const MANY: i64 = 100_000;
-
-const FEW: i64 = 10_000;
+/// Number of completions above which a job with a backoff limit per index has stricter limits.
+const MANY_COMPLETIONS: i64 = 100_000;
+/// Maximum parallelism and number of failed indexes of such a job.
+const MAX_OF_MANY_COMPLETIONS: i64 = 10_000;
 
 /// Validates the fields shared by jobs and job templates.
 pub(super) fn spec(spec: &Field<'_>) -> Errors {
@@ -349,13 +350,13 @@ fn indexed(spec: &Field<'_>) -> Errors {
     if failed.int() > MAX_PARALLEL {
         errors.push(failed.invalid(format!("must be less than or equal to {MAX_PARALLEL}")));
     }
-    if completions.int() > MANY && spec.at("backoffLimitPerIndex").is_set() {
+    if completions.int() > MANY_COMPLETIONS && spec.at("backoffLimitPerIndex").is_set() {
         if !failed.is_set() {
-            errors.push(failed.required(format!("must be specified when completions is above {MANY}")));
+            errors.push(failed.required(format!("must be specified when completions is above {MANY_COMPLETIONS}")));
         }
-        for field in [&parallel, &failed].into_iter().filter(|field| field.int() > FEW) {
+        for field in [&parallel, &failed].into_iter().filter(|field| field.int() > MAX_OF_MANY_COMPLETIONS) {
             let why = format!(
-                "must be less than or equal to {FEW} when completions are above {MANY} and used with backoff limit per index"
+                "must be less than or equal to {MAX_OF_MANY_COMPLETIONS} when completions are above {MANY_COMPLETIONS} and used with backoff limit per index"
             );
             errors.push(field.invalid(why));
         }

@@ -157,20 +157,20 @@ fn row(view: &View<'_>) -> Row {
 }
 
 fn hosts(rules: &[Value]) -> String {
-    const SHOWN: usize = 3;
+    const MAX_SHOWN_HOSTS: usize = 3;
     let hosts: Vec<&str> = rules.iter().map(|rule| printer::text(rule, "host")).collect();
     // Further hosts are counted by rules, with or without a host.
     let mut shown = Vec::new();
     let mut more = false;
     for host in &hosts {
-        more |= shown.len() == SHOWN;
+        more |= shown.len() == MAX_SHOWN_HOSTS;
         if !more && !host.is_empty() {
             shown.push(*host);
         }
     }
     match (shown.is_empty(), more) {
         (true, _) => "*".into(),
-        (false, true) => format!("{} + {} more...", shown.join(","), rules.len() - SHOWN),
+        (false, true) => format!("{} + {} more...", shown.join(","), rules.len() - MAX_SHOWN_HOSTS),
         (false, false) => shown.join(","),
     }
 }

@@ -3,15 +3,15 @@
 use super::super::fill::Fields;
 use serde_json::{Map, Value, json};
 
-type Inner = Map<String, Value>;
+type JsonMap = Map<String, Value>;
 
 /// Sets the defaults of a pod template.
-pub(crate) fn template(template: &mut Inner) {
+pub(crate) fn template(template: &mut JsonMap) {
     spec(template.inner_or_new("spec"));
 }
 
 /// Sets the defaults of a pod spec.
-pub(crate) fn spec(spec: &mut Inner) {
+pub(crate) fn spec(spec: &mut JsonMap) {
     // The deprecated field `serviceAccount` is kept in sync with `serviceAccountName`.
     if spec.text("serviceAccountName").is_empty() && !spec.text("serviceAccount").is_empty() {
         let name = spec.text("serviceAccount").to_owned();
@@ -32,7 +32,7 @@ pub(crate) fn spec(spec: &mut Inner) {
     }
 }
 
-fn container(container: &mut Inner) {
+fn container(container: &mut JsonMap) {
     let policy = if is_latest(container.text("image")) { "Always" } else { "IfNotPresent" };
     container.fill("imagePullPolicy", policy);
     container.fill("terminationMessagePath", "/dev/termination-log");
@@ -60,7 +60,7 @@ fn container(container: &mut Inner) {
     }
 }
 
-fn get(probe: &mut Inner) {
+fn get(probe: &mut JsonMap) {
     if let Some(get) = probe.inner("httpGet") {
         get.fill("path", "/");
         get.fill("scheme", "HTTP");
@@ -87,7 +87,7 @@ fn is_reference(name: &str) -> bool {
     path.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-/".contains(&b))
 }
 
-fn volume(volume: &mut Inner) {
+fn volume(volume: &mut JsonMap) {
     if volume.len() <= 1 && !volume.keys().any(|field| field != "name") {
         volume.set("emptyDir", json!({}));
     }
@@ -115,7 +115,7 @@ fn volume(volume: &mut Inner) {
     }
 }
 
-fn downward(file: &mut Inner) {
+fn downward(file: &mut JsonMap) {
     file.inner("fieldRef").into_iter().for_each(|field| field.fill("apiVersion", "v1"));
     file.inner("resourceFieldRef").into_iter().for_each(|field| field.fill("divisor", "0"));
 }

@@ -145,14 +145,14 @@ fn network(data: &Field<'_>) -> Errors {
 
 /// Validates the address of an interface: in canonical form, with the prefix length of its network.
 fn interface_address(field: &Field<'_>) -> Errors {
-    const WRONG: &str = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
+    const INVALID_ADDRESS: &str = "must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)";
     let text = field.text();
     let parsed = text.split_once('/').and_then(|(address, prefix)| {
         let length: u8 = prefix.parse().ok()?;
         let address = address::parse(address)?;
         (length <= if address.is_ipv4() { 32 } else { 128 }).then_some((address, length))
     });
-    let Some((parsed, length)) = parsed else { return vec![field.invalid(WRONG)] };
+    let Some((parsed, length)) = parsed else { return vec![field.invalid(INVALID_ADDRESS)] };
     let canonical = format!("{}/{length}", address::canonical(parsed));
     if canonical == text {
         Errors::new()

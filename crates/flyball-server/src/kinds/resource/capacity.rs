@@ -51,8 +51,8 @@ fn options(values: &Field<'_>, default: &Quantity, capacity: &Quantity) -> Error
         },
     ));
     if amounts.len() > MAX_OPTIONS || !amounts.contains(default) {
-        const WRONG: &str = "default value is not valid according to the requestPolicy";
-        errors.push(values.invalid_as(default.to_string(), WRONG));
+        const INVALID_DEFAULT: &str = "default value is not valid according to the requestPolicy";
+        errors.push(values.invalid_as(default.to_string(), INVALID_DEFAULT));
     }
     errors
 }

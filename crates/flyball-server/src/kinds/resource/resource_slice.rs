@@ -137,14 +137,13 @@ fn raised(flag: &Field<'_>) -> Errors {
     lowered.then(|| flag.invalid("must be either unset or set to true")).into_iter().collect()
 }
 
-/// Validates that exactly one field selects the nodes of the devices.
-fn nodes(spec: &Field<'_>) -> Errors {
-    const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
-    let (node, selector) = (spec.at("nodeName"), spec.at("nodeSelector"));
-    let mut errors = Errors::new();
-    let mut placements = Vec::new();
+/// Validates the name of a node and the selector of nodes; returns the names of the fields that are set as well.
+/// `empty` is the error of an empty name.
+fn node_and_selector(of: &Field<'_>, empty: &str) -> (Errors, Vec<&'static str>) {
+    let (node, selector) = (of.at("nodeName"), of.at("nodeSelector"));
+    let (mut errors, mut placements) = (Errors::new(), Vec::new());
     match node.text_if_set() {
-        Some("") => errors.push(node.invalid("must be either unset or set to a non-empty string")),
+        Some("") => errors.push(node.invalid(empty)),
         Some(_) => {
             placements.push("nodeName");
             errors.extend(node.obeys(dns_subdomain));
@@ -154,6 +153,16 @@ fn nodes(spec: &Field<'_>) -> Errors {
     if selector.is_set() {
         placements.push("nodeSelector");
         errors.extend(affinity::node_selector(&selector, true));
+    }
+    (errors, placements)
+}
+
+/// Validates that exactly one field selects the nodes of the devices.
+fn nodes(spec: &Field<'_>) -> Errors {
+    const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    let selector = spec.at("nodeSelector");
+    let (mut errors, mut placements) = node_and_selector(spec, "must be either unset or set to a non-empty string");
+    if selector.is_set() {
         let terms = selector.at("nodeSelectorTerms");
         if terms.len() != 1 {
             let label = selector.at_as("nodeSelectorTerms", "nodeSelectorTerms");
@@ -181,20 +190,7 @@ fn nodes_of_device(device: &Field<'_>, per_device: bool) -> Errors {
         return is_placed.then(|| device.invalid_as(Value::Null, NOT_PER_DEVICE)).into_iter().collect();
     }
     const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
-    let mut errors = Errors::new();
-    let mut placements = Vec::new();
-    match node.text_if_set() {
-        Some("") => errors.push(node.invalid("must not be empty")),
-        Some(_) => {
-            placements.push("nodeName");
-            errors.extend(node.obeys(dns_subdomain));
-        }
-        None => {}
-    }
-    if selector.is_set() {
-        placements.push("nodeSelector");
-        errors.extend(affinity::node_selector(&selector, true));
-    }
+    let (mut errors, mut placements) = node_and_selector(device, "must not be empty");
     errors.extend(raised(&all));
     placements.extend(all.flag().then_some("allNodes"));
     match placements.len() {

@@ -50,7 +50,7 @@ fn prepare(class: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
 }
 
 /// Maximum priority of user-defined classes.
-const HIGHEST: i64 = 1_000_000_000;
+const MAX_USER_DEFINABLE_PRIORITY: i64 = 1_000_000_000;
 
 fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);
@@ -80,8 +80,12 @@ fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
                 format!("priority class names with 'system-' prefix are reserved for system use only. error: {why}");
             errors.push(FieldError::forbidden("metadata.name", text));
         }
-    } else if value.int() > HIGHEST {
-        errors.push(value.forbidden(format!("maximum allowed value of a user defined priority is {HIGHEST}")));
+    } else if value.int() > MAX_USER_DEFINABLE_PRIORITY {
+        errors.push(
+            value.forbidden(format!(
+                "maximum allowed value of a user defined priority is {MAX_USER_DEFINABLE_PRIORITY}"
+            )),
+        );
     }
     errors.extend(policy.may_be_one_of(&["PreemptLowerPriority", "Never"]));
     errors

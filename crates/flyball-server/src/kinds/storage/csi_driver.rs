@@ -101,7 +101,7 @@ fn default(driver: &mut Object) {
 }
 
 /// Minimum lifetime of tokens of a driver, in seconds.
-const SHORTEST: i64 = 600;
+const MIN_TOKEN_SECONDS: i64 = 600;
 
 fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     let root = Field::root(object);
@@ -120,7 +120,7 @@ fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
             errors.push(audience.duplicate());
         }
         match seconds.int_if_set() {
-            Some(given) if given < SHORTEST => {
+            Some(given) if given < MIN_TOKEN_SECONDS => {
                 errors.push(seconds.invalid("may not specify a duration less than 10 minutes"));
             }
             Some(given) if given > 1 << 32 => {

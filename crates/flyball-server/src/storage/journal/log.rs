@@ -8,7 +8,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 /// Bytes by which a file is extended: syncing takes half as long if the file size does not change.
-const ROOM: u64 = 4 << 20;
+const EXTENSION_BYTES: u64 = 4 << 20;
 
 #[derive(Debug)]
 pub(super) struct Log {
@@ -80,7 +80,7 @@ impl Log {
     #[cfg(target_os = "linux")]
     fn make_room(&self, end: u64) -> Option<u64> {
         use rustix::fs::{FallocateFlags, fallocate};
-        let length = end.checked_sub(self.room)?.checked_add(ROOM)?;
+        let length = end.checked_sub(self.room)?.checked_add(EXTENSION_BYTES)?;
         fallocate(&self.file, FallocateFlags::empty(), self.room, length).ok()?;
         Some(self.room + length)
     }

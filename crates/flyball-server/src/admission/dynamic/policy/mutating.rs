@@ -74,7 +74,7 @@ impl Mutation {
         let (Self::Fields(expression) | Self::Steps(expression)) = self;
         let result = expression
             .run(scope, &Budget::of_rules().within(total))
-            .map_err(|why| explain(why, broken))
+            .map_err(|error| expression.message(&explain(error, broken)))
             .and_then(|result| to_json(&result));
         let result = result.map_err(MutationError::Failed)?;
         let internal = |why: String| MutationError::Refused(Status::internal(why));

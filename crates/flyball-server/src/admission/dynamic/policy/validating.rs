@@ -5,7 +5,7 @@ use super::{Binding, Invocation, Policies, Policy, explain, invocations};
 use crate::kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING};
 use flyball_core::status::{Cause, Reason};
 use flyball_core::{Object, Status};
-use flyball_schema::cel::{Budget, Cel, Expression, OUT_OF_BUDGET, Scope, TotalBudget};
+use flyball_schema::cel::{Budget, Cel, Error, Expression, Scope, TotalBudget};
 use futures_util::future::Either;
 use serde_json::Value;
 use std::sync::Arc;
@@ -63,11 +63,11 @@ impl Validating {
                     message: validation.message(&scope, &budget),
                     reason: validation.reason.clone(),
                 }),
-                Err(why) if why == OUT_OF_BUDGET => {
-                    return if self.policy.ignored { Vec::new() } else { vec![failed(why)] };
+                Err(error @ Error::OutOfBudget) => {
+                    return if self.policy.ignored { Vec::new() } else { vec![failed(error.to_string())] };
                 }
                 Err(_) if self.policy.ignored => {}
-                Err(why) => failures.push(failed(explain(why, &broken))),
+                Err(error) => failures.push(failed(validation.expression.message(&explain(error, &broken)))),
             }
         }
         failures

@@ -6,7 +6,7 @@ use flyball_core::{Object, Quantity};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-type Inner = Map<String, Value>;
+type JsonMap = Map<String, Value>;
 
 /// Sets the defaults of a pod.
 pub(super) fn default(pod: &mut Object) {
@@ -29,7 +29,7 @@ pub(super) fn default(pod: &mut Object) {
 }
 
 /// Copies `podIP` to `podIPs`, or the reverse, if one is absent.
-pub(super) fn addresses(status: &mut Inner) {
+pub(super) fn addresses(status: &mut JsonMap) {
     for (one, all) in [("podIP", "podIPs"), ("hostIP", "hostIPs")] {
         let single = status.text(one).to_owned();
         let first =
@@ -42,14 +42,14 @@ pub(super) fn addresses(status: &mut Inner) {
     }
 }
 
-pub(super) fn host_port(port: &mut Inner) {
+pub(super) fn host_port(port: &mut JsonMap) {
     if let Some(number) = port.get("containerPort").cloned() {
         port.fill("hostPort", number);
     }
 }
 
 /// Sets missing requests to the limits.
-pub(super) fn requests_from_limits(container: &mut Inner) {
+pub(super) fn requests_from_limits(container: &mut JsonMap) {
     let Some(resources) = container.inner("resources") else { return };
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else { return };
     let requests = resources.inner_or_new("requests");
@@ -59,8 +59,8 @@ pub(super) fn requests_from_limits(container: &mut Inner) {
 }
 
 /// Computes the pod-level requests, if the pod sets pod-level resources.
-pub(super) fn pod_requests(spec: &mut Inner) {
-    let sums = |field: &str, spec: &Inner| {
+pub(super) fn pod_requests(spec: &mut JsonMap) {
+    let sums = |field: &str, spec: &JsonMap| {
         let mut sums: BTreeMap<String, Quantity> = BTreeMap::new();
         let containers = spec.get("containers").and_then(Value::as_array).into_iter().flatten();
         for container in containers {
