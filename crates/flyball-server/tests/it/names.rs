@@ -29,6 +29,10 @@ async fn create(server: &Server, path: &str, object: Value, field: &str) -> (u16
 #[tokio::test]
 async fn name_that_is_no_segment_of_every_url_is_rejected() {
     let server = Server::new(Options::simulated(Clock::system(), 1));
+    // Pods need it.
+    let account = json!({"metadata": {"name": "default"}}).to_string();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    assert_eq!(send(&server, Method::POST, accounts, JSON, account).await.0, 201);
     let groups = get(&server, "/apis").await;
     let versions = groups["groups"].as_array().unwrap().iter().flat_map(|group| group["versions"].as_array().unwrap());
     let roots = versions.map(|version| format!("/apis/{}", version["groupVersion"].as_str().unwrap()));
