@@ -11,8 +11,8 @@ use flyball_chart::AccessArgs;
 #[derive(Args, Debug)]
 pub(crate) struct ChartArgs {
     /// Existing chart for a kind, copied into a Helm project: a directory, a .tgz, an https:// URL, an oci://
-    /// reference, or a name in --chart-repo. The kind is the chart's name in CamelCase, unless --kind is set; --group defaults to
-    /// charts, --version to v1alpha1
+    /// reference, or a name in --chart-repo. The kind is the chart's name in CamelCase, unless --kind is set; --group
+    /// defaults to charts, --version to v1alpha1
     #[arg(long, alias = "helm-chart", value_name = "CHART")]
     pub(crate) chart: Option<String>,
     /// URL of the repository of the chart
