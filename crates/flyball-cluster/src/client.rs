@@ -90,7 +90,8 @@ enum NoResponse {
     ToWrite { resource: String },
 }
 
-/// Returns the resource of a request as `resource.group`, or the path if it is not that of a resource; and the namespace.
+/// Returns the resource of a request as `resource.group`, or the path if it is not that of a resource, and the
+/// namespace.
 fn resource_of(path: &str) -> (String, String) {
     let other = (path.to_owned(), String::new());
     let mut parts = path.split('/').skip(1);

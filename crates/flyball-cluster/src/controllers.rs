@@ -278,12 +278,12 @@ struct Member {
 impl Member {
     /// Sets the name and the client of a controller.
     fn named<R: Reconcile>(&self, controller: flyball::Controller<R>) -> flyball::Controller<R> {
-        controller.name(self.controller.name()).client(self.client.clone())
+        controller.name(self.controller.name()).client(self.client.clone()).shares_workers()
     }
 
     /// Sets the name of a part of a controller that has its own queue.
     fn part<R: Reconcile>(&self, part: &str, controller: flyball::Controller<R>) -> flyball::Controller<R> {
-        controller.name(format!("{}/{part}", self.controller.name())).client(self.client.clone())
+        controller.name(format!("{}/{part}", self.controller.name())).client(self.client.clone()).shares_workers()
     }
 }
 

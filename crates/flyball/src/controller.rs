@@ -399,6 +399,13 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
+    /// Shares the [workers](Self::concurrency) among namespaces from the start. Otherwise the first namespace may have
+    /// all of them until there are objects in a second one.
+    pub fn shares_workers(mut self) -> Self {
+        self.declaration.shares_workers = true;
+        self
+    }
+
     /// Sets the time after which a reconcile is cancelled and retried: 5 minutes by default.
     #[doc(alias = "ReconciliationTimeout")]
     #[doc(alias = "timeout")]

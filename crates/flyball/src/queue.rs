@@ -22,7 +22,7 @@ pub use bucket::RetryRate;
 pub use measured::MeasuredQueue;
 pub(crate) use metrics::{MonitoredQueue, QueueCollector};
 use state::{Hashed, Salt};
-pub(crate) use state::{Item, Next, Priority};
+pub(crate) use state::{Item, Next, Priority, Workers};
 
 use crate::backoff::Backoff;
 use crate::cache::StoreId;
@@ -127,12 +127,12 @@ pub(crate) struct QueueStats {
 }
 
 impl Queue {
-    /// Creates an empty queue for a number of workers. Keys wait for their own writes up to `own_write_timeout`.
+    /// Creates an empty queue for these workers. Keys wait for their own writes up to `own_write_timeout`.
     pub(crate) fn new(
         backoff: Backoff,
         rate: RetryRate,
         own_write_timeout: Duration,
-        workers: usize,
+        workers: Workers,
         rng: &Rng,
     ) -> Self {
         let inner = Contents {

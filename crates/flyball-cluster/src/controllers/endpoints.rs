@@ -146,18 +146,18 @@ impl KnownSlices {
     }
 
     /// Removes and returns the first slice of a family with these ports.
-    fn take(&mut self, family: &str, ports: &[EndpointPort]) -> Option<EndpointSlice> {
+    fn remove(&mut self, family: &str, ports: &[EndpointPort]) -> Option<EndpointSlice> {
         let places = self.by_ports.get_mut(&(family.to_owned(), port_key(ports)))?;
         std::iter::from_fn(|| places.pop_front()).find_map(|at| self.slices[at].take())
     }
 
     /// Removes and returns the first slice of a family.
-    fn take_any(&mut self, family: &str) -> Option<EndpointSlice> {
+    fn remove_any(&mut self, family: &str) -> Option<EndpointSlice> {
         let places = self.by_family.get_mut(family)?;
         std::iter::from_fn(|| places.pop_front()).find_map(|at| self.slices[at].take())
     }
 
-    /// Returns the slices that were not taken.
+    /// Returns the slices that were not removed.
     fn rest(self) -> impl Iterator<Item = EndpointSlice> {
         self.slices.into_iter().flatten()
     }

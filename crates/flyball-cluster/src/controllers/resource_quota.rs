@@ -149,8 +149,8 @@ fn counted_by(name: &str) -> GroupResource {
     }
 }
 
-/// Reads the objects of a namespace from the API server, since the usage must be exact; page by page, since there may be
-/// very many.
+/// Reads the objects of a namespace from the API server, since the usage must be exact, page by page, since there may
+/// be very many.
 async fn read_all(served: &Served, cx: &Context<ResourceQuota>, mut add: impl FnMut(&Object)) -> Result<()> {
     let (path, mut start) = (served.path(cx.key().namespace()), String::new());
     loop {

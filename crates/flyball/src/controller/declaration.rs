@@ -10,7 +10,7 @@ use crate::cache::{DeclaredIndex, Writer};
 use crate::context::{DeclaredTypes, Environment, StatusWriter};
 use crate::error::Result;
 use crate::kind::{Kind, Type};
-use crate::queue::{Queue, RetryRate};
+use crate::queue::{Queue, RetryRate, Workers};
 use crate::rbac::Grant;
 use flyball_core::Rng;
 use futures_util::future::BoxFuture;
@@ -46,6 +46,8 @@ pub(crate) struct Declaration {
     pub(super) stimuli: Vec<Stimulus>,
     declared: DeclaredTypes,
     pub(crate) concurrency: usize,
+    /// True if namespaces share the workers before there is a second one.
+    pub(super) shares_workers: bool,
     pub(super) deadline: Duration,
     pub(super) own_write_timeout: Duration,
     pub(super) backoff: Backoff,
@@ -85,6 +87,7 @@ impl Declaration {
             stimuli: Vec::new(),
             declared: DeclaredTypes { cached: [ty].into(), ..DeclaredTypes::default() },
             concurrency: 16,
+            shares_workers: false,
             deadline: Duration::from_secs(300),
             own_write_timeout: Duration::from_secs(10),
             backoff: Backoff::default(),
@@ -168,7 +171,8 @@ impl Declaration {
 
     /// Creates the queue of the controller.
     pub(crate) fn queue(&self, rng: &Rng) -> Queue {
-        Queue::new(self.backoff, self.retry_rate, self.own_write_timeout, self.concurrency, &rng.fork(&self.name))
+        let workers = Workers { count: self.concurrency, are_shared: self.shares_workers };
+        Queue::new(self.backoff, self.retry_rate, self.own_write_timeout, workers, &rng.fork(&self.name))
     }
 
     /// Connects the queue with the caches, and returns the futures of workers and sources.

@@ -1,6 +1,6 @@
 //! The queue of controllers, exposed for benchmarks.
 
-use super::{Next, Priority, Queue, RetryRate};
+use super::{Next, Priority, Queue, RetryRate, Workers};
 use crate::backoff::Backoff;
 use flyball_core::{ObjectKey, Rng};
 use std::time::Duration;
@@ -13,7 +13,8 @@ impl MeasuredQueue {
     /// Creates an empty queue with the settings that controllers have.
     pub fn new() -> Self {
         let (rate, rng) = (RetryRate::default(), Rng::from_seed(1));
-        Self(Queue::new(Backoff::default(), rate, Duration::from_secs(10), usize::MAX, &rng))
+        let workers = Workers { count: usize::MAX, are_shared: false };
+        Self(Queue::new(Backoff::default(), rate, Duration::from_secs(10), workers, &rng))
     }
 
     /// Adds a key, as the change of an object does.

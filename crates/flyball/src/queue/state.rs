@@ -7,7 +7,7 @@
 //! Namespaces share the workers: a namespace takes another worker only if it has fewer than are idle. So one alone has
 //! at most half of them, and its slow objects do not delay those of others. A queue that never had keys of a second
 //! namespace has nothing to share, and uses all workers. A namespace that has to wait is passed over, and there are at
-//! most as many of these as workers.
+//! most as many of these as workers. Cluster-scoped keys have no namespace, and use all workers.
 
 use super::bucket::MAX_DELAY;
 use super::bucket::{Bucket, RetryRate};
@@ -45,6 +45,14 @@ pub(crate) enum Next {
     Retry,
     /// Requeue after this time.
     After(Duration),
+}
+
+/// The workers of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workers {
+    pub(crate) count: usize,
+    /// True if namespaces share them from the start, not once there are keys of a second namespace.
+    pub(crate) are_shared: bool,
 }
 
 /// The number of a key while it is in the queue.
@@ -94,7 +102,7 @@ pub(crate) struct State {
     backoff: Backoff,
     bucket: Bucket,
     salt: Salt,
-    workers: usize,
+    workers: Workers,
     /// Number of workers that have a key.
     busy: usize,
     /// Hash of the first namespace.
@@ -158,7 +166,7 @@ enum Location {
 
 impl State {
     /// Creates an empty queue for a number of workers.
-    pub(crate) fn new(backoff: Backoff, rate: RetryRate, workers: usize, rng: &Rng) -> Self {
+    pub(crate) fn new(backoff: Backoff, rate: RetryRate, workers: Workers, rng: &Rng) -> Self {
         Self {
             backoff,
             bucket: Bucket::new(rate),
@@ -340,6 +348,7 @@ impl State {
         let Hashed { key, hash, of_namespace } = key;
         // Two namespaces with the same hash share their turns.
         let known = self.namespaces.find(of_namespace, |namespace| namespace.hash == of_namespace);
+        self.is_shared |= self.workers.are_shared && key.namespace().is_some();
         self.is_shared |= *self.first_namespace.get_or_insert(of_namespace) != of_namespace;
         let new = || Namespace { hash: of_namespace, keys: 0, busy: 0 };
         let namespace = known.unwrap_or_else(|| self.namespaces.insert(of_namespace, new()));
@@ -419,7 +428,7 @@ impl State {
 
     /// Returns the number of workers of which a namespace takes its share, including the one that asks.
     fn idle(&self) -> usize {
-        if self.is_shared { self.workers.saturating_sub(self.busy).max(1) } else { usize::MAX }
+        if self.is_shared { self.workers.count.saturating_sub(self.busy).max(1) } else { usize::MAX }
     }
 
     /// Delays a key that has no delay.
@@ -470,11 +479,12 @@ mod tests {
     }
 
     fn queue() -> State {
-        of_workers(usize::MAX)
+        of_workers(usize::MAX, false)
     }
 
-    fn of_workers(workers: usize) -> State {
-        State::new(Backoff::default(), RetryRate::default(), workers, &Rng::from_seed(1))
+    fn of_workers(count: usize, are_shared: bool) -> State {
+        let (workers, rng) = (Workers { count, are_shared }, Rng::from_seed(1));
+        State::new(Backoff::default(), RetryRate::default(), workers, &rng)
     }
 
     /// Pops all ready keys and marks them as done.
@@ -591,7 +601,7 @@ mod tests {
 
     #[test]
     fn namespaces_share_the_workers() {
-        let (mut queue, now) = (of_workers(8), Instant::now());
+        let (mut queue, now) = (of_workers(8, false), Instant::now());
         for name in 0..10 {
             queue.add_key(&in_namespace("many", name), Priority::Fresh, now);
         }
@@ -622,13 +632,28 @@ mod tests {
         assert_eq!(take(&mut queue).1, ["many/4", "many/5", "many/6", "many/7"], "in order");
     }
 
+    #[test]
+    fn workers_may_be_shared_from_the_start() {
+        let (mut queue, now) = (of_workers(4, true), Instant::now());
+        for name in 0..10 {
+            queue.add_key(&key(name), Priority::Fresh, now);
+        }
+        let cluster_scoped: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
+        assert_eq!(cluster_scoped.len(), 10);
+        cluster_scoped.into_iter().for_each(|item| queue.done(item.ticket, Next::Rest, false, now));
+        for name in 0..10 {
+            queue.add_key(&in_namespace("a", name), Priority::Fresh, now);
+        }
+        assert_eq!(std::iter::from_fn(|| queue.next(now)).count(), 2);
+    }
+
     proptest! {
         #[test]
         fn namespace_takes_a_worker_only_if_it_has_fewer_than_are_idle(
             workers in 1..9usize,
             steps in prop::collection::vec((0..4u8, 0..4usize, 0..50u32, any::<bool>()), 0..300),
         ) {
-            let (mut queue, now) = (of_workers(workers), Instant::now());
+            let (mut queue, now) = (of_workers(workers, false), Instant::now());
             let names = ["a", "b", "c", "d"];
             let mut running: Vec<Item> = Vec::new();
             for name in names {
@@ -721,7 +746,8 @@ mod tests {
             const EVERY: u64 = 7;
             const BURST: u64 = 2;
             let rate = RetryRate { interval: Duration::from_millis(EVERY), burst: BURST as u32 };
-            let mut queue = State::new(Backoff::default(), rate, usize::MAX, &Rng::from_seed(1));
+            let workers = Workers { count: usize::MAX, are_shared: true };
+            let mut queue = State::new(Backoff::default(), rate, workers, &Rng::from_seed(1));
             let key = |k: u8| ObjectKey::new([None, Some("a"), Some("b")][usize::from(k % 3)], &k.to_string());
             let mut now = Instant::now();
             let mut model: BTreeMap<u8, Model> = (0..6).map(|key| (key, Model::default())).collect();

@@ -49,7 +49,7 @@ impl Reconcile for Mirror {
         let is_ours = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY).is_some_and(|by| by == CONTROLLER);
         let mut known = KnownSlices::new(cx.children::<EndpointSlice>().await?.into_iter().filter(is_ours));
         for content in if is_mirrored { contents(endpoints) } else { Vec::new() } {
-            let found = known.take(content.family, &content.ports);
+            let found = known.remove(content.family, &content.ports);
             let desired = slice(endpoints, content);
             let Some(mut changed) = found else {
                 cx.create(&desired).await?;

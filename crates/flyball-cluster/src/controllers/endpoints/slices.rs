@@ -58,7 +58,7 @@ impl Reconcile for Slices {
         let (mut known, changes) = (KnownSlices::new(known), changes(&pods));
         let contents = contents(service, spec, &pods, cx).await?;
         for content in contents {
-            let slice = known.take(&content.family, &content.ports).or_else(|| known.take_any(&content.family));
+            let slice = known.remove(&content.family, &content.ports).or_else(|| known.remove_any(&content.family));
             match slice {
                 Some(slice) => {
                     let last = slice.annotations().get(TRIGGERED).map(String::as_str);
