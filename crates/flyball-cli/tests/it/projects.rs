@@ -282,3 +282,28 @@ fn kinds_of_a_role_may_be_cluster_scoped() {
     operator.stop();
     home.within(&folder, "test --suite cluster").ok();
 }
+
+#[test]
+fn charts_and_roles_are_deployed_and_removed() {
+    let home = Home::new("projects-deploy");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    home.run(&["cluster", "node", "add"]).ok();
+    for (flags, name, kind) in [("--helm", "web-operator", "Web"), ("--ansible", "site-operator", "Site")] {
+        let folder = project(&home, flags, name, kind);
+        home.within(&folder, "deploy --image registry.example.com/operator:1").ok();
+        let (namespace, manager) = (format!("{name}-system"), format!("{name}-controller-manager"));
+        let output = home.run(&["get", "deployment", &manager, "-n", &namespace, "-o", "json"]).ok().out;
+        let pod = &serde_json::from_str::<Value>(&output).unwrap()["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["image"], "registry.example.com/operator:1");
+        // `ansible-playbook` writes to /tmp; the root file system is read-only.
+        let mounts = &pod["containers"][0]["volumeMounts"];
+        match flags {
+            "--ansible" => assert_eq!(mounts[0]["mountPath"], "/tmp"),
+            _ => assert!(mounts.is_null(), "{mounts}"),
+        }
+        home.within(&folder, "undeploy --yes").ok();
+        assert_eq!(home.run(&["get", "deployment", &manager, "-n", &namespace]).code, Some(1));
+        home.within(&folder, "install").ok();
+        home.within(&folder, "uninstall --yes").ok();
+    }
+}
