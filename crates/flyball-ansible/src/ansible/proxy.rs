@@ -247,7 +247,12 @@ impl Forward {
     async fn changes(&self, target: &Target, method: &Method) -> Result<(), String> {
         let kinds = self.reach.kinds();
         let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
-        let kind = kinds.created.iter().chain(&kinds.read).find(is_it).map_or(&*target.resource, Kind::name);
+        let known = kinds.created.iter().chain(&kinds.read).find(is_it).map(Kind::name);
+        // The role or `watches.yaml` may name a kind without its version.
+        let named = kinds.names.iter().map(|(kind, _)| kind).chain(kinds.allowed.iter().map(|(_, kind)| kind));
+        let is_named = |kind: &&str| Kind::new(&target.group, "v1", kind).api_resource().plural == target.resource;
+        let kind = known.or_else(|| named.map(String::as_str).find(is_named));
+        let kind = kind.unwrap_or(&target.resource);
         // Connections to a container; tokens are checked apart.
         let connects =
             |part: &str| ["exec", "attach", "portforward", "token"].contains(&part) || part.starts_with("proxy");
