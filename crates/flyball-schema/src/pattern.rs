@@ -128,7 +128,7 @@ mod tests {
         for text in ["(((((a{9999}){9999}){9999}){9999}){9999}){9999}", "(a{99}){99}", "[^a]{30000}"] {
             assert!(matches!(compile(text), Err(Error::Syntax(_))), "{text}");
         }
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     }
 
     #[test]
