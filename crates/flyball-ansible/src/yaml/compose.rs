@@ -43,7 +43,7 @@ pub(super) fn compose(text: &str, limit: usize) -> Result<Vec<Value>, Invalid> {
     Ok(composer.documents)
 }
 
-/// Why a text has no value.
+/// Reason why a text has no value.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Invalid {
     /// The values are too large.

@@ -1,7 +1,7 @@
 //! `Chart.lock`: the versions of the subcharts that the constraints of `Chart.yaml` were resolved to.
 
-use super::{ChartError, Dependency};
-use crate::functions::{encoding, json};
+use super::{ChartError, Dependency, metadata};
+use crate::functions::json;
 use crate::value::{List, ListKind, Value};
 use crate::yaml::{self, Data};
 use ring::digest;
@@ -46,7 +46,7 @@ impl Lock {
             ("digest", Value::str(&self.digest)),
             ("generated", Value::str(&self.generated)),
         ];
-        document(&Value::map(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
+        metadata::document(&Value::map(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
     }
 
     /// Returns the digest of constraints in `Chart.yaml` and of the versions in a lock. The lock is up to date if it
@@ -72,15 +72,6 @@ fn sha256(text: &str) -> String {
     let hash = digest::digest(&digest::SHA256, text.as_bytes());
     let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
-}
-
-/// Returns a value as a YAML document.
-pub(super) fn document(value: &Value) -> String {
-    let text = match encoding::to_yaml(value) {
-        Value::Str(text) => String::from_utf8_lossy(&text).into_owned(),
-        _ => String::new(),
-    };
-    format!("{text}\n")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `Chart.yaml`: the metadata of a chart.
 
 use super::ChartError;
+use crate::functions::encoding;
 use crate::helm::HelmVersion;
 use crate::quote::{is_print, quote};
 use crate::value::object::{Field, Object, Record};
@@ -294,7 +295,7 @@ impl Metadata {
         let fields = self.fields(self.dependencies.iter().map(Dependency::as_written).collect());
         let (type_name, embedded) = ("chart.Metadata", fields.len());
         let record = Record { type_name, is_pointer: false, embedded, fields, string: None };
-        super::lock::document(&Value::object(Object::Record(record)))
+        document(&Value::object(Object::Record(record)))
     }
 
     /// Returns `.Chart`. With Helm 4, it is a map.
@@ -435,4 +436,13 @@ fn as_map(value: &Value) -> Value {
 /// Replaces white space by plain spaces and removes unprintable characters.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).filter(|c| is_print(*c)).collect()
+}
+
+/// Returns a value as a YAML document.
+pub(super) fn document(value: &Value) -> String {
+    let text = match encoding::to_yaml(value) {
+        Value::Str(text) => String::from_utf8_lossy(&text).into_owned(),
+        _ => String::new(),
+    };
+    format!("{text}\n")
 }

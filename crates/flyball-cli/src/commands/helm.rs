@@ -69,7 +69,7 @@ Repositories in Chart.yaml are URLs: https://…, oci://… or file://… within
     Dependency(Box<dependency::DependencyArgs>),
 }
 
-/// Why a command of Helm failed: in the words of Helm, or with hints.
+/// Error of a command of Helm: in the words of Helm, or with hints.
 pub(crate) enum HelmError {
     Helm(String),
     Other(Error),

@@ -12,8 +12,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("operator", &["cluster", "error", "files", "render", "web"]),
     ("project", &["cluster", "error", "render"]),
     ("image", &["error", "files", "operator", "render", "web"]),
-    ("scorecard", &["cluster", "error", "operator"]),
     ("chart", &["error", "files", "image", "render", "web"]),
+    ("scorecard", &["cluster", "error", "operator"]),
     ("testing", &["error", "render", "scorecard"]),
     ("cases", &["cluster", "error", "operator", "testing"]),
     (

@@ -132,7 +132,7 @@ fn output_of_a_failing_program_is_part_of_the_error() {
     fs::write(home.0.join("watches.yaml"), "- group: a.io\n  kind Site\n").unwrap();
     assert_eq!(
         home.run(&["run"]).err,
-        "error: cannot create the operator: watches.yaml: invalid YAML: line 2 column 3: simple key expected ':'\n"
+        "error: cannot create the operator: watches.yaml: invalid YAML: simple key expected ':' at line 2, column 3\n"
     );
 }
 

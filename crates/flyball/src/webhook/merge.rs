@@ -71,7 +71,7 @@ fn name(item: &Value) -> Option<&Value> {
 struct Pairs<'v> {
     before: &'v [Value],
     after: &'v [Value],
-    /// Whether an item before has no partner.
+    /// True for each item before that has no partner.
     free: Vec<bool>,
     /// The partner of each item after.
     found: Vec<Option<usize>>,

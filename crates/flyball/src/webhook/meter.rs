@@ -124,7 +124,7 @@ impl<'m, I> Metered<'m, I> {
         self.meter.charge(bytes).map_err(E::custom)
     }
 
-    fn take(self) -> (I, Metered<'m, ()>) {
+    fn split(self) -> (I, Metered<'m, ()>) {
         let rest = self.with(());
         (self.inner, rest)
     }
@@ -233,29 +233,29 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Metered<'_, V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        let (visitor, rest) = self.take();
+        let (visitor, rest) = self.split();
         visitor.visit_some(rest.with(deserializer))
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<V::Value, D::Error> {
-        let (visitor, rest) = self.take();
+        let (visitor, rest) = self.split();
         visitor.visit_newtype_struct(rest.with(deserializer))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<V::Value, A::Error> {
         self.weigh::<A::Error>(self.container)?;
-        let (visitor, rest) = self.take();
+        let (visitor, rest) = self.split();
         visitor.visit_seq(rest.with(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<V::Value, A::Error> {
         self.weigh::<A::Error>(self.container)?;
-        let (visitor, rest) = self.take();
+        let (visitor, rest) = self.split();
         visitor.visit_map(rest.with(entries))
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
-        let (visitor, rest) = self.take();
+        let (visitor, rest) = self.split();
         visitor.visit_enum(rest.with(variant))
     }
 }
@@ -311,7 +311,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Metered<'_, Charged<
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
         self.weigh::<D::Error>(self.inner.bytes)?;
-        let (charged, rest) = self.take();
+        let (charged, rest) = self.split();
         charged.seed.deserialize(rest.with(deserializer))
     }
 }
@@ -321,7 +321,7 @@ impl<'de, 'm, A: EnumAccess<'de>> EnumAccess<'de> for Metered<'m, A> {
     type Variant = Metered<'m, A::Variant>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
-        let (access, rest) = self.take();
+        let (access, rest) = self.split();
         let (value, variant) = access.variant_seed(rest.of::<S::Value, _>(Charged { seed, bytes: 0 }))?;
         Ok((value, rest.with(variant)))
     }
@@ -335,12 +335,12 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Metered<'_, A> {
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
-        let (access, rest) = self.take();
+        let (access, rest) = self.split();
         access.newtype_variant_seed(rest.of::<S::Value, _>(Charged { seed, bytes: 0 }))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, A::Error> {
-        let (access, rest) = self.take();
+        let (access, rest) = self.split();
         access.tuple_variant(len, rest.with(visitor))
     }
 
@@ -349,7 +349,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Metered<'_, A> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        let (access, rest) = self.take();
+        let (access, rest) = self.split();
         access.struct_variant(fields, rest.with(visitor))
     }
 }
