@@ -539,16 +539,20 @@ impl Plan<'_> {
         cx: &Context<DynamicObject>,
         waits: bool,
     ) -> Result<Progress> {
-        let history = History::read(cx, &owner).await?;
-        if history.owned_by_other(&owner).is_some() {
+        let mut history = History::read(cx, &owner).await?;
+        if !history.is_owned(&owner) {
+            // The custom resource never took over the release, for example because it was always paused.
             return Ok(Progress::Done);
         }
-        let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
-        let Some(mut revision) = history::load(cx, self.slots, &last).await? else { return Ok(Progress::Done) };
+        let Some(last) = history.last() else { return Ok(Progress::Done) };
+        let Some(mut revision) = history::load(cx, self.slots, last).await? else { return Ok(Progress::Done) };
         if self.check_chart(owner.release, Some(&revision)).is_err() {
             // The release belongs to another chart.
             return Ok(Progress::Done);
         }
+        // Its revisions are deleted one by one, and this one last.
+        history.claim(cx, &owner).await?;
+        let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
         let notes = last.notes();
         let is_verified = self.verified.has(owner.namespace, owner.release, &revision);
         if !is_verified && revision.hooks.iter().any(hooks::runs_at_deletion) {
