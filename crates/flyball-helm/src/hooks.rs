@@ -73,6 +73,17 @@ pub(crate) fn runs_at_deletion(hook: &Hook) -> bool {
     hook.events.iter().any(|event| matches!(event.as_str(), "pre-delete" | "post-delete"))
 }
 
+/// Empties a hook, so that it does not run, but keeps its place: completed steps are counted.
+pub(crate) fn empty(hook: &mut Hook) {
+    hook.manifest.clear();
+    hook.delete_policies.clear();
+}
+
+/// Returns true if a hook is empty and does not run.
+pub(crate) fn is_empty(hook: &Hook) -> bool {
+    hook.manifest.is_empty()
+}
+
 /// Advances a hook: creates its object, or checks the state of its object.
 pub(crate) async fn run(
     cx: &Context<DynamicObject>,

@@ -15,7 +15,7 @@ use crate::rendering::Slots;
 use crate::resources::{self, Owner};
 use crate::source::{RenderRequest, Source};
 use crate::status::{self, FailedOperation, ReleaseError, Report};
-use crate::storage::{Hook, Info, Revision, State};
+use crate::storage::{Info, Revision, State};
 use crate::verified::{Verified, is_rendered, is_same};
 use crate::watches::{Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
@@ -552,7 +552,7 @@ impl Plan<'_> {
         }
         // Its revisions are deleted one by one, and this one last.
         history.claim(cx, &owner).await?;
-        let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
+        let Some(mut last) = history.last().cloned() else { return Ok(Progress::Done) };
         let notes = last.notes();
         let is_verified = self.verified.has(owner.namespace, owner.release, &revision);
         if !is_verified && revision.hooks.iter().any(hooks::runs_at_deletion) {
@@ -568,28 +568,37 @@ impl Plan<'_> {
                 // The chart renders nothing for these values.
                 Err(_) => Revision::default(),
             };
-            self.remove_unverified_hooks(cx, &mut revision, &rendered);
+            let has_skipped = self.skip_unverified_hooks(cx, &mut revision, &rendered);
+            if has_skipped && revision.info.status == State::Uninstalling {
+                // So they are reported once.
+                last = history::update(cx, self.slots, &last, &revision, &notes).await?;
+            }
         }
         self.work(cx, owner, history, last, revision, notes).uninstall(waits).await
     }
 
-    /// Removes the hooks of a release being deleted that the chart does not render.
+    /// Empties the hooks of a release being deleted that the chart does not render; returns true if there were any.
     ///
     /// Others may have written the Secret of the release, and the operator may create more than they may.
-    fn remove_unverified_hooks(&self, cx: &Context<DynamicObject>, revision: &mut Revision, rendered: &Revision) {
-        let unverified = |hook: &Hook| hooks::runs_at_deletion(hook) && !is_rendered(hook, rendered);
-        let names = revision.hooks.iter().filter(|hook| unverified(hook)).map(|hook| shortened(&hook.name));
-        let names: Vec<String> = names.take(MAX_NAMED_HOOKS).collect();
-        if names.is_empty() {
-            return;
+    fn skip_unverified_hooks(&self, cx: &Context<DynamicObject>, revision: &mut Revision, rendered: &Revision) -> bool {
+        let mut names = Vec::new();
+        for hook in revision.hooks.iter_mut().filter(|hook| hooks::runs_at_deletion(hook) && !hooks::is_empty(hook)) {
+            if !is_rendered(hook, rendered) {
+                names.push(shortened(&hook.name));
+                hooks::empty(hook);
+            }
         }
-        revision.hooks.retain(|hook| !unverified(hook));
+        if names.is_empty() {
+            return false;
+        }
+        names.truncate(MAX_NAMED_HOOKS);
         let (release, names) = (&revision.name, names.join(", "));
         tracing::warn!(release, hooks = names, "hooks skipped: the chart does not render them");
         let note = format!(
             "Hooks {names} of release {release} were not run: the chart does not render them for this custom resource"
         );
         cx.event(Event::warning("HooksSkipped", note));
+        true
     }
 }
 
