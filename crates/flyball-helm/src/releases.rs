@@ -568,38 +568,52 @@ impl Plan<'_> {
                 // The chart renders nothing for these values.
                 Err(_) => Revision::default(),
             };
-            let has_skipped = self.skip_unverified_hooks(cx, &mut revision, &rendered);
-            if has_skipped && revision.info.status == State::Uninstalling {
-                // So they are reported once.
-                last = history::update(cx, self.slots, &last, &revision, &notes).await?;
+            let replace = move || (replace_unverified_hooks(&mut revision, &rendered), revision);
+            let skipped;
+            (skipped, revision) = self.slots.offload(replace).await?;
+            if !skipped.is_empty() {
+                report_skipped(cx, &revision.name, &skipped);
+                if revision.info.status == State::Uninstalling {
+                    // So they are reported once.
+                    last = history::update(cx, self.slots, &last, &revision, &notes).await?;
+                }
             }
         }
         self.work(cx, owner, history, last, revision, notes).uninstall(waits).await
     }
+}
 
-    /// Empties the hooks of a release being deleted that the chart does not render; returns true if there were any.
-    ///
-    /// Others may have written the Secret of the release, and the operator may create more than they may.
-    fn skip_unverified_hooks(&self, cx: &Context<DynamicObject>, revision: &mut Revision, rendered: &Revision) -> bool {
-        let mut names = Vec::new();
-        for hook in revision.hooks.iter_mut().filter(|hook| hooks::runs_at_deletion(hook) && !hooks::is_empty(hook)) {
-            if !is_rendered(hook, rendered) {
-                names.push(shortened(&hook.name));
-                hooks::empty(hook);
-            }
+/// Replaces the hooks of a release being deleted by those that the chart renders. Empties those that it does not
+/// render, and returns some of their names.
+///
+/// Others may have written the Secret of the release, and the operator may create more than they may.
+fn replace_unverified_hooks(revision: &mut Revision, rendered: &Revision) -> Vec<String> {
+    let namespace = &rendered.namespace;
+    let mut skipped = Vec::new();
+    for hook in revision.hooks.iter_mut().filter(|hook| hooks::runs_at_deletion(hook) && !hooks::is_empty(hook)) {
+        if is_rendered(hook, rendered) {
+            continue;
         }
-        if names.is_empty() {
-            return false;
+        if let Some(other) = rendered.hooks.iter().find(|other| hooks::is_namesake(hook, other, namespace)) {
+            hooks::replace(hook, other);
+            continue;
         }
-        names.truncate(MAX_NAMED_HOOKS);
-        let (release, names) = (&revision.name, names.join(", "));
-        tracing::warn!(release, hooks = names, "hooks skipped: the chart does not render them");
-        let note = format!(
-            "Hooks {names} of release {release} were not run: the chart does not render them for this custom resource"
-        );
-        cx.event(Event::warning("HooksSkipped", note));
-        true
+        hooks::empty(hook);
+        if skipped.len() < MAX_NAMED_HOOKS {
+            skipped.push(shortened(&hook.name));
+        }
     }
+    skipped
+}
+
+/// Publishes an event about hooks that are not run.
+fn report_skipped(cx: &Context<DynamicObject>, release: &str, hooks: &[String]) {
+    let names = hooks.join(", ");
+    tracing::warn!(release, hooks = names, "hooks skipped: the chart does not render them");
+    let note = format!(
+        "Hooks {names} of release {release} were not run: the chart does not render them for this custom resource"
+    );
+    cx.event(Event::warning("HooksSkipped", note));
 }
 
 /// Shortens a name from a Secret for a message.
