@@ -170,8 +170,12 @@ impl History {
     /// If the custom resource has revisions of its own, those of others are ignored: anyone who may write Secrets, or
     /// a custom resource with Secrets in its chart, can add them.
     pub(crate) fn owned_by_other(&self, owner: &Owner<'_>) -> Option<&str> {
-        let is_own = self.revisions.iter().any(|stored| stored.is_controlled_by(owner.uid));
-        self.other_owner.as_deref().filter(|_| !is_own)
+        self.other_owner.as_deref().filter(|_| !self.is_owned(owner))
+    }
+
+    /// Returns true if the custom resource controls a revision: it installed the release, or took it over.
+    pub(crate) fn is_owned(&self, owner: &Owner<'_>) -> bool {
+        self.revisions.iter().any(|stored| stored.is_controlled_by(owner.uid))
     }
 
     /// Returns the newest revision.

@@ -121,10 +121,10 @@ impl Work<'_> {
     async fn run_hooks(&mut self, event: &str, first: usize) -> Result<Hooks> {
         let places = hooks::of_event(&self.revision, event);
         for (step, place) in (first..).zip(&places) {
-            if self.notes.progress > step {
+            let hook = &self.revision.hooks[*place];
+            if self.notes.progress > step || hooks::is_empty(hook) {
                 continue;
             }
-            let hook = &self.revision.hooks[*place];
             match hooks::run(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await? {
                 Outcome::Done(began) => self.ran(*place, began, "Succeeded"),
                 Outcome::Waits(waits) => return Ok(Hooks::Waits(format!("{event} hook {waits}"))),

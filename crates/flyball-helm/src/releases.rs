@@ -15,7 +15,7 @@ use crate::rendering::Slots;
 use crate::resources::{self, Owner};
 use crate::source::{RenderRequest, Source};
 use crate::status::{self, FailedOperation, ReleaseError, Report};
-use crate::storage::{Hook, Info, Revision, State};
+use crate::storage::{Info, Revision, State};
 use crate::verified::{Verified, is_rendered, is_same};
 use crate::watches::{Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
@@ -539,16 +539,20 @@ impl Plan<'_> {
         cx: &Context<DynamicObject>,
         waits: bool,
     ) -> Result<Progress> {
-        let history = History::read(cx, &owner).await?;
-        if history.owned_by_other(&owner).is_some() {
+        let mut history = History::read(cx, &owner).await?;
+        if !history.is_owned(&owner) {
+            // The custom resource never took over the release, for example because it was always paused.
             return Ok(Progress::Done);
         }
-        let Some(last) = history.last().cloned() else { return Ok(Progress::Done) };
-        let Some(mut revision) = history::load(cx, self.slots, &last).await? else { return Ok(Progress::Done) };
+        let Some(last) = history.last() else { return Ok(Progress::Done) };
+        let Some(mut revision) = history::load(cx, self.slots, last).await? else { return Ok(Progress::Done) };
         if self.check_chart(owner.release, Some(&revision)).is_err() {
             // The release belongs to another chart.
             return Ok(Progress::Done);
         }
+        // Its revisions are deleted one by one, and this one last.
+        history.claim(cx, &owner).await?;
+        let Some(mut last) = history.last().cloned() else { return Ok(Progress::Done) };
         let notes = last.notes();
         let is_verified = self.verified.has(owner.namespace, owner.release, &revision);
         if !is_verified && revision.hooks.iter().any(hooks::runs_at_deletion) {
@@ -564,29 +568,52 @@ impl Plan<'_> {
                 // The chart renders nothing for these values.
                 Err(_) => Revision::default(),
             };
-            self.remove_unverified_hooks(cx, &mut revision, &rendered);
+            let replace = move || (replace_unverified_hooks(&mut revision, &rendered), revision);
+            let skipped;
+            (skipped, revision) = self.slots.offload(replace).await?;
+            if !skipped.is_empty() {
+                report_skipped(cx, &revision.name, &skipped);
+                if revision.info.status == State::Uninstalling {
+                    // So they are reported once.
+                    last = history::update(cx, self.slots, &last, &revision, &notes).await?;
+                }
+            }
         }
         self.work(cx, owner, history, last, revision, notes).uninstall(waits).await
     }
+}
 
-    /// Removes the hooks of a release being deleted that the chart does not render.
-    ///
-    /// Others may have written the Secret of the release, and the operator may create more than they may.
-    fn remove_unverified_hooks(&self, cx: &Context<DynamicObject>, revision: &mut Revision, rendered: &Revision) {
-        let unverified = |hook: &Hook| hooks::runs_at_deletion(hook) && !is_rendered(hook, rendered);
-        let names = revision.hooks.iter().filter(|hook| unverified(hook)).map(|hook| shortened(&hook.name));
-        let names: Vec<String> = names.take(MAX_NAMED_HOOKS).collect();
-        if names.is_empty() {
-            return;
+/// Replaces the hooks of a release being deleted by those that the chart renders. Empties those that it does not
+/// render, and returns some of their names.
+///
+/// Others may have written the Secret of the release, and the operator may create more than they may.
+fn replace_unverified_hooks(revision: &mut Revision, rendered: &Revision) -> Vec<String> {
+    let namespace = &rendered.namespace;
+    let mut skipped = Vec::new();
+    for hook in revision.hooks.iter_mut().filter(|hook| hooks::runs_at_deletion(hook) && !hooks::is_empty(hook)) {
+        if is_rendered(hook, rendered) {
+            continue;
         }
-        revision.hooks.retain(|hook| !unverified(hook));
-        let (release, names) = (&revision.name, names.join(", "));
-        tracing::warn!(release, hooks = names, "hooks skipped: the chart does not render them");
-        let note = format!(
-            "Hooks {names} of release {release} were not run: the chart does not render them for this custom resource"
-        );
-        cx.event(Event::warning("HooksSkipped", note));
+        if let Some(other) = rendered.hooks.iter().find(|other| hooks::is_namesake(hook, other, namespace)) {
+            hooks::replace(hook, other);
+            continue;
+        }
+        hooks::empty(hook);
+        if skipped.len() < MAX_NAMED_HOOKS {
+            skipped.push(shortened(&hook.name));
+        }
     }
+    skipped
+}
+
+/// Publishes an event about hooks that are not run.
+fn report_skipped(cx: &Context<DynamicObject>, release: &str, hooks: &[String]) {
+    let names = hooks.join(", ");
+    tracing::warn!(release, hooks = names, "hooks skipped: the chart does not render them");
+    let note = format!(
+        "Hooks {names} of release {release} were not run: the chart does not render them for this custom resource"
+    );
+    cx.event(Event::warning("HooksSkipped", note));
 }
 
 /// Shortens a name from a Secret for a message.

@@ -139,6 +139,29 @@ async fn release_of_helm_is_adopted_with_its_objects_by_one_custom_resource() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn release_of_helm_that_was_never_taken_over_is_not_deleted() {
+    let test = test_of(site("helms-own-release")).start().await;
+    install_with_helm(&test, State::Deployed, "site").await;
+    let before = uids(&test).await;
+    assert!(before.iter().all(Option::is_some));
+    test.apply(
+        "{apiVersion: web.example.com/v1, kind: Site, spec: {}, metadata: {name: blue, annotations: \
+         {helm.sdk.operatorframework.io/pause-reconcile: \"true\"}}}",
+    )
+    .await;
+    test.assert_converges().await;
+    sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+    test.assert_converges().await;
+    let pause = json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/pause-reconcile": "false"}}});
+    patch(&sites(&test), "blue", pause).await;
+    sleep(Duration::from_secs(5)).await;
+    assert!(sites(&test).get_opt("blue").await.expect("the server answers").is_none());
+    assert_eq!((uids(&test).await, history(&test, "blue").await), (before, vec!["1 deployed".to_owned()]));
+    let secret = test.api::<Secret>().get("sh.helm.release.v1.blue.v1").await.expect("it is there");
+    assert_eq!(secret.metadata.owner_references, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn pending_release_of_another_chart_is_not_deleted() {
     let test = test_of(site("helms-pending-release")).start().await;
     install_with_helm(&test, State::PendingInstall, "database").await;

@@ -1,6 +1,6 @@
 //! Forged release Secrets: write access to Secrets in the namespace does not permit more than the chart renders.
 
-use crate::project::{apply_site, condition, operator_of, patch, project, revisions, sites};
+use crate::project::{CHART, apply_site, condition, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::Test;
 use flyball_helm::storage::{Hook, PAYLOAD, Revision};
 use k8s_openapi::ByteString;
@@ -141,16 +141,63 @@ async fn forged_hooks_of_any_kind_do_not_run() {
     let created = |path: &str| trace.lines().filter(|line| line.contains("POST") && line.contains(path)).count();
     assert_eq!((created("/pods"), created("/rolebindings")), (0, 0));
     assert_eq!(created("/configmaps"), 1, "the hook of the chart runs");
-    sleep(Duration::from_secs(10)).await;
-    let events = test.api::<Event>().list(&ListParams::default()).await.expect("they can be listed").items;
-    let notes: Vec<String> = events
-        .into_iter()
-        .filter(|event| event.reason.as_deref() == Some("HooksSkipped"))
-        .filter_map(|event| event.note)
-        .collect();
     assert_eq!(
-        notes,
+        skipped(&test).await,
         ["Hooks forged-pre-delete-pod, forged-post-delete-pod, forged-pre-delete-rolebinding, \
           forged-post-delete-rolebinding of release blue were not run: the chart does not render them for this custom resource"]
     );
+}
+
+/// A hook that differs between versions of the chart.
+const LAST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-last\n  \
+                    namespace: kube-public\n  labels: {helm.sh/chart: \"{{ .Chart.Name }}-{{ .Chart.Version }}\"}\n  \
+                    annotations: {helm.sh/hook: pre-delete}\ndata: {a: b}\n";
+
+#[tokio::test(start_paused = true)]
+async fn hook_of_an_earlier_chart_runs_as_the_present_chart_renders_it() {
+    let folder = project("upgraded-hooks", &[("charts/site/templates/last.yaml", LAST)]);
+    let mut test = Test::of(operator_of(folder.clone())).allows_changes_in("kube-public").start().await;
+    for name in ["blue", "green"] {
+        apply_site(&test, name, "{}").await;
+    }
+    test.assert_converges().await;
+    // Both are deleted before their upgrade.
+    test.crash().await;
+    let chart = CHART.replace("version: 0.1.0", "version: 0.2.0");
+    std::fs::write(folder.join("charts/site/Chart.yaml"), chart).expect("files can be written");
+    forge(&test, "green", |revision| {
+        let last = &mut revision.hooks[0];
+        last.manifest = last.manifest.replace("data: {a: b}", "data: {a: forged}");
+        let elsewhere = last.manifest.replace("kube-public", "kube-system");
+        let elsewhere = Hook { manifest: elsewhere, ..last.clone() };
+        revision.hooks.push(elsewhere);
+    })
+    .await;
+    for name in ["blue", "green"] {
+        sites(&test).delete(name, &DeleteParams::default()).await.expect("it can be deleted");
+    }
+    test.restart().await;
+    test.assert_converges().await;
+    let public: Api<ConfigMap> = Api::namespaced(test.client(), "kube-public");
+    let system: Api<ConfigMap> = Api::namespaced(test.client(), "kube-system");
+    for name in ["blue", "green"] {
+        assert!(sites(&test).get_opt(name).await.expect("the server answers").is_none());
+        let hook = public.get(&format!("{name}-last")).await.expect("the hook runs");
+        assert_eq!(hook.metadata.labels.unwrap_or_default()["helm.sh/chart"], "site-0.2.0");
+        assert_eq!(hook.data.unwrap_or_default()["a"], "b");
+        assert!(system.get_opt(&format!("{name}-last")).await.expect("the server answers").is_none());
+    }
+    assert_eq!(
+        skipped(&test).await,
+        ["Hooks green-last of release green were not run: the chart does not render them for this custom resource"]
+    );
+}
+
+/// Returns the notes of events about skipped hooks.
+async fn skipped(test: &Test) -> Vec<String> {
+    // Events are sent in the background.
+    sleep(Duration::from_secs(10)).await;
+    let events = test.api::<Event>().list(&ListParams::default()).await.expect("they can be listed").items;
+    let skipped = events.into_iter().filter(|event| event.reason.as_deref() == Some("HooksSkipped"));
+    skipped.filter_map(|event| event.note).collect()
 }

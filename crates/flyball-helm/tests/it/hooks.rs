@@ -1,6 +1,6 @@
 //! Hooks: execution order, waiting, delete policies, and the effects of failures.
 
-use crate::project::{apply_site, condition, history, operator_of, patch, project, revisions, sites};
+use crate::project::{api, apply_site, condition, history, operator_of, patch, project, revisions, sites};
 use flyball_cluster::Faults;
 use flyball_cluster::testing::{Test, explore_crashes};
 use k8s_openapi::api::batch::v1::Job;
@@ -176,6 +176,37 @@ async fn failing_delete_hook_keeps_the_release_until_it_succeeds() -> kube::Resu
     sleep(Duration::from_secs(60)).await;
     assert_ne!(test.api::<Job>().get("blue-last").await?.metadata.uid, first, "the hook is retried");
     assert!(test.api::<ConfigMap>().get_opt("blue-page").await?.is_some());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn uninstallation_continues_after_an_upgrade_of_the_chart_without_its_hook() -> kube::Result<()> {
+    let files = [
+        ("charts/site/values.yaml", "title: Hello\nfails: false\n"),
+        ("charts/site/templates/page.yaml", PAGE),
+        ("charts/site/templates/last.yaml", &*job("last", "pre-delete", 0, "hook-succeeded")),
+    ];
+    let folder = project("hook-dropped", &files);
+    let mut test = Test::of(operator_of(folder.clone())).nodes(1).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    // The page stays for a while, and the release with it.
+    let wait = json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/uninstall-wait": "true"}}});
+    patch(&sites(&test), "blue", wait).await;
+    let pages = api(&test, "", "v1", "ConfigMap");
+    patch(&pages, "blue-page", json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    sites(&test).delete("blue", &DeleteParams::default()).await?;
+    let is_deleted = async || pages.get("blue-page").await.is_ok_and(|page| page.metadata.deletion_timestamp.is_some());
+    test.eventually("the deletion after the hook", is_deleted).await;
+    test.crash().await;
+    std::fs::remove_file(folder.join("charts/site/templates/last.yaml")).expect("it can be removed");
+    test.restart().await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(history(&test, "blue").await, ["1 uninstalling"], "the page still exists");
+    patch(&pages, "blue-page", json!({"metadata": {"finalizers": null}})).await;
+    test.assert_converges().await;
+    let remaining: Vec<String> = test.state().await.into_keys().filter(|name| name.contains("blue")).collect();
+    assert_eq!(remaining, Vec::<String>::new());
     Ok(())
 }
 
