@@ -7,7 +7,7 @@ use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, load};
 use crate::reach::{PRIMARY, PRIMARY_TYPE};
-use crate::reconcile::{RECONCILE_PERIOD, Roles};
+use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
 use crate::shares::Shares;
 use crate::template::walk;
 use crate::watches::{Runs, Watch, Watches};
@@ -103,6 +103,7 @@ fn controller(
         manager: format!("{name}-patch"),
         names: Arc::new(Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() }),
         slots: executors.slots.clone(),
+        deferrals: Deferrals::default(),
     };
     let mut controller = Controller::of(&kind, roles).deadline(DEADLINE).concurrency(workers);
     if let Some(finalizer) = &watch.finalizer {

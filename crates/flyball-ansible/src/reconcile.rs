@@ -10,13 +10,15 @@ use crate::status;
 use crate::template::Vars;
 use crate::variables::{self, RunVariables};
 use crate::watches::Watch;
-use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
+use flyball::{Action, Context, Error, Event, Kind, ObjectKey, Reconcile, Result};
 use flyball_core::time::{parse_unsigned_duration, rfc3339};
 use futures_util::FutureExt;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +28,12 @@ pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reco
 /// Minimum reconcile period in an annotation, since users set it.
 const MIN_ANNOTATED_PERIOD: Duration = Duration::from_secs(1);
 
-/// Delay of a run that could not wait.
+/// Delays of a run that could not wait: the first one, which doubles with each further deferral, and the limit.
 const DEFERRAL: Duration = Duration::from_secs(5);
+const MAX_DEFERRAL: Duration = Duration::from_secs(60);
+
+/// Limit of objects whose deferrals are counted.
+const MAX_DEFERRED: usize = 10_000;
 
 /// Memory limit of spec and status of an object: more than ordinary objects of the maximum size take.
 const MAX_OBJECT_BYTES: usize = 16 << 20;
@@ -46,6 +52,30 @@ pub(crate) struct Roles {
     pub(crate) names: Arc<Names>,
     /// Threads for expensive work on large objects; without them, it runs inline.
     pub(crate) slots: Option<Slots>,
+    pub(crate) deferrals: Deferrals,
+}
+
+/// The objects whose last runs were deferred, with the number of these runs.
+#[derive(Debug, Default)]
+pub(crate) struct Deferrals(Mutex<BTreeMap<ObjectKey, u32>>);
+
+impl Deferrals {
+    /// Counts a deferral, and returns its delay.
+    fn next(&self, key: &ObjectKey) -> Duration {
+        let mut counts = self.0.lock();
+        // An object may be deleted before its next run, so its count may be left over.
+        if counts.len() >= MAX_DEFERRED && !counts.contains_key(key) {
+            counts.pop_first();
+        }
+        let count = counts.entry(key.clone()).or_default();
+        let delay = DEFERRAL.saturating_mul(1 << (*count).min(8));
+        *count = count.saturating_add(1);
+        delay.min(MAX_DEFERRAL)
+    }
+
+    fn end(&self, key: &ObjectKey) {
+        self.0.lock().remove(key);
+    }
 }
 
 impl Reconcile for Roles {
@@ -72,8 +102,9 @@ impl Reconcile for Roles {
         let refused = variables::explain(&run_variables.refused);
         let outcome = self.run(object, run_variables.vars, cx, &*self.executor).await;
         if outcome.is_deferred {
-            return Ok(deferred());
+            return Ok(self.deferred(cx.key()));
         }
+        self.deferrals.end(cx.key());
         self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         if outcome.changed > 0 {
             // The next run replaces these counts in the status.
@@ -99,8 +130,9 @@ impl Reconcile for Roles {
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
         let outcome = self.run(object, run_variables.vars, cx, executor).await;
         if outcome.is_deferred {
-            return Ok(deferred());
+            return Ok(self.deferred(cx.key()));
         }
+        self.deferrals.end(cx.key());
         if outcome.failure.is_some() {
             self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         }
@@ -110,6 +142,12 @@ impl Reconcile for Roles {
 }
 
 impl Roles {
+    /// Requeues an object whose run could not wait.
+    fn deferred(&self, key: &ObjectKey) -> Action {
+        tracing::info!("the run is repeated later: other runs of this namespace are waiting");
+        Action::requeue_after(self.deferrals.next(key))
+    }
+
     async fn variables(&self, object: &DynamicObject, finalizes: bool) -> RunVariables {
         let Some(slots) = &self.slots else { return variables::of(object, &self.watch, &self.names, finalizes) };
         let (object, watch, names) = (object.clone(), self.watch.clone(), self.names.clone());
@@ -183,12 +221,6 @@ impl Roles {
     }
 }
 
-/// Requeues an object whose run could not wait.
-fn deferred() -> Action {
-    tracing::info!("the run is repeated later: other runs of this namespace are waiting");
-    Action::requeue_after(DEFERRAL)
-}
-
 /// Rejects an object that would take too much memory: a run has several copies of it.
 fn check_size(object: &DynamicObject) -> Result<(), String> {
     match memory::size(&object.data) > MAX_OBJECT_BYTES {
@@ -239,6 +271,22 @@ mod tests {
             .is_ok()
         );
         assert!(check_size(&object(json!(vec![json!({"": 0}); 100_000]))).unwrap_err().contains("16777216 bytes"));
+    }
+
+    #[test]
+    fn deferrals_have_growing_delays_until_a_run_ends() {
+        let deferrals = Deferrals::default();
+        let (key, other) = (ObjectKey::new(Some("b"), "a"), ObjectKey::new(Some("b"), "z"));
+        for seconds in [5, 10, 20, 40, 60, 60] {
+            assert_eq!(deferrals.next(&key), Duration::from_secs(seconds));
+        }
+        assert_eq!(deferrals.next(&other), DEFERRAL);
+        deferrals.end(&key);
+        assert_eq!(deferrals.next(&key), DEFERRAL);
+        for number in 0..=MAX_DEFERRED {
+            deferrals.next(&ObjectKey::new(Some("c"), &number.to_string()));
+        }
+        assert_eq!(deferrals.0.lock().len(), MAX_DEFERRED);
     }
 
     #[test]
