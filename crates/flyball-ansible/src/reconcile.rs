@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// The annotation of an object with its reconcile period.
 pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
@@ -38,6 +39,9 @@ const MAX_DEFERRED: usize = 10_000;
 /// Memory limit of spec and status of an object: more than ordinary objects of the maximum size take.
 const MAX_OBJECT_BYTES: usize = 16 << 20;
 
+/// The same for an object that is being deleted: its finalizer has to run, and such runs of large objects take turns.
+const MAX_DELETED_BYTES: usize = 64 << 20;
+
 /// A role or playbook as a reconciler.
 pub(crate) struct Roles {
     pub(crate) watch: Watch,
@@ -53,6 +57,8 @@ pub(crate) struct Roles {
     /// Threads for expensive work on large objects; without them, it runs inline.
     pub(crate) slots: Option<Slots>,
     pub(crate) deferrals: Deferrals,
+    /// The only turn for finalizers of large objects, of all kinds.
+    pub(crate) large: Arc<Semaphore>,
 }
 
 /// The objects whose last runs were deferred, with the number of these runs.
@@ -83,14 +89,9 @@ impl Reconcile for Roles {
 
     async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let before = &object.data["status"];
-        let period = match check_size(object).and_then(|()| self.period(object)) {
+        let period = match check_size(object, MAX_OBJECT_BYTES).and_then(|()| self.period(object)) {
             Ok(period) => period,
-            Err(problem) => {
-                if self.watch.manage_status {
-                    cx.set_status(&json!({"conditions": status::refused(before, &problem)})).await?;
-                }
-                return Err(Error::from(problem).terminal());
-            }
+            Err(problem) => return Err(self.refused(object, problem, cx).await?),
         };
         let generation = object.metadata.generation.unwrap_or(0);
         if self.watch.manage_status
@@ -124,7 +125,17 @@ impl Reconcile for Roles {
     }
 
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
-        check_size(object).map_err(|problem| Error::from(problem).terminal())?;
+        let _turn = match check_size(object, MAX_OBJECT_BYTES) {
+            Ok(()) => None,
+            Err(_) => {
+                if let Err(problem) = check_size(object, MAX_DELETED_BYTES) {
+                    let problem = format!("the finalizer cannot run: {problem}");
+                    return Err(self.refused(object, problem, cx).await?);
+                }
+                let Ok(turn) = self.large.try_acquire() else { return Ok(self.deferred(cx.key())) };
+                Some(turn)
+            }
+        };
         let run_variables = self.variables(object, true).await;
         let refused = variables::explain(&run_variables.refused);
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
@@ -144,8 +155,17 @@ impl Reconcile for Roles {
 impl Roles {
     /// Requeues an object whose run could not wait.
     fn deferred(&self, key: &ObjectKey) -> Action {
-        tracing::info!("the run is repeated later: other runs of this namespace are waiting");
+        tracing::info!("the run is repeated later: other runs have to end before");
         Action::requeue_after(self.deferrals.next(key))
+    }
+
+    /// Writes the reason why a run could not start to the status, and returns it as an error.
+    async fn refused(&self, object: &DynamicObject, problem: String, cx: &Context<DynamicObject>) -> Result<Error> {
+        if self.watch.manage_status {
+            let conditions = status::refused(&object.data["status"], &problem);
+            cx.set_status(&json!({"conditions": conditions})).await?;
+        }
+        Ok(Error::from(problem).terminal())
     }
 
     async fn variables(&self, object: &DynamicObject, finalizes: bool) -> RunVariables {
@@ -222,11 +242,9 @@ impl Roles {
 }
 
 /// Rejects an object that would take too much memory: a run has several copies of it.
-fn check_size(object: &DynamicObject) -> Result<(), String> {
-    match memory::size(&object.data) > MAX_OBJECT_BYTES {
-        true => Err(format!(
-            "spec and status take more than {MAX_OBJECT_BYTES} bytes of memory: use fewer maps and longer texts"
-        )),
+fn check_size(object: &DynamicObject, limit: usize) -> Result<(), String> {
+    match memory::size(&object.data) > limit {
+        true => Err(format!("spec and status take more than {limit} bytes of memory: use fewer maps and longer texts")),
         false => Ok(()),
     }
 }
@@ -265,12 +283,19 @@ mod tests {
             serde_json::from_value::<DynamicObject>(object).unwrap()
         };
         assert!(
-            check_size(&object(
-                json!({"text": "a".repeat(1_500_000), "items": vec![json!({"name": "a", "value": "b"}); 10_000]})
-            ))
+            check_size(
+                &object(
+                    json!({"text": "a".repeat(1_500_000), "items": vec![json!({"name": "a", "value": "b"}); 10_000]})
+                ),
+                MAX_OBJECT_BYTES
+            )
             .is_ok()
         );
-        assert!(check_size(&object(json!(vec![json!({"": 0}); 100_000]))).unwrap_err().contains("16777216 bytes"));
+        let large = object(json!(vec![json!({"": 0}); 50_000]));
+        assert!(check_size(&large, MAX_OBJECT_BYTES).unwrap_err().contains("16777216 bytes"));
+        assert!(check_size(&large, MAX_DELETED_BYTES).is_ok());
+        let larger = object(json!(vec![json!({"": 0}); 100_000]));
+        assert!(check_size(&larger, MAX_DELETED_BYTES).unwrap_err().contains("67108864 bytes"));
     }
 
     #[test]
