@@ -39,8 +39,9 @@ impl Shares {
         Self { taken, released, all: all.max(1), namespace: (workers / 2).max(1), alone: alone.max(1) }
     }
 
-    /// Acquires a share until it is dropped; `None` if there is none left. Cluster-scoped objects have no namespace that
-    /// could take too many.
+    /// Acquires a share until it is dropped; `None` if there is none left.
+    ///
+    /// Cluster-scoped objects have only the limit of all shares, since they are not those of one tenant.
     pub(crate) fn acquire(&self, namespace: Option<&str>) -> Option<Share> {
         let is_cluster_scoped = namespace.is_none();
         let namespace = namespace.unwrap_or_default().to_owned();

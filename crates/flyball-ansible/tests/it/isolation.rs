@@ -126,7 +126,8 @@ async fn run_with_changes_keeps_its_handlers_until_it_may_wait() {
 "#;
     let handlers = r#"
 - name: report
-  k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ ansible_operator_meta.name }}-told'}, data: {a: a}}}
+  k8s:
+    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ ansible_operator_meta.name }}-told'}, data: {a: a}}
 "#;
     let watches = "- {group: shop.example.com, version: v1, kind: Shop, role: a}\n";
     let files = [("watches.yaml", watches), ("roles/a/tasks/main.yml", tasks), ("roles/a/handlers/main.yml", handlers)];
