@@ -7,7 +7,7 @@ use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, load};
 use crate::reach::{PRIMARY, PRIMARY_TYPE};
-use crate::reconcile::{RECONCILE_PERIOD, Roles};
+use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
 use crate::shares::Shares;
 use crate::template::walk;
 use crate::watches::{Runs, Watch, Watches};
@@ -20,6 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Timeout of a run: the maximum wait of its tasks.
 const DEADLINE: Duration = Duration::from_secs(1800);
@@ -46,7 +47,8 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let definitions = definitions(watches.folder())?;
     let name = name(watches.folder());
     let mut operator = Operator::new(&name);
-    let executors = Executors { watches, executor, slots: (!watches.repeats).then(Slots::new) };
+    let slots = (!watches.repeats).then(Slots::new);
+    let executors = Executors { watches, executor, slots, large: Arc::new(Semaphore::new(1)) };
     for watch in &watches.entries {
         let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
@@ -103,6 +105,8 @@ fn controller(
         manager: format!("{name}-patch"),
         names: Arc::new(Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() }),
         slots: executors.slots.clone(),
+        deferrals: Deferrals::default(),
+        large: executors.large.clone(),
     };
     let mut controller = Controller::of(&kind, roles).deadline(DEADLINE).concurrency(workers);
     if let Some(finalizer) = &watch.finalizer {
@@ -138,6 +142,8 @@ struct Executors<'w> {
     executor: Executor,
     /// The threads that poll runs; without them, runs are polled by the caller.
     slots: Option<Slots>,
+    /// The turn of finalizers of large objects.
+    large: Arc<Semaphore>,
 }
 
 impl Executors<'_> {

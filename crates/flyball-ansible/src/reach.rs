@@ -155,15 +155,34 @@ impl Reach {
 
     /// Returns true for the custom resource itself and for objects that it owns.
     fn owns(&self, live: &Value) -> bool {
-        let is_it = |uid: &Value| uid.is_string() && uid.as_str() == self.uid.as_deref();
-        is_it(&live["metadata"]["uid"]) || owners(live).any(|owner| is_it(&owner["uid"]))
+        self.is_it(&live["metadata"]["uid"]) || self.is_among_owners(live)
+    }
+
+    fn is_among_owners(&self, live: &Value) -> bool {
+        owners(live).any(|owner| self.is_it(&owner["uid"]))
+    }
+
+    fn is_it(&self, uid: &Value) -> bool {
+        uid.is_string() && uid.as_str() == self.uid.as_deref()
+    }
+
+    /// Returns true for an object that belongs to the custom resource by its owner references or annotations, but not
+    /// for the custom resource itself.
+    pub(crate) fn has(&self, live: &Value) -> bool {
+        self.is_among_owners(live) || (self.marked(live) == Some(true) && self.foreign_owner(live).is_none())
     }
 
     /// Returns the controller of an object, or another custom resource of the operator to which it belongs.
+    ///
+    /// A role may set another controller for its own objects, such as its Deployment: annotations for this custom
+    /// resource outweigh it. Only those who may write the object can annotate it, since runs annotate only objects that
+    /// they create or that belong to them. Another custom resource of the operator always remains the owner.
     fn foreign_owner(&self, live: &Value) -> Option<String> {
+        let is_marked = self.marked(live) == Some(true);
         let is_foreign = |owner: &&Value| {
             let (group, kind) = (group_of(owner["apiVersion"].as_str()?), owner["kind"].as_str()?);
-            Some(owner["controller"] == true || format!("{kind}.{group}") == self.primary_type)
+            let is_controlled = owner["controller"] == true && !is_marked;
+            Some(is_controlled || format!("{kind}.{group}") == self.primary_type)
         };
         let owner = owners(live).find(|owner| is_foreign(owner) == Some(true));
         let owner = owner.map(|owner| format!("{} {}", text_of(&owner["kind"]), text_of(&owner["name"])));
@@ -277,6 +296,26 @@ pub(crate) mod tests {
         assert!(change("ClusterRole", "cluster-admin", &json!({})).is_err());
         mine["metadata"]["annotations"][PRIMARY] = "c/a".into();
         assert!(change("ClusterRole", "mine", &mine).is_err());
+    }
+
+    #[test]
+    fn annotations_outweigh_a_controller_of_another_kind() {
+        let reach = reach(Kinds::default());
+        let controlled = |kind: &str| {
+            let owner =
+                json!({"apiVersion": "example.com/v1", "kind": kind, "name": "x", "uid": "u2", "controller": true});
+            json!({"metadata": {"ownerReferences": [owner]}})
+        };
+        let change = |live: &Value| reach.change("", "Secret", Some("b"), "any", live).is_ok();
+        for (kind, is_changed) in [("Deployment", true), ("Shop", false)] {
+            let mut live = controlled(kind);
+            assert!(!change(&live) && !reach.has(&live), "{kind}");
+            reach.mark(&mut live);
+            assert_eq!((change(&live), reach.has(&live)), (is_changed, is_changed), "{kind}");
+            live["metadata"]["annotations"][PRIMARY] = "b/z".into();
+            assert!(!change(&live) && !reach.has(&live), "{kind}");
+        }
+        assert!(!reach.has(&json!({"metadata": {"uid": "u1"}})), "the custom resource itself");
     }
 
     #[test]

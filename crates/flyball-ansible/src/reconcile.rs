@@ -10,15 +10,18 @@ use crate::status;
 use crate::template::Vars;
 use crate::variables::{self, RunVariables};
 use crate::watches::Watch;
-use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
+use flyball::{Action, Context, Error, Event, Kind, ObjectKey, Reconcile, Result};
 use flyball_core::time::{parse_unsigned_duration, rfc3339};
 use futures_util::FutureExt;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// The annotation of an object with its reconcile period.
 pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
@@ -26,11 +29,18 @@ pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reco
 /// Minimum reconcile period in an annotation, since users set it.
 const MIN_ANNOTATED_PERIOD: Duration = Duration::from_secs(1);
 
-/// Delay of a run that could not wait.
+/// Delays of a run that could not wait: the first one, which doubles with each further deferral, and the limit.
 const DEFERRAL: Duration = Duration::from_secs(5);
+const MAX_DEFERRAL: Duration = Duration::from_secs(60);
+
+/// Limit of objects whose deferrals are counted.
+const MAX_DEFERRED: usize = 10_000;
 
 /// Memory limit of spec and status of an object: more than ordinary objects of the maximum size take.
 const MAX_OBJECT_BYTES: usize = 16 << 20;
+
+/// The same for an object that is being deleted: its finalizer has to run, and such runs of large objects take turns.
+const MAX_DELETED_BYTES: usize = 64 << 20;
 
 /// A role or playbook as a reconciler.
 pub(crate) struct Roles {
@@ -46,6 +56,32 @@ pub(crate) struct Roles {
     pub(crate) names: Arc<Names>,
     /// Threads for expensive work on large objects; without them, it runs inline.
     pub(crate) slots: Option<Slots>,
+    pub(crate) deferrals: Deferrals,
+    /// The only turn for finalizers of large objects, of all kinds.
+    pub(crate) large: Arc<Semaphore>,
+}
+
+/// The objects whose last runs were deferred, with the number of these runs.
+#[derive(Debug, Default)]
+pub(crate) struct Deferrals(Mutex<BTreeMap<ObjectKey, u32>>);
+
+impl Deferrals {
+    /// Counts a deferral, and returns its delay.
+    fn next(&self, key: &ObjectKey) -> Duration {
+        let mut counts = self.0.lock();
+        // An object may be deleted before its next run, so its count may be left over.
+        if counts.len() >= MAX_DEFERRED && !counts.contains_key(key) {
+            counts.pop_first();
+        }
+        let count = counts.entry(key.clone()).or_default();
+        let delay = DEFERRAL.saturating_mul(1 << (*count).min(8));
+        *count = count.saturating_add(1);
+        delay.min(MAX_DEFERRAL)
+    }
+
+    fn end(&self, key: &ObjectKey) {
+        self.0.lock().remove(key);
+    }
 }
 
 impl Reconcile for Roles {
@@ -53,14 +89,9 @@ impl Reconcile for Roles {
 
     async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let before = &object.data["status"];
-        let period = match check_size(object).and_then(|()| self.period(object)) {
+        let period = match check_size(object, MAX_OBJECT_BYTES).and_then(|()| self.period(object)) {
             Ok(period) => period,
-            Err(problem) => {
-                if self.watch.manage_status {
-                    cx.set_status(&json!({"conditions": status::refused(before, &problem)})).await?;
-                }
-                return Err(Error::from(problem).terminal());
-            }
+            Err(problem) => return Err(self.refused(object, problem, cx).await?),
         };
         let generation = object.metadata.generation.unwrap_or(0);
         if self.watch.manage_status
@@ -72,8 +103,9 @@ impl Reconcile for Roles {
         let refused = variables::explain(&run_variables.refused);
         let outcome = self.run(object, run_variables.vars, cx, &*self.executor).await;
         if outcome.is_deferred {
-            return Ok(deferred());
+            return Ok(self.deferred(cx.key()));
         }
+        self.deferrals.end(cx.key());
         self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         if outcome.changed > 0 {
             // The next run replaces these counts in the status.
@@ -93,14 +125,25 @@ impl Reconcile for Roles {
     }
 
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
-        check_size(object).map_err(|problem| Error::from(problem).terminal())?;
+        let _turn = match check_size(object, MAX_OBJECT_BYTES) {
+            Ok(()) => None,
+            Err(_) => {
+                if let Err(problem) = check_size(object, MAX_DELETED_BYTES) {
+                    let problem = format!("the finalizer cannot run: {problem}");
+                    return Err(self.refused(object, problem, cx).await?);
+                }
+                let Ok(turn) = self.large.try_acquire() else { return Ok(self.deferred(cx.key())) };
+                Some(turn)
+            }
+        };
         let run_variables = self.variables(object, true).await;
         let refused = variables::explain(&run_variables.refused);
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
         let outcome = self.run(object, run_variables.vars, cx, executor).await;
         if outcome.is_deferred {
-            return Ok(deferred());
+            return Ok(self.deferred(cx.key()));
         }
+        self.deferrals.end(cx.key());
         if outcome.failure.is_some() {
             self.write_status(object, &outcome, refused.as_deref(), cx).await?;
         }
@@ -110,6 +153,21 @@ impl Reconcile for Roles {
 }
 
 impl Roles {
+    /// Requeues an object whose run could not wait.
+    fn deferred(&self, key: &ObjectKey) -> Action {
+        tracing::info!("the run is repeated later: other runs have to end before");
+        Action::requeue_after(self.deferrals.next(key))
+    }
+
+    /// Writes the reason why a run could not start to the status, and returns it as an error.
+    async fn refused(&self, object: &DynamicObject, problem: String, cx: &Context<DynamicObject>) -> Result<Error> {
+        if self.watch.manage_status {
+            let conditions = status::refused(&object.data["status"], &problem);
+            cx.set_status(&json!({"conditions": conditions})).await?;
+        }
+        Ok(Error::from(problem).terminal())
+    }
+
     async fn variables(&self, object: &DynamicObject, finalizes: bool) -> RunVariables {
         let Some(slots) = &self.slots else { return variables::of(object, &self.watch, &self.names, finalizes) };
         let (object, watch, names) = (object.clone(), self.watch.clone(), self.names.clone());
@@ -183,18 +241,10 @@ impl Roles {
     }
 }
 
-/// Requeues an object whose run could not wait.
-fn deferred() -> Action {
-    tracing::info!("the run is repeated later: other runs of this namespace are waiting");
-    Action::requeue_after(DEFERRAL)
-}
-
 /// Rejects an object that would take too much memory: a run has several copies of it.
-fn check_size(object: &DynamicObject) -> Result<(), String> {
-    match memory::size(&object.data) > MAX_OBJECT_BYTES {
-        true => Err(format!(
-            "spec and status take more than {MAX_OBJECT_BYTES} bytes of memory: use fewer maps and longer texts"
-        )),
+fn check_size(object: &DynamicObject, limit: usize) -> Result<(), String> {
+    match memory::size(&object.data) > limit {
+        true => Err(format!("spec and status take more than {limit} bytes of memory: use fewer maps and longer texts")),
         false => Ok(()),
     }
 }
@@ -233,12 +283,35 @@ mod tests {
             serde_json::from_value::<DynamicObject>(object).unwrap()
         };
         assert!(
-            check_size(&object(
-                json!({"text": "a".repeat(1_500_000), "items": vec![json!({"name": "a", "value": "b"}); 10_000]})
-            ))
+            check_size(
+                &object(
+                    json!({"text": "a".repeat(1_500_000), "items": vec![json!({"name": "a", "value": "b"}); 10_000]})
+                ),
+                MAX_OBJECT_BYTES
+            )
             .is_ok()
         );
-        assert!(check_size(&object(json!(vec![json!({"": 0}); 100_000]))).unwrap_err().contains("16777216 bytes"));
+        let large = object(json!(vec![json!({"": 0}); 50_000]));
+        assert!(check_size(&large, MAX_OBJECT_BYTES).unwrap_err().contains("16777216 bytes"));
+        assert!(check_size(&large, MAX_DELETED_BYTES).is_ok());
+        let larger = object(json!(vec![json!({"": 0}); 100_000]));
+        assert!(check_size(&larger, MAX_DELETED_BYTES).unwrap_err().contains("67108864 bytes"));
+    }
+
+    #[test]
+    fn deferrals_have_growing_delays_until_a_run_ends() {
+        let deferrals = Deferrals::default();
+        let (key, other) = (ObjectKey::new(Some("b"), "a"), ObjectKey::new(Some("b"), "z"));
+        for seconds in [5, 10, 20, 40, 60, 60] {
+            assert_eq!(deferrals.next(&key), Duration::from_secs(seconds));
+        }
+        assert_eq!(deferrals.next(&other), DEFERRAL);
+        deferrals.end(&key);
+        assert_eq!(deferrals.next(&key), DEFERRAL);
+        for number in 0..=MAX_DEFERRED {
+            deferrals.next(&ObjectKey::new(Some("c"), &number.to_string()));
+        }
+        assert_eq!(deferrals.0.lock().len(), MAX_DEFERRED);
     }
 
     #[test]

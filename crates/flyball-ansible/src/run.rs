@@ -141,18 +141,29 @@ impl<'r> Run<'r> {
     }
 
     /// Waits, if there is a share of the workers for it.
+    ///
+    /// Without one, a run that has changed something waits for a share: a repeated run would find these changes made,
+    /// and neither report them nor notify their handlers.
     async fn pause(&mut self, time: Duration) -> Result<(), Stop> {
         if time.is_zero() {
             return Ok(());
         }
         if self.share.is_none() {
-            self.share = self.shares.acquire(self.job.cx.key().namespace());
+            let namespace = self.job.cx.key().namespace();
+            self.share = match self.shares.acquire(namespace) {
+                None if self.has_changed() => Some(self.shares.await_one(namespace).await),
+                share => share,
+            };
         }
         match self.share {
             Some(_) => tokio::time::sleep(time).await,
             None => return Err(Stop::Deferred),
         }
         Ok(())
+    }
+
+    fn has_changed(&self) -> bool {
+        self.outcome.wrote || self.outcome.changed > 0 || !self.notified.is_empty()
     }
 }
 

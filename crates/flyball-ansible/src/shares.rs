@@ -2,46 +2,74 @@
 //!
 //! A run that waits holds its worker, since it could not continue on another one. Users can make runs wait, for example
 //! for a Deployment whose image does not exist. So each namespace gets a share of the workers for such runs, and some
-//! workers are never used for them. A run without a share ends, and is repeated later.
+//! workers are never used for them. A run without a share ends, and is repeated later; one that has changed something
+//! waits for a share, since a repeated run would not notify the same handlers.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
+use tokio::sync::Notify;
 
 /// The shares of one controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
     taken: Arc<Mutex<BTreeMap<String, usize>>>,
-    /// Limits of all shares, and of those of one namespace.
+    /// Notified when a share is released.
+    released: Arc<Notify>,
+    /// Limits of all shares, of those of one namespace among several, and of those of the only one.
     all: usize,
     namespace: usize,
+    alone: usize,
 }
 
 impl Shares {
     /// Shares for runs that wait: a quarter of the workers remains for others.
     pub(crate) fn of_waiting(workers: usize) -> Self {
-        Self::of(workers - workers / 4, workers)
+        Self::of(workers - workers / 4, workers / 2, workers)
     }
 
-    /// Shares for runs of which it is unknown when they wait.
+    /// Shares for runs of which it is unknown when they wait: a namespace may use all workers that no other one needs.
     pub(crate) fn of_running(workers: usize) -> Self {
-        Self::of(workers, workers)
+        Self::of(workers, workers, workers)
     }
 
-    fn of(all: usize, workers: usize) -> Self {
-        Self { taken: Arc::default(), all: all.max(1), namespace: (workers / 2).max(1) }
+    fn of(all: usize, alone: usize, workers: usize) -> Self {
+        let (taken, released) = (Arc::default(), Arc::default());
+        Self { taken, released, all: all.max(1), namespace: (workers / 2).max(1), alone: alone.max(1) }
     }
 
     /// Acquires a share until it is dropped; `None` if there is none left.
+    ///
+    /// Cluster-scoped objects have only the limit of all shares, since they are not those of one tenant.
     pub(crate) fn acquire(&self, namespace: Option<&str>) -> Option<Share> {
+        let is_cluster_scoped = namespace.is_none();
         let namespace = namespace.unwrap_or_default().to_owned();
         let mut taken = self.taken.lock();
         let of_namespace = taken.get(&namespace).copied().unwrap_or(0);
-        if of_namespace >= self.namespace || taken.values().sum::<usize>() >= self.all {
+        let limit = match taken.keys().all(|other| *other == namespace) {
+            _ if is_cluster_scoped => self.all,
+            true => self.alone,
+            false => self.namespace,
+        };
+        if of_namespace >= limit || taken.values().sum::<usize>() >= self.all {
             return None;
         }
         taken.insert(namespace.clone(), of_namespace + 1);
         Some(Share { shares: self.clone(), namespace })
+    }
+
+    /// Acquires a share, once there is one.
+    pub(crate) async fn await_one(&self, namespace: Option<&str>) -> Share {
+        loop {
+            let mut released = pin!(self.released.notified());
+            // A share that is released after the attempt counts.
+            released.as_mut().enable();
+            match self.acquire(namespace) {
+                Some(share) => return share,
+                None => released.await,
+            }
+        }
     }
 }
 
@@ -59,6 +87,8 @@ impl Drop for Share {
             Some(count) if *count > 1 => *count -= 1,
             _ => drop(taken.remove(&self.namespace)),
         }
+        drop(taken);
+        self.shares.released.notify_waiters();
     }
 }
 
@@ -78,6 +108,43 @@ mod tests {
         let of_c = shares.acquire(Some("c"));
         assert!(of_c.is_some() && shares.acquire(Some("a")).is_none());
         drop((of_a, of_b, of_c));
+        assert!(shares.taken.lock().is_empty());
+    }
+
+    #[test]
+    fn namespace_without_others_runs_on_all_workers() {
+        let shares = Shares::of_running(16);
+        let mut of_a: Vec<_> = (0..20).filter_map(|_| shares.acquire(Some("a"))).collect();
+        assert_eq!(of_a.len(), 16);
+        of_a.truncate(10);
+        let of_b: Vec<_> = (0..20).filter_map(|_| shares.acquire(Some("b"))).collect();
+        assert_eq!(of_b.len(), 6);
+        of_a.pop();
+        assert!(shares.acquire(Some("a")).is_none() && shares.acquire(Some("b")).is_some());
+    }
+
+    #[test]
+    fn cluster_scoped_objects_are_not_one_namespace() {
+        for (shares, all) in [(Shares::of_waiting(16), 12), (Shares::of_running(16), 16)] {
+            let taken: Vec<_> = (0..20).filter_map(|_| shares.acquire(None)).collect();
+            assert_eq!(taken.len(), all);
+        }
+    }
+
+    #[tokio::test]
+    async fn released_share_goes_to_a_run_that_waits_for_one() {
+        let shares = Shares::of_waiting(1);
+        let first = shares.acquire(Some("a"));
+        let waiting = tokio::spawn({
+            let shares = shares.clone();
+            async move { shares.await_one(Some("a")).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(first.is_some() && !waiting.is_finished());
+        drop(first);
+        let second = waiting.await.unwrap();
+        assert!(shares.acquire(Some("a")).is_none());
+        drop(second);
         assert!(shares.taken.lock().is_empty());
     }
 

@@ -1,5 +1,5 @@
 //! The proxy between `ansible-playbook` and the API server: it runs on localhost, uses the operator's credentials,
-//! and adds owner references to created objects.
+//! and adds owner references and annotations to the objects of the run.
 //!
 //! It grants no more permissions than the operator has: impersonation (`impersonate_user`) requires the permission of
 //! the operator's account, and such requests are checked all the same.
@@ -177,7 +177,7 @@ impl Forward {
                 .await
                 .and_then(|()| writable(&self.reach, target, &parts.method, &body))
             {
-                Ok(()) => self.owned(target, &parts, body),
+                Ok(()) => self.owned(target, &parts, body).await,
                 Err(problem) => return refuse(StatusCode::FORBIDDEN, "Forbidden", &problem),
             },
             None => body,
@@ -283,33 +283,89 @@ impl Forward {
         }
     }
 
-    /// Adds the owner reference to objects in the owner's namespace, and the owner annotation to others.
-    fn owned(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Bytes {
-        let creates = parts.method == Method::POST && target.name.is_none();
+    /// Annotates objects with their owner, and adds the owner reference to those in its namespace.
+    async fn owned(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Bytes {
         let kind = parts.headers.get(CONTENT_TYPE).map_or(&b"application/json"[..], |kind| kind.as_bytes());
-        let applies = parts.method == Method::PATCH && kind.starts_with(b"application/apply-patch+yaml");
+        let write = match parts.method {
+            Method::POST if target.name.is_none() => Write::Create,
+            Method::PUT => Write::Replace,
+            Method::PATCH if kind.starts_with(b"application/apply-patch+yaml") => Write::Apply,
+            Method::PATCH => Write::Patch,
+            _ => return body,
+        };
         let is_map =
             [&b"application/json"[..], b"application/merge-patch+json", b"application/strategic-merge-patch+json"];
-        let is_map = applies || is_map.iter().any(|known| kind.starts_with(known));
-        let is_own = self.reach.is_own(target.namespace.as_deref());
-        let writes = creates || matches!(parts.method, Method::PUT | Method::PATCH);
-        if target.subresource.is_some() || !is_map || !(if is_own { creates || applies } else { writes }) {
+        let is_map = write == Write::Apply || is_map.iter().any(|known| kind.starts_with(known));
+        if target.subresource.is_some() || !is_map {
             return body;
         }
         let read = serde_json::from_slice::<Value>(&body).ok();
-        let read = read.or_else(|| documents(&body).filter(|_| applies)?.pop());
+        let read = read.or_else(|| documents(&body).filter(|_| write == Write::Apply)?.pop());
         let Some(mut object) = read else { return body };
-        if !is_own {
+        if !self.reach.is_own(target.namespace.as_deref()) {
             self.reach.mark(&mut object);
             return object.to_string().into();
         }
-        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return body };
-        let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
-        match owners.as_array_mut() {
-            Some(owners) if owners.iter().all(|owner| owner["controller"] != true) => owners.push(self.owner.clone()),
-            _ => return body,
+        let live = match write {
+            Write::Create => Live::Absent,
+            _ => match self.live(target).await {
+                Ok(live) => live.map_or(Live::Absent, Live::Present),
+                Err(_) => Live::Unknown,
+            },
+        };
+        let requested = object.clone();
+        own(&self.reach, &self.owner, write, &live, &mut object);
+        if object == requested { body } else { object.to_string().into() }
+    }
+}
+
+/// The kind of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Write {
+    Create,
+    Replace,
+    Apply,
+    Patch,
+}
+
+/// The state of an object before a write.
+enum Live {
+    Absent,
+    Present(Value),
+    /// It could not be read.
+    Unknown,
+}
+
+/// Annotates an object in the owner's namespace, if it is created or belongs to the owner already, and adds owner
+/// references.
+///
+/// Without the annotations, the object of a role that removes or replaces the owner references would be lost to it.
+fn own(reach: &Reach, owner: &Value, write: Write, live: &Live, object: &mut Value) {
+    let belongs = match live {
+        // A patch creates nothing.
+        Live::Absent => write != Write::Patch,
+        Live::Present(live) => reach.has(live),
+        Live::Unknown => false,
+    };
+    if belongs {
+        reach.mark(object);
+    }
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    match (write, live) {
+        // As a whole, since the role does not know them.
+        (Write::Replace, Live::Present(live)) if !metadata.contains_key("ownerReferences") => {
+            let known = live["metadata"].get("ownerReferences").cloned();
+            metadata.extend(known.map(|known| ("ownerReferences".to_owned(), known)));
         }
-        object.to_string().into()
+        (Write::Create | Write::Apply, _) => {
+            let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
+            if let Some(owners) = owners.as_array_mut()
+                && owners.iter().all(|owner| owner["controller"] != true)
+            {
+                owners.push(owner.clone());
+            }
+        }
+        _ => {}
     }
 }
 
@@ -444,6 +500,59 @@ mod tests {
             assert!(!is_writable(&Kinds::default(), secrets, body), "{body:?}");
             assert!(is_writable(&Kinds::default(), "/api/v1/namespaces/b/services/a/proxy", body), "{body:?}");
         }
+    }
+
+    /// Writes an object `b/any` with this metadata for the owner `u1`, and returns the metadata that is sent.
+    fn written(write: Write, live: Option<&Value>, metadata: &Value) -> Value {
+        let live = live.map_or(Live::Absent, |metadata| Live::Present(json!({"metadata": metadata})));
+        let mut object = json!({"metadata": metadata});
+        own(&reach(Kinds::default()), &json!({"uid": "u1", "controller": true}), write, &live, &mut object);
+        object["metadata"].take()
+    }
+
+    fn is_changeable(metadata: &Value) -> bool {
+        let live = json!({"metadata": metadata});
+        reach(Kinds::default()).change("", "Secret", Some("b"), "any", &live).is_ok()
+    }
+
+    #[test]
+    fn object_without_owner_references_remains_changeable() {
+        let released = json!({"name": "any", "ownerReferences": null});
+        let created = written(Write::Create, None, &released);
+        assert_eq!(created["ownerReferences"], Value::Null);
+        assert!(is_changeable(&created));
+        // An object of an earlier version, without annotations.
+        let before = json!({"name": "any", "ownerReferences": [{"uid": "u1", "controller": true}]});
+        let patched = written(Write::Patch, Some(&before), &released);
+        assert_eq!(patched["ownerReferences"], Value::Null);
+        assert!(is_changeable(&patched));
+    }
+
+    #[test]
+    fn replaced_object_keeps_its_owner_references() {
+        let created = written(Write::Create, None, &json!({"name": "any"}));
+        assert_eq!(created["ownerReferences"], json!([{"uid": "u1", "controller": true}]));
+        let replaced = written(Write::Replace, Some(&created), &json!({"name": "any"}));
+        assert_eq!(replaced, created);
+    }
+
+    #[test]
+    fn object_with_a_controller_of_the_role_remains_changeable() {
+        let deployment =
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "a", "uid": "u2", "controller": true});
+        let created = written(Write::Create, None, &json!({"name": "any", "ownerReferences": [deployment]}));
+        assert_eq!(created["ownerReferences"], json!([deployment]));
+        assert!(is_changeable(&created));
+    }
+
+    #[test]
+    fn object_of_others_is_not_annotated() {
+        let theirs = json!({"name": "any"});
+        for write in [Write::Replace, Write::Patch, Write::Apply] {
+            assert_eq!(written(write, Some(&theirs), &theirs)["annotations"], Value::Null, "{write:?}");
+        }
+        let itself = json!({"name": "a", "uid": "u1"});
+        assert_eq!(written(Write::Patch, Some(&itself), &json!({"name": "a"})), json!({"name": "a"}));
     }
 
     #[test]

@@ -42,13 +42,14 @@ impl Run<'_> {
                 "absent" => self.absent(&definition, arguments).await,
                 other => Err(TaskError::new(format!("state is {other}, but must be present, patched or absent"))),
             };
+            // Known before it waits, see `pause`.
+            self.outcome.wrote |= change.as_ref().is_ok_and(|change| change.changed);
             let change = match change {
                 Ok(change) => self.waited(change, wait.as_ref(), state == "absent").await,
                 failed => failed,
             };
             match change {
                 Ok(Change { changed, object, method }) => {
-                    self.outcome.wrote |= changed;
                     results.push(json!({"changed": changed, "method": method, "result": object}));
                 }
                 Err(failed) if goes_on && !failed.is_deferred => drop(failure.get_or_insert(failed)),

@@ -118,6 +118,33 @@ async fn waiting_runs_of_one_namespace_leave_workers_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn run_with_changes_keeps_its_handlers_until_it_may_wait() {
+    let tasks = r#"
+- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ ansible_operator_meta.name }}'}}}
+  notify: report
+- {pause: {seconds: 200}}
+"#;
+    let handlers = r#"
+- name: report
+  k8s:
+    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ ansible_operator_meta.name }}-told'}, data: {a: a}}
+"#;
+    let watches = "- {group: shop.example.com, version: v1, kind: Shop, role: a}\n";
+    let files = [("watches.yaml", watches), ("roles/a/tasks/main.yml", tasks), ("roles/a/handlers/main.yml", handlers)];
+    let written = Project::new("handlers", &files);
+    let folder = written.folder().to_owned();
+    let test = Test::of(move || operator_of(&folder)).start().await;
+    // More than the shares of a namespace, and fewer than the workers.
+    for number in 0..12 {
+        test.apply(&shop(&format!("s{number}"), json!({})).to_string()).await;
+    }
+    sleep(Duration::from_secs(1000)).await;
+    for number in 0..12 {
+        assert_eq!(data(&test, &format!("s{number}-told")).await, json!({"a": "a"}), "s{number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn facts_of_a_run_have_a_memory_limit() {
     let facts: String =
         (0..12).map(|n| format!("- {{set_fact: {{fact{n}: '{{{{ items }}}}'}}, ignore_errors: true}}\n")).collect();
