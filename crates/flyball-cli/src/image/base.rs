@@ -12,6 +12,10 @@ use std::str::FromStr;
 
 /// Maximum size of a downloaded layer.
 const MAX_LAYER_BYTES: usize = 1 << 30;
+/// Maximum size of all layers together, which are kept in memory.
+const MAX_BYTES: u64 = 4 << 30;
+/// Size of a response, such as a redirect, that may be larger than a small blob.
+const MIN_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// Media types of Docker, which registries still serve, and the OCI's that equal them.
 const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
@@ -100,6 +104,7 @@ impl Base {
         if described.len() > MAX_LAYERS || described.len() != count {
             return Err(Error::new(format!("{}: {} layers, {count} diff_ids", invalid(), described.len())));
         }
+        check_size(&described).map_err(|error| error.within(&format!("base image {shown}")))?;
         let mut layers = Vec::new();
         for descriptor in described {
             let bytes = store.blob(&descriptor).await?;
@@ -156,15 +161,39 @@ impl Store {
         match self {
             Self::Folder(layout) => layout.read(descriptor),
             Self::Remote(registry, _) => {
-                registry.download_blob(&descriptor.digest, MAX_LAYER_BYTES, &mut |_, _| ()).await.map(Into::into)
+                let size = usize::try_from(descriptor.size.max(MIN_RESPONSE_BYTES)).unwrap_or(usize::MAX);
+                let limit = size.min(MAX_LAYER_BYTES);
+                registry.download_blob(&descriptor.digest, limit, &mut |_, _| ()).await.map(Into::into)
             }
         }
+    }
+}
+
+/// Checks that layers are small enough to be kept in memory together.
+fn check_size(layers: &[Descriptor]) -> Result<()> {
+    let size = layers.iter().fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
+    match size <= MAX_BYTES {
+        true => Ok(()),
+        false => Err(Error::new(format!("its layers have {size} bytes, more than {} GiB", MAX_BYTES >> 30))
+            .hint("use a smaller base")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn size_of_all_layers_is_bounded() {
+        let layers = |sizes: &[u64]| -> Vec<Descriptor> {
+            let layer = Blob::new(LAYER, Vec::new()).descriptor;
+            sizes.iter().map(|&size| Descriptor { size, ..layer.clone() }).collect()
+        };
+        assert!(check_size(&layers(&[1 << 30; 4])).is_ok());
+        let error = check_size(&layers(&[1 << 30, 3 << 30, 1])).unwrap_err();
+        assert_eq!(error.to_string(), "its layers have 4294967297 bytes, more than 4 GiB");
+        assert!(check_size(&layers(&[u64::MAX, 1])).is_err());
+    }
 
     #[test]
     fn bases_are_named_by_tag_or_digest() {
