@@ -124,6 +124,8 @@ pub(crate) struct Contents<'a> {
     /// The libraries that the program loads.
     pub(crate) libraries: &'a [ImageFile],
     pub(crate) certificates: &'a [u8],
+    /// Set if they replace those of a base.
+    pub(crate) replaces_certificates: bool,
     pub(crate) labels: &'a BTreeMap<String, String>,
     pub(crate) base: Option<&'a Base>,
     /// The files of a project of charts or roles, which are a layer of their own.
@@ -148,7 +150,8 @@ impl Image {
         contents: &Contents<'_>,
         epoch: Timestamp,
     ) -> Result<Self> {
-        let mut archives = vec![layer::archive(contents, epoch).when("cannot create the layer")?];
+        let kept = contents.base.map(|base| base.files(contents.program)).transpose()?.unwrap_or_default();
+        let mut archives = vec![layer::archive(contents, &kept, epoch).when("cannot create the layer")?];
         if let Some(project) = contents.project {
             archives.push(layer::of_files(&project.files, epoch).when("cannot create the layer of the project")?);
         }
