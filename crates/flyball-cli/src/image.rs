@@ -22,6 +22,7 @@ pub(crate) mod signature;
 
 use crate::error::{Error, Result, ResultExt};
 use base::Base;
+use bytes::Bytes;
 use files::ImageFile;
 use flyball_core::time::{Timestamp, rfc3339};
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,8 @@ pub(crate) struct Descriptor {
 #[derive(Clone, Debug)]
 pub(crate) struct Blob {
     pub(crate) descriptor: Descriptor,
-    pub(crate) bytes: Vec<u8>,
+    /// Shared by its clones: layers of a base are large.
+    pub(crate) bytes: Bytes,
 }
 
 impl Blob {
@@ -70,7 +72,7 @@ impl Blob {
             annotations: BTreeMap::new(),
             more: BTreeMap::new(),
         };
-        Self { descriptor, bytes }
+        Self { descriptor, bytes: bytes.into() }
     }
 
     pub(crate) fn json(media_type: &str, value: &Value) -> Self {

@@ -7,6 +7,7 @@ use super::reference::Reference;
 use super::registry::{Purpose, Registry};
 use super::{Blob, Descriptor, INDEX, LAYER, MANIFEST, hex};
 use crate::error::{Error, Result, ResultExt};
+use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -259,13 +260,13 @@ impl Store {
         }
     }
 
-    async fn blob(&mut self, descriptor: &Descriptor) -> Result<Vec<u8>> {
+    async fn blob(&mut self, descriptor: &Descriptor) -> Result<Bytes> {
         match self {
-            Self::Folder(layout) => layout.read(descriptor),
+            Self::Folder(layout) => layout.read(descriptor).map(Into::into),
             Self::Remote(registry, _) => {
                 let size = usize::try_from(descriptor.size.max(MIN_RESPONSE_BYTES)).unwrap_or(usize::MAX);
                 let limit = size.min(MAX_LAYER_BYTES);
-                registry.download_blob(&descriptor.digest, limit, &mut |_, _| ()).await.map(Into::into)
+                registry.download_blob(&descriptor.digest, limit, &mut |_, _| ()).await
             }
         }
     }
@@ -318,7 +319,7 @@ mod tests {
         assert_eq!(list(&base(&[lower, &[("etc/passwd", "me:x:7:7\n")]])), (None, true));
         assert_eq!(list(&base(&[lower, &[("etc/.wh.passwd", ""), ("etc/ssl/.wh.cert.pem", "")]])), (own, false));
         let mut unknown = base(&[lower]);
-        unknown.layers[0].bytes = b"another format ".repeat(100);
+        unknown.layers[0].bytes = b"another format ".repeat(100).into();
         assert_eq!(list(&unknown), (None, false));
     }
 
