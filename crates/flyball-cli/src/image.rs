@@ -22,6 +22,7 @@ pub(crate) mod signature;
 
 use crate::error::{Error, Result, ResultExt};
 use base::Base;
+use bytes::Bytes;
 use files::ImageFile;
 use flyball_core::time::{Timestamp, rfc3339};
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,8 @@ pub(crate) struct Descriptor {
 #[derive(Clone, Debug)]
 pub(crate) struct Blob {
     pub(crate) descriptor: Descriptor,
-    pub(crate) bytes: Vec<u8>,
+    /// Shared by its clones: layers of a base are large.
+    pub(crate) bytes: Bytes,
 }
 
 impl Blob {
@@ -70,7 +72,7 @@ impl Blob {
             annotations: BTreeMap::new(),
             more: BTreeMap::new(),
         };
-        Self { descriptor, bytes }
+        Self { descriptor, bytes: bytes.into() }
     }
 
     pub(crate) fn json(media_type: &str, value: &Value) -> Self {
@@ -124,6 +126,8 @@ pub(crate) struct Contents<'a> {
     /// The libraries that the program loads.
     pub(crate) libraries: &'a [ImageFile],
     pub(crate) certificates: &'a [u8],
+    /// Set if they replace those of a base.
+    pub(crate) replaces_certificates: bool,
     pub(crate) labels: &'a BTreeMap<String, String>,
     pub(crate) base: Option<&'a Base>,
     /// The files of a project of charts or roles, which are a layer of their own.
@@ -148,7 +152,8 @@ impl Image {
         contents: &Contents<'_>,
         epoch: Timestamp,
     ) -> Result<Self> {
-        let mut archives = vec![layer::archive(contents, epoch).when("cannot create the layer")?];
+        let kept = contents.base.map(|base| base.files(contents.program)).transpose()?.unwrap_or_default();
+        let mut archives = vec![layer::archive(contents, &kept, epoch).when("cannot create the layer")?];
         if let Some(project) = contents.project {
             archives.push(layer::of_files(&project.files, epoch).when("cannot create the layer of the project")?);
         }

@@ -2,8 +2,8 @@
 
 use crate::cluster::apply;
 use crate::error::{Error, Result, ResultExt};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{self, DeserializeOwned};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs;
@@ -120,6 +120,20 @@ pub(super) struct Shell {
     pub(super) ignore_failure: bool,
     pub(super) timeout: Option<u64>,
     pub(super) skip_log_output: bool,
+    /// KUTTL's commands that run beside the next steps.
+    #[serde(rename = "background", deserialize_with = "not_background")]
+    pub(super) _background: (),
+}
+
+/// Rejects `background: true`, with the remedy.
+fn not_background<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
+    match bool::deserialize(deserializer)? {
+        false => Ok(()),
+        true => Err(de::Error::custom(
+            "background: commands in the background are not supported; use the field script, with `&` after the \
+             command and its output in a file",
+        )),
+    }
 }
 
 impl Suite {
@@ -261,6 +275,19 @@ fn names(folder: &Path) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn commands_in_the_background_are_rejected() {
+        let read = |background: bool| {
+            let command = json!({"command": "sleep 60", "background": background});
+            let step = json!({"apiVersion": "kuttl.dev/v1beta1", "kind": "TestStep", "commands": [command]});
+            read_settings::<TestStep>(step, Path::new("00-run.yaml"))
+        };
+        assert_eq!(read(false).unwrap().commands[0].command.as_deref(), Some("sleep 60"));
+        let error = read(true).unwrap_err().to_string();
+        assert!(error.contains("00-run.yaml: TestStep") && error.contains("background are not supported"), "{error}");
+    }
 
     #[test]
     fn files_are_ordered_by_number() {

@@ -11,11 +11,14 @@ use crate::operator::trial::Trial;
 use http::Request;
 use kube::api::{DeleteParams, ListParams};
 use kube::core::{DynamicObject, Selector};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 
@@ -254,26 +257,54 @@ async fn run(shell: &Shell, folder: &Path, kubeconfig: &Path, namespace: &str) -
     };
     let mut process = Command::new("/bin/sh");
     process.arg("-c").arg(line).current_dir(folder).env("KUBECONFIG", kubeconfig).env("NAMESPACE", namespace);
-    process.stdin(Stdio::null()).kill_on_drop(true);
+    process.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
     // Commands call this very program.
     let this = std::env::current_exe().ok().and_then(|this| this.parent().map(PathBuf::from));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(this.into_iter().chain(std::env::split_paths(&path)));
     process.envs(path.ok().map(|path| ("PATH", path)));
     let limit = shell.timeout.map_or(COMMAND_TIMEOUT, Duration::from_secs);
-    let output = match timeout(limit, process.output()).await {
-        Err(_) => return Err(format!("`{text}` did not end within {} s", limit.as_secs())),
-        Ok(output) => output.map_err(|error| format!("cannot run `{text}`: {error}"))?,
+    let failed = |error: io::Error| format!("cannot run `{text}`: {error}");
+    let mut child = process.spawn().map_err(failed)?;
+    let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let (out, err) = (end_of(child.stdout.take()), end_of(child.stderr.take()));
+    let Ok((status, out, err)) = timeout(limit, async { tokio::join!(child.wait(), out, err) }).await else {
+        return Err(format!("`{text}` did not end within {} s", limit.as_secs()));
     };
-    if output.status.success() || shell.ignore_failure {
+    group.0 = None;
+    let status = status.map_err(failed)?;
+    if status.success() || shell.ignore_failure {
         return Ok(());
     }
     if shell.skip_log_output {
-        return Err(format!("`{text}` failed with {}", output.status));
+        return Err(format!("`{text}` failed with {status}"));
     }
-    let printed = [output.stdout, output.stderr].concat();
+    let printed = [out, err].concat();
     let printed = String::from_utf8_lossy(&printed[printed.len().saturating_sub(MAX_OUTPUT)..]).trim().to_owned();
-    Err(format!("`{text}` failed with {}: {printed}", output.status))
+    Err(format!("`{text}` failed with {status}: {printed}"))
+}
+
+/// The process group of a command, which is killed if this is dropped before the command has ended.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            // Its processes may have ended by themselves meanwhile.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Reads an output to its end, and returns its last part.
+async fn end_of(output: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+    let (mut end, mut part) = (Vec::new(), vec![0; MAX_OUTPUT]);
+    let Some(mut output) = output else { return end };
+    while let Ok(length @ 1..) = output.read(&mut part).await {
+        end.extend_from_slice(&part[..length]);
+        end.drain(..end.len().saturating_sub(MAX_OUTPUT));
+    }
+    end
 }
 
 fn texts(object: &Value) -> BTreeMap<String, String> {
@@ -296,6 +327,7 @@ fn describe(object: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn namespaces_are_valid_names() {
@@ -315,7 +347,27 @@ mod tests {
         let slow = Shell { timeout: Some(0), ..script("sleep 60") };
         assert_eq!(run(slow).await.unwrap_err(), "`sleep 60` did not end within 0 s");
         assert!(run(Shell::default()).await.is_err());
+        let long = run(script("head -c 1000000 /dev/zero | tr '\\0' x; echo end; exit 3")).await.unwrap_err();
+        assert!(long.ends_with("xend") && long.len() < 2 * MAX_OUTPUT, "{}", long.len());
         let namespaced = Shell { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..Shell::default() };
         assert!(run(namespaced).await.unwrap_err().contains("failed with"));
+    }
+
+    #[tokio::test]
+    #[cfg(target_os = "linux")]
+    async fn processes_of_a_command_end_at_its_timeout() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
+        let script = format!("exec 3>{path}; sleep 60 & echo started >&3; wait");
+        let slow = Shell { script: Some(script), timeout: Some(1), ..Shell::default() };
+        let began = Instant::now();
+        let failed = run(&slow, Path::new("/"), Path::new("/k"), "ns").await.unwrap_err();
+        assert!(failed.contains("did not end within 1 s"), "{failed}");
+        drop(writer);
+        // The end of the pipe is read when no process has it.
+        let mut read = String::new();
+        io::Read::read_to_string(&mut reader, &mut read).unwrap();
+        assert_eq!(read, "started\n");
+        assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
     }
 }

@@ -82,6 +82,11 @@ impl Access {
         self.web.clone()
     }
 
+    /// Returns true if there are credentials on the command line.
+    pub(super) fn has_login(&self) -> bool {
+        self.login.is_some()
+    }
+
     pub(super) fn has_plain_http(&self) -> bool {
         self.has_plain_http
     }

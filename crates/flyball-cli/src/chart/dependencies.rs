@@ -17,6 +17,7 @@ use flyball_files::Replace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use url::Url;
 
 mod list;
 
@@ -78,6 +79,7 @@ impl<'a> Dependencies<'a> {
         if required.is_empty() {
             return Ok(());
         }
+        self.check_login(&required)?;
         if required.iter().any(|dependency| dependency.repository.starts_with("http")) {
             say("Getting updates for unmanaged Helm repositories...");
         }
@@ -118,7 +120,25 @@ impl<'a> Dependencies<'a> {
         if lock.dependencies.len() > MAX_DEPENDENCIES {
             return Err(Error::new(format!("the lock has more than {MAX_DEPENDENCIES} dependencies")));
         }
+        self.check_login(required.iter().chain(&lock.dependencies))?;
         self.download(&lock.dependencies).await
+    }
+
+    /// Refuses credentials for several servers: the chart names the repositories, and may be a stranger's.
+    fn check_login<'d>(&self, dependencies: impl IntoIterator<Item = &'d Dependency>) -> Result<()> {
+        if !self.access.has_login() {
+            return Ok(());
+        }
+        let urls = dependencies.into_iter().filter_map(|dependency| Url::parse(&dependency.repository).ok());
+        let urls = urls.filter(|url| matches!(url.scheme(), "http" | "https"));
+        let origins: BTreeSet<String> = urls.map(|url| url.origin().ascii_serialization()).collect();
+        if origins.len() < 2 {
+            return Ok(());
+        }
+        let shown: Vec<&str> = origins.iter().map(String::as_str).take(5).collect();
+        let what = format!("--username is for one server, but the dependencies are on {}", origins.len());
+        Err(Error::new(format!("{what}: {}", shown.join(", ")))
+            .hint("put the charts of the other servers into charts/ with flyball helm pull, and drop their repository"))
     }
 
     fn is_first_version(&self) -> bool {

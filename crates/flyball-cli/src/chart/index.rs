@@ -148,7 +148,8 @@ impl Index {
     }
 }
 
-/// Resolves an address of an index as Helm does: relative to the folder of the repository, and with its query.
+/// Resolves an address of an index as Helm does: relative to the folder of the repository, and with its query. Other
+/// servers do not get the query, which may contain a token.
 fn resolve(repository: &Url, reference: &str) -> Result<Url> {
     if let Ok(url) = Url::parse(reference) {
         return Ok(url);
@@ -158,7 +159,9 @@ fn resolve(repository: &Url, reference: &str) -> Result<Url> {
         base.set_path(&format!("{}/", base.path()));
     }
     let mut url = base.join(reference).when(format!("{} lists an invalid URL {reference:?}", shown(repository)))?;
-    url.set_query(repository.query());
+    if url.origin() == repository.origin() {
+        url.set_query(repository.query());
+    }
     Ok(url)
 }
 
@@ -177,7 +180,8 @@ mod tests {
             ("site-1.0.0.tgz", "https://charts.example.com/stable/site-1.0.0.tgz?token=1"),
             ("../site-1.0.0+b.tgz", "https://charts.example.com/site-1.0.0+b.tgz?token=1"),
             ("/a/../b.tgz", "https://charts.example.com/b.tgz?token=1"),
-            ("//cdn.example.com/b.tgz", "https://cdn.example.com/b.tgz?token=1"),
+            ("//cdn.example.com/b.tgz", "https://cdn.example.com/b.tgz"),
+            ("//charts.example.com:8443/b.tgz", "https://charts.example.com:8443/b.tgz"),
             ("https://cdn.example.com/b.tgz?x=2", "https://cdn.example.com/b.tgz?x=2"),
             ("oci://registry.example.com/site:1.0.0", "oci://registry.example.com/site:1.0.0"),
         ] {

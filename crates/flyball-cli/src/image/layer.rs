@@ -1,6 +1,7 @@
 //! Layers of an image: the program with a few standard files, and the files of a project.
 
 use super::Contents;
+use super::base::{BaseFiles, LISTS};
 use super::files::ImageFile;
 use flate2::{Compression, GzBuilder};
 use flyball_core::time::Timestamp;
@@ -9,15 +10,21 @@ use std::io::{self, Write};
 use tar::{Builder, EntryType, Header};
 
 /// User ID of the program, which owns no files.
-const PASSWD: &str = "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n";
-const GROUP: &str = "root:x:0:\nnonroot:x:65532:\n";
+const ID: &str = "65532";
+const PASSWD: [&str; 2] = ["root:x:0:0:root:/:/sbin/nologin", "nonroot:x:65532:65532:nonroot:/:/sbin/nologin"];
+const GROUP: [&str; 2] = ["root:x:0:", "nonroot:x:65532:"];
 
-/// Creates the archive of the program. Its bytes depend on its contents alone.
-pub(super) fn archive(contents: &Contents<'_>, epoch: Timestamp) -> io::Result<Vec<u8>> {
+/// Creates the archive of the program. Its bytes depend on its contents, and on the files of a base, which remain.
+pub(super) fn archive(contents: &Contents<'_>, base: &BaseFiles, epoch: Timestamp) -> io::Result<Vec<u8>> {
     let mut archive = Archive::new(epoch);
-    archive.add("etc/group", 0o644, GROUP.as_bytes())?;
-    archive.add("etc/passwd", 0o644, PASSWD.as_bytes())?;
-    archive.add("etc/ssl/certs/ca-certificates.crt", 0o644, contents.certificates)?;
+    for (path, lines) in LISTS.iter().zip([GROUP, PASSWD]) {
+        if let Some(list) = base.list(path, &(lines.join("\n") + "\n"), lines[1], ID) {
+            archive.add(path.trim_start_matches('/'), 0o644, &list)?;
+        }
+    }
+    if contents.replaces_certificates || !base.has_certificates() {
+        archive.add("etc/ssl/certs/ca-certificates.crt", 0o644, contents.certificates)?;
+    }
     contents.libraries.iter().try_for_each(|file| archive.add_file(file))?;
     archive.add(contents.name, 0o755, contents.program)?;
     archive.builder.into_inner()

@@ -171,7 +171,7 @@ pub(crate) async fn sign(registry: &mut Registry, reference: &Reference, digest:
     });
     let mut payload = Blob::json(PAYLOAD, &payload);
     payload.descriptor.annotations.insert(SIGNATURE.into(), key.sign(&payload.bytes)?);
-    registry.put_blob(&payload.descriptor.digest, payload.bytes).await?;
+    registry.put_blob(&payload.descriptor.digest, payload.bytes.into()).await?;
     found.layers.push(payload.descriptor);
 
     let contents: Vec<&str> = found.layers.iter().map(|layer| layer.digest.as_str()).collect();
@@ -190,7 +190,7 @@ pub(crate) async fn sign(registry: &mut Registry, reference: &Reference, digest:
         "config": config.descriptor,
         "layers": found.layers,
     });
-    registry.put_blob(&config.descriptor.digest, config.bytes).await?;
+    registry.put_blob(&config.descriptor.digest, config.bytes.into()).await?;
     registry.put_manifest(MANIFEST, &tag(digest), manifest.to_string().into_bytes()).await?;
     Ok(())
 }

@@ -226,6 +226,36 @@ fn credentials_stay_with_their_server() {
 }
 
 #[test]
+fn credentials_are_for_one_server_of_subcharts() {
+    let (home, server, other) = (Home::new("charts-login"), WebServer::start(), WebServer::start());
+    let index = "apiVersion: v1\nentries:\n  cache:\n  - version: 1.0.0\n    urls: [cache.tgz]\n";
+    for server in [&server, &other] {
+        server.put("/index.yaml", Page::Secret(index.into()));
+        server.put("/cache.tgz", Page::Secret(packed("cache", "1.0.0")));
+    }
+    let write = |more: &str| {
+        let own = format!("- {{name: cache, version: 1.0.0, repository: \"{}\"}}\n", server.url);
+        home.write_chart("site", &format!("{}dependencies:\n{own}{more}", metadata("site", "1.0.0")));
+    };
+    let run = |command: &str| {
+        let args = ["helm", "dependency", command, "site", "--username", "me", "--password-stdin"];
+        home.run_with_input(&args, "secret\n")
+    };
+    write("");
+    run("update").ok();
+    assert_eq!(server.requests(), ["/index.yaml*", "/cache.tgz*"]);
+    let lock = home.0.join("site/Chart.lock");
+    let locked = fs::read_to_string(&lock).unwrap();
+
+    write(&format!("- {{name: cache, alias: more, version: 1.0.0, repository: \"{}\"}}\n", other.url));
+    run("update").fails_with(&["--username is for one server, but the dependencies are on 2", &other.url, "helm pull"]);
+    assert_eq!(fs::read_to_string(&lock).unwrap(), locked);
+    fs::remove_file(&lock).unwrap();
+    run("build").fails_with(&["--username is for one server"]);
+    assert_eq!((server.requests(), other.requests()), (vec![], vec![]));
+}
+
+#[test]
 fn unsupported_flags_are_refused() {
     let home = Home::new("charts-flags");
     for (flags, words) in [

@@ -109,6 +109,9 @@ fn image_of_a_role_has_flyball_and_the_project() {
     assert_eq!(based["layers"].as_array().unwrap().len(), 3);
     assert_eq!(based["layers"][0], below["layers"][0]);
     assert_eq!(config["rootfs"]["diff_ids"].as_array().unwrap().len(), 3);
+    let added = layer_files(&home.0.join("based"), &based["layers"][1]["digest"]);
+    let has = |name: &str| added.iter().any(|(path, _)| path.ends_with(name));
+    assert_eq!(["flyball", "ca-certificates.crt", "passwd", "group"].map(has), [true, true, false, false]);
     assert_eq!(based["annotations"]["org.opencontainers.image.base.name"], "../base");
     let registry = Registry::start(Manner::Open);
     let name = format!("{}/team/base:1", registry.address);

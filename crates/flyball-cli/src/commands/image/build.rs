@@ -3,7 +3,7 @@
 use super::{FOLDER, size};
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
-use crate::image::base::{Base, BaseName};
+use crate::image::base::{BUNDLES, Base, BaseName};
 use crate::image::elf::Elf;
 use crate::image::files::{self, ImageFile};
 use crate::image::inventory::{self, Origin};
@@ -22,14 +22,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Paths of CA bundles.
-const BUNDLES: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// Build a container image of the project in this directory
 ///
@@ -358,6 +350,7 @@ async fn make(
             program: &part.program,
             libraries: &part.libraries,
             certificates,
+            replaces_certificates: args.ca_certificates.is_some(),
             labels: &labels,
             base: base.as_ref(),
             project,
