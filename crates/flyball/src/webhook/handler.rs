@@ -140,7 +140,7 @@ impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
             }
             let going = sent.operation == Operation::Delete;
             let subject = if going { &sent.old_object } else { &sent.object };
-            let (objects, _charge) = match budget.decode(|meter| decode_with_old(meter, &sent, subject)).await {
+            let (objects, _charge) = match budget.typed.decode(|meter| decode_with_old(meter, &sent, subject)).await {
                 Ok(decoded) => decoded,
                 Err(error) => (Err(Status::too_large(error.to_string())), None),
             };
@@ -189,7 +189,7 @@ struct Defaults<T> {
 impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
     /// Returns a response with the defaults as a patch.
     async fn change(&self, sent: &Sent, caches: Arc<Caches>, budget: &Budget) -> Result<Response, Status> {
-        let decoded = budget.decode(|meter| {
+        let decoded = budget.typed.decode(|meter| {
             let request = decode_with_old(meter, sent, &sent.object)?;
             let object = decode::<T>(meter, &sent.object)?;
             let typed = meter.used();

@@ -179,7 +179,8 @@ impl Handler for Converting {
         budget: &'a Budget,
     ) -> BoxFuture<'a, Result<budget::Response, Refusal>> {
         Box::pin(async move {
-            let (answered, charge) = match budget.decode(|meter| convert::answer(&self.0, body, meter)).await {
+            let (answered, charge) = match budget.converted.decode(|meter| convert::answer(&self.0, body, meter)).await
+            {
                 Ok(answered) => answered,
                 Err(error) => (convert::refuse(body, &error), None),
             };
