@@ -29,7 +29,7 @@ const MAX_TREES_BYTES: usize = 96 << 20;
 /// Memory limit of the typed objects of a single review, with the response to it.
 const MAX_TYPED_BYTES: usize = 64 << 20;
 /// Memory limit of the typed objects of all reviews of writes together, in relation to that of a single one: the
-/// largest must not wait until no other is processed.
+/// largest must not wait until no other is processed. An update of the largest object has the stored one as well.
 const TYPED_REVIEWS: usize = 2;
 /// Bytes below which a tree, and the typed objects of a review, are not charged.
 const SMALL_TREE_BYTES: usize = 256 << 10;
@@ -229,10 +229,25 @@ impl Typed {
         Self { permits: Arc::new(Semaphore::new(permits)), max }
     }
 
-    /// Decodes typed objects, and returns the result with its charge.
-    ///
+    /// Decodes the typed objects of a review, and returns the result with its charge.
+    pub(super) async fn decode<T>(&self, decode: impl FnMut(&Meter) -> T) -> Result<(T, TypedCharge), TooLarge> {
+        self.decode_within(self.max, decode).await
+    }
+
+    /// Decodes the typed objects of a review, and after [`Meter::begin_old`] a stored object that may be as large.
+    pub(super) async fn decode_with_old<T>(
+        &self,
+        decode: impl FnMut(&Meter) -> T,
+    ) -> Result<(T, TypedCharge), TooLarge> {
+        self.decode_within(self.max.saturating_mul(2), decode).await
+    }
+
     /// The function is repeated with more memory if it exceeds its meter: its size is not known before.
-    pub(super) async fn decode<T>(&self, mut decode: impl FnMut(&Meter) -> T) -> Result<(T, TypedCharge), TooLarge> {
+    async fn decode_within<T>(
+        &self,
+        max: usize,
+        mut decode: impl FnMut(&Meter) -> T,
+    ) -> Result<(T, TypedCharge), TooLarge> {
         let mut limit = SMALL_TREE_BYTES;
         loop {
             let charge = match limit {
@@ -242,15 +257,15 @@ impl Typed {
                     Some(acquired.expect("the semaphore is never closed"))
                 }
             };
-            let meter = Meter::new(limit);
+            let meter = Meter::new(limit.min(self.max)).with_old(limit);
             let decoded = decode(&meter);
             if !meter.is_exceeded() {
                 return Ok((decoded, charge.and_then(|charge| shrink(charge, meter.most()))));
             }
-            if limit == self.max {
-                return Err(TooLarge { limit });
+            if limit >= max {
+                return Err(TooLarge { limit: self.max });
             }
-            limit = limit.saturating_mul(4).min(self.max);
+            limit = limit.saturating_mul(4).min(max);
         }
     }
 }

@@ -31,7 +31,9 @@ const MAP_GROWTH: usize = 4;
 /// The memory that a review uses, and its limit.
 #[derive(Debug)]
 pub(super) struct Meter {
-    limit: usize,
+    limit: Cell<usize>,
+    /// The limit for objects that follow those of the request.
+    limit_with_old: usize,
     used: Cell<usize>,
     most: Cell<usize>,
     is_exceeded: Cell<bool>,
@@ -44,13 +46,29 @@ pub(super) struct Exceeded;
 
 impl Meter {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, used: Cell::new(0), most: Cell::new(0), is_exceeded: Cell::new(false) }
+        Self {
+            limit: Cell::new(limit),
+            limit_with_old: limit,
+            used: Cell::new(0),
+            most: Cell::new(0),
+            is_exceeded: Cell::new(false),
+        }
+    }
+
+    /// Raises the limit once [`begin_old`](Self::begin_old) is called.
+    pub(super) fn with_old(self, limit_with_old: usize) -> Self {
+        Self { limit_with_old, ..self }
+    }
+
+    /// Begins to charge a stored object, whose memory does not count for the limit of others.
+    pub(super) fn begin_old(&self) {
+        self.limit.set(self.limit_with_old);
     }
 
     /// Charges a number of bytes.
     pub(super) fn charge(&self, bytes: usize) -> Result<(), Exceeded> {
         let used = self.used.get().saturating_add(bytes);
-        if used > self.limit {
+        if used > self.limit.get() {
             self.is_exceeded.set(true);
             return Err(Exceeded);
         }
