@@ -23,7 +23,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(40);
 const READ_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// Time between two reads that are tried of a resource in all namespaces where it does not respond.
 const READ_RETRY_SPACING: Duration = Duration::from_millis(2500);
-/// Time after which a resource that was not read any more counts as responsive.
+/// Time after which a namespace whose next read is due, but is not tried, is forgotten: namespaces may be deleted.
 const UNRESPONSIVE_TTL: Duration = Duration::from_mins(10);
 
 /// Creates a client that is authenticated as `user`.
@@ -54,22 +54,15 @@ impl ControllerClients {
             let (server, unresponsive) = (server.clone(), unresponsive.clone());
             async move {
                 let (resource, namespace) = resource_of(request.uri().path());
-                let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-                if reads && !unresponsive.may_try(&resource, &namespace) {
-                    return Err(NoResponse::ToRead { resource });
+                if matches!(*request.method(), Method::GET | Method::HEAD) {
+                    return match unresponsive.read(&resource, &namespace, server.oneshot(request)).await {
+                        Some(Ok(answer)) => Ok(answer),
+                        None => Err(NoResponse::ToRead { resource }),
+                    };
                 }
-                let limit = if reads { READ_TIMEOUT } else { WRITE_TIMEOUT };
-                let answer: Result<Result<_, Infallible>, _> = timeout(limit, server.oneshot(request)).await;
+                let answer: Result<Result<_, Infallible>, _> = timeout(WRITE_TIMEOUT, server.oneshot(request)).await;
                 match answer {
-                    Ok(Ok(answer)) if reads => {
-                        unresponsive.responded(&resource, &namespace);
-                        Ok(answer)
-                    }
                     Ok(Ok(answer)) => Ok(answer),
-                    Err(_) if reads => {
-                        unresponsive.timed_out(&resource, &namespace);
-                        Err(NoResponse::ToRead { resource })
-                    }
                     Err(_) => Err(NoResponse::ToWrite { resource }),
                 }
             }
@@ -122,18 +115,31 @@ struct Unresponsive {
 }
 
 impl UnresponsiveResources {
-    /// Returns true if a read may be tried in a namespace. Where the last one timed out, few are tried, and few at the
-    /// same time in all such namespaces.
-    fn may_try(&self, resource: &str, namespace: &str) -> bool {
-        let mut resources = self.0.lock();
-        let Some(Unresponsive { next, namespaces }) = resources.get_mut(resource) else { return true };
-        let Some(due) = namespaces.get_mut(namespace) else { return true };
-        let now = Instant::now();
-        let may_try = *due <= now && *next <= now;
-        if may_try {
-            (*due, *next) = (now + READ_RETRY_INTERVAL, now + READ_RETRY_SPACING);
+    /// Awaits the response to a read; `None` if there is none in time, or if the read is not tried.
+    async fn read<T>(&self, resource: &str, namespace: &str, response: impl Future<Output = T>) -> Option<T> {
+        let attempt = self.attempt(resource, namespace)?;
+        let response = timeout(READ_TIMEOUT, response).await.ok();
+        attempt.end();
+        match &response {
+            Some(_) => self.responded(resource, namespace),
+            None => self.timed_out(resource, namespace),
         }
-        may_try
+        response
+    }
+
+    /// Begins a read if it may be tried in a namespace. Where the last one timed out, few are tried, and few at the
+    /// same time in all such namespaces.
+    fn attempt<'a>(&'a self, resource: &'a str, namespace: &'a str) -> Option<Attempt<'a>> {
+        let attempt = |due| Some(Attempt { resources: self, resource, namespace, due });
+        let mut resources = self.0.lock();
+        let Some(Unresponsive { next, namespaces }) = resources.get_mut(resource) else { return attempt(None) };
+        let Some(due) = namespaces.get_mut(namespace) else { return attempt(None) };
+        let now = Instant::now();
+        if *due > now || *next > now {
+            return None;
+        }
+        (*due, *next) = (now + READ_RETRY_INTERVAL, now + READ_RETRY_SPACING);
+        attempt(Some(*due))
     }
 
     fn responded(&self, resource: &str, namespace: &str) {
@@ -157,9 +163,40 @@ impl UnresponsiveResources {
     }
 }
 
+/// A read that is tried. If it is cancelled, another one of its namespace need not wait for the interval.
+struct Attempt<'a> {
+    resources: &'a UnresponsiveResources,
+    resource: &'a str,
+    namespace: &'a str,
+    /// The time of the next read that is tried of the namespace, if the last one timed out.
+    due: Option<Instant>,
+}
+
+impl Attempt<'_> {
+    /// Ends a read that was not cancelled.
+    fn end(mut self) {
+        self.due = None;
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        let Some(own) = self.due else { return };
+        let mut resources = self.resources.0.lock();
+        let namespaces = resources.get_mut(self.resource).map(|resource| &mut resource.namespaces);
+        // Another read that ended in the meantime knows more.
+        if let Some(due) =
+            namespaces.and_then(|namespaces| namespaces.get_mut(self.namespace)).filter(|due| **due == own)
+        {
+            *due = Instant::now();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::pending;
 
     #[test]
     fn resource_of_a_request() {
@@ -183,13 +220,31 @@ mod tests {
         for namespace in ["a", "b"] {
             resources.timed_out("widgets", namespace);
         }
-        let tried = |namespace: &str| resources.may_try("widgets", namespace);
-        assert_eq!([tried("a"), tried("b"), tried("c"), resources.may_try("pods", "a")], [false, false, true, true]);
+        let tried_of =
+            |resource: &str, namespace: &str| resources.attempt(resource, namespace).map(Attempt::end).is_some();
+        let tried = |namespace: &str| tried_of("widgets", namespace);
+        assert_eq!([tried("a"), tried("b"), tried("c"), tried_of("pods", "a")], [false, false, true, true]);
         tokio::time::advance(READ_RETRY_INTERVAL).await;
         assert_eq!([tried("a"), tried("a"), tried("b"), tried("c")], [true, false, false, true]);
         resources.responded("widgets", "a");
         assert_eq!([tried("a"), tried("b"), tried("b")], [true, true, false]);
         resources.responded("widgets", "b");
         assert!(tried("b") && resources.0.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cancelled_read_does_not_delay_the_next_one() {
+        let resources = UnresponsiveResources::default();
+        let read = async |limit| timeout(limit, resources.read("widgets", "a", pending::<()>())).await;
+        assert_eq!(read(2 * READ_TIMEOUT).await, Ok(None));
+        let refused = Instant::now();
+        assert_eq!(read(2 * READ_TIMEOUT).await, Ok(None));
+        assert_eq!(refused.elapsed(), Duration::ZERO, "it is not tried");
+        tokio::time::advance(READ_RETRY_INTERVAL).await;
+        assert!(read(READ_TIMEOUT / 10).await.is_err(), "it is tried, and cancelled");
+        assert!(resources.attempt("widgets", "a").is_none(), "few are tried at the same time");
+        tokio::time::advance(READ_RETRY_SPACING).await;
+        assert_eq!(resources.read("widgets", "a", async { 1 }).await, Some(1));
+        assert!(resources.0.lock().is_empty());
     }
 }

@@ -390,9 +390,10 @@ impl<R: Reconcile> Controller<R> {
 
     /// Sets how many objects are reconciled at the same time: 16 by default, at least 1.
     ///
-    /// Namespaces take turns and share the workers: if the controller has objects in several, one namespace has at
-    /// most half of the workers that others leave, so that its slow objects do not delay others. Within a namespace
-    /// the order is kept. Objects of one namespace alone, and cluster-scoped ones, use all workers.
+    /// Namespaces take turns and share the workers: if the controller had objects in several since its start, one
+    /// namespace has at most half of the workers that others leave, so that its slow objects do not delay others, also
+    /// those that come later. This remains until a restart, even if the objects of all other namespaces were deleted.
+    /// Within a namespace the order is kept. Objects of one namespace alone, and cluster-scoped ones, use all workers.
     #[doc(alias = "MaxConcurrentReconciles")]
     pub fn concurrency(mut self, workers: usize) -> Self {
         self.declaration.concurrency = workers.max(1);

@@ -56,8 +56,8 @@
 //! connections, of which the slowest is closed for a new one; 3 s for a handshake or a request head; 5 s for a body,
 //! and one more for each 100 KiB; 8 MiB for a review of a write, 16 MiB for a conversion
 //! ([`Webhook::max_conversion_bytes`]), 64 MiB for all bodies together, of which the largest is rejected; 96 MiB for
-//! all parsed reviews, 64 MiB for all objects that are decoded from them as the operator's types. A review that takes
-//! more than that alone is rejected, others wait.
+//! all parsed reviews, 128 MiB for all objects that are decoded from them as the operator's types, 64 MiB for those of
+//! conversions. A review that takes more than 64 MiB of typed objects alone is rejected, others wait.
 //!
 //! Keys come from the operating system, never from the operator's [`Rng`](crate::Rng): a simulation calls
 //! [`Webhooks::handle`] instead, without TLS.

@@ -68,6 +68,31 @@ pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
     }
 }
 
+/// The checks of an object that did not succeed, since the last one that did.
+#[derive(Default)]
+struct Failures {
+    /// Checks that were put off until all kinds are listed.
+    deferrals: u32,
+    errors: u32,
+}
+
+impl Failures {
+    /// Counts a check, and returns the number of those with this type of error.
+    fn add(&mut self, error: &sweep::Error) -> u32 {
+        let count = match error {
+            sweep::Error::Unlisted => &mut self.deferrals,
+            sweep::Error::Request(_) => &mut self.errors,
+        };
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    /// Returns true if the next check may be put off: errors of requests do not make a kind listed.
+    fn may_wait(&self) -> bool {
+        self.deferrals < MAX_DEFERRALS
+    }
+}
+
 struct Collector {
     client: kube::Client,
     /// The client of watches.
@@ -81,7 +106,7 @@ struct Collector {
 
 impl Collector {
     async fn run(&mut self) {
-        let mut failures: BTreeMap<String, u32> = BTreeMap::new();
+        let mut failures: BTreeMap<String, Failures> = BTreeMap::new();
         let mut later: BTreeSet<(Instant, String)> = BTreeSet::new();
         let mut sweeps = JoinSet::new();
         self.follow_served().await;
@@ -89,7 +114,7 @@ impl Collector {
         loop {
             while let Some(uid) = self.next() {
                 let (client, shared) = (self.client.clone(), self.shared.clone());
-                let may_wait = failures.get(&uid).is_none_or(|failed| *failed < MAX_DEFERRALS);
+                let may_wait = failures.get(&uid).is_none_or(Failures::may_wait);
                 sweeps.spawn(async move {
                     let done = Sweep { client: &client, graph: &shared.graph, may_wait }.look_at(&uid).await;
                     shared.graph().done(&uid);
@@ -103,9 +128,7 @@ impl Collector {
                 Some(done) = sweeps.join_next() => match done.expect("sweeps do not panic") {
                     (uid, Ok(())) => drop(failures.remove(&uid)),
                     (uid, Err(error)) => {
-                        let failed = failures.entry(uid.clone()).or_default();
-                        *failed = failed.saturating_add(1);
-                        let wait = BACKOFF.after(*failed);
+                        let wait = BACKOFF.after(failures.entry(uid.clone()).or_default().add(&error));
                         tracing::debug!(uid, %error, ?wait, "retrying after an error");
                         later.insert((Instant::now() + wait, uid));
                     }
@@ -187,5 +210,23 @@ impl Collector {
             };
             watch(client, &kind, &rng, tell).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_requests_are_no_deferrals() {
+        let mut failures = Failures::default();
+        for n in 1..=2 * MAX_DEFERRALS {
+            assert_eq!(failures.add(&sweep::Error::Request(kube::Error::LinesCodecMaxLineLengthExceeded)), n);
+        }
+        for n in 1..=MAX_DEFERRALS {
+            assert!(failures.may_wait());
+            assert_eq!(failures.add(&sweep::Error::Unlisted), n, "with a backoff of their own");
+        }
+        assert!(!failures.may_wait());
     }
 }

@@ -186,29 +186,41 @@ async fn empty_of(client: &kube::Client, path: &str) -> kube::Result<Remaining> 
     }
     let mut start = String::new();
     for _ in 0..MAX_PAGES {
-        delete(client, path, &start).await?;
+        if unless_expired(delete(client, path, &start).await)?.is_none() {
+            break;
+        }
         start = page.next();
         if start.is_empty() {
             break;
         }
-        page = list(client, path, &start).await?;
+        let Some(next) = unless_expired(list(client, path, &start).await)? else { break };
+        page = next;
     }
     count(client, path).await
+}
+
+/// Returns `None` if the token of a page has expired: the next reconcile begins with the first page again.
+fn unless_expired<T>(result: kube::Result<T>) -> kube::Result<Option<T>> {
+    match result {
+        Err(kube::Error::Api(status)) if status.code == 410 => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 /// Counts the objects of a resource. Finalizers are counted on as many pages as a reconcile deletes.
 async fn count(client: &kube::Client, path: &str) -> kube::Result<Remaining> {
     let mut remaining = Remaining::default();
     let mut page = list(client, path, "").await?;
+    remaining.add(&page);
     for _ in 1..MAX_PAGES {
-        remaining.add(&page);
         let next = page.next();
         if next.is_empty() {
             return Ok(remaining);
         }
-        page = list(client, path, &next).await?;
+        let Some(next) = unless_expired(list(client, path, &next).await)? else { break };
+        page = next;
+        remaining.add(&page);
     }
-    remaining.add(&page);
     let rest = page.metadata.remaining_item_count.unwrap_or(0);
     remaining.objects = remaining.objects.saturating_add(usize::try_from(rest).unwrap_or(0));
     Ok(remaining)
@@ -344,5 +356,43 @@ async fn finalize(client: &kube::Client, namespace: &Namespace) -> kube::Result<
     match namespaces.replace_subresource("finalize", &namespace.name_any(), &PostParams::default(), &changed).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         other => other.map(|_: Namespace| ()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Method, Response, StatusCode};
+    use std::convert::Infallible;
+    use tower::service_fn;
+
+    #[tokio::test]
+    async fn expired_page_ends_the_round() {
+        // A server whose tokens have always expired.
+        let answer = |request: Request<Body>| {
+            let is_continued = request.uri().query().is_some_and(|query| query.contains("continue="));
+            let (code, body) = match (is_continued, request.method()) {
+                (true, _) => (
+                    410,
+                    json!({"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410,
+                    "message": "the continue token is too old"}),
+                ),
+                (false, &Method::DELETE) => (200, json!({"kind": "Status", "status": "Success"})),
+                (false, _) => (
+                    200,
+                    json!({"kind": "List", "metadata": {"continue": "token", "remainingItemCount": 7},
+                    "items": [{"metadata": {"finalizers": ["example.com/a"]}}, {}]}),
+                ),
+            };
+            let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+            *response.status_mut() = StatusCode::from_u16(code).unwrap();
+            std::future::ready(Ok::<_, Infallible>(response))
+        };
+        let client = kube::Client::new(service_fn(answer), "default");
+        let remaining = empty_of(&client, "/api/v1/namespaces/a/configmaps").await.unwrap();
+        assert_eq!(remaining.objects, 9, "those of the first page, and of all others as its metadata says");
+        assert_eq!(remaining.finalizers, BTreeMap::from([("example.com/a".to_owned(), 1)]));
+        let expired = delete(&client, "/api/v1/namespaces/a/configmaps", "token").await;
+        assert!(unless_expired(expired).unwrap().is_none());
     }
 }

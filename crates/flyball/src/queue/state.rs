@@ -107,7 +107,8 @@ pub(crate) struct State {
     busy: usize,
     /// Hash of the first namespace.
     first_namespace: Option<u64>,
-    /// True if there were keys of more than one namespace.
+    /// True if there were keys of more than one namespace since the start. The queue does not know idle objects, so it
+    /// cannot tell whether there are others: if it forgot them, one namespace could take all workers meanwhile.
     is_shared: bool,
     keys: Table<Slot>,
     namespaces: Table<Namespace>,
@@ -630,6 +631,17 @@ mod tests {
         }
         assert!(queue.has_next());
         assert_eq!(take(&mut queue).1, ["many/4", "many/5", "many/6", "many/7"], "in order");
+    }
+
+    #[test]
+    fn workers_remain_shared_while_a_namespace_is_idle() {
+        let (mut queue, now) = (of_workers(4, false), Instant::now());
+        queue.add_key(&in_namespace("few", 0), Priority::Fresh, now);
+        assert_eq!(drain(&mut queue, now), "0");
+        for name in 0..10 {
+            queue.add_key(&in_namespace("many", name), Priority::Fresh, now);
+        }
+        assert_eq!(std::iter::from_fn(|| queue.next(now)).count(), 2, "others would have to wait for slow objects");
     }
 
     #[test]

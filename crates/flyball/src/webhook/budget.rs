@@ -26,8 +26,11 @@ const MAX_BODIES_BYTES: usize = 64 << 20;
 const SHARE_UNITS: u32 = (MAX_BODIES_BYTES / 256 / UNIT) as u32;
 /// Limits of the estimated bytes of all parsed reviews together, and of a single one.
 const MAX_TREES_BYTES: usize = 96 << 20;
-/// Memory limit of the typed objects of all reviews together, and of a single one, with the responses to them.
+/// Memory limit of the typed objects of a single review, with the response to it.
 const MAX_TYPED_BYTES: usize = 64 << 20;
+/// Memory limit of the typed objects of all reviews of writes together, in relation to that of a single one: the
+/// largest must not wait until no other is processed. An update of the largest object has the stored one as well.
+const TYPED_REVIEWS: usize = 2;
 /// Bytes below which a tree, and the typed objects of a review, are not charged.
 const SMALL_TREE_BYTES: usize = 256 << 10;
 /// Size of the largest body, with its response twice, in relation to the limits of parsed reviews.
@@ -43,9 +46,19 @@ pub(super) struct Budget {
     bodies: Arc<Semaphore>,
     trees: Semaphore,
     max_trees: usize,
-    typed: Arc<Semaphore>,
-    max_typed: usize,
+    /// The typed objects of reviews of writes.
+    pub(super) typed: Typed,
+    /// The typed objects of conversions: a validator may wait for a read that needs one.
+    pub(super) converted: Typed,
     unfinished: Mutex<Unfinished>,
+}
+
+/// The budget of typed objects.
+#[derive(Debug)]
+pub(super) struct Typed {
+    permits: Arc<Semaphore>,
+    /// Limit of a single review.
+    max: usize,
 }
 
 /// A part of the budget of typed objects.
@@ -137,8 +150,8 @@ impl Budget {
             bodies: Arc::new(Semaphore::new(units(longest.max(MAX_BODIES_BYTES)) as usize)),
             trees: Semaphore::new(units(max_trees) as usize),
             max_trees,
-            typed: Arc::new(Semaphore::new(units(max_typed) as usize)),
-            max_typed,
+            typed: Typed::new(max_typed, TYPED_REVIEWS),
+            converted: Typed::new(max_typed, 1),
             unfinished: Mutex::default(),
         }
     }
@@ -182,31 +195,6 @@ impl Budget {
         }
     }
 
-    /// Decodes typed objects, and returns the result with its charge.
-    ///
-    /// The function is repeated with more memory if it exceeds its meter: its size is not known before.
-    pub(super) async fn decode<T>(&self, mut decode: impl FnMut(&Meter) -> T) -> Result<(T, TypedCharge), TooLarge> {
-        let mut limit = SMALL_TREE_BYTES;
-        loop {
-            let charge = match limit {
-                0..=SMALL_TREE_BYTES => None,
-                _ => {
-                    let acquired = self.typed.clone().acquire_many_owned(units(limit)).await;
-                    Some(acquired.expect("the semaphore is never closed"))
-                }
-            };
-            let meter = Meter::new(limit);
-            let decoded = decode(&meter);
-            if !meter.is_exceeded() {
-                return Ok((decoded, charge.and_then(|charge| shrink(charge, meter.most()))));
-            }
-            if limit == self.max_typed {
-                return Err(TooLarge { limit });
-            }
-            limit = limit.saturating_mul(4).min(self.max_typed);
-        }
-    }
-
     fn begin(&self) -> Reading<'_> {
         let (mut unfinished, cut) = (self.unfinished(), Arc::<Notify>::default());
         unfinished.last += 1;
@@ -231,6 +219,54 @@ impl Budget {
 
     fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
         self.unfinished.lock()
+    }
+}
+
+impl Typed {
+    /// Creates a budget for a number of the largest reviews.
+    fn new(max: usize, reviews: usize) -> Self {
+        let permits = units(max.saturating_mul(reviews)) as usize;
+        Self { permits: Arc::new(Semaphore::new(permits)), max }
+    }
+
+    /// Decodes the typed objects of a review, and returns the result with its charge.
+    pub(super) async fn decode<T>(&self, decode: impl FnMut(&Meter) -> T) -> Result<(T, TypedCharge), TooLarge> {
+        self.decode_within(self.max, decode).await
+    }
+
+    /// Decodes the typed objects of a review, and after [`Meter::begin_old`] a stored object that may be as large.
+    pub(super) async fn decode_with_old<T>(
+        &self,
+        decode: impl FnMut(&Meter) -> T,
+    ) -> Result<(T, TypedCharge), TooLarge> {
+        self.decode_within(self.max.saturating_mul(2), decode).await
+    }
+
+    /// The function is repeated with more memory if it exceeds its meter: its size is not known before.
+    async fn decode_within<T>(
+        &self,
+        max: usize,
+        mut decode: impl FnMut(&Meter) -> T,
+    ) -> Result<(T, TypedCharge), TooLarge> {
+        let mut limit = SMALL_TREE_BYTES;
+        loop {
+            let charge = match limit {
+                0..=SMALL_TREE_BYTES => None,
+                _ => {
+                    let acquired = self.permits.clone().acquire_many_owned(units(limit)).await;
+                    Some(acquired.expect("the semaphore is never closed"))
+                }
+            };
+            let meter = Meter::new(limit.min(self.max)).with_old(limit);
+            let decoded = decode(&meter);
+            if !meter.is_exceeded() {
+                return Ok((decoded, charge.and_then(|charge| shrink(charge, meter.most()))));
+            }
+            if limit >= max {
+                return Err(TooLarge { limit: self.max });
+            }
+            limit = limit.saturating_mul(4).min(max);
+        }
     }
 }
 
@@ -377,6 +413,26 @@ mod tests {
         assert!(tokio::time::timeout(soon, &mut waits).await.is_err(), "there is no room for both");
         drop(first);
         assert!(tokio::time::timeout(soon, &mut waits).await.is_ok_and(|parses| parses.is_ok()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn large_typed_objects_wait_neither_for_one_review_nor_for_conversions() {
+        let (budget, soon) = (Budget::new(0), std::time::Duration::from_secs(1));
+        let half = |meter: &Meter| meter.charge(MAX_TYPED_BYTES / 2).is_ok();
+        let (_, first) = budget.typed.decode(half).await.unwrap();
+        assert_eq!(first.as_ref().unwrap().num_permits(), MAX_TYPED_BYTES / 2 / UNIT, "what is used");
+        let second = tokio::time::timeout(soon, budget.typed.decode(half)).await;
+        let (_, second) = second.expect("there is room for a second one").unwrap();
+        let (_, third) = budget.typed.decode(half).await.unwrap();
+        let mut waits = pin!(budget.typed.decode(half));
+        assert!(tokio::time::timeout(soon, &mut waits).await.is_err(), "it may need as much as a single review");
+        let converted = tokio::time::timeout(soon, budget.converted.decode(half)).await;
+        assert!(converted.is_ok_and(|converted| converted.is_ok()), "conversions do not wait for reviews");
+        drop(first);
+        assert!(tokio::time::timeout(soon, &mut waits).await.is_ok());
+        drop((second, third));
+        let all = |meter: &Meter| meter.charge(MAX_TYPED_BYTES + 1).is_ok();
+        assert_eq!(budget.typed.decode(all).await.unwrap_err(), TooLarge { limit: MAX_TYPED_BYTES });
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Calls of validators and defaulters with decoded objects.
 
-use super::budget::{self, Budget, Refusal, Response};
+use super::budget::{self, Budget, Refusal, Response, TooLarge, TypedCharge};
 use super::merge::{merge_typed_change, patch};
 use super::meter::Meter;
 use super::request::{AdmissionRequest, Operation, Review, Sent};
@@ -140,10 +140,11 @@ impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
             }
             let going = sent.operation == Operation::Delete;
             let subject = if going { &sent.old_object } else { &sent.object };
-            let (objects, _charge) = match budget.decode(|meter| decode_with_old(meter, &sent, subject)).await {
-                Ok(decoded) => decoded,
-                Err(error) => (Err(Status::too_large(error.to_string())), None),
-            };
+            let (objects, _charge) =
+                match decode_all(budget, &sent, |meter, old| Ok((decode(meter, subject)?, old()))).await {
+                    Ok(decoded) => decoded,
+                    Err(error) => (Err(Status::too_large(error.to_string())), None),
+                };
             let (object, old): (T, _) = match objects {
                 Ok(objects) => objects,
                 // Otherwise the object could never be deleted.
@@ -189,15 +190,15 @@ struct Defaults<T> {
 impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
     /// Returns a response with the defaults as a patch.
     async fn change(&self, sent: &Sent, caches: Arc<Caches>, budget: &Budget) -> Result<Response, Status> {
-        let decoded = budget.decode(|meter| {
-            let request = decode_with_old(meter, sent, &sent.object)?;
+        let decoded = decode_all(budget, sent, |meter, old| {
+            let requested = decode::<T>(meter, &sent.object)?;
             let object = decode::<T>(meter, &sent.object)?;
             let typed = meter.used();
             let before = write(meter, &object)?;
             // Later the object is in JSON with and without its unknown fields, instead of the typed ones.
             let after = meter.used() - typed + memory::of(&sent.object);
             meter.charge(after.saturating_sub(typed)).map_err(Status::internal)?;
-            Ok(Defaults { object, before, request })
+            Ok(Defaults { object, before, request: (requested, old()) })
         });
         let (decoded, charge) = decoded.await.map_err(|error| Status::too_large(error.to_string()))?;
         let Defaults { mut object, before, request: (requested, old) } = decoded?;
@@ -255,10 +256,26 @@ fn read(body: &[u8]) -> Result<Sent, Refusal> {
     }
 }
 
-/// Decodes the object of a request, and for an update the stored one, if it is valid.
-fn decode_with_old<T: DeserializeOwned>(meter: &Meter, sent: &Sent, object: &Value) -> Result<(T, Option<T>), Status> {
-    let old = || decode(meter, &sent.old_object).ok();
-    Ok((decode(meter, object)?, (sent.operation == Operation::Update).then(old).flatten()))
+/// Decodes the objects of a request. The last argument of the function decodes the stored object of an update, if that
+/// is valid, and is called after all others are charged.
+///
+/// A stored object that may not be created any more is left out, so that it can be reduced, and its finalizers be
+/// removed. Other ones are never left out: a rule about changes could be evaded by that.
+async fn decode_all<T: DeserializeOwned, R>(
+    budget: &Budget,
+    sent: &Sent,
+    objects: impl Fn(&Meter, &dyn Fn() -> Option<T>) -> R,
+) -> Result<(R, TypedCharge), TooLarge> {
+    if sent.operation == Operation::Update {
+        let old = |meter: &Meter| {
+            meter.begin_old();
+            decode(meter, &sent.old_object).ok()
+        };
+        if let Ok(decoded) = budget.typed.decode_with_old(|meter| objects(meter, &|| old(meter))).await {
+            return Ok(decoded);
+        }
+    }
+    budget.typed.decode(|meter| objects(meter, &|| None)).await
 }
 
 fn decode<T: DeserializeOwned>(meter: &Meter, object: &Value) -> Result<T, Status> {

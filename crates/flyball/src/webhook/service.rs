@@ -179,7 +179,8 @@ impl Handler for Converting {
         budget: &'a Budget,
     ) -> BoxFuture<'a, Result<budget::Response, Refusal>> {
         Box::pin(async move {
-            let (answered, charge) = match budget.decode(|meter| convert::answer(&self.0, body, meter)).await {
+            let (answered, charge) = match budget.converted.decode(|meter| convert::answer(&self.0, body, meter)).await
+            {
                 Ok(answered) => answered,
                 Err(error) => (convert::refuse(body, &error), None),
             };
@@ -261,8 +262,14 @@ mod tests {
 
     /// Sends a review of an object, and returns its response.
     async fn review(webhooks: &Webhooks, path: &str, operation: &str, object: &Value) -> Value {
+        let old = if operation == "CREATE" { &Value::Null } else { object };
+        review_change(webhooks, path, operation, [old, object]).await
+    }
+
+    /// Sends a review of a change of an object, and returns its response.
+    async fn review_change(webhooks: &Webhooks, path: &str, operation: &str, [old, object]: [&Value; 2]) -> Value {
         let request = json!({"uid": "u", "operation": operation, "name": "a", "namespace": "b", "object": object,
-            "oldObject": if operation == "CREATE" { &Value::Null } else { object }});
+            "oldObject": old});
         let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
         let (code, text) = send(webhooks, path, review.to_string()).await;
         assert_eq!(code, StatusCode::OK, "{text}");
@@ -309,6 +316,33 @@ mod tests {
         let response = review(&webhooks, "/validate--v1-pod", "DELETE", &volumes).await;
         assert_eq!(response["allowed"], true, "it can be deleted");
         assert!(response["warnings"][0].as_str().unwrap().contains("not validated"));
+    }
+
+    #[tokio::test]
+    async fn large_stored_objects_can_be_reduced() {
+        let immutable = |request: &AdmissionRequest<Pod>| {
+            let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            let moves = request.old().is_some_and(|old| node(old) != node(request.object()));
+            Ok(if moves { Verdict::deny("the node is immutable") } else { Verdict::allow() })
+        };
+        let defaults = |pod: &mut Pod, _: &AdmissionRequest<Pod>| {
+            pod.metadata.generate_name = Some("a".into());
+            Ok(())
+        };
+        let webhook = Webhook::<Pod>::new().validates(immutable).defaults(defaults);
+        let webhooks = webhooks(&[webhook.declared()]);
+        // A volume takes 3 KiB, and three times as much in a list that grows.
+        let on = |node: &str, volumes: usize| {
+            pod(&json!({"containers": [], "nodeName": node, "volumes": vec![json!({}); volumes]}))
+        };
+        for path in ["/validate--v1-pod", "/mutate--v1-pod"] {
+            let response = review_change(&webhooks, path, "UPDATE", [&on("b", 40_000), &on("a", 1)]).await;
+            assert_eq!(response["allowed"], true, "too large to be created: {response}");
+        }
+        let response =
+            review_change(&webhooks, "/validate--v1-pod", "UPDATE", [&on("b", 6_000), &on("a", 6_000)]).await;
+        assert_eq!(response["allowed"], false, "an object that may be created does not evade the rule: {response}");
+        assert!(response["status"]["message"].as_str().unwrap().contains("immutable"), "{response}");
     }
 
     /// Waits until all concurrent reviews are being validated.

@@ -52,6 +52,8 @@ fn deployment(description: &Description, place: &InstallTarget, webhooks: Option
 
     let port = |name: &str, port: Value| json!({"name": name, "containerPort": port, "protocol": "TCP"});
     let mut ports = vec![port("metrics", METRICS_PORT.into()), port("health", HEALTH_PORT.into())];
+    // The budgets of webhooks take 352 MiB, see `flyball::webhook`.
+    let memory_limit = if webhooks.is_some() { "512Mi" } else { "256Mi" };
     ports.extend(webhooks.map(|number| port("webhook", number)));
     let probe = |path: &str, delay: u32, period: u32| json!({"httpGet": {"path": path, "port": "health"}, "initialDelaySeconds": delay, "periodSeconds": period});
     let container = json!({
@@ -62,7 +64,7 @@ fn deployment(description: &Description, place: &InstallTarget, webhooks: Option
         "livenessProbe": probe("/healthz", 15, 20),
         "readinessProbe": probe("/readyz", 1, 5),
         "resources": {
-            "limits": {"cpu": "500m", "memory": "256Mi"},
+            "limits": {"cpu": "500m", "memory": memory_limit},
             "requests": {"cpu": "10m", "memory": "32Mi"},
         },
         "securityContext": {
