@@ -111,7 +111,8 @@ fn fill(container: &mut Map<String, Value>, defaults: &[Map<String, Value>; 2], 
 fn validate(store: &Store, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
     let pods = attributes.sizes_pod();
     let claims = attributes.writes(&PERSISTENT_VOLUME_CLAIM) && attributes.operation != Operation::Delete;
-    if !pods && !(claims && attributes.part == Part::Whole) {
+    let claims = claims && attributes.part == Part::Whole;
+    if !pods && !claims {
         return Ok(());
     }
     for range in ranges(store, attributes) {
