@@ -147,8 +147,8 @@ pub(crate) struct History {
     pub(crate) revisions: Vec<StoredRevision>,
     /// The other custom resource that owns further revisions, if any.
     pub(crate) other_owner: Option<String>,
-    /// The highest number, also among the revisions of others.
-    highest: u32,
+    /// The highest number among the revisions of others.
+    others_highest: u32,
 }
 
 impl History {
@@ -159,10 +159,12 @@ impl History {
         let mut revisions: Vec<StoredRevision> =
             secrets.into_iter().filter_map(|secret| StoredRevision::of(secret.metadata)).collect();
         revisions.sort_by_key(|stored| stored.version);
-        let highest = revisions.last().map_or(0, |stored| stored.version);
         let other_owner = revisions.iter().find_map(|stored| owner.other_owner(&stored.meta));
-        revisions.retain(|stored| owner.other_owner(&stored.meta).is_none());
-        Ok(Self { revisions, other_owner, highest })
+        let is_of_other = |stored: &StoredRevision| owner.other_owner(&stored.meta).is_some();
+        let others_highest =
+            revisions.iter().filter(|stored| is_of_other(stored)).map(|stored| stored.version).max().unwrap_or(0);
+        revisions.retain(|stored| !is_of_other(stored));
+        Ok(Self { revisions, other_owner, others_highest })
     }
 
     /// Returns the other custom resource to which the release belongs.
@@ -191,7 +193,7 @@ impl History {
 
     /// Returns the number of the next revision.
     pub(crate) fn next_version(&self) -> u32 {
-        self.highest.saturating_add(1)
+        self.last().map_or(0, |stored| stored.version).max(self.others_highest).saturating_add(1)
     }
 
     /// Makes the custom resource the owner of a release that Helm or another operator wrote without an owner.

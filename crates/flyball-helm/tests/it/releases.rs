@@ -363,12 +363,13 @@ async fn release_of_another_chart_is_not_adopted() {
     let test = Test::of(operator_of(folder)).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
+    test.expect_errors("belongs to Site blue");
     test.apply("{apiVersion: web.example.com/v1, kind: Page, metadata: {name: blue}, spec: {}}").await;
     test.assert_converges().await;
     let pages = api(&test, "web.example.com", "v1", "Page");
     assert_eq!(
         condition(&pages, "blue", "Irreconcilable").await,
-        "True ReconcileError: failed to get helm release name: duplicate release name: found existing release with name \"blue\" for chart \"site\""
+        "True ReconcileError: failed to get helm release name: duplicate release name: release \"blue\" belongs to Site blue: rename one of the custom resources"
     );
     pages.delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
     test.assert_converges().await;
