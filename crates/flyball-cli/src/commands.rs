@@ -40,7 +40,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Init(init::InitArgs),
+    Init(Box<init::InitArgs>),
     Create(create::CreateArgs),
     Edit(edit::EditArgs),
     Demo(demo::DemoArgs),

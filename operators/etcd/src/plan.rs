@@ -6,7 +6,7 @@
 //! * Changes are made only while a quorum responds. No member is added, upgraded or defragmented, and no desired member
 //!   is removed, while another one is not healthy.
 //! * A dead member is removed from etcd before its replacement is added: in the opposite order, a cluster of three
-//! would need three of four members, and could not tolerate another failure.
+//!   would need three of four members, and could not tolerate another failure.
 //! * An added member is started before any other step, since it already counts for the quorum.
 
 use crate::etcd::{Member, MemberStatus};

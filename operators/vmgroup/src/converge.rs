@@ -6,7 +6,7 @@
 //!
 //! * A group has one folder, identified by its name, which contains its machines.
 //! * A machine's name is derived from the group's UID and the machine's number. A repeated clone is rejected because
-//! its name exists, so there are no duplicate machines, and no machine is outside the folder.
+//!   its name exists, so there are no duplicate machines, and no machine is outside the folder.
 //! * A folder is destroyed only when it is empty.
 //!
 //! As in the original operator, changes of CPU, memory and template apply to new machines; existing machines are not

@@ -159,22 +159,17 @@ async fn failing_finalizer_keeps_its_object_and_reports_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_object_is_finalized_or_reports_the_reason() {
+async fn large_object_is_finalized() {
     let options = ", finalizer: {name: shop.example.com/own, vars: {state: absent}}";
     let test = test_of("large", options, PAGE).start().await;
     test.apply(SHOP).await;
     test.assert_converges().await;
     let objects = api(&test, &shops());
     let failure = async || condition(&objects.get("corner").await.unwrap(), "Failure")["message"].to_string();
-    let large = |count: usize| json!({"spec": {"items": vec![json!({"a": 0}); count]}});
-    change(&objects, "corner", large(100_000)).await;
+    change(&objects, "corner", json!({"spec": {"items": vec![json!({"a": 0}); 40_000]}})).await;
     sleep(Duration::from_secs(5)).await;
     assert!(failure().await.contains("more than 16777216 bytes of memory"));
     objects.delete("corner", &DeleteParams::default()).await.unwrap();
-    sleep(Duration::from_secs(5)).await;
-    assert!(failure().await.contains("the finalizer cannot run: spec and status take more than 67108864 bytes"));
-    assert_eq!(data(&test, "page").await, json!({"word": "hello"}));
-    change(&objects, "corner", large(50_000)).await;
     sleep(Duration::from_secs(5)).await;
     assert!(objects.get_opt("corner").await.unwrap().is_none());
     assert_eq!(data(&test, "page").await, Value::Null, "its finalizer ran");

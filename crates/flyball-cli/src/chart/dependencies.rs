@@ -105,8 +105,9 @@ impl<'a> Dependencies<'a> {
     pub(crate) async fn build(&mut self) -> Result<()> {
         let Some(lock) = self.lock()? else { return self.update().await };
         let required = &self.chart.metadata().dependencies;
-        let is_current = lock.digest == Lock::digest_of(required, &lock.dependencies);
-        if !is_current && !(self.is_first_version() && lock.digest == Lock::legacy_digest_of(required)) {
+        let is_current = lock.digest == Lock::digest_of(required, &lock.dependencies)
+            || self.is_first_version() && lock.digest == Lock::legacy_digest_of(required);
+        if !is_current {
             let (lock, file) = match self.is_first_version() {
                 true => ("requirements.lock", "requirements.yaml"),
                 false => ("Chart.lock", "Chart.yaml"),

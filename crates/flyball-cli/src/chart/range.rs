@@ -60,7 +60,7 @@ impl Range {
             let newest = |is_pre: bool| {
                 let number = |version: &V| text(version).split('+').next().unwrap_or_default().to_owned();
                 let is_of = |version: &&V| number(version).contains('-') == is_pre;
-                versions.iter().find(is_of).map(|version| text(version))
+                versions.iter().find(is_of).map(&text)
             };
             let what = match self.text.as_str() {
                 "*" => format!("no release of {of}"),

@@ -18,7 +18,7 @@ pub(crate) struct CreateArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Api(api::ApiArgs),
+    Api(Box<api::ApiArgs>),
     Webhook(webhook::WebhookArgs),
 }
 

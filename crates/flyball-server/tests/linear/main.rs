@@ -275,6 +275,7 @@ async fn cost(shape: &Shape, items: usize, user: &User) -> Duration {
 }
 
 /// Measures a request; returns the error if it is too slow.
+#[expect(clippy::print_stdout, reason = "figures of a measurement")]
 async fn judge(shape: &Shape, user: &User) -> Option<String> {
     // Other load adds to a measurement: the least ones count.
     let (mut once, mut twice, mut ratio) = (Duration::MAX, Duration::MAX, f64::INFINITY);
