@@ -53,7 +53,7 @@ impl Reach {
         &self.kinds
     }
 
-    /// Returns true if a namespace is that of the object, where everything is allowed.
+    /// Returns true if a namespace is that of the custom resource. A cluster-scoped one may access all namespaces.
     pub(crate) fn is_own(&self, namespace: Option<&str>) -> bool {
         self.own.as_deref().is_none_or(|own| Some(own) == namespace)
     }

@@ -63,7 +63,7 @@ trait Plugin: Send + Sync {
         false
     }
 
-    /// Returns whether users configured it to change objects.
+    /// Returns true if users configured it to change objects.
     fn is_configured(&self) -> bool {
         false
     }
@@ -146,7 +146,7 @@ impl Admission {
         self.0.iter().any(|enabled| enabled.plugin.is_slow(plural))
     }
 
-    /// Returns whether users configured changes of objects.
+    /// Returns true if users configured changes of objects.
     pub(crate) fn is_configured(&self) -> bool {
         self.0.iter().any(|enabled| enabled.plugin.is_configured())
     }

@@ -44,7 +44,7 @@ pub struct Bounds {
     pub read_bytes: usize,
     /// Maximum number of bytes of memory of responses of webhooks, which count for the user whose request calls them:
     /// 64 MiB, and as many of administrators.
-    pub answer_bytes: usize,
+    pub webhook_response_bytes: usize,
     /// Maximum number of changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
     /// Maximum number of bytes of past states that these changes hold, for each resource: 16 MiB.
@@ -70,7 +70,7 @@ impl Default for Bounds {
             head_bytes: 32 << 20,
             unsent_bytes: 32 << 20,
             read_bytes: 64 << 20,
-            answer_bytes: 64 << 20,
+            webhook_response_bytes: 64 << 20,
             window_events: 10_000,
             window_bytes: 16 << 20,
             stored_bytes: 2 << 30,

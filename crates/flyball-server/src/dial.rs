@@ -3,7 +3,7 @@
 //! Server certificates are always verified: by the CA bundle of the webhook, or by the system's certificates if it has
 //! none. Proxies of the environment are not used.
 
-use crate::webhook::{AnswerRoom, Caller, WebhookAnswer, WebhookCall, WebhookFuture};
+use crate::webhook::{Caller, ResponseMemory, WebhookAnswer, WebhookCall, WebhookFuture};
 use bytes::{Bytes, BytesMut};
 use flyball_tls::Trust;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// Bytes of a response that are reserved when it begins.
-const FIRST_ANSWER_BYTES: usize = 8 << 10;
+const FIRST_RESPONSE_BYTES: usize = 8 << 10;
 
 /// Resolves the in-cluster address of a service to a reachable address.
 type Resolve = dyn Fn(&str) -> Option<String> + Send + Sync;
@@ -62,7 +62,7 @@ async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
     let exchange = async {
         let response = sender.send_request(request(&call)?).await.map_err(|error| broken(&error))?;
         let (head, body) = response.into_parts();
-        let body = match receive(body, &call.answer).await {
+        let body = match receive(body, &call.memory).await {
             Ok(body) => body,
             // For errors the code is sufficient: some servers close the connection before the body is read.
             Err(_) if !head.status.is_success() => Bytes::new(),
@@ -84,14 +84,14 @@ async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
 }
 
 /// Reads a response. Its bytes are reserved before they are kept.
-async fn receive(mut body: Incoming, room: &AnswerRoom) -> Result<Bytes, String> {
+async fn receive(mut body: Incoming, memory: &ResponseMemory) -> Result<Bytes, String> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|error| error.to_string())?.into_data() else { continue };
         let length = bytes.len() + data.len();
         if length > bytes.capacity() {
-            let capacity = (2 * bytes.capacity()).clamp(FIRST_ANSWER_BYTES, AnswerRoom::MAX_BYTES).max(length);
-            room.reserve(capacity).await?;
+            let capacity = (2 * bytes.capacity()).clamp(FIRST_RESPONSE_BYTES, ResponseMemory::MAX_BYTES).max(length);
+            memory.reserve(capacity).await?;
             bytes.reserve(capacity - bytes.len());
         }
         bytes.extend_from_slice(&data);

@@ -14,7 +14,7 @@ pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
 pub(crate) const MAX_WEIGHT: usize = 32 << 20;
 
 /// Maximum number of bytes of the response of a webhook: one for the largest object replaces it, in base64.
-pub(crate) const MAX_ANSWER_BYTES: usize = 2 * MAX_BODY_BYTES;
+pub(crate) const MAX_WEBHOOK_RESPONSE_BYTES: usize = 2 * MAX_BODY_BYTES;
 
 /// Texts up to this length use little memory with any content: ninety times their length.
 const SHORT: usize = 64 << 10;

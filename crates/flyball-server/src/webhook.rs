@@ -5,7 +5,7 @@
 
 use crate::bounds::{Bounds, Flow, Hold, Levels, Pool};
 use crate::kinds::SERVICE;
-use crate::limits::{self, MAX_ANSWER_BYTES, MAX_WEIGHT};
+use crate::limits::{self, MAX_WEBHOOK_RESPONSE_BYTES, MAX_WEIGHT};
 use crate::storage::Store;
 use base64::Engine;
 use bytes::Bytes;
@@ -33,32 +33,32 @@ pub struct WebhookCall {
     /// The review as JSON.
     pub body: Bytes,
     /// The memory for the response.
-    pub answer: AnswerRoom,
+    pub memory: ResponseMemory,
 }
 
 /// The memory for the response of a webhook, which is charged to the user of the request. Clones share it.
 ///
 /// The default limits the length of the response, and charges nobody.
 #[derive(Clone, Default)]
-pub struct AnswerRoom(Option<Arc<Room>>);
+pub struct ResponseMemory(Option<Arc<Reservation>>);
 
-struct Room {
+struct Reservation {
     pool: Pool,
     flow: Flow,
     max_wait: Duration,
     hold: Mutex<Option<Hold>>,
 }
 
-impl AnswerRoom {
+impl ResponseMemory {
     /// Maximum number of bytes of a response.
-    pub const MAX_BYTES: usize = MAX_ANSWER_BYTES;
+    pub const MAX_BYTES: usize = MAX_WEBHOOK_RESPONSE_BYTES;
 
     /// Waits until a response of this length may be in memory, or returns why it may not.
     pub async fn reserve(&self, bytes: usize) -> Result<(), String> {
-        if bytes > MAX_ANSWER_BYTES {
-            return Err(format!("the response has more than {MAX_ANSWER_BYTES} bytes"));
+        if bytes > MAX_WEBHOOK_RESPONSE_BYTES {
+            return Err(format!("the response has more than {MAX_WEBHOOK_RESPONSE_BYTES} bytes"));
         }
-        let Some(Room { pool, flow, max_wait, hold }) = self.0.as_deref() else { return Ok(()) };
+        let Some(Reservation { pool, flow, max_wait, hold }) = self.0.as_deref() else { return Ok(()) };
         let held = hold.lock().as_ref().map_or(0, Hold::amount);
         if bytes > held {
             let more = pool.acquire(flow, bytes - held, *max_wait).await;
@@ -73,24 +73,24 @@ impl AnswerRoom {
 
     /// Charges more memory for the decoded response, also beyond the limit: it is decoded and used without a wait.
     pub(crate) fn charge(&self, bytes: usize) {
-        let Some(room) = self.0.as_deref() else { return };
-        if let Some(hold) = &mut *room.hold.lock() {
+        let Some(memory) = self.0.as_deref() else { return };
+        if let Some(hold) = &mut *memory.hold.lock() {
             hold.resize(hold.amount() + bytes);
         }
     }
 }
 
-impl fmt::Debug for AnswerRoom {
+impl fmt::Debug for ResponseMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.0.as_deref().and_then(|room| room.hold.lock().as_ref().map(Hold::amount));
-        f.debug_tuple("AnswerRoom").field(&held).finish()
+        let held = self.0.as_deref().and_then(|memory| memory.hold.lock().as_ref().map(Hold::amount));
+        f.debug_tuple("ResponseMemory").field(&held).finish()
     }
 }
 
 /// The decoded response of a webhook, with its memory.
 pub(crate) struct Reviewed {
     pub(crate) review: Value,
-    pub(crate) room: AnswerRoom,
+    pub(crate) memory: ResponseMemory,
 }
 
 /// The response of a webhook.
@@ -162,24 +162,24 @@ impl Timeout {
     }
 }
 
-/// The request that calls webhooks.
-struct Asking {
+/// Limits of the webhook calls of one request.
+struct CallScope {
     deadline: Instant,
     flow: Flow,
 }
 
 tokio::task_local! {
-    static ASKING: Asking;
+    static SCOPE: CallScope;
 }
 
 /// Limits the total time of all webhook calls of a request, and charges their responses to its user.
-pub(crate) fn within<F: Future>(duration: Duration, flow: &Flow, asks: F) -> impl Future<Output = F::Output> {
-    ASKING.scope(Asking { deadline: Instant::now() + duration, flow: flow.clone() }, asks)
+pub(crate) fn within<F: Future>(duration: Duration, flow: &Flow, future: F) -> impl Future<Output = F::Output> {
+    SCOPE.scope(CallScope { deadline: Instant::now() + duration, flow: flow.clone() }, future)
 }
 
 /// Returns whether the time of the request is over.
 pub(crate) fn is_late() -> bool {
-    ASKING.try_with(|asking| asking.deadline <= Instant::now()).unwrap_or(false)
+    SCOPE.try_with(|scope| scope.deadline <= Instant::now()).unwrap_or(false)
 }
 
 impl Client {
@@ -260,15 +260,15 @@ pub(crate) struct Webhooks {
 
 impl Webhooks {
     pub(crate) fn new(caller: Arc<dyn Caller>, store: Arc<Store>, rng: Rng, bounds: &Bounds) -> Self {
-        let answers = Levels::new(bounds.answer_bytes, bounds.waiting);
+        let answers = Levels::new(bounds.webhook_response_bytes, bounds.waiting);
         Self { caller, store, rng, answers, max_wait: bounds.max_wait }
     }
 
     /// Returns the memory for a response to the user of the request. Watches, which last, share one user.
-    fn room(&self) -> AnswerRoom {
-        let flow = ASKING.try_with(|asking| asking.flow.clone()).unwrap_or_else(|_| Flow::unidentified());
+    fn response_memory(&self) -> ResponseMemory {
+        let flow = SCOPE.try_with(|scope| scope.flow.clone()).unwrap_or_else(|_| Flow::unidentified());
         let (pool, hold) = (self.answers.of(&flow).clone(), Mutex::default());
-        AnswerRoom(Some(Arc::new(Room { pool, flow, max_wait: self.max_wait, hold })))
+        ResponseMemory(Some(Arc::new(Reservation { pool, flow, max_wait: self.max_wait, hold })))
     }
 
     /// Generates a UID for a review.
@@ -284,15 +284,15 @@ impl Webhooks {
         let body = Bytes::from(review.to_string());
         // The call may last.
         drop(review);
-        let room = self.room();
+        let held = self.response_memory();
         let (url, ca_bundle) = (url.clone(), client.ca_bundle.clone());
-        let call = self.caller.call(WebhookCall { url, address, server_name, ca_bundle, body, answer: room.clone() });
+        let call = self.caller.call(WebhookCall { url, address, server_name, ca_bundle, body, memory: held.clone() });
         let call = async {
             let answer = call.await?;
-            room.reserve(answer.body.len()).await.map(|()| answer)
+            held.reserve(answer.body.len()).await.map(|()| answer)
         };
         let end = Instant::now() + timeout.duration();
-        let end = ASKING.try_with(|asking| end.min(asking.deadline)).unwrap_or(end);
+        let end = SCOPE.try_with(|scope| end.min(scope.deadline)).unwrap_or(end);
         let answer = tokio::select! {
             // A response at the deadline is too late, as over the network.
             biased;
@@ -302,8 +302,8 @@ impl Webhooks {
         if limits::excess(&answer.body).is_some() {
             return Err(failed(&format_args!("the response takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
         }
-        room.charge(memory::of_text(&answer.body));
-        Ok(Reviewed { review: read(&answer)?, room })
+        held.charge(memory::of_text(&answer.body));
+        Ok(Reviewed { review: read(&answer)?, memory: held })
     }
 }
 
@@ -395,19 +395,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn responses_are_charged_to_the_user_of_the_request() {
         let store = Arc::new(Store::new(crate::storage::Limits::of(&Bounds::default())));
-        let bounds = Bounds { answer_bytes: 1 << 20, ..Bounds::default() };
+        let bounds = Bounds { webhook_response_bytes: 1 << 20, ..Bounds::default() };
         let webhooks = Webhooks::new(Arc::new(Unreachable), store, Rng::from_seed(1), &bounds);
         let (ann, bob) = (Flow::of("ann", false, true), Flow::of("bob", false, true));
-        let room = async |flow: &Flow| within(Duration::from_secs(60), flow, async { webhooks.room() }).await;
-        let slow = room(&ann).await;
+        let memory =
+            async |flow: &Flow| within(Duration::from_secs(60), flow, async { webhooks.response_memory() }).await;
+        let slow = memory(&ann).await;
         slow.reserve(400 << 10).await.unwrap();
-        let second = room(&ann).await;
+        let second = memory(&ann).await;
         let refused = second.reserve(400 << 10).await.unwrap_err();
         assert!(refused.contains("take too much memory"), "{refused}");
-        assert!(room(&bob).await.reserve(400 << 10).await.is_ok(), "others have their share");
-        assert!(room(&ann).await.reserve(MAX_ANSWER_BYTES + 1).await.unwrap_err().contains("more than"));
+        assert!(memory(&bob).await.reserve(400 << 10).await.is_ok(), "others have their share");
+        assert!(memory(&ann).await.reserve(MAX_WEBHOOK_RESPONSE_BYTES + 1).await.unwrap_err().contains("more than"));
         slow.charge(1 << 20);
-        assert!(room(&bob).await.reserve(1).await.is_err(), "decoded responses count");
+        assert!(memory(&bob).await.reserve(1).await.is_err(), "decoded responses count");
         drop(slow);
         assert!(second.reserve(400 << 10).await.is_ok());
         drop(second);

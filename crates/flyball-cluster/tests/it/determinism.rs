@@ -15,7 +15,7 @@ use vmgroup::converge::Groups;
 use vmgroup::simulator::{self, Simulator, TaskTimes};
 use vmgroup::vsphere::{Client, Site, Timing};
 
-const GROUPS: usize = 10;
+const GROUPS: usize = 20;
 const SEEDS: u64 = 200;
 const FAULTS: Faults = Faults {
     conflict: 0.03,

@@ -156,7 +156,7 @@ impl<'a> Attributes<'a> {
         self.operation == Operation::Create && self.writes(kind)
     }
 
-    /// Returns whether the resources of a pod are set: by its creation or a resize.
+    /// Returns true if the request sets the resources of a pod: by its creation or a resize.
     pub(super) fn sizes_pod(&self) -> bool {
         self.creates(&POD) || self.operation == Operation::Update && self.part == Part::Resize && self.writes(&POD)
     }

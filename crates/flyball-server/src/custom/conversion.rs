@@ -55,7 +55,7 @@ impl Conversion {
         });
         let failed = |why: String| format!("{what} failed: {why}");
         let answer = webhooks.send(&self.client, review, Timeout::Client(CONVERSION_TIMEOUT)).await.map_err(failed)?;
-        let Reviewed { review, room: _room } = answer;
+        let Reviewed { review, memory: _memory } = answer;
         let mut converted = read(version, &uid, review).map_err(failed)?;
         let count = converted.len();
         let (Some(value), 1) = (converted.pop(), count) else {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use flyball_core::Clock;
 use flyball_server::pki::Authority;
-use flyball_server::{AnswerRoom, Caller, Dialer, Options, Server, WebhookAnswer, WebhookCall, serve};
+use flyball_server::{Caller, Dialer, Options, ResponseMemory, Server, WebhookAnswer, WebhookCall, serve};
 use tokio::net::TcpListener;
 
 /// Calls a server whose certificate is for `name`, with its authority's certificate or its own as the bundle.
@@ -22,7 +22,7 @@ async fn call(name: &str, bundle: impl FnOnce(String, String) -> String) -> Resu
         server_name: "localhost".into(),
         ca_bundle: bundle(authority.certificate(), identity.certificate.clone()).into_bytes(),
         body: Bytes::from_static(b"{}"),
-        answer: AnswerRoom::default(),
+        memory: ResponseMemory::default(),
     };
     let answered = Dialer::default().call(call).await;
     serving.abort();
@@ -62,7 +62,7 @@ async fn call_to_a_closed_port_is_refused() {
         server_name: "127.0.0.1".into(),
         ca_bundle: Vec::new(),
         body: Bytes::new(),
-        answer: AnswerRoom::default(),
+        memory: ResponseMemory::default(),
     };
     let refused = Dialer::default().call(call).await.unwrap_err();
     assert_eq!(refused, format!("dial tcp {address}: connect: connection refused"));

@@ -5,7 +5,7 @@ use crate::send::send;
 use bytes::Bytes;
 use flyball_core::Clock;
 use flyball_server::pki::Authority;
-use flyball_server::{AnswerRoom, Caller, Dialer, Options, Server, WebhookAnswer, WebhookCall, WebhookFuture};
+use flyball_server::{Caller, Dialer, Options, ResponseMemory, Server, WebhookAnswer, WebhookCall, WebhookFuture};
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -106,7 +106,7 @@ async fn endless_response_is_not_kept() {
         server_name: "localhost".into(),
         ca_bundle: authority.certificate().into_bytes(),
         body: Bytes::from_static(b"{}"),
-        answer: AnswerRoom::default(),
+        memory: ResponseMemory::default(),
     };
     let refused = Dialer::default().call(call).await.unwrap_err();
     assert!(refused.contains("has more than 6291456 bytes"), "{refused}");

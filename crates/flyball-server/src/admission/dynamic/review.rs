@@ -5,7 +5,7 @@
 
 use super::Attributes;
 use crate::catalog::{Resource, decode};
-use crate::webhook::AnswerRoom;
+use crate::webhook::ResponseMemory;
 use flyball_core::{GroupVersionKind, Object};
 use serde_json::{Map, Value, json};
 
@@ -105,8 +105,8 @@ pub(super) struct Verdict {
     /// The status of a denial.
     pub(super) status: Option<Value>,
     pub(super) warnings: Vec<String>,
-    /// The memory of the response.
-    pub(super) room: AnswerRoom,
+    /// The memory of the response, held while the verdict is used.
+    pub(super) memory: ResponseMemory,
 }
 
 impl Verdict {
@@ -158,7 +158,7 @@ impl Verdict {
             patch_type,
             status: Some(response["status"].clone()).filter(Value::is_object),
             warnings: response["warnings"].as_array().into_iter().flatten().map(text).collect(),
-            room: AnswerRoom::default(),
+            memory: ResponseMemory::default(),
         })
     }
 }

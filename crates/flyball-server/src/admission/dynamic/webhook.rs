@@ -120,14 +120,14 @@ impl Webhook {
         let uid = env.webhooks.uid();
         let review = review::write(version, &uid, review::describe(attributes, shown_as), object, old);
         let result = env.webhooks.send(&self.client, review, Timeout::Request(self.timeout)).await;
-        let Reviewed { review: response, room } =
+        let Reviewed { review: response, memory: held } =
             result.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
         if let Some(why) = review::mistyped(&response) {
             return Err(Refusal::Failed(format!("failed to call webhook: {why}")));
         }
         let verdict = Verdict::read(version, &uid, mutating, &response)
             .map_err(|why| Refusal::Failed(format!("received invalid webhook response: {why}")))?;
-        let verdict = Verdict { room, ..verdict };
+        let verdict = Verdict { memory: held, ..verdict };
         attributes.warnings.add(verdict.warnings.iter().cloned());
         if verdict.allowed { Ok(verdict) } else { Err(Refusal::Refused(self.denial(verdict.status))) }
     }
@@ -169,7 +169,7 @@ impl Webhook {
         if excess(&verdict.patch).is_some() {
             return Err(undecodable(format!("it takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
         }
-        verdict.room.charge(memory::of_text(&verdict.patch));
+        verdict.memory.charge(memory::of_text(&verdict.patch));
         let patch: Value =
             serde_json::from_slice(&verdict.patch).map_err(|_| undecodable(json_error(&verdict.patch)))?;
         let Value::Array(operations) = patch else {
