@@ -361,17 +361,8 @@ impl Plan<'_> {
         if self.verified.has(namespace, release, revision) {
             return Ok(Some(true));
         }
-        // A chart may render an object only as long as `lookup` does not find it.
-        let visibilities = [Visibility::All, Visibility::OfOthers];
-        let mut is_genuine = false;
-        for visibility in &visibilities[..if self.source.looks_up() { 2 } else { 1 }] {
-            let rendered = self.render_again(cx, request, version, revision, seed, *visibility).await?;
-            let Some(rendered) = rendered else { return Ok(None) };
-            is_genuine = is_same(revision, &rendered);
-            if is_genuine {
-                break;
-            }
-        }
+        let is_genuine = self.renders(cx, request, version, revision, seed, |rendered| is_same(revision, rendered));
+        let Some(is_genuine) = is_genuine.await? else { return Ok(None) };
         if is_genuine {
             self.verified.add(namespace, release, revision);
         }
@@ -393,10 +384,33 @@ impl Plan<'_> {
         self.candidate(cx, request, Some(revision), Rendering { version, seed: seed.clone(), at, visibility }).await
     }
 
-    /// Returns true if the templates, with the current results of `lookup`, still render the installed objects.
+    /// Returns true if the chart, with the current results of `lookup`, renders a revision that passes a check; `None`
+    /// if all slots are occupied.
     ///
     /// A chart may omit an object because `lookup` finds it. That alone is no reason to delete it, which would be a
     /// reason to create it again.
+    async fn renders(
+        &self,
+        cx: &Context<DynamicObject>,
+        request: &Request<'_>,
+        version: u32,
+        revision: &Revision,
+        seed: &Seed,
+        check: impl Fn(&Revision) -> bool,
+    ) -> Result<Option<bool>> {
+        let rendered = self.render_again(cx, request, version, revision, seed, Visibility::All).await?;
+        let Some(rendered) = rendered else { return Ok(None) };
+        if check(&rendered) {
+            return Ok(Some(true));
+        }
+        if !(self.source.looks_up() && resources::has_fewer_objects(&rendered.manifest, &revision.manifest)) {
+            return Ok(Some(false));
+        }
+        let rendered = self.render_again(cx, request, version, revision, seed, Visibility::OfOthers).await?;
+        Ok(rendered.map(|rendered| check(&rendered)))
+    }
+
+    /// Returns true if the templates, with the current results of `lookup`, still render the installed objects.
     async fn is_as_deployed(
         &self,
         cx: &Context<DynamicObject>,
@@ -406,20 +420,10 @@ impl Plan<'_> {
         seed: &Seed,
     ) -> bool {
         // As at the deployment: neither the number of the next revision nor an upgrade makes a new revision.
-        let rendered = match self.render_again(cx, request, version, deployed, seed, Visibility::All).await {
-            Ok(Some(rendered)) => rendered,
-            // Without a free slot, changes are found by the next reconcile.
-            Ok(None) => return true,
-            Err(_) => return false,
-        };
-        if rendered.manifest == deployed.manifest {
-            return true;
-        }
-        if !resources::has_fewer_objects(&rendered.manifest, &deployed.manifest) {
-            return false;
-        }
-        let rendered = self.render_again(cx, request, version, deployed, seed, Visibility::OfOthers).await;
-        rendered.is_ok_and(|rendered| rendered.is_none_or(|rendered| rendered.manifest == deployed.manifest))
+        let is_same = |rendered: &Revision| rendered.manifest == deployed.manifest;
+        let renders = self.renders(cx, request, version, deployed, seed, is_same).await;
+        // Without a free slot, changes are found by the next reconcile.
+        renders.is_ok_and(|is_same| is_same.unwrap_or(true))
     }
 
     /// Renders the desired revision.
