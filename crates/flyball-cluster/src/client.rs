@@ -1,6 +1,6 @@
 //! Clients of the API server in the same process, without a socket.
 //!
-//! Those of controllers limit the time of requests. A conversion webhook that does not respond would make each read of
+//! Those of controllers limit the time of requests, with a circuit breaker for each resource and namespace. A conversion webhook that does not respond would make each read of
 //! its kind last until the server's own timeout, and hold a worker for so long. So such a read fails earlier; then
 //! further reads of the resource in this namespace fail at once, until one of them is tried again.
 
@@ -19,11 +19,11 @@ use tower::{ServiceExt, service_fn};
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a write of a controller, longer than the total of its webhooks in the API server.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(40);
-/// Time between two reads that are tried of a resource that does not respond, in one namespace.
+/// Retry interval of reads of an unresponsive resource in one namespace.
 const READ_RETRY_INTERVAL: Duration = Duration::from_secs(30);
-/// Time between two reads that are tried of a resource in all namespaces where it does not respond.
+/// Minimum time between such retries in different namespaces.
 const READ_RETRY_SPACING: Duration = Duration::from_millis(2500);
-/// Time after which a namespace whose next read is due, but is not tried, is forgotten: namespaces may be deleted.
+/// Time after which an overdue namespace is dropped: it may be deleted.
 const UNRESPONSIVE_TTL: Duration = Duration::from_mins(10);
 
 /// Creates a client that is authenticated as `user`.
@@ -75,7 +75,7 @@ impl ControllerClients {
 #[derive(Debug, thiserror::Error)]
 enum NoResponse {
     #[error(
-        "no response to a read of {resource} within {} s; check the conversion webhook of its CustomResourceDefinition",
+        "{resource} does not respond to reads (timeout {} s); check the conversion webhook of its CustomResourceDefinition",
         READ_TIMEOUT.as_secs()
     )]
     ToRead { resource: String },
@@ -184,7 +184,7 @@ impl Drop for Attempt<'_> {
         let Some(own) = self.due else { return };
         let mut resources = self.resources.0.lock();
         let namespaces = resources.get_mut(self.resource).map(|resource| &mut resource.namespaces);
-        // Another read that ended in the meantime knows more.
+        // A read that ended in the meantime has set a later time.
         if let Some(due) =
             namespaces.and_then(|namespaces| namespaces.get_mut(self.namespace)).filter(|due| **due == own)
         {

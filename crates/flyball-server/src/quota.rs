@@ -5,7 +5,7 @@
 
 pub use crate::kinds::Amounts;
 
-use crate::kinds::{self, Kind, POD, pod_usage};
+use crate::kinds::{self, Kind, PERSISTENT_VOLUME_CLAIM, POD, SERVICE, pod_usage};
 use flyball_core::time::Timestamp;
 use flyball_core::{GroupResource, Object, Quantity};
 use serde_json::Value;
@@ -22,6 +22,11 @@ pub fn usage(resource: &GroupResource, object: &Object, now: Timestamp) -> Amoun
 
 fn is(kind: &Kind, resource: &GroupResource) -> bool {
     (kind.group, kind.plural) == (&*resource.group, &*resource.resource)
+}
+
+/// Returns true if the usage or the scope of an object depends on more than its metadata.
+pub fn reads_content(resource: &GroupResource) -> bool {
+    [&POD, &SERVICE, &PERSISTENT_VOLUME_CLAIM].into_iter().any(|kind| is(kind, resource))
 }
 
 /// Returns whether a quota with this spec counts an object.

@@ -8,12 +8,10 @@ use flyball_core::time::rfc3339;
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use http::Request;
-use http_body_util::BodyExt;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{ListParams, PostParams};
-use kube::client::Body;
-use kube::core::{ListMeta, Status};
+use kube::core::ListMeta;
 use kube::{Api, ResourceExt};
 use serde::Deserialize;
 use serde_json::json;
@@ -151,15 +149,14 @@ async fn empty(client: &kube::Client, namespace: &str) -> Found {
             resources.push(Box::pin(async move { (name, empty_in_time(client, &path).await) }));
         }
     }
-    let mut resources = stream::iter(resources).buffer_unordered(MAX_RESOURCES);
+    // In the order of requests: conditions must not depend on the order of responses.
+    let mut resources = stream::iter(resources).buffered(MAX_RESOURCES);
     while let Some((name, result)) = resources.next().await {
         match result {
             Ok(remaining) => found.add(name, remaining),
             Err(error) => found.failures.push(error.to_string()),
         }
     }
-    // Not in the order of responses, in which they would differ each time.
-    found.failures.sort();
     found
 }
 
@@ -302,14 +299,8 @@ async fn delete(client: &kube::Client, path: &str, start: &str) -> kube::Result<
     let start = if start.is_empty() { String::new() } else { format!("&continue={start}") };
     let options = json!({"propagationPolicy": "Background"}).to_string().into_bytes();
     let request = Request::delete(format!("{path}?limit={PAGE_SIZE}{start}"));
-    let request = request.header(http::header::CONTENT_TYPE, "application/json").body(Body::from(options));
-    let response = client.send(request.map_err(kube::Error::HttpError)?).await?;
-    if response.status().is_success() {
-        return Ok(());
-    }
-    let body = response.into_body().collect().await?.to_bytes();
-    let status: Status = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
-    Err(kube::Error::Api(status.boxed()))
+    let request = request.header(http::header::CONTENT_TYPE, "application/json").body(options);
+    client.request_stream(request.map_err(kube::Error::HttpError)?).await.map(drop)
 }
 
 /// Writes the conditions to the status.

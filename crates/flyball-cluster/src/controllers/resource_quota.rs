@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, Pod, ReplicationController, ResourceQuota, ResourceQuotaStatus, Secret, Service,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +27,7 @@ const RECOUNT_WATCHED: Duration = Duration::from_mins(5);
 const RECOUNT_UNWATCHED: Duration = Duration::from_secs(10);
 
 /// Number of objects that are read by one request.
-const PAGE_SIZE: usize = 100;
+const PAGE_SIZE: u32 = 100;
 
 /// The resources that are watched.
 const WATCHED: [(&str, &str); 13] = [
@@ -152,27 +153,24 @@ fn counted_by(name: &str) -> GroupResource {
 /// Reads the objects of a namespace from the API server, since the usage must be exact, page by page, since there may
 /// be very many.
 async fn read_all(served: &Served, cx: &Context<ResourceQuota>, mut add: impl FnMut(&Object)) -> Result<()> {
-    let (path, mut start) = (served.path(cx.key().namespace()), String::new());
+    let path = served.path(cx.key().namespace());
+    let mut continue_token = None;
     loop {
-        let request = http::Request::get(format!("{path}?limit={PAGE_SIZE}{start}"));
-        let request = request.header(http::header::ACCEPT, content_type(&served.resource)).body(Vec::new());
-        let mut page: Value = cx.client().request(request.map_err(kube::Error::HttpError)?).await?;
+        let params = ListParams { continue_token, ..ListParams::default().limit(PAGE_SIZE) };
+        let request = kube::core::Request::new(&path);
+        let request = match quota::reads_content(&served.resource) {
+            true => request.list(&params),
+            false => request.list_metadata(&params),
+        };
+        let mut page: Value = cx.client().request(request.map_err(kube::Error::BuildRequest)?).await?;
         for item in page["items"].as_array_mut().into_iter().flatten() {
             if let Ok(object) = Object::try_from(item.take()) {
                 add(&object);
             }
         }
         match page["metadata"]["continue"].as_str() {
-            Some(next) if !next.is_empty() => start = format!("&continue={next}"),
+            Some(next) if !next.is_empty() => continue_token = Some(next.to_owned()),
             _ => return Ok(()),
         }
-    }
-}
-
-/// Returns the form in which objects are read: with metadata only, if only their number matters.
-fn content_type(resource: &GroupResource) -> &'static str {
-    match (&*resource.group, &*resource.resource) {
-        ("", "pods" | "services" | "persistentvolumeclaims") => "application/json",
-        _ => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
     }
 }

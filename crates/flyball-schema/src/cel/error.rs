@@ -1,6 +1,6 @@
 //! Errors of evaluations.
 
-/// The reason why an evaluation returns no value, in the words of the real server.
+/// The reason why an evaluation returns no value, with the message of kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The expression does not compile.

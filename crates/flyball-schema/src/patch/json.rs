@@ -128,9 +128,9 @@ impl Budget {
                 "Unable to complete the copy, the accumulated size increase of copy is {accumulated}, exceeding the limit {MAX_COPIED_BYTES}"
             ))
         })?;
-        let most = MAX_COPIED_MEMORY >> 20;
         let remaining = self.memory.checked_sub(memory);
-        self.memory = remaining.ok_or_else(|| TooLarge(format!("the copies take more than {most} MiB of memory")))?;
+        self.memory = remaining
+            .ok_or_else(|| TooLarge(format!("the copies take more than {} MiB of memory", MAX_COPIED_MEMORY >> 20)))?;
         Ok(())
     }
 

@@ -57,10 +57,10 @@ impl Lane {
         self.len += 1;
     }
 
-    /// Removes and returns the first key of the next namespace for which `may` returns true. The others keep their
+    /// Removes and returns the first key of the next namespace that is eligible. The others keep their
     /// turns.
-    pub(super) fn pop(&mut self, may: impl Fn(u32) -> bool) -> Option<u32> {
-        let at = self.turn(may)?;
+    pub(super) fn pop(&mut self, is_eligible: impl Fn(u32) -> bool) -> Option<u32> {
+        let at = self.turn(is_eligible)?;
         let namespace = self.turns.remove(at)?;
         let queue = &mut self.queues[namespace as usize];
         let (first, last) = queue.ends?;
@@ -73,17 +73,17 @@ impl Lane {
     }
 
     /// Returns true if [`pop`](Self::pop) would return a key.
-    pub(super) fn has_turn(&mut self, may: impl Fn(u32) -> bool) -> bool {
-        self.turn(may).is_some()
+    pub(super) fn has_eligible(&mut self, is_eligible: impl Fn(u32) -> bool) -> bool {
+        self.turn(is_eligible).is_some()
     }
 
     /// Returns the index of the next turn of a namespace that may have it.
-    fn turn(&mut self, may: impl Fn(u32) -> bool) -> Option<usize> {
+    fn turn(&mut self, is_eligible: impl Fn(u32) -> bool) -> Option<usize> {
         let mut at = 0;
         while let Some(namespace) = self.turns.get(at).copied() {
             let queue = &mut self.queues[namespace as usize];
             match queue.ends {
-                Some(_) if may(namespace) => return Some(at),
+                Some(_) if is_eligible(namespace) => return Some(at),
                 Some(_) => at += 1,
                 None => {
                     queue.has_turn = false;

@@ -9,8 +9,7 @@
 //! namespace has nothing to share, and uses all workers. A namespace that has to wait is passed over, and there are at
 //! most as many of these as workers. Cluster-scoped keys have no namespace, and use all workers.
 
-use super::bucket::MAX_DELAY;
-use super::bucket::{Bucket, RetryRate};
+use super::bucket::{Bucket, MAX_DELAY, RetryRate};
 use super::lane::Lane;
 use super::table::Table;
 use crate::backoff::Backoff;
@@ -193,7 +192,7 @@ impl State {
         self.salt
     }
 
-    /// Adds a key with high priority.
+    /// Adds a key.
     pub(crate) fn add(&mut self, key: Hashed, priority: Priority, now: Instant) {
         self.adds += 1;
         let ticket = self.ticket(key);
@@ -304,10 +303,10 @@ impl State {
 
     /// Returns true if [`next`](Self::next) would return a key, also without waking delayed ones.
     pub(crate) fn has_next(&mut self) -> bool {
-        let idle = self.idle();
+        let max_busy = self.max_busy();
         let Self { namespaces, fresh, background, .. } = self;
-        let may = |namespace| namespaces[namespace].busy < idle;
-        fresh.has_turn(may) || background.has_turn(may)
+        let is_eligible = |namespace| namespaces[namespace].busy < max_busy;
+        fresh.has_eligible(is_eligible) || background.has_eligible(is_eligible)
     }
 
     /// Returns true if a key is ready because something changed.
@@ -320,7 +319,7 @@ impl State {
         self.retrying.len()
     }
 
-    /// Returns the number of keys with workers.
+    /// Returns the keys with workers.
     pub(crate) fn running_keys(&self) -> Vec<ObjectKey> {
         let running = self.keys.iter().filter(|slot| matches!(slot.place, Location::Worker(_)));
         running.map(|slot| slot.key.clone()).collect()
@@ -421,14 +420,14 @@ impl State {
 
     /// Removes and returns the first key of a lane whose namespace may take a worker.
     fn pop(&mut self, priority: Priority) -> Option<u32> {
-        let idle = self.idle();
+        let max_busy = self.max_busy();
         let Self { namespaces, fresh, background, .. } = self;
         let lane = if priority == Priority::Fresh { fresh } else { background };
-        lane.pop(|namespace| namespaces[namespace].busy < idle)
+        lane.pop(|namespace| namespaces[namespace].busy < max_busy)
     }
 
-    /// Returns the number of workers of which a namespace takes its share, including the one that asks.
-    fn idle(&self) -> usize {
+    /// Returns the number of busy workers below which a namespace may take another one.
+    fn max_busy(&self) -> usize {
         if self.is_shared { self.workers.count.saturating_sub(self.busy).max(1) } else { usize::MAX }
     }
 

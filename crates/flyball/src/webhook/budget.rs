@@ -136,7 +136,7 @@ impl Review {
     /// Replaces the body by its response.
     pub(super) fn answered(self, response: Response) -> bytes::Bytes {
         let text = response.text.into_bytes();
-        let charge = response.charge.and_then(|charge| shrink(charge, text.capacity()));
+        let charge = response.charge.map(|charge| shrink(charge, text.capacity()));
         bytes::Bytes::from_owner(Answer(text, [self.charge, charge]))
     }
 }
@@ -260,7 +260,7 @@ impl Typed {
             let meter = Meter::new(limit.min(self.max)).with_old(limit);
             let decoded = decode(&meter);
             if !meter.is_exceeded() {
-                return Ok((decoded, charge.and_then(|charge| shrink(charge, meter.most()))));
+                return Ok((decoded, charge.map(|charge| shrink(charge, meter.peak()))));
             }
             if limit >= max {
                 return Err(TooLarge { limit: self.max });
@@ -307,10 +307,10 @@ impl Drop for Reading<'_> {
 }
 
 /// Reduces a charge to a number of bytes.
-fn shrink(mut charge: OwnedSemaphorePermit, bytes: usize) -> TypedCharge {
+fn shrink(mut charge: OwnedSemaphorePermit, bytes: usize) -> OwnedSemaphorePermit {
     let surplus = charge.num_permits().saturating_sub(bytes.div_ceil(UNIT));
     drop(charge.split(surplus));
-    Some(charge)
+    charge
 }
 
 fn units(bytes: usize) -> u32 {

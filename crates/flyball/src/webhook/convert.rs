@@ -106,8 +106,9 @@ struct Review<'a> {
     request: Option<Request<'a>>,
 }
 
+/// The request of a review.
 #[derive(Deserialize)]
-struct Request<'a> {
+pub(super) struct Request<'a> {
     uid: String,
     #[serde(rename = "desiredAPIVersion")]
     desired: String,
@@ -166,10 +167,13 @@ pub(super) fn tree_bytes(body: &[u8]) -> usize {
     body.len() + objects * OBJECT_BYTES + largest
 }
 
-/// Processes a conversion review, or returns the reason why it is invalid. If one object cannot be converted, the
-/// review fails: the API server accepts all objects or none.
-pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8], meter: &Meter) -> Result<String, String> {
-    let request = read(body)?;
+/// Returns the response to a request. If one object cannot be converted, the review fails: the API server accepts all
+/// objects or none.
+pub(super) fn answer(
+    kinds: &BTreeMap<String, Arc<Conversions>>,
+    request: &Request<'_>,
+    meter: &Meter,
+) -> Result<String, String> {
     let convert = |object: &RawValue| {
         let object: Value =
             serde_json::from_str(object.get()).map_err(|error| format!("cannot decode an object: {error}"))?;
@@ -193,15 +197,16 @@ pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, body: &[u8], me
             Ok(converted)
         })
         .collect();
-    respond(&request, converted)
+    respond(request, converted)
 }
 
-/// Returns the response to a review that fails.
-pub(super) fn refuse(body: &[u8], why: &dyn Display) -> Result<String, String> {
-    respond(&read(body)?, Err(why.to_string()))
+/// Returns the response to a request that fails.
+pub(super) fn refuse(request: &Request<'_>, why: &dyn Display) -> Result<String, String> {
+    respond(request, Err(why.to_string()))
 }
 
-fn read(body: &[u8]) -> Result<Request<'_>, String> {
+/// Reads the request of a review, or returns the reason why it is invalid.
+pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
     let review: Review<'_> =
         serde_json::from_slice(body).map_err(|error| format!("not a ConversionReview: {error}"))?;
     if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {

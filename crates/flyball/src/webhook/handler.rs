@@ -190,13 +190,14 @@ struct Defaults<T> {
 impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
     /// Returns a response with the defaults as a patch.
     async fn change(&self, sent: &Sent, caches: Arc<Caches>, budget: &Budget) -> Result<Response, Status> {
+        let sent_bytes = memory::of(&sent.object);
         let decoded = decode_all(budget, sent, |meter, old| {
             let requested = decode::<T>(meter, &sent.object)?;
             let object = decode::<T>(meter, &sent.object)?;
             let typed = meter.used();
             let before = write(meter, &object)?;
             // Later the object is in JSON with and without its unknown fields, instead of the typed ones.
-            let after = meter.used() - typed + memory::of(&sent.object);
+            let after = meter.used() - typed + sent_bytes;
             meter.charge(after.saturating_sub(typed)).map_err(Status::internal)?;
             Ok(Defaults { object, before, request: (requested, old()) })
         });

@@ -5,8 +5,9 @@
 //! JSON.
 
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::iter;
 
 /// Applies the change from `before` to `after` to `raw`, from which `before` was decoded.
 ///
@@ -79,35 +80,27 @@ struct Pairs<'v> {
 
 impl<'v> Pairs<'v> {
     /// Pairs items with the same key: those at the same index, so that equal items keep their order, else the first.
-    /// Keys are found by their hash, since lists may be long.
     fn pair_by(&mut self, key: fn(&'v Value) -> Option<&'v Value>) {
-        let mut places: BTreeMap<u64, VecDeque<usize>> = BTreeMap::new();
+        // Lists may be long. Nothing depends on the order of the map.
+        let mut indexes: HashMap<&Value, VecDeque<usize>, BuildHasherDefault<DefaultHasher>> = HashMap::default();
         for (from, item) in self.before.iter().enumerate().filter(|(from, _)| self.free[*from]) {
             if let Some(key) = key(item) {
-                places.entry(hash(key)).or_default().push_back(from);
+                indexes.entry(key).or_default().push_back(from);
             }
         }
         for (at, item) in self.after.iter().enumerate() {
             let Some(sought) = key(item).filter(|_| self.found[at].is_none()) else { continue };
-            let fits = |from: usize| self.free[from] && key(&self.before[from]) == Some(sought);
-            let partner = if at < self.before.len() && fits(at) {
-                Some(at)
-            } else {
-                places.get_mut(&hash(sought)).and_then(|places| {
-                    while places.pop_front_if(|from| !self.free[*from]).is_some() {}
-                    places.iter().copied().find(|from| fits(*from))
-                })
+            let is_at_same_index = self.free.get(at) == Some(&true) && key(&self.before[at]) == Some(sought);
+            let partner = match is_at_same_index {
+                true => Some(at),
+                false => indexes
+                    .get_mut(sought)
+                    .and_then(|indexes| iter::from_fn(|| indexes.pop_front()).find(|from| self.free[*from])),
             };
             self.found[at] = partner;
             partner.iter().for_each(|from| self.free[*from] = false);
         }
     }
-}
-
-fn hash(value: &Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Builds a JSON patch (RFC 6902) that converts one object to another. Lists are replaced as a whole.

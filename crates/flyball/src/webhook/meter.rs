@@ -15,12 +15,12 @@ use std::cell::Cell;
 use std::fmt;
 
 /// Overhead of an allocation, in bytes.
-const ALLOCATION: usize = 32;
+const ALLOCATION_BYTES: usize = 32;
 /// Size of an unknown type, with its share of the list that contains it. It cannot be much smaller: the largest types
 /// of Kubernetes' API in lists have 3.4 KiB (`PersistentVolume`) and 3.2 KiB (`Volume`), and `{}` is one of them.
-const UNKNOWN: usize = 4 << 10;
+const UNKNOWN_TYPE_BYTES: usize = 4 << 10;
 /// Minimum capacity of a list, if its items are not large.
-const FIRST_ITEMS: usize = 4;
+const MIN_LIST_CAPACITY: usize = 4;
 /// Size of a growing list in relation to its items: the previous buffer is half as large as the next one.
 const GROWTH: usize = 3;
 /// Number of entries in the first node of a map, with its header.
@@ -35,7 +35,7 @@ pub(super) struct Meter {
     /// The limit for objects that follow those of the request.
     limit_with_old: usize,
     used: Cell<usize>,
-    most: Cell<usize>,
+    peak: Cell<usize>,
     is_exceeded: Cell<bool>,
 }
 
@@ -50,7 +50,7 @@ impl Meter {
             limit: Cell::new(limit),
             limit_with_old: limit,
             used: Cell::new(0),
-            most: Cell::new(0),
+            peak: Cell::new(0),
             is_exceeded: Cell::new(false),
         }
     }
@@ -73,7 +73,7 @@ impl Meter {
             return Err(Exceeded);
         }
         self.used.set(used);
-        self.most.set(self.most.get().max(used));
+        self.peak.set(self.peak.get().max(used));
         Ok(())
     }
 
@@ -91,8 +91,8 @@ impl Meter {
     }
 
     /// Returns the largest number of bytes that were in use.
-    pub(super) fn most(&self) -> usize {
-        self.most.get()
+    pub(super) fn peak(&self) -> usize {
+        self.peak.get()
     }
 
     /// Returns true if a charge failed, even if its error was ignored.
@@ -166,14 +166,14 @@ impl<'m, D> Metered<'m, D> {
     ) -> Result<Metered<'m, V>, E> {
         let size = size_of::<V::Value>();
         if size > self.known {
-            self.weigh::<E>(size + ALLOCATION)?;
+            self.weigh::<E>(size + ALLOCATION_BYTES)?;
         }
         let is_any = method == "deserialize_any";
         // The tree of a value is charged by its entries and items.
         let is_tree = type_name::<V::Value>() == type_name::<Value>();
         Ok(Metered {
             known: self.known.max(size),
-            container: if is_any && self.is_within_any && !is_tree { UNKNOWN } else { 0 },
+            container: if is_any && self.is_within_any && !is_tree { UNKNOWN_TYPE_BYTES } else { 0 },
             is_within_any: self.is_within_any || is_any,
             is_map: method == "deserialize_map" || is_any,
             ..self.with(visitor)
@@ -217,7 +217,7 @@ macro_rules! visit_text {
         fn $method<E: serde::de::Error>(self, value: $type) -> Result<V::Value, E> {
             // Names of fields become numbers.
             if size_of::<V::Value>() >= size_of::<&str>() {
-                self.weigh::<E>(value.len() + ALLOCATION)?;
+                self.weigh::<E>(value.len() + ALLOCATION_BYTES)?;
             }
             self.inner.$method(value)
         }
@@ -283,7 +283,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Metered<'_, A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        let growth = if self.count == 0 && size_of::<S::Value>() <= 1024 { FIRST_ITEMS } else { GROWTH };
+        let growth = if self.count == 0 && size_of::<S::Value>() <= 1024 { MIN_LIST_CAPACITY } else { GROWTH };
         let seed = self.of::<S::Value, _>(Charged { seed, bytes: growth * size_of::<S::Value>() });
         self.count += 1;
         self.inner.next_element_seed(seed)
@@ -384,7 +384,7 @@ mod tests {
     fn charged<T: serde::de::DeserializeOwned>(value: &Value) -> usize {
         let meter = Meter::new(usize::MAX);
         meter.decode::<T>(value).unwrap();
-        meter.most()
+        meter.peak()
     }
 
     fn many(item: &Value) -> Value {
@@ -448,7 +448,7 @@ mod tests {
         let volumes = json!({"spec": {"containers": [], "volumes": many(&json!({}))}});
         let error = meter.decode::<Pod>(&volumes).unwrap_err();
         assert!(error.to_string().contains("too much memory") && meter.is_exceeded(), "{error}");
-        assert!(meter.most() <= 1 << 20);
+        assert!(meter.peak() <= 1 << 20);
         assert_eq!(meter.temporarily(|| meter.charge(1 << 21)), Err(Exceeded));
     }
 

@@ -179,11 +179,9 @@ impl Handler for Converting {
         budget: &'a Budget,
     ) -> BoxFuture<'a, Result<budget::Response, Refusal>> {
         Box::pin(async move {
-            let (answered, charge) = match budget.converted.decode(|meter| convert::answer(&self.0, body, meter)).await
-            {
-                Ok(answered) => answered,
-                Err(error) => (convert::refuse(body, &error), None),
-            };
+            let request = convert::read(body).map_err(Refusal::Invalid)?;
+            let answered = budget.converted.decode(|meter| convert::answer(&self.0, &request, meter)).await;
+            let (answered, charge) = answered.unwrap_or_else(|error| (convert::refuse(&request, &error), None));
             let text = answered.map_err(Refusal::Invalid)?;
             Ok(budget::Response { text, charge })
         })

@@ -129,7 +129,7 @@ impl Plugin for MutatingAdmissionPolicy {
     }
 
     fn is_configured(&self) -> bool {
-        self.policies.get(&self.env.store).is_some()
+        !self.policies.policies.get(&self.env.store).is_empty()
     }
 
     fn admit<'a>(

@@ -66,7 +66,7 @@ pub(crate) fn requirements(pod: &Object, field: &str) -> Amounts {
     for container in list("containers") {
         add(&mut all, &amounts(&container["resources"][field]));
     }
-    let most = |sums: &mut Amounts, other: &Amounts| {
+    let raise_to = |sums: &mut Amounts, other: &Amounts| {
         for (name, amount) in other {
             let sum = sums.entry(name.clone()).or_insert(*amount);
             if *amount > *sum {
@@ -76,15 +76,15 @@ pub(crate) fn requirements(pod: &Object, field: &str) -> Amounts {
     };
     for container in list("initContainers") {
         let own = amounts(&container["resources"][field]);
-        let mut now = sidecars.clone();
-        add(&mut now, &own);
+        let mut concurrent = sidecars.clone();
+        add(&mut concurrent, &own);
         if container["restartPolicy"] == "Always" {
             add(&mut all, &own);
-            sidecars.clone_from(&now);
+            sidecars.clone_from(&concurrent);
         }
-        most(&mut first, &now);
+        raise_to(&mut first, &concurrent);
     }
-    most(&mut all, &first);
+    raise_to(&mut all, &first);
     let own = pod.at(&["spec", "resources", field]).map(amounts).unwrap_or_default();
     all.extend(own.into_iter().filter(|(name, _)| is_of_whole_pod(name)));
     all
