@@ -354,6 +354,7 @@ async fn finalize(client: &kube::Client, namespace: &Namespace) -> kube::Result<
 mod tests {
     use super::*;
     use http::{Method, Response, StatusCode};
+    use kube::client::Body;
     use std::convert::Infallible;
     use tower::service_fn;
 
