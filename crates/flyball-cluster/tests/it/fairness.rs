@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-const NO_RESPONSE: &str = "no response to a read of widgets.example.com within 10 s";
+const NO_RESPONSE: &str = "widgets.example.com does not respond to reads (timeout 10 s)";
 /// Time in which what others misuse must not delay a controller.
 const PROMPT: Duration = Duration::from_secs(5);
 
