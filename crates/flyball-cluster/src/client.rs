@@ -1,9 +1,9 @@
 //! Clients of the API server in the same process, without a socket.
 //!
-//! Those of controllers limit the time of requests, with a circuit breaker for each resource and namespace. A conversion
-//! webhook that does not respond would make each read of its kind last until the server's own timeout, and hold a worker
-//! for so long. So such a read fails earlier; then further reads of the resource in this namespace fail at once, until
-//! one of them is tried again.
+//! Those of controllers limit the time of requests, with a circuit breaker for each resource and namespace. A
+//! conversion webhook that does not respond would make each read of its kind last until the server's own timeout, and
+//! hold a worker for so long. So such a read fails earlier; then further reads of the resource in this namespace fail
+//! at once, until one of them is tried again.
 
 use flyball_server::{Server, User};
 use http::{Method, Request};
