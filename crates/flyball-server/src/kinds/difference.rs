@@ -9,30 +9,38 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Maximum number of compared lines, because the time is quadratic.
+/// Limit of lines of a compared text.
 const MAX_LINES: usize = 2_000;
+/// Limit of steps of a comparison, whose worst case is cubic. Changes of a few fields take fewer.
+const MAX_STEPS: usize = 200_000;
 /// The number of context lines around each change.
 const CONTEXT: usize = 3;
 /// Number of lines above which frequent lines are not matched.
 const MIN_LINES_OF_LONG_TEXT: usize = 200;
 
-/// Returns the diff of two values of an internal type; empty if they are very long.
+/// Returns the diff of two values of an internal type; empty if they are very long, or differ in very many lines.
 pub(super) fn difference(ty: &str, before: &Value, after: &Value) -> String {
     let lines = |value: &Value| match internal(ty, value) {
         BadValue::Raw(json) => indented(&json),
-        _ => Vec::new(),
+        _ => Some(Vec::new()),
     };
-    let (before, after) = (lines(before), lines(after));
-    if before.len().max(after.len()) > MAX_LINES { String::new() } else { unified(&before, &after) }
+    let diff = || unified(&lines(before)?, &lines(after)?);
+    diff().unwrap_or_default()
 }
 
-/// Encodes JSON with a line for each member, like Go's `json.MarshalIndent` with an indentation of one space.
-fn indented(json: &str) -> Vec<String> {
+/// Encodes JSON with a line for each member, like Go's `json.MarshalIndent` with an indentation of one space; `None`
+/// above the limit of lines.
+fn indented(json: &str) -> Option<Vec<String>> {
     let (mut lines, mut line, mut depth) = (Vec::new(), String::new(), 0);
     let (mut quoted, mut escaped) = (false, false);
     let mut chars = json.chars().peekable();
-    let mut end = |line: &mut String, depth: usize| lines.push(std::mem::replace(line, " ".repeat(depth)));
+    let end = |lines: &mut Vec<String>, line: &mut String, depth: usize| {
+        lines.push(std::mem::replace(line, " ".repeat(depth)));
+    };
     while let Some(c) = chars.next() {
+        if lines.len() == MAX_LINES {
+            return None;
+        }
         if quoted {
             (quoted, escaped) = (escaped || c != '"', !escaped && c == '\\');
             line.push(c);
@@ -45,17 +53,17 @@ fn indented(json: &str) -> Vec<String> {
                     line.push(close);
                 } else {
                     depth += 1;
-                    end(&mut line, depth);
+                    end(&mut lines, &mut line, depth);
                 }
             }
             '}' | ']' => {
                 depth = depth.saturating_sub(1);
-                end(&mut line, depth);
+                end(&mut lines, &mut line, depth);
                 line.push(c);
             }
             ',' => {
                 line.push(c);
-                end(&mut line, depth);
+                end(&mut lines, &mut line, depth);
             }
             ':' => line.push_str(": "),
             c => {
@@ -65,7 +73,7 @@ fn indented(json: &str) -> Vec<String> {
         }
     }
     lines.push(line);
-    lines
+    Some(lines)
 }
 
 /// A common run of lines.
@@ -88,34 +96,37 @@ struct Texts<'l> {
     before: &'l [String],
     after: &'l [String],
     /// The positions of lines in the second text, without very frequent lines.
-    places: BTreeMap<&'l str, Vec<usize>>,
+    positions: BTreeMap<&'l str, Vec<usize>>,
+    /// The remaining steps.
+    steps: usize,
 }
 
 impl<'l> Texts<'l> {
     fn new(before: &'l [String], after: &'l [String]) -> Self {
-        let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut positions: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, line) in after.iter().enumerate() {
-            places.entry(line).or_default().push(at);
+            positions.entry(line).or_default().push(at);
         }
         if after.len() >= MIN_LINES_OF_LONG_TEXT {
-            places.retain(|_, at| at.len() <= after.len() / 100 + 1);
+            positions.retain(|_, at| at.len() <= after.len() / 100 + 1);
         }
-        Self { before, after, places }
+        Self { before, after, positions, steps: MAX_STEPS }
     }
 
-    /// Finds the first longest common run within these limits.
-    fn longest(&self, before: (usize, usize), after: (usize, usize)) -> Match {
+    /// Finds the first longest common run within these limits; `None` if no steps remain.
+    fn longest(&mut self, before: (usize, usize), after: (usize, usize)) -> Option<Match> {
         let mut best = Match { before: before.0, after: after.0, length: 0 };
         // The lengths of the runs that end before each line of the second text.
         let mut runs: BTreeMap<usize, usize> = BTreeMap::new();
         for at in before.0..before.1 {
             let mut now = BTreeMap::new();
-            let places = self.places.get(self.before[at].as_str()).map_or(&[][..], Vec::as_slice);
-            for place in places.iter().filter(|place| (after.0..after.1).contains(place)) {
-                let length = runs.get(place).map_or(1, |run| run + 1);
-                now.insert(place + 1, length);
+            let positions = self.positions.get(self.before[at].as_str()).map_or(&[][..], Vec::as_slice);
+            self.steps = self.steps.checked_sub(1 + positions.len())?;
+            for position in positions.iter().filter(|position| (after.0..after.1).contains(position)) {
+                let length = runs.get(position).map_or(1, |run| run + 1);
+                now.insert(position + 1, length);
                 if length > best.length {
-                    best = Match { before: at + 1 - length, after: place + 1 - length, length };
+                    best = Match { before: at + 1 - length, after: position + 1 - length, length };
                 }
             }
             runs = now;
@@ -130,16 +141,16 @@ impl<'l> Texts<'l> {
         {
             best.length += 1;
         }
-        best
+        Some(best)
     }
 
     /// Returns all common runs in order, followed by an empty one.
-    fn matches(&self) -> Vec<Match> {
+    fn matches(&mut self) -> Option<Vec<Match>> {
         let (a, b) = (self.before.len(), self.after.len());
         let mut found: Vec<Match> = Vec::new();
         let mut open = vec![((0, a), (0, b))];
         while let Some((before, after)) = open.pop() {
-            let run = self.longest(before, after);
+            let run = self.longest(before, after)?;
             if run.length > 0 {
                 found.push(run);
                 let (next_before, next_after) = (run.before + run.length, run.after + run.length);
@@ -158,13 +169,13 @@ impl<'l> Texts<'l> {
             }
         }
         joined.push(Match { before: a, after: b, length: 0 });
-        joined
+        Some(joined)
     }
 
     /// Returns the edits in order.
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&mut self) -> Option<Vec<Part>> {
         let (mut parts, mut at) = (Vec::new(), (0, 0));
-        for Match { before, after, length } in self.matches() {
+        for Match { before, after, length } in self.matches()? {
             if at != (before, after) {
                 parts.push(Part { same: false, before: (at.0, before), after: (at.1, after) });
             }
@@ -173,7 +184,7 @@ impl<'l> Texts<'l> {
             }
             at = (before + length, after + length);
         }
-        parts
+        Some(parts)
     }
 }
 
@@ -204,15 +215,15 @@ fn hunks(parts: &[Part]) -> Vec<Vec<Part>> {
     hunks
 }
 
-/// Formats the changes like `diff -u`.
-fn unified(before: &[String], after: &[String]) -> String {
+/// Formats the changes like `diff -u`; `None` if there are very many.
+fn unified(before: &[String], after: &[String]) -> Option<String> {
     let range = |from: usize, to: usize| match to - from {
         0 => format!("{from},0"),
         1 => (from + 1).to_string(),
         length => format!("{},{length}", from + 1),
     };
     let mut diff = String::new();
-    for hunk in hunks(&Texts::new(before, after).parts()) {
+    for hunk in hunks(&Texts::new(before, after).parts()?) {
         let (Some(first), Some(last)) = (hunk.first(), hunk.last()) else { continue };
         let (old, new) = (range(first.before.0, last.before.1), range(first.after.0, last.after.1));
         let _ = writeln!(diff, "@@ -{old} +{new} @@");
@@ -225,7 +236,7 @@ fn unified(before: &[String], after: &[String]) -> String {
             }
         }
     }
-    diff
+    Some(diff)
 }
 
 #[cfg(test)]
@@ -239,7 +250,7 @@ mod tests {
         let lines =
             ["{", " \"A\": {},", " \"B\": [],", " \"C\": [", "  \"x\\\",{\",", "  \"\\\\\"", " ],", " \"D\": {"];
         let rest = ["  \"e\": 1", " }", "}"];
-        assert_eq!(indented(json), [&lines[..], &rest[..]].concat());
+        assert_eq!(indented(json).unwrap(), [&lines[..], &rest[..]].concat());
     }
 
     #[test]
@@ -270,7 +281,7 @@ mod tests {
 
     #[test]
     fn changes_are_shown_with_their_context() {
-        let diff = |before: &str, after: &str| unified(&lines(before), &lines(after)).replace('\n', "|");
+        let diff = |before: &str, after: &str| unified(&lines(before), &lines(after)).unwrap().replace('\n', "|");
         assert_eq!(diff("a b c", "a b c"), "");
         assert_eq!(diff("a b c d e f g h", "a b c d X f g h"), "@@ -2,7 +2,7 @@| b| c| d|-e|+X| f| g| h|");
         assert_eq!(diff("a", "b"), "@@ -1 +1 @@|-a|+b|");
@@ -290,7 +301,7 @@ mod tests {
         let unique: String = (0..100).map(|n| format!("u{n} ")).collect();
         let before = lines(&format!("{unique} p z q {common}"));
         let after = lines(&format!("{unique} r z s {common}"));
-        let diff = unified(&before, &after).replace('\n', "|");
+        let diff = unified(&before, &after).unwrap().replace('\n', "|");
         assert!(diff.starts_with("@@ -98,106 +98,106 @@| u97| u98| u99|-p|-z|-q|-z|"), "{diff}");
         assert_eq!((diff.matches("-z|").count(), diff.matches("+z|").count()), (101, 101), "{diff}");
     }
@@ -300,5 +311,15 @@ mod tests {
         let pod = |n: usize| json!({"tolerations": vec![json!({"key": "a"}); n]});
         assert_eq!(difference("PodSpec", &pod(400), &pod(401)), "");
         assert_ne!(difference("PodSpec", &pod(100), &pod(101)), "");
+    }
+
+    #[test]
+    fn comparisons_of_many_short_runs_are_limited() {
+        let pod = |name: &str, n: usize| {
+            let args: Vec<_> = (0..n).flat_map(|i| [format!("x{}", i % 49), format!("{name}{i}")]).collect();
+            json!({"containers": [{"args": args}]})
+        };
+        assert_ne!(difference("PodSpec", &pod("a", 60), &pod("b", 60)), "");
+        assert_eq!(difference("PodSpec", &pod("a", 860), &pod("b", 860)), "");
     }
 }

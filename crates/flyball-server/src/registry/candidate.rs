@@ -30,7 +30,7 @@ use flyball_core::{Clock, Object, Rng, Status, names};
 /// | [`warn`](Self::warn) | 10 | 13 |
 /// | *admission validates the object* | 11 | 14 |
 /// | a resource version or an existing object rejects the create | 13 | |
-/// | [`normalize_empty`](Self::normalize_empty): the form that storage returns; skipped by a dry run | 14 | 15 |
+/// | [`normalize_empty`](Self::normalize_empty): the form that storage returns, also in dry runs | 14 | 15 |
 /// | the codec encodes the entry | 15 | 16 |
 ///
 /// A server-side apply computes managed fields in its merge, before it calls `default`: it skips stages 3 and

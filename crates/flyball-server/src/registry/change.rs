@@ -79,9 +79,7 @@ impl Registry {
             candidate.drop_empty_lists();
             candidate.warn(writer);
             self.admission.validate(&attributes, Some(&candidate.object)).await?;
-            if !writer.options.dry_run {
-                candidate.normalize_empty();
-            }
+            candidate.normalize_empty();
             let object = candidate.object;
             let object = if object == live && !self.rewrites(&target.resource, &entry, &live).await? {
                 Written::Stored(self.codec.convert(resource, entry).await?)

@@ -62,11 +62,11 @@ impl Registry {
         if let Some(stored) = self.store.get(&resource.table, &key) {
             return Err(exists(resource, &key, &stored, generated));
         }
+        candidate.normalize_empty();
         if writer.options.dry_run {
             self.bounded_entry(resource, &key, candidate.object.clone(), 0, None).map_err(refusal)?;
             return Ok(Outcome { object: Written::Unstored(Box::new(candidate.object)), created: true });
         }
-        candidate.normalize_empty();
         let (stored_as, object) = self.codec.as_stored(&target.resource, candidate.object).await?;
         let make = |revision| self.bounded_entry(&stored_as, &key, object, revision, None);
         match self.store.put(&resource.table, &key, None, make).await {

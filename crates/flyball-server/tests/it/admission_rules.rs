@@ -54,12 +54,32 @@ async fn expressions_with_an_invalid_variable_are_rejected() {
     let policy = json!({"metadata": {"name": "x"}, "spec": {
         "matchConstraints": constraints(),
         "variables": [{"name": "bad", "expression": "nothing > 1"}, {"name": "good", "expression": "1 > 0"}],
-        "validations": [{"expression": "variables.bad"}, {"expression": "variables.good"}],
+        "validations": [
+            {"expression": "variables.bad"},
+            {"expression": "variables.good", "messageExpression": "variables.bad"},
+        ],
+        "auditAnnotations": [{"key": "a", "valueExpression": "variables.bad"}],
     }});
     let found = causes(&server, "validatingadmissionpolicies", policy).await;
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("spec.variables[0].expression: Invalid value"), "{found:?}");
-    assert!(found[1].starts_with("spec.validations[0].expression: Invalid value"), "{found:?}");
+    let fields = [
+        "variables[0].expression",
+        "validations[0].expression",
+        "validations[1].messageExpression",
+        "auditAnnotations[0].valueExpression",
+    ];
+    assert_eq!(found.len(), fields.len(), "{found:?}");
+    for (found, field) in found.iter().zip(fields) {
+        assert!(found.starts_with(&format!("spec.{field}: Invalid value")), "{found}");
+    }
+    for (patch_type, field) in [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")] {
+        let policy = json!({"metadata": {"name": "x"}, "spec": {
+            "matchConstraints": constraints(), "reinvocationPolicy": "Never",
+            "variables": [{"name": "bad", "expression": "nothing > 1"}],
+            "mutations": [{"patchType": patch_type, field: {"expression": "variables.bad"}}],
+        }});
+        let found = causes(&server, "mutatingadmissionpolicies", policy).await;
+        assert!(found[1].starts_with(&format!("spec.mutations[0].{field}.expression: Invalid value")), "{found:?}");
+    }
 }
 
 #[tokio::test]

@@ -28,8 +28,10 @@ async fn server() -> Server {
 async fn operation_without_value_stores_empty_bytes() {
     let server = server().await;
     let patch = json!([{"op": "add", "path": "/data/k"}]).to_string();
-    let (code, response, _) = send(&server, Method::PATCH, SECRET, JSON_PATCH, patch).await;
-    assert_eq!((code, &response["data"]), (200, &json!({"a": "YQ==", "k": ""})), "{response}");
+    for path in [&format!("{SECRET}?dryRun=All"), SECRET] {
+        let (code, response, _) = send(&server, Method::PATCH, path, JSON_PATCH, patch.clone()).await;
+        assert_eq!((code, &response["data"]), (200, &json!({"a": "YQ==", "k": ""})), "{response}");
+    }
     assert_eq!(send(&server, Method::GET, SECRET, JSON, "").await.1["data"], json!({"a": "YQ==", "k": ""}));
 }
 

@@ -49,6 +49,31 @@ enum Step {
     Value,
 }
 
+/// The items of a field.
+#[derive(Clone, Copy, PartialEq)]
+enum Items {
+    Same,
+    DistinctFrom(usize),
+}
+
+/// The measured write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Write {
+    /// Creates an object, which need not be valid.
+    Create,
+    /// Changes all items of a valid object.
+    Update,
+}
+
+/// A write of a field, to be measured.
+#[derive(Clone)]
+struct Case {
+    document: usize,
+    field: Growing,
+    write: Write,
+    items: Items,
+}
+
 /// An OpenAPI document.
 struct Document(Value);
 
@@ -81,17 +106,23 @@ impl Document {
         }
     }
 
-    /// Creates an object with a number of items in one field.
-    fn object(&self, growing: &Growing, count: usize, is_same: bool) -> Value {
-        let number = |n: usize| if is_same { 0 } else { n };
+    /// Creates an object with a number of items in one field: all equal to the first, or distinct from this number on.
+    fn object(&self, growing: &Growing, count: usize, items: Items) -> Value {
+        let number = |n: usize| match items {
+            Items::Same => 0,
+            Items::DistinctFrom(first) => first + n,
+        };
         let schema = &growing.schema;
         let mut value = match schema["type"].as_str() {
             Some("array") => (0..count).map(|n| self.sample(&schema["items"], number(n), 0)).collect(),
             Some("object") => {
                 let of = &schema["additionalProperties"];
-                (0..count).map(|n| (format!("k{n}"), self.sample(of, number(n), 0))).collect::<Map<_, _>>().into()
+                (0..count)
+                    .map(|n| (format!("k{}", number(n).max(n)), self.sample(of, number(n), 0)))
+                    .collect::<Map<_, _>>()
+                    .into()
             }
-            _ => Value::from("v".repeat(count)),
+            _ => Value::from(format!("v{}", number(0) % 10).repeat(count / 2)),
         };
         for step in growing.steps.iter().rev() {
             value = match step {
@@ -188,33 +219,98 @@ async fn get(server: &Server, path: &str) -> Value {
     response
 }
 
-/// Returns the CPU time for an object with a number of items.
-async fn cost(server: &Server, document: &Document, field: &Growing, count: usize, is_same: bool) -> Duration {
-    let body = document.object(field, count, is_same).to_string();
-    let start = cpu();
-    let path = format!("{}?dryRun=All", field.collection);
-    let (code, response, _) = send(server, Method::POST, &path, JSON, body).await;
-    let cost = cpu() - start;
+/// Returns what an object of a collection needs to be valid.
+fn base(collection: &str) -> Value {
+    let pod = json!({"containers": [{"name": "c", "image": "i"}]});
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod});
+    let spec = match collection.rsplit('/').next().unwrap_or_default() {
+        "pods" => pod,
+        "deployments" | "replicasets" | "daemonsets" => json!({"selector": selector, "template": template}),
+        "statefulsets" => json!({"selector": selector, "template": template, "serviceName": "s"}),
+        "replicationcontrollers" => json!({"selector": {"a": "b"}, "template": template}),
+        "services" => json!({"ports": [{"port": 80}]}),
+        "persistentvolumeclaims" => {
+            json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}})
+        }
+        "persistentvolumes" => {
+            json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/d"}})
+        }
+        "horizontalpodautoscalers" => {
+            json!({"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}})
+        }
+        "ingresses" => json!({"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}),
+        _ => return json!({"metadata": {"generateName": "v"}}),
+    };
+    json!({"metadata": {"generateName": "v"}, "spec": spec})
+}
+
+/// Sets fields of an object, also of the single items of lists.
+fn overlay(object: &mut Value, fields: Value) {
+    match (object, fields) {
+        (Value::Object(object), Value::Object(fields)) => {
+            for (name, field) in fields {
+                overlay(object.entry(name).or_insert(Value::Null), field);
+            }
+        }
+        (Value::Array(items), Value::Array(mut fields)) if items.len() == 1 && fields.len() == 1 => {
+            overlay(&mut items[0], fields.remove(0));
+        }
+        (object, fields) => *object = fields,
+    }
+}
+
+/// Sends a request that may fail, and returns the object or error.
+async fn try_write(server: &Server, method: Method, path: &str, field: &Growing, body: Value) -> (u16, Value) {
+    let media_type = if method == Method::PATCH { "application/merge-patch+json" } else { JSON };
+    let (code, response, _) = send(server, method, path, media_type, body.to_string()).await;
     // A real server also returns 500 if the target of a binding is not a node.
     let is_binding = field.collection.ends_with("/bindings") && code == 500;
     let is_answered = code < 300 || [400, 403, 404, 409, 413, 422].contains(&code) || is_binding;
     assert!(is_answered, "{field}: {code} {:.300}", response["message"].as_str().unwrap_or_default());
-    cost
+    (code, response)
 }
 
-/// Measures a field; returns the error if it is too slow.
-async fn judge(server: &Server, document: &Document, field: &Growing, is_same: bool) -> Option<String> {
+/// Returns the CPU time for an object with a number of items; `None` if the object to be updated cannot be created.
+async fn cost(server: &Server, document: &Document, case: &Case, count: usize) -> Option<Duration> {
+    let Case { field, items, .. } = case;
+    let object = document.object(field, count, *items);
+    if case.write == Write::Create {
+        let start = cpu();
+        try_write(server, Method::POST, &format!("{}?dryRun=All", field.collection), field, object).await;
+        return Some(cpu() - start);
+    }
+    let mut stored = base(&field.collection);
+    overlay(&mut stored, object);
+    let (code, stored) = try_write(server, Method::POST, &field.collection, field, stored).await;
+    let name = stored["metadata"]["name"].as_str().filter(|_| code == 201)?;
+    let path = format!("{}/{name}", field.collection);
+    let (_, mut changed) = try_write(server, Method::GET, &path, field, Value::Null).await;
+    overlay(&mut changed, document.object(field, count, Items::DistinctFrom(2 * ITEMS + 1)));
+    changed["metadata"]["name"] = json!(name);
+    let start = cpu();
+    try_write(server, Method::PATCH, &format!("{path}?dryRun=All"), field, changed).await;
+    let cost = cpu() - start;
+    let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+    try_write(server, Method::DELETE, &path, field, now).await;
+    Some(cost)
+}
+
+/// Measures a field; returns whether it was measured, or the error if it is too slow.
+async fn judge(server: &Server, document: &Document, case: &Case) -> Result<bool, String> {
+    let Case { field, write, .. } = case;
     let count = if field.schema["type"] == "string" { CHARACTERS } else { ITEMS };
     let (mut once, mut twice) = (Duration::MAX, Duration::MAX);
     // A loaded machine may spoil a measurement.
     for _ in 0..MEASUREMENTS {
-        once = once.min(cost(server, document, field, count, is_same).await);
-        twice = twice.min(cost(server, document, field, 2 * count, is_same).await);
+        let costs = (cost(server, document, case, count).await, cost(server, document, case, 2 * count).await);
+        let (Some(of_once), Some(of_twice)) = costs else { return Ok(false) };
+        (once, twice) = (once.min(of_once), twice.min(of_twice));
         if twice <= FLOOR || twice.as_secs_f64() <= RATIO * once.as_secs_f64() {
-            return None;
+            return Ok(true);
         }
     }
-    Some(format!("{field}: {once:?} for {count}, {twice:?} for twice as much"))
+    Err(format!("{write:?} of {field}: {once:?} for {count}, {twice:?} for twice as much"))
 }
 
 #[cfg(target_os = "linux")]
@@ -235,25 +331,29 @@ async fn every_field_takes_linear_time() {
             }
         }
         for field in walk.found {
-            if field.schema["type"] == "array" {
-                remaining.push((documents.len(), field.clone(), true));
-            }
-            remaining.push((documents.len(), field, false));
+            let case = |write, items| Case { document: documents.len(), field: field.clone(), write, items };
+            let is_list = field.schema["type"] == "array";
+            remaining.extend(is_list.then(|| case(Write::Create, Items::Same)));
+            remaining.push(case(Write::Create, Items::DistinctFrom(0)));
+            remaining.push(case(Write::Update, Items::DistinctFrom(0)));
         }
         documents.push(document);
     }
-    let count = remaining.len();
-    assert!(count > 2_000, "{count} fields");
-    let mut errors = Vec::new();
+    let (mut errors, mut creates, mut updates) = (Vec::new(), 0, 0);
     for _ in 0..ROUNDS {
         errors.clear();
-        for (document, field, is_same) in std::mem::take(&mut remaining) {
-            if let Some(error) = judge(&server, &documents[document], &field, is_same).await {
-                errors.push(error);
-                remaining.push((document, field, is_same));
+        for case in std::mem::take(&mut remaining) {
+            match (judge(&server, &documents[case.document], &case).await, case.write) {
+                (Ok(is_measured), Write::Create) => creates += usize::from(is_measured),
+                (Ok(is_measured), Write::Update) => updates += usize::from(is_measured),
+                (Err(error), _) => {
+                    errors.push(error);
+                    remaining.push(case);
+                }
             }
         }
     }
-    println!("{count} measurements in {:?}", cpu());
+    println!("{creates} creates, {updates} updates in {:?}", cpu());
     assert!(errors.is_empty(), "{errors:#?}");
+    assert!(creates > 2_000 && updates > 200, "{creates} creates, {updates} updates");
 }

@@ -112,8 +112,16 @@ fn keyed(count: usize, value: &str) -> Value {
     list(count, |n| json!({"name": format!("n{n}"), "value": value}))
 }
 
+/// Arguments of a container, half of which are equal in all calls and repeat.
+fn arguments(count: usize, name: &str) -> Value {
+    let args = (0..count).flat_map(|n| [format!("x{}", n % 49), format!("{name}{n}")]);
+    json!({"containers": [{"name": "c", "image": "i", "args": args.collect::<Vec<_>>()}]})
+}
+
 #[rustfmt::skip]
 const SHAPES: &[Shape] = &[
+    Shape { name: "forbidden changes of arguments", items: 400, before: |n| Some((PODS, pod(arguments(n, "a")))), request: |n| {
+        patch("/api/v1/namespaces/default/pods/p", STRATEGIC, json!({"spec": arguments(n, "b")})) } },
     Shape { name: "unknown fields", items: 20_000, before: nothing, request: |n| {
         post(MAPS, format!("{{\"metadata\":{{\"name\":\"m\"}},{}}}", fields(n, |n| format!("\"u{n}\":0")))) } },
     Shape { name: "fields that stand twice", items: 10_000, before: nothing, request: |n| {
