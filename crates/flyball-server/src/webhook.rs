@@ -88,7 +88,7 @@ impl fmt::Debug for ResponseMemory {
 }
 
 /// The decoded response of a webhook, with its memory.
-pub(crate) struct Reviewed {
+pub(crate) struct ReviewResponse {
     pub(crate) review: Value,
     pub(crate) memory: ResponseMemory,
 }
@@ -177,7 +177,7 @@ pub(crate) fn within<F: Future>(duration: Duration, flow: &Flow, future: F) -> i
     SCOPE.scope(CallScope { deadline: Instant::now() + duration, flow: flow.clone() }, future)
 }
 
-/// Returns whether the time of the request is over.
+/// Returns true if the time of the request is over.
 pub(crate) fn is_late() -> bool {
     SCOPE.try_with(|scope| scope.deadline <= Instant::now()).unwrap_or(false)
 }
@@ -277,7 +277,12 @@ impl Webhooks {
     }
 
     /// Sends a review; returns the review of the response, or the error.
-    pub(crate) async fn send(&self, client: &Client, review: Value, timeout: Timeout) -> Result<Reviewed, String> {
+    pub(crate) async fn send(
+        &self,
+        client: &Client,
+        review: Value,
+        timeout: Timeout,
+    ) -> Result<ReviewResponse, String> {
         let url = client.url(timeout.duration());
         let failed = |why: &dyn fmt::Display| format!("Post {url:?}: {why}");
         let (address, server_name) = client.resolve(&self.store).map_err(|why| failed(&why))?;
@@ -303,7 +308,7 @@ impl Webhooks {
             return Err(failed(&format_args!("the response takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
         }
         held.charge(memory::of_text(&answer.body));
-        Ok(Reviewed { review: read(&answer)?, memory: held })
+        Ok(ReviewResponse { review: read(&answer)?, memory: held })
     }
 }
 

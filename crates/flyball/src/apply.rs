@@ -81,7 +81,7 @@ impl ReconcileSession {
         self.env.applies.count(store.kind().name(), outcome);
         let entry = answer?;
         // An identical stored object will be recognized as unchanged; an apply without effect was not recognized.
-        let is_seen = outcome == ApplyOutcome::Changed && unchanged::stands_in(entry.raw(), object);
+        let is_seen = outcome == ApplyOutcome::Changed && unchanged::is_stored_identically(entry.raw(), object);
         if !is_seen && !self.would_not_change(store, key, subresource, object, &entry) {
             self.env.normalizations().record(store.id(), key, subresource, object, entry.raw())?;
         }

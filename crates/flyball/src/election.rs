@@ -13,7 +13,7 @@ use crate::context::Environment;
 use crate::events::{Event, Recorder};
 pub(crate) use metrics::ElectionMetrics;
 
-use crate::cache::{Change, LastError, Listener, Portion, Selection, Store, StoreId, Writer};
+use crate::cache::{CachedPart, Change, LastError, Listener, Selection, Store, StoreId, Writer};
 use crate::client::{Gate, exchange};
 use crate::error::chain;
 use crate::kind::Kind;
@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// Settings of leader election: the replicas of an operator agree on the one that is active.
 ///
 /// It is the protocol of client-go, on a [Lease](https://kubernetes.io/docs/concepts/architecture/leases/): replicas
-/// in Go and in Rust understand one another. The defaults are client-go's as well.
+/// in Go and in Rust interoperate. The defaults are client-go's as well.
 ///
 /// ```
 /// # use flyball::{LeaderElection, Operator};
@@ -53,7 +53,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// - A leader sends no write (events and status included) once [`renew_deadline`](Self::renew_deadline) has passed
 ///   since it *sent* its last successful renewal, while others wait for [`lease_duration`](Self::lease_duration) since
 ///   they *observed* it. This holds after any pause or network partition: each write checks the clock before it is
-///   sent, and a write under way is cancelled and its connection closed. The wall clock is written to the lease, but
+///   sent, and a write under way is canceled and its connection closed. The wall clock is written to the lease, but
 ///   never compared.
 /// - When the lease is lost, [`Operator::run`](crate::Operator::run) returns
 ///   [`RunError::LeadershipLost`](crate::RunError::LeadershipLost), and [`main`](crate::Operator::main) exits with
@@ -102,7 +102,7 @@ const JITTER_FACTOR: f64 = 1.2;
 
 impl LeaderElection {
     /// Returns the reason why the settings are invalid.
-    pub(crate) fn mistake(&self) -> Option<&'static str> {
+    pub(crate) fn validation_error(&self) -> Option<&'static str> {
         match () {
             () if self.retry_period.is_zero() => Some("the retry period must be greater than zero"),
             () if self.renew_deadline <= self.retry_period.mul_f64(JITTER_FACTOR) => {
@@ -189,7 +189,7 @@ impl Election {
     pub(crate) fn watched(&self) -> Writer {
         let namespace = self.leadership.lease.namespace().map(Into::into);
         // A role can allow access to this object without allowing the others.
-        let alone = Portion { selection: Selection::named(self.leadership.lease.name()), ..Portion::default() };
+        let alone = CachedPart { selection: Selection::named(self.leadership.lease.name()), ..CachedPart::default() };
         let (_, mut writer) = Store::of(0, Kind::of::<Lease>(), namespace, alone.into());
         let identity = self.elector.identity().to_owned();
         writer.subscribe(Arc::new(LeaseListener { identity, notify: self.notify.clone() }));
@@ -228,7 +228,7 @@ impl Election {
                 () = expired(until) => return unrenewed(),
                 round = timeout(round_timeout, self.round()) => round,
             };
-            self.took_part(round.unwrap_or_else(|_| Err(kube::Error::Service("the request timed out".into()))));
+            self.record_round(round.unwrap_or_else(|_| Err(kube::Error::Service("the request timed out".into()))));
             let leads = self.elector.until();
             if until.is_some() && leads.is_none() {
                 return Ended::Lost(format!("held by {:?}", self.elector.holder()));
@@ -236,7 +236,7 @@ impl Election {
             let jitter = if leads.is_some() { 0.0 } else { JITTER_FACTOR * self.rng.fraction() };
             let now = Instant::now();
             let next = now + self.settings.retry_period.mul_f64(1.0 + jitter);
-            let next = self.elector.lapses().filter(|at| *at > now).map_or(next, |at| at.min(next));
+            let next = self.elector.expires_at().filter(|at| *at > now).map_or(next, |at| at.min(next));
             tokio::select! {
                 biased;
                 () = stop.wait() => return Ended::Stopped,
@@ -253,13 +253,13 @@ impl Election {
         loop {
             if !known {
                 let found = self.get().await?;
-                self.elector.saw(found, Instant::now());
+                self.elector.record_lease(found, Instant::now());
             }
             let sent = Instant::now();
             let Some(lease) = self.elector.next(sent, self.clock.now()) else { return Ok(()) };
             match self.write(lease).await {
                 Ok(lease) => {
-                    self.elector.wrote(lease, sent);
+                    self.elector.record_write_response(lease, sent);
                     return Ok(());
                 }
                 Err(error) => {
@@ -277,7 +277,7 @@ impl Election {
     }
 
     /// Handles the result of a round.
-    fn took_part(&mut self, round: kube::Result<()>) {
+    fn record_round(&mut self, round: kube::Result<()>) {
         let failure = round.err().map(|error| {
             self.elector.failed();
             chain(&error)
@@ -319,7 +319,7 @@ impl Election {
             for attempt in 0.. {
                 if !self.elector.is_current() {
                     let found = self.get().await?;
-                    self.elector.saw(found, Instant::now());
+                    self.elector.record_lease(found, Instant::now());
                 }
                 let Some(lease) = self.elector.released(self.clock.now()) else { return Ok(false) };
                 match self.write(lease).await {

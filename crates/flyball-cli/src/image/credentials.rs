@@ -109,7 +109,7 @@ struct Auth {
 /// Response of a credential helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct HelperResponse {
     username: String,
     secret: String,
 }
@@ -164,7 +164,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
         return Err(Error::new(format!("invalid credential helper name {name:?}")));
     }
     let program = format!("docker-credential-{name}");
-    let what = || format!("cannot run {program} about {server}");
+    let what = || format!("cannot run {program} for {server}");
     let mut command = Command::new(&program);
     command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let work = async {
@@ -184,7 +184,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
             false => Err(Error::new(format!("{program} failed with {} for {server}", answer.status))),
         };
     }
-    let answer: Answer = serde_json::from_slice(&answer.stdout)
+    let answer: HelperResponse = serde_json::from_slice(&answer.stdout)
         .map_err(|_| Error::new(format!("{program} returned an invalid response")))?;
     Ok(Some(Credentials::new(answer.username, answer.secret)))
 }

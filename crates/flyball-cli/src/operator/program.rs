@@ -108,7 +108,7 @@ impl Build {
 /// Refuses a folder that is in no cargo package: cargo's own words for it name no remedy.
 pub(crate) fn check_project() -> Result<()> {
     if let Some(program) = Program::here() {
-        return Err(Error::new(format!("{program} needs no build: this command is for operators in Rust"))
+        return Err(Error::new(format!("{program} has no build; this command supports only operators in Rust"))
             .hint("charts and roles run in flyball itself: flyball run, flyball deploy"));
     }
     let folder = std::env::current_dir().unwrap_or_default();

@@ -128,7 +128,7 @@ impl Resources {
         }
         let first = remaining.first().map(Found::key).unwrap_or_default();
         Error::new(format!("timed out after {} s with {} {} left:{}", wait.as_secs(), remaining.len(), self.kind, lines.concat()))
-            .hint("the operator removes finalizers after cleaning up: check that it runs, and its logs (flyball logs); it was not removed")
+            .hint("the operator removes finalizers after cleaning up: check that it runs, and check its log (flyball logs); the operator was not removed")
             .hint(format!("if no operator is left to clean up, remove the finalizers of {first} yourself"))
     }
 }

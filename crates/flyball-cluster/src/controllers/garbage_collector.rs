@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(50), max_delay: Duration::from_secs(30) };
 
-/// Number of times that the check of an object is put off until all kinds are listed, about half a minute in total.
+/// Number of times that the check of an object is deferred until all kinds are listed, about half a minute in total.
 const MAX_DEFERRALS: u32 = 10;
 
 /// State shared by the watches and the collector.
@@ -71,7 +71,7 @@ pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
 /// The checks of an object that did not succeed, since the last one that did.
 #[derive(Default)]
 struct Failures {
-    /// Checks that were put off until all kinds are listed.
+    /// Checks that were deferred until all kinds are listed.
     deferrals: u32,
     errors: u32,
 }

@@ -1,6 +1,6 @@
 //! Runs the pods of simulated nodes.
 
-use super::environment::Material;
+use super::environment::ReferencedObjects;
 use super::pod_sync::PodSync;
 use super::program::Program;
 use super::{addresses::Addresses, is_down, is_simulated};
@@ -97,9 +97,9 @@ impl Reconcile for Kubelet {
         let Some(node) = node.filter(|node| is_simulated(node) && !is_down(node)) else {
             return Ok(self.waiting.add(for_node(name), cx.key()));
         };
-        let mut material = Material::gather(pod, cx).await?;
+        let mut material = ReferencedObjects::gather(pod, cx).await?;
         if !self.has_root_ca {
-            material.forgo_root_ca();
+            material.ignore_root_ca();
         }
         let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
         let host_ip = addresses.into_iter().find(|address| address.type_ == "InternalIP");

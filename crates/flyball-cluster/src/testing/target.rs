@@ -212,7 +212,7 @@ impl Drop for Target {
 }
 
 /// Resumes tokio's time if it is paused, since a real cluster runs in real time.
-pub(super) async fn let_time_pass() {
+pub(super) async fn resume_time() {
     #[expect(clippy::disallowed_methods, reason = "detects whether tokio's time is paused")]
     let began = std::time::Instant::now();
     let wait = Duration::from_millis(50);

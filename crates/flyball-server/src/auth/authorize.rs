@@ -140,7 +140,7 @@ impl Authorizer {
     }
 }
 
-/// Returns whether the policy includes objects of a table.
+/// Returns true if the policy includes objects of a table.
 pub(crate) fn is_policy(table: &GroupResource) -> bool {
     &*table.group == ROLE.group
 }

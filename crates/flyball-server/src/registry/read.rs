@@ -142,7 +142,7 @@ impl Selection {
         Ok(selection)
     }
 
-    /// Returns whether every object is selected.
+    /// Returns true if every object is selected.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -165,7 +165,7 @@ impl Registry {
             let mut status = Status::not_found(&resource.group_resource(), key.name());
             if let Some(entry) = self.store.quarantined(&resource.table, key) {
                 let why = entry.object().map_or_else(|error| error.to_string(), |_| "it is malformed".into());
-                status.message += &format!(": {why}; delete it, or create it anew");
+                status.message += &format!(": {why}; delete it or create it again");
             }
             status
         })
@@ -246,7 +246,7 @@ impl Registry {
     }
 }
 
-/// Returns whether field selectors match at most one object, by name and namespace.
+/// Returns true if field selectors match at most one object, by name and namespace.
 fn names_one(resource: &Resource, namespace: Option<&str>, fields: &FieldSelector) -> bool {
     let is_told =
         |field: &str| fields.terms.iter().any(|term| term.field == field && !term.negated && !term.value.is_empty());

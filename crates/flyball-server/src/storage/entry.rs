@@ -27,7 +27,7 @@ pub(crate) const MAX_BYTES: usize = limits::MAX_BODY_BYTES;
 /// The reason why a stored object cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stored object cannot be read: {why}")]
-pub(crate) struct Unreadable {
+pub(crate) struct EntryError {
     why: String,
 }
 
@@ -185,21 +185,21 @@ impl<'de> Visitor<'de> for Measure {
 }
 
 /// Parses the body of an object without building it, and returns its nesting depth.
-pub(crate) fn measure(body: &[u8]) -> Result<u8, Unreadable> {
+pub(crate) fn measure(body: &[u8]) -> Result<u8, EntryError> {
     #[derive(serde::Deserialize)]
-    struct Shell<'b> {
+    struct ObjectHead<'b> {
         #[serde(borrow)]
         metadata: &'b RawValue,
     }
-    let unreadable = |error: serde_json::Error| Unreadable { why: error.to_string() };
+    let unreadable = |error: serde_json::Error| EntryError { why: error.to_string() };
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let depth = Measure.deserialize(&mut deserializer).map_err(unreadable)?;
     deserializer.end().map_err(unreadable)?;
-    let shell: Shell<'_> = serde_json::from_slice(body).map_err(unreadable)?;
+    let shell: ObjectHead<'_> = serde_json::from_slice(body).map_err(unreadable)?;
     if body.starts_with(b"{") && shell.metadata.get().starts_with('{') {
         Ok(depth)
     } else {
-        Err(Unreadable { why: "it is no object with metadata".into() })
+        Err(EntryError { why: "it is no object with metadata".into() })
     }
 }
 
@@ -261,16 +261,16 @@ impl Entry {
     }
 
     /// Decodes the object, without `apiVersion` and `kind`.
-    pub(crate) fn object(&self) -> Result<Object, Unreadable> {
+    pub(crate) fn object(&self) -> Result<Object, EntryError> {
         let value: serde_json::Value =
-            serde_json::from_slice(&self.body).map_err(|error| Unreadable { why: error.to_string() })?;
-        Object::try_from(value).map_err(|_| Unreadable { why: "it is no JSON object".into() })
+            serde_json::from_slice(&self.body).map_err(|error| EntryError { why: error.to_string() })?;
+        Object::try_from(value).map_err(|_| EntryError { why: "it is no JSON object".into() })
     }
 
     /// Returns true if the object is being deleted, without decoding the rest of it.
     pub(crate) fn is_deleting(&self) -> bool {
         #[derive(serde::Deserialize)]
-        struct Shell {
+        struct ObjectHead {
             metadata: Metadata,
         }
         #[derive(serde::Deserialize)]
@@ -278,17 +278,17 @@ impl Entry {
         struct Metadata {
             deletion_timestamp: Option<IgnoredAny>,
         }
-        serde_json::from_slice(&self.body).is_ok_and(|shell: Shell| shell.metadata.deletion_timestamp.is_some())
+        serde_json::from_slice(&self.body).is_ok_and(|shell: ObjectHead| shell.metadata.deletion_timestamp.is_some())
     }
 
     /// Returns the stored JSON of the metadata.
     pub(crate) fn metadata(&self) -> &[u8] {
         #[derive(serde::Deserialize)]
-        struct Shell<'e> {
+        struct ObjectHead<'e> {
             #[serde(borrow)]
             metadata: &'e RawValue,
         }
-        serde_json::from_slice(&self.body).map_or(b"{}", |shell: Shell<'_>| shell.metadata.get().as_bytes())
+        serde_json::from_slice(&self.body).map_or(b"{}", |shell: ObjectHead<'_>| shell.metadata.get().as_bytes())
     }
 
     /// Returns the memory of the entry in bytes.

@@ -42,22 +42,22 @@ const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Reviews callers with the API server, and caches the results.
 pub(super) struct Guard {
     client: kube::Client,
-    allowed: Answers,
-    refused: Answers,
+    allowed: AuthorizationCache,
+    refused: AuthorizationCache,
     /// Virtual time of the last review of an unknown token.
     turn: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// Results of one kind, with their times.
 #[derive(Default)]
-struct Answers(Mutex<BTreeMap<Question, (Instant, Answer)>>);
+struct AuthorizationCache(Mutex<BTreeMap<AuthorizationKey, (Instant, Answer)>>);
 
-impl Answers {
-    fn get(&self, question: &Question) -> Option<(Instant, Answer)> {
+impl AuthorizationCache {
+    fn get(&self, question: &AuthorizationKey) -> Option<(Instant, Answer)> {
         self.0.lock().get(question).cloned()
     }
 
-    fn insert(&self, question: Question, answer: Answer) {
+    fn insert(&self, question: AuthorizationKey, answer: Answer) {
         let mut answers = self.0.lock();
         if answers.len() >= MAX_ANSWERS {
             let oldest = answers.iter().min_by_key(|(_, (at, _))| *at).map(|(question, _)| question.clone());
@@ -66,19 +66,24 @@ impl Answers {
         answers.insert(question, (Instant::now(), answer));
     }
 
-    fn remove(&self, question: &Question) {
+    fn remove(&self, question: &AuthorizationKey) {
         self.0.lock().remove(question);
     }
 }
 
 /// Token, verb and path.
-type Question = (String, String, String);
+type AuthorizationKey = (String, String, String);
 /// The reason of a denial.
 type Answer = Result<(), (StatusCode, String)>;
 
 impl Guard {
     pub(super) fn new(client: kube::Client) -> Self {
-        Self { client, allowed: Answers::default(), refused: Answers::default(), turn: tokio::sync::Mutex::default() }
+        Self {
+            client,
+            allowed: AuthorizationCache::default(),
+            refused: AuthorizationCache::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Returns true if a request with these headers may be served; otherwise the response.
@@ -126,7 +131,7 @@ impl Guard {
         *last = Some(turn);
     }
 
-    async fn ask(&self, (token, verb, path): &Question) -> Result<Answer, BoxError> {
+    async fn ask(&self, (token, verb, path): &AuthorizationKey) -> Result<Answer, BoxError> {
         let review = self.review("authentication.k8s.io", "TokenReview", json!({"token": token})).await?;
         if review["authenticated"] != true {
             return Ok(Err((StatusCode::UNAUTHORIZED, "invalid token\n".into())));
@@ -188,7 +193,7 @@ pub(super) async fn keep_certificate(
     names: Vec<String>,
 ) {
     let (mut own, mut complaint): (Option<Identity>, String) = (None, String::new());
-    let mut look = || -> Result<(), BoxError> {
+    let mut update_certificate = || -> Result<(), BoxError> {
         if let Some(directory) = &directory {
             let (certificate, key) = read_certificate(directory)?;
             return Ok(serving.set(&certificate, &key)?);
@@ -202,7 +207,7 @@ pub(super) async fn keep_certificate(
         Ok(())
     };
     loop {
-        let failure = look().err().map(|error| chain(&*error)).unwrap_or_default();
+        let failure = update_certificate().err().map(|error| chain(&*error)).unwrap_or_default();
         if failure != complaint && !failure.is_empty() {
             tracing::warn!(error = failure, "no certificate for the metrics server");
         }

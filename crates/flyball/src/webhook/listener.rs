@@ -41,7 +41,7 @@ pub(crate) struct Serving {
 
 /// Reason why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum CertificateError {
     #[error("not valid PEM")]
     Read(#[from] rustls::pki_types::pem::Error),
     #[error("invalid certificate or key")]
@@ -50,7 +50,7 @@ pub(crate) enum Unfit {
 
 impl Serving {
     /// Serves this certificate to new connections; both texts are PEM.
-    pub(crate) fn set(&self, certificate: &str, key: &str) -> Result<(), Unfit> {
+    pub(crate) fn set(&self, certificate: &str, key: &str) -> Result<(), CertificateError> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
         let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())?;
@@ -68,7 +68,7 @@ impl Serving {
         self.verification.write().get_or_insert(outcome);
     }
 
-    /// Returns whether the certificate is served and trusted.
+    /// Returns true if the certificate is served and trusted.
     pub(crate) fn verification(&self) -> Verification {
         if self.get().is_none() {
             return Verification::Untrusted("no certificate yet".into());

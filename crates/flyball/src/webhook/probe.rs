@@ -36,9 +36,9 @@ pub(super) enum ProbeError {
 
 /// A fixed time.
 #[derive(Debug)]
-struct At(UnixTime);
+struct FixedTime(UnixTime);
 
-impl TimeProvider for At {
+impl TimeProvider for FixedTime {
     fn current_time(&self) -> Option<UnixTime> {
         Some(self.0)
     }
@@ -63,7 +63,7 @@ pub(super) async fn connect(
         roots.add(authority).map_err(|error| untrusted(&error))?;
     }
     let seconds = Duration::from_secs(now.as_second().try_into().unwrap_or_default());
-    let at = Arc::new(At(UnixTime::since_unix_epoch(seconds)));
+    let at = Arc::new(FixedTime(UnixTime::since_unix_epoch(seconds)));
     let config = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), at)
         .with_safe_default_protocol_versions()
         .map_err(|error| untrusted(&error))?

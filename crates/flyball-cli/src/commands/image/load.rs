@@ -41,7 +41,7 @@ pub(super) struct LoadArgs {
 
 /// Result of a load.
 #[derive(Serialize)]
-struct Loaded {
+struct LoadReport {
     name: String,
     /// Tool that loaded it.
     by: &'static str,
@@ -65,9 +65,9 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
                     Error::new(format!("cluster {} has no nodes", args.cluster)).hint("flyball cluster node add")
                 );
             }
-            Loaded { name, by: "flyball", nodes }
+            LoadReport { name, by: "flyball", nodes }
         }
-        None => Loaded { by: elsewhere(&layout, &args.cluster)?, name, nodes: Vec::new() },
+        None => LoadReport { by: elsewhere(&layout, &args.cluster)?, name, nodes: Vec::new() },
     };
     match args.output {
         Some(output) => output.say(&loaded)?,

@@ -36,7 +36,7 @@ impl Node {
     }
 
     /// Returns true if a reference, from an object in `namespace`, has the coordinates of this one.
-    pub(super) fn is_meant_by(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
+    pub(super) fn is_referenced_by(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
         self.kind.is_of(reference)
             && self.key.name() == reference.name
             && (self.key.namespace().is_none() || self.key.namespace() == namespace)
@@ -114,7 +114,7 @@ impl Graph {
             self.look_at(uid.clone());
         }
         if begins_to_wait {
-            self.look_at_dependents(&uid);
+            self.queue_dependents(&uid);
         }
     }
 
@@ -125,22 +125,22 @@ impl Graph {
             for dependent in dependents {
                 let namespace = dependent.key.namespace();
                 let named = dependent.owners.iter().filter(|owner| owner.uid == uid);
-                for owner in named.filter(|owner| node.is_meant_by(owner, namespace)) {
+                for owner in named.filter(|owner| node.is_referenced_by(owner, namespace)) {
                     self.absent.insert(Absent::name(owner, namespace));
                 }
             }
         }
-        self.forget(uid);
+        self.remove_node(uid);
     }
 
     /// Drops an object, and queues its dependents.
-    fn forget(&mut self, uid: &str) {
+    fn remove_node(&mut self, uid: &str) {
         if self.nodes.contains_key(uid) {
             self.unlink(uid);
             self.nodes.remove(uid);
         }
         self.unresolved.remove(uid);
-        self.look_at_dependents(uid);
+        self.queue_dependents(uid);
     }
 
     /// Removes the owner references of an object, and queues owners that may have waited for it.
@@ -163,7 +163,7 @@ impl Graph {
     fn is_held(&self, node: &Node) -> bool {
         let stays = |owner: &OwnerReference| {
             let known = self.nodes.get(&owner.uid);
-            known.is_some_and(|known| known.is_meant_by(owner, node.key.namespace()) && !known.waits())
+            known.is_some_and(|known| known.is_referenced_by(owner, node.key.namespace()) && !known.waits())
         };
         node.owners.iter().all(stays)
     }
@@ -184,11 +184,11 @@ impl Graph {
         let Some(owner) = self.nodes.get(uid) else { return false };
         let dependents = self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid));
         let mut references = dependents.flat_map(|node| node.owners.iter().map(|owner| (owner, node.key.namespace())));
-        // A reference from another namespace means nothing.
+        // References from other namespaces are invalid.
         references.any(|(reference, namespace)| {
             reference.uid == uid
                 && reference.block_owner_deletion == Some(true)
-                && owner.is_meant_by(reference, namespace)
+                && owner.is_referenced_by(reference, namespace)
         })
     }
 
@@ -209,7 +209,7 @@ impl Graph {
         self.queue.add(namespace, uid);
     }
 
-    pub(super) fn look_at_dependents(&mut self, uid: &str) {
+    pub(super) fn queue_dependents(&mut self, uid: &str) {
         for dependent in self.dependents.get(uid).cloned().unwrap_or_default() {
             self.look_at(dependent);
         }
@@ -230,7 +230,7 @@ impl Graph {
         self.awaited.retain(|resource, _| served.iter().any(|kind| kind.resource == *resource));
         let removed = self.nodes.iter().filter(|(_, node)| !served.contains(&*node.kind)).map(|(uid, _)| uid.clone());
         for uid in removed.collect::<Vec<_>>() {
-            self.forget(&uid);
+            self.remove_node(&uid);
         }
         self.served = served;
         for uid in std::mem::take(&mut self.unresolved) {
@@ -243,8 +243,8 @@ impl Graph {
         self.served.iter().find(|kind| kind.is_of(reference)).cloned()
     }
 
-    /// Sets an object aside until the set of served kinds changes.
-    pub(super) fn shelve(&mut self, uid: &str) {
+    /// Defers an object until the set of served kinds changes.
+    pub(super) fn defer_object(&mut self, uid: &str) {
         self.unresolved.insert(uid.to_owned());
     }
 

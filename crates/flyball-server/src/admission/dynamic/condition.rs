@@ -27,7 +27,7 @@ impl Conditions {
         self.conditions.is_empty()
     }
 
-    /// Returns whether all conditions hold; an error counts only if none is false.
+    /// Returns true if all conditions hold; an error counts only if none is false.
     pub(super) fn hold(
         &self,
         env: &Environment,

@@ -3,7 +3,7 @@
 use super::frame::{Frames, HEADER, Header, Next};
 use super::record::{Record, Records};
 use super::{Kind, file_name};
-use crate::data_dir::{DataDirError, During, OpeningStage, Progress};
+use crate::data_dir::{DataDirContext, DataDirError, OpeningStage, Progress};
 use crate::storage::{Entry, Facts, Objects, Revision};
 use bytes::Bytes;
 use flyball_core::{GroupResource, ObjectKey};
