@@ -24,16 +24,16 @@ mod seed;
 pub(crate) use change::{Change, Outcome, Written, storage_error};
 pub(crate) use delete::{DeletionResult, check_preconditions};
 pub(crate) use patch::{Patch, PatchKind};
-pub(crate) use read::{Listed, Selection, parse_version};
+pub(crate) use read::{ListResult, Selection, parse_version};
 
-use crate::admission::{Admission, Attributes, Editor};
+use crate::admission::{Admission, Editor};
 use crate::auth::Authorizer;
 use crate::catalog::{Catalog, CurrentCatalog, Resource};
 use crate::codec::Codec;
 use crate::storage::Store;
 use crate::webhook::Webhooks;
 use addresses::Addresses;
-use flyball_core::{Clock, Object, Rng, Status};
+use flyball_core::{Clock, Rng};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -80,22 +80,6 @@ impl Registry {
         for resource in before.resources().filter(|resource| resource.custom().is_some() && !is_same(resource)) {
             self.store.notifier(&resource.table).notify();
         }
-    }
-
-    /// Runs mutating admission, then allocates addresses. Managed fields that it made invalid are restored.
-    async fn admit(&self, attributes: &Attributes<'_>, object: &mut Object) -> Result<(), Status> {
-        let managed = self.admission.is_configured().then(|| managed::Snapshot::of(object));
-        self.admission.admit(attributes, Some(object)).await?;
-        if let Some(why) = managed.and_then(|managed| managed.restore_invalid(object)) {
-            attributes.warnings.add([format!(
-                ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
-                 mutating admission controller; please fix your requests: {why}"
-            )]);
-        }
-        if attributes.resource.allocates_addresses() {
-            self.addresses.allocate(attributes, object)?;
-        }
-        Ok(())
     }
 
     /// Records the consequences of a write: changed CRDs, changed roles.

@@ -20,7 +20,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::{Entry, EntryError, Facts};
+pub(crate) use entry::{Entry, EntryError, SelectableFields};
 pub(crate) use notifier::WriteNotifier;
 pub(crate) use shared::Image;
 pub(crate) use table::{Change, Event, Limits, Objects};
@@ -178,7 +178,7 @@ impl Store {
     }
 
     /// Sets the selectable fields of the objects.
-    pub(crate) fn select_by(&self, mut facts: impl FnMut(&GroupResource, &Entry) -> Facts) {
+    pub(crate) fn select_by(&self, mut facts: impl FnMut(&GroupResource, &Entry) -> SelectableFields) {
         let mut state = self.shared.state.lock();
         state.image.tables.iter_mut().for_each(|(name, table)| table.select_by(|entry| facts(name, entry)));
     }
@@ -278,7 +278,7 @@ impl Store {
         loop {
             match self.shared.begin(table, key, expected, &mut make)? {
                 WriteState::Done(entry) => return Ok(entry),
-                WriteState::Staged(entry, committed) => {
+                WriteState::StagedWrites(entry, committed) => {
                     let closed = || Error::NotKept { why: "the data directory is closed for writes".into() };
                     committed.await.map_err(|_| closed())??;
                     return Ok(entry);

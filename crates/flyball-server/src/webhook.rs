@@ -293,22 +293,22 @@ impl Webhooks {
         let (url, ca_bundle) = (url.clone(), client.ca_bundle.clone());
         let call = self.caller.call(WebhookCall { url, address, server_name, ca_bundle, body, memory: held.clone() });
         let call = async {
-            let answer = call.await?;
-            held.reserve(answer.body.len()).await.map(|()| answer)
+            let response = call.await?;
+            held.reserve(response.body.len()).await.map(|()| response)
         };
         let end = Instant::now() + timeout.duration();
         let end = SCOPE.try_with(|scope| end.min(scope.deadline)).unwrap_or(end);
-        let answer = tokio::select! {
+        let response = tokio::select! {
             // A response at the deadline is too late, as over the network.
             biased;
             () = tokio::time::sleep_until(end) => Err(failed(&timeout.exceeded())),
-            answer = call => answer.map_err(|why| failed(&why)),
+            response = call => response.map_err(|why| failed(&why)),
         }?;
-        if limits::excess(&answer.body).is_some() {
+        if limits::excess(&response.body).is_some() {
             return Err(failed(&format_args!("the response takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
         }
-        held.charge(memory::of_text(&answer.body));
-        Ok(ReviewResponse { review: read(&answer)?, memory: held })
+        held.charge(memory::of_text(&response.body));
+        Ok(ReviewResponse { review: read(&response)?, memory: held })
     }
 }
 
@@ -337,8 +337,8 @@ fn split_host(host: &str) -> (&str, u16) {
 const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 /// Decodes a response as kube-apiserver's client does.
-fn read(answer: &WebhookAnswer) -> Result<Value, String> {
-    let WebhookAnswer { code, content_type, body } = answer;
+fn read(response: &WebhookAnswer) -> Result<Value, String> {
+    let WebhookAnswer { code, content_type, body } = response;
     let parsed: Option<Value> = serde_json::from_slice(body).ok();
     if !(200..=206).contains(code) {
         let status = parsed.as_ref().filter(|value| value["kind"] == "Status" && value["status"] != "Success");

@@ -164,7 +164,7 @@ pub(crate) struct Election {
 
 /// The outcome of an election for this replica.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum ElectionOutcome {
     Stopped,
     Lost(String),
 }
@@ -198,40 +198,40 @@ impl Election {
 
     /// Competes for the lease once `warm` completes, and leads until the shutdown, which releases the lease, or until
     /// the lease is lost.
-    pub(crate) async fn run(mut self, warm: impl Future<Output = ()>, stop: Arc<Latch>) -> Ended {
+    pub(crate) async fn run(mut self, warm: impl Future<Output = ()>, stop: Arc<Latch>) -> ElectionOutcome {
         // Replicas with filled caches are preferred. But a cache that cannot be filled must not block the election.
         tokio::select! {
             biased;
-            () = stop.wait() => return Ended::Stopped,
+            () = stop.wait() => return ElectionOutcome::Stopped,
             _ = timeout(self.settings.lease_duration, warm) => {}
         }
         tracing::info!(lease = %self.leadership.lease, identity = self.elector.identity(), "waiting to lead");
         let outcome = self.lead(&stop).await;
         self.leadership.gate.shut();
         match outcome {
-            Ended::Stopped => self.release().await,
-            Ended::Lost(_) => self.publish_event("LostLeadership", "stopped leading"),
+            ElectionOutcome::Stopped => self.release().await,
+            ElectionOutcome::Lost(_) => self.publish_event("LostLeadership", "stopped leading"),
         }
         self.master.set(0);
         outcome
     }
 
-    async fn lead(&mut self, stop: &Latch) -> Ended {
-        let unrenewed = || Ended::Lost("not renewed in time".into());
+    async fn lead(&mut self, stop: &Latch) -> ElectionOutcome {
+        let unrenewed = || ElectionOutcome::Lost("not renewed in time".into());
         loop {
             let until = self.elector.until();
             // Half of the remaining time, so that a hanging request leaves time for another one.
             let round_timeout = self.settings.renew_deadline / 2;
             let round = tokio::select! {
                 biased;
-                () = stop.wait() => return Ended::Stopped,
+                () = stop.wait() => return ElectionOutcome::Stopped,
                 () = expired(until) => return unrenewed(),
                 round = timeout(round_timeout, self.round()) => round,
             };
             self.record_round(round.unwrap_or_else(|_| Err(kube::Error::Service("the request timed out".into()))));
             let leads = self.elector.until();
             if until.is_some() && leads.is_none() {
-                return Ended::Lost(format!("held by {:?}", self.elector.holder()));
+                return ElectionOutcome::Lost(format!("held by {:?}", self.elector.holder()));
             }
             let jitter = if leads.is_some() { 0.0 } else { JITTER_FACTOR * self.rng.fraction() };
             let now = Instant::now();
@@ -239,7 +239,7 @@ impl Election {
             let next = self.elector.expires_at().filter(|at| *at > now).map_or(next, |at| at.min(next));
             tokio::select! {
                 biased;
-                () = stop.wait() => return Ended::Stopped,
+                () = stop.wait() => return ElectionOutcome::Stopped,
                 () = expired(leads) => return unrenewed(),
                 () = self.notify.notified() => {}
                 () = sleep_until(next) => {}
@@ -371,8 +371,8 @@ impl Election {
     async fn send(&self, method: Method, url: String, lease: &Value) -> kube::Result<Value> {
         let body = if lease.is_null() { Vec::new() } else { lease.to_string().into_bytes() };
         let request = Request::builder().method(method).uri(url).header(CONTENT_TYPE, "application/json").body(body);
-        let answer = exchange(&self.client, request.map_err(kube::Error::HttpError)?).await?;
-        let lease = serde_json::from_slice::<Map<String, Value>>(&answer);
+        let response = exchange(&self.client, request.map_err(kube::Error::HttpError)?).await?;
+        let lease = serde_json::from_slice::<Map<String, Value>>(&response);
         lease.map(Value::Object).map_err(kube::Error::SerdeError)
     }
 }

@@ -32,7 +32,7 @@ use crate::kind::{AnyResource, Resource};
 use crate::panics::OnPanic;
 use crate::policy::{self, Policy};
 use crate::rbac::{self, Grant};
-use crate::webhook::{self, Live, Webhook, Webhooks};
+use crate::webhook::{self, OperatorState, Webhook, Webhooks};
 use flyball_core::{Clock, ObjectKey, Rng};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -95,7 +95,7 @@ pub struct Operator {
     crds: Vec<CustomResourceDefinition>,
     webhooks: Vec<webhook::Declaration>,
     policies: Vec<policy::Declaration>,
-    webhook_live: Arc<OnceLock<Live>>,
+    webhook_live: Arc<OnceLock<OperatorState>>,
     webhook_server: WebhookServer,
     namespace: Option<String>,
     installed: Option<String>,

@@ -142,21 +142,21 @@ impl Watcher {
 
     /// Sends a request; returns the body of the response, or the wait before the next request.
     async fn send(&mut self, request: &Request) -> Result<ResponseBody, Pause> {
-        let answer = match self.get(request).await {
-            Ok(answer) => answer,
+        let response = match self.get(request).await {
+            Ok(response) => response,
             Err(end) => return Err(self.session.ended(end, Duration::ZERO)),
         };
-        if !session::is_gateway_error(answer.status().as_u16()) {
+        if !session::is_gateway_error(response.status().as_u16()) {
             self.reach.answered();
         }
-        if answer.status().is_success() {
+        if response.status().is_success() {
             self.session.accepted();
             if self.session.is_watching() {
                 self.writer.store().set_last_error(None);
             }
-            return Ok(answer.into_body());
+            return Ok(response.into_body());
         }
-        let status = timeout(request.silence, client::refusal(answer)).await;
+        let status = timeout(request.silence, client::refusal(response)).await;
         let status = status.unwrap_or_else(|_| Status::failure("the response is incomplete", "").with_code(504));
         Err(self.session.refused(&status, Duration::ZERO))
     }
@@ -184,7 +184,7 @@ impl Watcher {
             }
         };
         match answered {
-            Ok(answer) => answer.map_err(|error| End::Unreachable(chain(&error))),
+            Ok(response) => response.map_err(|error| End::Unreachable(chain(&error))),
             Err(_) if self.reach.is_missing() => {
                 Err(End::Unreachable(format!("no response within {} s", ANSWER_TIMEOUT.as_secs())))
             }

@@ -84,13 +84,13 @@ mod verdict;
 pub(crate) use certificate::Identity;
 pub(crate) use files::read as read_certificate;
 pub use handler::{Defaulter, Validator};
-pub(crate) use listener::{Serving, Verification, serve, serve_tls};
+pub(crate) use listener::{ServingCertificate, Verification, serve, serve_tls};
 pub(crate) use manifests::{Target, WebhookAddress, cluster_rules, convert_crd, manifests, service_name};
 pub(crate) use metrics::WebhookMetrics;
 pub use request::{AdmissionRequest, Operation};
 pub(crate) use rotator::CertificateRotator;
 pub(crate) use scope::{ADMISSION, Scope};
-pub(crate) use service::Live;
+pub(crate) use service::OperatorState;
 pub use service::Webhooks;
 pub use verdict::Verdict;
 

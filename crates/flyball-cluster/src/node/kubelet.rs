@@ -24,9 +24,9 @@ const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The pods that wait for a missing object: a node, or an object of their namespace.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<BTreeSet<(String, ObjectKey)>>);
+struct WaitingPods(Mutex<BTreeSet<(String, ObjectKey)>>);
 
-impl Waiting {
+impl WaitingPods {
     /// Requeues the pod when an object appears; returns the action until then.
     fn add(&self, what: String, pod: &ObjectKey) -> Action {
         let mut waiting = self.0.lock();
@@ -60,7 +60,7 @@ fn in_namespace(name: &str) -> String {
 pub(crate) struct Kubelet {
     program: Arc<dyn Program>,
     has_root_ca: bool,
-    waiting: Arc<Waiting>,
+    waiting: Arc<WaitingPods>,
     addresses: Addresses,
     events: Events,
 }

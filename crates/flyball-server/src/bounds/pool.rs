@@ -170,13 +170,13 @@ impl Pool {
             self.0.refused[0].fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let (granted, answer) = oneshot::channel();
+        let (granted, response) = oneshot::channel();
         if shares.waiting_of(flow) == 0 {
             shares.turns.push_back(flow.clone());
         }
         shares.waiting += 1;
         shares.flows.entry(flow.clone()).or_default().queue.push_back(Waiter { amount, granted });
-        Some(Acquisition::Queued(answer))
+        Some(Acquisition::Queued(response))
     }
 
     /// Acquires an amount even if it exceeds the bound.

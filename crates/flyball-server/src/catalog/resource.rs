@@ -4,7 +4,7 @@ use crate::custom::CustomKind;
 use crate::kinds::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Verbs, library};
 use crate::limits::MAX_WEIGHT;
 use crate::request::body;
-use crate::storage::Facts;
+use crate::storage::SelectableFields;
 use bytes::Bytes;
 use flyball_core::field::{FieldError, selectable_text};
 use flyball_core::metadata::validate_finalizers;
@@ -246,12 +246,12 @@ impl Resource {
     }
 
     /// Returns the labels and fields of an object that selectors match.
-    pub(crate) fn facts(&self, object: &Object) -> Facts {
+    pub(crate) fn facts(&self, object: &Object) -> SelectableFields {
         let values = match &self.behavior {
             Behavior::BuiltIn(kind) => kind.fields.iter().map(|field| (kind.field)(object, field)).collect(),
             Behavior::Custom(custom) => custom.selectable.iter().map(|path| selectable_text(object, path)).collect(),
         };
-        Facts::of(object, values)
+        SelectableFields::of(object, values)
     }
 
     /// Drops empty lists of an object that is stored as protobuf, which has none.

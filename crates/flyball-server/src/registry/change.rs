@@ -99,6 +99,22 @@ impl Registry {
         Err(Status::stale(&resource.group_resource(), key.name()))
     }
 
+    /// Runs mutating admission, then allocates addresses. Managed fields that it made invalid are restored.
+    pub(super) async fn admit(&self, attributes: &Attributes<'_>, object: &mut Object) -> Result<(), Status> {
+        let managed = self.admission.is_configured().then(|| managed::Snapshot::of(object));
+        self.admission.admit(attributes, Some(object)).await?;
+        if let Some(why) = managed.and_then(|managed| managed.restore_invalid(object)) {
+            attributes.warnings.add([format!(
+                ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated \
+                 mutating admission controller; please fix your requests: {why}"
+            )]);
+        }
+        if attributes.resource.allocates_addresses() {
+            self.addresses.allocate(attributes, object)?;
+        }
+        Ok(())
+    }
+
     /// Returns true if a write without changes still changes the stored form: it migrates a custom resource to the
     /// storage version, and adds defaults that are newer than the object.
     async fn rewrites(&self, resource: &Arc<Resource>, entry: &Arc<Entry>, live: &Object) -> Result<bool, Status> {

@@ -8,7 +8,7 @@ use super::{Registry, candidate, managed, meta};
 use crate::auth::bootstrap;
 use crate::catalog::{Catalog, Resource, decode};
 use crate::kinds::{Kind, Part};
-use crate::storage::{Entry, Facts, Revision};
+use crate::storage::{Entry, Revision, SelectableFields};
 use bytes::Bytes;
 use flyball_core::time::Timestamp;
 use flyball_core::{Clock, Object, ObjectKey, Rng};
@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock};
 struct Template {
     resource: Arc<Resource>,
     key: ObjectKey,
-    facts: Facts,
+    facts: SelectableFields,
     depth: u8,
     body: Vec<Piece>,
 }

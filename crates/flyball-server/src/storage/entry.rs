@@ -39,7 +39,7 @@ pub(crate) struct Entry {
     /// The object as JSON, without `apiVersion` and `kind`, which depend on the requested version.
     pub(crate) body: Bytes,
     /// The decoded fields that select the object.
-    pub(crate) facts: Facts,
+    pub(crate) facts: SelectableFields,
     /// The number of the schema of the write, assigned by the owner of the schemas.
     pub(crate) schema: u64,
     /// The depth of the object.
@@ -48,14 +48,14 @@ pub(crate) struct Entry {
 
 /// The decoded fields of an object by which lists and watches select it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct SelectableFields {
     /// Labels, in order.
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
     /// Values of the kind's selectable fields, in the order of the kind.
     pub(crate) fields: Box<[Box<str>]>,
 }
 
-impl Facts {
+impl SelectableFields {
     /// Returns the labels of an object and the values of its selectable fields.
     pub(crate) fn of(object: &Object, fields: Vec<String>) -> Self {
         let labels = object.labels().into_iter().flatten();
@@ -205,7 +205,13 @@ pub(crate) fn measure(body: &[u8]) -> Result<u8, EntryError> {
 
 impl Entry {
     /// Encodes an object without `apiVersion` and `kind`.
-    pub(crate) fn new(key: ObjectKey, mut object: Object, revision: Revision, facts: Facts, schema: u64) -> Self {
+    pub(crate) fn new(
+        key: ObjectKey,
+        mut object: Object,
+        revision: Revision,
+        facts: SelectableFields,
+        schema: u64,
+    ) -> Self {
         object.remove("apiVersion");
         object.remove("kind");
         object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
@@ -255,7 +261,7 @@ impl Entry {
     }
 
     /// Returns the same state with other selectable fields.
-    pub(crate) fn selected_by(&self, facts: Facts) -> Self {
+    pub(crate) fn selected_by(&self, facts: SelectableFields) -> Self {
         let Self { key, revision, body, facts: _, schema, depth } = self;
         Self { key: key.clone(), revision: *revision, body: body.clone(), facts, schema: *schema, depth: *depth }
     }

@@ -85,11 +85,11 @@ pub(super) struct State {
     /// The committed image.
     pub(super) image: Image,
     /// The pending writes to disk, if there is a journal.
-    staged: Option<Staged>,
+    staged: Option<StagedWrites>,
 }
 
 #[derive(Debug)]
-struct Staged {
+struct StagedWrites {
     /// The last assigned revision.
     revision: Revision,
     queue: VecDeque<Write>,
@@ -114,7 +114,7 @@ pub(super) enum WriteState {
     /// The write is committed.
     Done(Arc<Entry>),
     /// The write is staged.
-    Staged(Arc<Entry>, oneshot::Receiver<Result<(), Error>>),
+    StagedWrites(Arc<Entry>, oneshot::Receiver<Result<(), Error>>),
     /// Another write of the same object is staged, and must be awaited.
     Busy(watch::Receiver<u64>),
 }
@@ -185,7 +185,7 @@ impl Shared {
         staged.keys.insert((table.clone(), key.clone()));
         staged.queue.push_back(Write { table: table.clone(), change, done: Some(done) });
         self.wake.notify_one();
-        Ok(WriteState::Staged(entry, committed))
+        Ok(WriteState::StagedWrites(entry, committed))
     }
 
     /// Stages all later writes for the journal; returns those after a revision, which are not on disk.
@@ -201,7 +201,7 @@ impl Shared {
             }));
         }
         since.sort_by_key(|write| write.change.entry().revision);
-        *staged = Some(Staged {
+        *staged = Some(StagedWrites {
             revision: image.revision,
             queue: VecDeque::new(),
             keys: BTreeSet::new(),

@@ -197,15 +197,15 @@ impl ReconcileSession {
                 .header(CONTENT_TYPE, "application/json")
                 .body(serde_json::to_vec(&object)?)
                 .map_err(kube::Error::HttpError)?;
-            let answer = self.env.client.exchange(request).await;
-            let existing = match &answer {
+            let response = self.env.client.exchange(request).await;
+            let existing = match &response {
                 // An earlier attempt may have been processed after all.
                 Err(kube::Error::Api(status)) if status.is_already_exists() && (attempt > 1 || is_again) => {
                     self.env.fetch(kind, &key).await?.filter(|entry| !owned || self.controls(entry))
                 }
                 _ => None,
             };
-            match (answer, existing) {
+            match (response, existing) {
                 (Ok(body), _) => {
                     settle();
                     let entry = self.env.answered(store, &key, body)?;

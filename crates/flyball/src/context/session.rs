@@ -344,8 +344,8 @@ impl ReconcileSession {
         request: Request<Vec<u8>>,
     ) -> kube::Result<Arc<Entry>> {
         let number = self.note(store, key);
-        let answer = self.env.client.exchange(request).await;
-        let entry = answer.and_then(|body| self.env.answered(store, key, body));
+        let response = self.env.client.exchange(request).await;
+        let entry = response.and_then(|body| self.env.answered(store, key, body));
         match &entry {
             Ok(entry) => self.record_response(number, store, key, entry),
             Err(error) if client::is_ambiguous(error) => {}

@@ -6,7 +6,7 @@ use crate::cache::{Caches, LastError, Store};
 use crate::election::LeadershipState;
 use crate::latch::Latch;
 use crate::serve::{self, Received};
-use crate::webhook::{Serving, Verification, serve_tls};
+use crate::webhook::{ServingCertificate, Verification, serve_tls};
 use http::{
     Method, Request, Response, StatusCode,
     header::{CONTENT_TYPE, WWW_AUTHENTICATE},
@@ -37,7 +37,7 @@ pub(super) struct Report {
     pub(super) caches: Arc<Caches>,
     pub(super) metrics: Arc<Metrics>,
     /// The certificate of the webhooks, if there are any.
-    pub(super) serving: Option<Arc<Serving>>,
+    pub(super) serving: Option<Arc<ServingCertificate>>,
     /// The election of a leader, if there is one.
     pub(super) leadership: Option<Arc<LeadershipState>>,
     /// Time for which a watch may fail while the operator is ready.
@@ -140,7 +140,7 @@ pub(super) async fn serve_guarded(
     listener: TcpListener,
     report: Arc<Report>,
     guard: Arc<Guard>,
-    serving: Arc<Serving>,
+    serving: Arc<ServingCertificate>,
 ) {
     let answer = move |request: Request<Received>| {
         let (report, guard) = (report.clone(), guard.clone());

@@ -15,7 +15,7 @@ use crate::latch::Latch;
 use crate::panics::Hooks;
 use crate::queue::{MonitoredQueue, Queue};
 use crate::watcher::{Reachability, WatchCounters, Watcher};
-use crate::webhook::{self, CertificateRotator, Live, Serving, Target, WebhookAddress, Webhooks};
+use crate::webhook::{self, CertificateRotator, OperatorState, ServingCertificate, Target, WebhookAddress, Webhooks};
 use flyball_core::{ObjectKey, Rng};
 use std::mem::take;
 use std::net::SocketAddr;
@@ -223,8 +223,8 @@ impl Start {
     }
 
     /// Returns the parts that webhooks use, also those that are called within the process.
-    fn live(&self) -> Live {
-        Live {
+    fn live(&self) -> OperatorState {
+        OperatorState {
             caches: self.on_all_replicas.caches.clone(),
             metrics: self.metrics.webhooks.clone(),
             panics: self.panics.clone(),
@@ -238,8 +238,8 @@ impl Start {
         webhooks: Webhooks,
         server: WebhookServer,
         targets: Vec<Target>,
-    ) -> Arc<Serving> {
-        let serving = Arc::<Serving>::default();
+    ) -> Arc<ServingCertificate> {
+        let serving = Arc::<ServingCertificate>::default();
         let address = listener.local_addr().unwrap_or_else(|_| ([127, 0, 0, 1], webhook::PORT).into());
         let service = || WebhookAddress::Service {
             namespace: self.namespace.clone(),
@@ -267,7 +267,7 @@ impl Start {
     }
 
     /// Returns the sources of the pages for metrics, health and readiness.
-    fn report(&self, serving: Option<Arc<Serving>>, server: &HealthServer) -> Arc<Report> {
+    fn report(&self, serving: Option<Arc<ServingCertificate>>, server: &HealthServer) -> Arc<Report> {
         Arc::new(Report {
             caches: self.on_all_replicas.caches.clone(),
             metrics: self.metrics.clone(),
@@ -284,7 +284,7 @@ impl Start {
             return;
         }
         let Environment { client, clock, name, .. } = &*self.on_all_replicas;
-        let (guard, serving) = (Arc::new(Guard::new(client.kube().clone())), Arc::<Serving>::default());
+        let (guard, serving) = (Arc::new(Guard::new(client.kube().clone())), Arc::<ServingCertificate>::default());
         let host = format!("{}-metrics.{}.svc", self.installed, self.namespace);
         let names = vec![host, "localhost".into(), "127.0.0.1".into()];
         let (directory, clock) = (server.certificate_dir, clock.clone());

@@ -95,7 +95,7 @@ fn dialed(address: SocketAddr) -> SocketAddr {
 mod tests {
     use super::super::Webhooks;
     use super::super::certificate::Identity;
-    use super::super::listener::{Serving, serve};
+    use super::super::listener::{ServingCertificate, serve};
     use super::*;
     use tokio::net::TcpListener;
 
@@ -105,7 +105,7 @@ mod tests {
         let [ours, other] = [(); 2].map(|()| Identity::make("op", &["op-webhook.ns.svc".into()], now).unwrap());
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = Arc::<Serving>::default();
+        let serving = Arc::<ServingCertificate>::default();
         serving.set(&ours.certificate, &ours.key).unwrap();
         let serves = tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving));
         let shake = async |name: &str, bundle: &str, now: Timestamp| match handshake(address, name, bundle, now).await {

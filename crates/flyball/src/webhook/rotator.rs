@@ -10,7 +10,7 @@
 //! occur at the interval.
 
 use super::certificate::Now;
-use super::listener::{Serving, Verification};
+use super::listener::{ServingCertificate, Verification};
 use super::manifests::{Target, WebhookAddress, conversion, secret_name};
 use super::probe::{self, ProbeError};
 use super::secret::CertificateSecret;
@@ -60,7 +60,7 @@ pub(crate) struct CertificateRotator {
     pub(crate) certificates: Certificates,
     pub(crate) reach: WebhookAddress,
     pub(crate) targets: Vec<Target>,
-    pub(crate) serving: Arc<Serving>,
+    pub(crate) serving: Arc<ServingCertificate>,
     /// Address of the webhooks.
     pub(crate) address: SocketAddr,
     /// Notified when a target changes.
@@ -401,7 +401,7 @@ mod tests {
     /// Creates a rotator without targets, whose server does not respond.
     fn rotator(
         certificates: Certificates,
-        serving: Arc<Serving>,
+        serving: Arc<ServingCertificate>,
         address: SocketAddr,
         clock: Clock,
     ) -> CertificateRotator {
@@ -429,7 +429,7 @@ mod tests {
         let identities =
             ["one", "two"].map(|name| Identity::make(name, &[name.to_owned()], Clock::system().now()).unwrap());
         let put = |name: &str, pem: &str| fs::write(directory.join(name), pem).unwrap();
-        let serving = Arc::<Serving>::default();
+        let serving = Arc::<ServingCertificate>::default();
         // The certificate that is served.
         let served = || {
             let key = serving.get()?;
@@ -554,7 +554,7 @@ mod tests {
         let mut replicas = Vec::new();
         for off in hours_off {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let (server, ticks, serving) = (api.clone(), api.clone(), Arc::<Serving>::default());
+            let (server, ticks, serving) = (api.clone(), api.clone(), Arc::<ServingCertificate>::default());
             let clock = Clock::new(move || ticks.lock().now + SignedDuration::from_hours(off));
             let rotator = CertificateRotator {
                 client: kube::Client::new(service_fn(move |request| Api::answer(server.clone(), request)), "ns"),
@@ -629,7 +629,7 @@ mod tests {
             for (name, pem) in [("tls.crt", &ours.certificate), ("tls.key", &ours.key)] {
                 fs::write(directory.join(name), pem).unwrap();
             }
-            let (serving, api) = (Arc::<Serving>::default(), Arc::new(Mutex::new((404, Value::Null))));
+            let (serving, api) = (Arc::<ServingCertificate>::default(), Arc::new(Mutex::new((404, Value::Null))));
             serving.set(&ours.certificate, &ours.key).unwrap();
             let server = api.clone();
             let client = service_fn(move |request: Request<Body>| {
@@ -731,7 +731,7 @@ mod tests {
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let [ours, other] = [(); 2].map(|()| Identity::make("op", &["op-webhook.ns.svc".into()], now).unwrap());
-        let serving = Arc::<Serving>::default();
+        let serving = Arc::<ServingCertificate>::default();
         serving.set(&ours.certificate, &ours.key).unwrap();
         let (address, clock) = (listener.local_addr().unwrap(), Clock::new(move || now));
         let rotator = rotator(Certificates::Own, serving.clone(), address, clock);

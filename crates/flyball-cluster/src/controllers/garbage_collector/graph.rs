@@ -1,7 +1,7 @@
 //! Owner graph, fed by the watches, and the queue of objects to check.
 
 use super::queue::Queue;
-use crate::controllers::discovery::Served;
+use crate::controllers::discovery::ServedResource;
 use flyball_core::{GroupResource, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +16,7 @@ pub(super) const ORPHAN: &str = "orphan";
 /// One object.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) kind: Arc<Served>,
+    pub(super) kind: Arc<ServedResource>,
     pub(super) key: ObjectKey,
     pub(super) owners: Vec<OwnerReference>,
     pub(super) deleting: bool,
@@ -77,7 +77,7 @@ pub(super) struct Graph {
     /// Dependents by owner UID, whether or not the owner exists.
     dependents: BTreeMap<String, BTreeSet<String>>,
     queue: Queue,
-    served: BTreeSet<Served>,
+    served: BTreeSet<ServedResource>,
     /// Kinds that were not listed yet, with the time until which others wait for them.
     awaited: BTreeMap<GroupResource, Instant>,
     /// Objects with owners of kinds that are not served.
@@ -88,7 +88,7 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Records the current state of an object.
-    pub(super) fn put(&mut self, kind: &Arc<Served>, key: ObjectKey, meta: &ObjectMeta) {
+    pub(super) fn put(&mut self, kind: &Arc<ServedResource>, key: ObjectKey, meta: &ObjectMeta) {
         let Some(uid) = meta.uid.clone() else { return };
         let has = |finalizer: &str| meta.finalizers.iter().flatten().any(|known| known == finalizer);
         let node = Node {
@@ -226,7 +226,7 @@ impl Graph {
     }
 
     /// Records the served resources. Objects that could not be processed without them are queued again.
-    pub(super) fn serves(&mut self, served: BTreeSet<Served>) {
+    pub(super) fn serves(&mut self, served: BTreeSet<ServedResource>) {
         self.awaited.retain(|resource, _| served.iter().any(|kind| kind.resource == *resource));
         let removed = self.nodes.iter().filter(|(_, node)| !served.contains(&*node.kind)).map(|(uid, _)| uid.clone());
         for uid in removed.collect::<Vec<_>>() {
@@ -239,7 +239,7 @@ impl Graph {
     }
 
     /// Returns the kind that a reference names.
-    pub(super) fn kind(&self, reference: &OwnerReference) -> Option<Served> {
+    pub(super) fn kind(&self, reference: &OwnerReference) -> Option<ServedResource> {
         self.served.iter().find(|kind| kind.is_of(reference)).cloned()
     }
 

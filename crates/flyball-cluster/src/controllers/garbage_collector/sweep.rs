@@ -1,7 +1,7 @@
 //! The check of one object: deletes or updates it depending on its owners and dependents.
 
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
-use crate::controllers::discovery::Served;
+use crate::controllers::discovery::ServedResource;
 use flyball_core::ObjectKey;
 use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -235,7 +235,7 @@ impl Sweep<'_> {
         }
     }
 
-    async fn get(&self, kind: &Served, key: &ObjectKey) -> kube::Result<Option<Metadata>> {
+    async fn get(&self, kind: &ServedResource, key: &ObjectKey) -> kube::Result<Option<Metadata>> {
         if kind.object_path(key).is_none() {
             return Ok(None);
         }
