@@ -26,8 +26,8 @@ use tokio::time::{Instant, timeout};
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Timeout of the start of the operator.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Timeout of a command without one of its own.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Minimum timeout of a command that asserts, at the end of its step.
+const MIN_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Length limit of the end of a command's output in a message, in bytes.
 const MAX_OUTPUT: usize = 4096;
 /// Length limit of the part of a case's name in the name of its namespace.
@@ -67,7 +67,8 @@ pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&C
     }
     let kubeconfig = trial.control_plane.kubeconfig.clone();
     for shell in &suite.commands {
-        run(shell, Path::new("."), &kubeconfig, "default").await.map_err(Error::new)?;
+        let limit = shell.timeout(suite.command_timeout);
+        run(shell, limit, Path::new("."), &kubeconfig, "default").await.map_err(Error::new)?;
     }
     if let Err(why) = trial.launch(START_TIMEOUT).await? {
         return Err(Error::new(format!("the operator does not start: {why}")).hint("see its output with -v"));
@@ -125,18 +126,19 @@ impl Player<'_> {
             self.delete(deleted, step.timeout).await.map_err(text)?;
         }
         for shell in &step.commands {
-            self.run(shell).await?;
+            self.run(shell, shell.timeout(step.command_timeout)).await?;
         }
         for ReadObject { object, file } in &step.apply {
             let applied = self.connection.apply_with(object, true, false).await;
             applied.map_err(|error| format!("{}: {error}", file.display()))?;
         }
-        let met = until(step.timeout, POLL_INTERVAL, async || Ok(self.unmet(step).await)).await.map_err(text)?;
-        met.map_err(|unmet| format!("after {} s:\n{}", step.timeout.as_secs(), unmet.join("\n")))
+        let end = Instant::now() + step.timeout;
+        let met = until(step.timeout, POLL_INTERVAL, async || Ok(self.check_step(step, end).await)).await;
+        met.map_err(text)?.map_err(|unmet| format!("after {} s:\n{}", step.timeout.as_secs(), unmet.join("\n")))
     }
 
-    /// Returns the expectations of a step that are not met.
-    async fn unmet(&self, step: &Step) -> Result<(), Vec<String>> {
+    /// Checks the expectations of a step, which ends at this time; returns those that are not met.
+    async fn check_step(&self, step: &Step, end: Instant) -> Result<(), Vec<String>> {
         let mut unmet = Vec::new();
         for expected in &step.asserts {
             if let Err(why) = self.check(expected).await {
@@ -155,7 +157,8 @@ impl Player<'_> {
             }
         }
         for shell in &step.checks {
-            unmet.extend(self.run(shell).await.err());
+            let remaining = end.saturating_duration_since(Instant::now()).max(MIN_CHECK_TIMEOUT);
+            unmet.extend(self.run(shell, shell.timeout(remaining)).await.err());
         }
         if unmet.is_empty() { Ok(()) } else { Err(unmet) }
     }
@@ -241,13 +244,19 @@ impl Player<'_> {
         Ok(())
     }
 
-    async fn run(&self, shell: &Shell) -> Result<(), String> {
-        run(shell, &self.case.folder, self.kubeconfig, &self.connection.namespace).await
+    async fn run(&self, shell: &Shell, limit: Duration) -> Result<(), String> {
+        run(shell, limit, &self.case.folder, self.kubeconfig, &self.connection.namespace).await
     }
 }
 
-/// Runs a command in a folder; returns the reason if it fails.
-async fn run(shell: &Shell, folder: &Path, kubeconfig: &Path, namespace: &str) -> Result<(), String> {
+/// Runs a command in a folder; returns the reason if it fails. After the timeout, its process group is killed.
+async fn run(
+    shell: &Shell,
+    limit: Duration,
+    folder: &Path,
+    kubeconfig: &Path,
+    namespace: &str,
+) -> Result<(), String> {
     let (text, line) = match (&shell.script, &shell.command) {
         (Some(script), None) => (script, script.clone()),
         // The shell splits it into words and replaces variables, as KUTTL does.
@@ -263,7 +272,6 @@ async fn run(shell: &Shell, folder: &Path, kubeconfig: &Path, namespace: &str) -
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(this.into_iter().chain(std::env::split_paths(&path)));
     process.envs(path.ok().map(|path| ("PATH", path)));
-    let limit = shell.timeout.map_or(COMMAND_TIMEOUT, Duration::from_secs);
     let failed = |error: io::Error| format!("cannot run `{text}`: {error}");
     let mut child = process.spawn().map_err(failed)?;
     let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
@@ -338,14 +346,13 @@ mod tests {
 
     #[tokio::test]
     async fn command_reports_its_output() {
-        let run = async |shell: Shell| run(&shell, Path::new("/"), Path::new("/k"), "ns").await;
+        let limit = Duration::from_secs(30);
+        let run = async |shell: Shell| run(&shell, limit, Path::new("/"), Path::new("/k"), "ns").await;
         let script = |text: &str| Shell { script: Some(text.into()), ..Shell::default() };
         assert_eq!(run(script("test $NAMESPACE$KUBECONFIG = ns/k")).await, Ok(()));
         let failed = run(script("echo why; exit 3")).await.unwrap_err();
         assert_eq!(failed, "`echo why; exit 3` failed with exit status: 3: why");
         assert_eq!(run(Shell { ignore_failure: true, ..script("exit 3") }).await, Ok(()));
-        let slow = Shell { timeout: Some(0), ..script("sleep 60") };
-        assert_eq!(run(slow).await.unwrap_err(), "`sleep 60` did not end within 0 s");
         assert!(run(Shell::default()).await.is_err());
         let long = run(script("head -c 1000000 /dev/zero | tr '\\0' x; echo end; exit 3")).await.unwrap_err();
         assert!(long.ends_with("xend") && long.len() < 2 * MAX_OUTPUT, "{}", long.len());
@@ -359,9 +366,10 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
         let script = format!("exec 3>{path}; sleep 60 & echo started >&3; wait");
-        let slow = Shell { script: Some(script), timeout: Some(1), ..Shell::default() };
+        let slow = Shell { script: Some(script), ..Shell::default() };
         let began = Instant::now();
-        let failed = run(&slow, Path::new("/"), Path::new("/k"), "ns").await.unwrap_err();
+        let limit = Duration::from_secs(1);
+        let failed = run(&slow, limit, Path::new("/"), Path::new("/k"), "ns").await.unwrap_err();
         assert!(failed.contains("did not end within 1 s"), "{failed}");
         drop(writer);
         // The end of the pipe is read when no process has it.

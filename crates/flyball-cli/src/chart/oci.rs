@@ -3,13 +3,13 @@
 use super::access::Access;
 use super::archive::{Archive, MAX_ARCHIVE_BYTES};
 use super::range::{self, Range};
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
+use crate::image::manifest::Manifest;
 use crate::image::reference::Reference;
 use crate::image::registry::{Purpose, Registry};
 use crate::image::{Descriptor, MANIFEST, digest, hex};
 use crate::render::progress::Progress;
 use flyball_chart::Version;
-use serde::Deserialize;
 
 /// Prefix of references to charts in registries.
 pub(crate) const SCHEME: &str = "oci://";
@@ -25,14 +25,6 @@ pub(crate) struct OciChart {
     repository: Reference,
     version: Option<String>,
     digest: Option<String>,
-}
-
-/// The manifest of a chart.
-#[derive(Deserialize)]
-struct Manifest {
-    config: Descriptor,
-    #[serde(default)]
-    layers: Vec<Descriptor>,
 }
 
 impl OciChart {
@@ -167,7 +159,8 @@ fn is_full(tag: &str) -> bool {
 
 /// Returns the archive that a manifest names.
 fn layer(manifest: &[u8], what: &str) -> Result<Descriptor> {
-    let manifest: Manifest = serde_json::from_slice(manifest).when(format!("{what} is no chart"))?;
+    let manifest = Manifest::read(&format!("manifest of {what}"), manifest)
+        .map_err(|error| error.hint("charts are pushed with helm push"))?;
     let config = &manifest.config.media_type;
     if config != CONFIG {
         return Err(Error::new(format!("{what} is no chart: its config has media type {config}"))
@@ -175,9 +168,6 @@ fn layer(manifest: &[u8], what: &str) -> Result<Descriptor> {
     }
     let layer = LAYERS.iter().find_map(|kind| manifest.layers.iter().find(|layer| layer.media_type == *kind));
     let layer = layer.ok_or_else(|| Error::new(format!("{what} is no chart: it has no layer {}", LAYERS[0])))?;
-    if hex(&layer.digest).is_none() {
-        return Err(Error::new(format!("{what} has a layer with the invalid digest {:?}", layer.digest)));
-    }
     if layer.size > MAX_ARCHIVE_BYTES as u64 {
         return Err(Error::new(format!("{what} is larger than {} MiB", MAX_ARCHIVE_BYTES >> 20)));
     }

@@ -32,10 +32,14 @@ const KUSTOMIZATIONS: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
 
 /// Reads the objects of a file, or of all YAML and JSON files of a folder in the order of their names. Files of
 /// kustomize in the folder are skipped.
+///
+/// # Errors
+///
+/// If a file cannot be read, or contains other documents than objects.
 pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     let what = || format!("cannot read {}", path.display());
     if !fs::metadata(path).when(what())?.is_dir() {
-        return parse(path);
+        return read_file(path);
     }
     let entries = fs::read_dir(path).when(what())?;
     let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>().when(what())?;
@@ -46,7 +50,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     files.sort();
     let mut objects = Vec::new();
     for file in files {
-        objects.extend(parse(&file)?);
+        objects.extend(read_file(&file)?);
     }
     Ok(objects)
 }
@@ -69,26 +73,71 @@ pub(crate) fn read_all(files: &[String]) -> Result<Vec<Value>> {
 
 fn read_standard_input() -> Result<Vec<Value>> {
     let text = std::io::read_to_string(std::io::stdin()).when("cannot read standard input")?;
-    documents(&text, "standard input")
+    objects(parse(&text, "standard input")?, "standard input")
 }
 
-fn parse(file: &Path) -> Result<Vec<Value>> {
+fn read_file(file: &Path) -> Result<Vec<Value>> {
+    objects(read_documents(file)?, &file.display().to_string())
+}
+
+/// Reads the YAML documents of a file, which may be other values than objects.
+pub(crate) fn read_documents(file: &Path) -> Result<Vec<Value>> {
     let text = fs::read_to_string(file).when(format!("cannot read {}", file.display()))?;
-    documents(&text, &file.display().to_string())
+    parse(&text, &file.display().to_string())
 }
 
-fn documents(text: &str, whence: &str) -> Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).when(format!("{whence} is not valid YAML"))?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(flat).collect())
+fn parse(text: &str, source: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).when(format!("{source} is not valid YAML"))?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(items).collect())
 }
 
 /// Returns the items of a list, or the object itself.
-pub(crate) fn flat(object: Value) -> Vec<Value> {
+pub(crate) fn items(object: Value) -> Vec<Value> {
     match object {
         Value::Object(mut fields) if fields.get("kind").is_some_and(|kind| kind == "List") => {
-            fields.remove("items").and_then(|items| items.as_array().cloned()).unwrap_or_default()
+            match fields.remove("items") {
+                Some(Value::Array(items)) => items,
+                _ => Vec::new(),
+            }
         }
         object => vec![object],
+    }
+}
+
+/// Parts of an object that commands change: each is an object, or missing.
+const OBJECT_FIELDS: [&str; 4] = ["", "/metadata", "/metadata/labels", "/metadata/annotations"];
+
+/// Checks that documents of a source are objects.
+///
+/// # Errors
+///
+/// If a document or its metadata has another type. The error contains the source and the field.
+pub(crate) fn objects(documents: Vec<Value>, source: &str) -> Result<Vec<Value>> {
+    for (number, document) in (1..).zip(&documents) {
+        let wrong = OBJECT_FIELDS.iter().find_map(|pointer| match document.pointer(pointer)? {
+            Value::Object(_) => None,
+            Value::Null if !pointer.is_empty() => None,
+            value => Some((*pointer, type_name(value))),
+        });
+        let Some((pointer, found)) = wrong else { continue };
+        let field = pointer.trim_start_matches('/').replace('/', ".");
+        let kind = document["kind"].as_str().map(|kind| format!(" ({kind})")).unwrap_or_default();
+        let what = if field.is_empty() { String::new() } else { format!(": {field}") };
+        return Err(Error::new(format!("{source}: document {number}{kind}{what} is {found}, not an object"))
+            .hint("each document must be a Kubernetes object with apiVersion, kind and metadata"));
+    }
+    Ok(documents)
+}
+
+/// Names the type of a value with its article.
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
     }
 }
 
@@ -275,4 +324,27 @@ fn is_same(one: &DynamicObject, other: &DynamicObject) -> bool {
         object
     };
     bare(one) == bare(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_that_are_no_objects_are_named() {
+        let read = |text: &str| objects(parse(text, "a.yaml")?, "a.yaml");
+        for (text, expected) in [
+            ("[]", "a.yaml: document 1 is a list, not an object"),
+            ("x", "a.yaml: document 1 is a string, not an object"),
+            ("kind: A\n---\n7\n", "a.yaml: document 2 is a number, not an object"),
+            ("kind: List\nitems: [true]\n", "a.yaml: document 1 is a boolean, not an object"),
+            ("kind: A\nmetadata: x\n", "a.yaml: document 1 (A): metadata is a string, not an object"),
+            ("kind: A\nmetadata: {labels: [a]}\n", "a.yaml: document 1 (A): metadata.labels is a list, not an object"),
+        ] {
+            assert_eq!(read(text).unwrap_err().to_string(), expected);
+        }
+        for (text, count) in [("", 0), ("---\n---\n", 0), ("kind: List\nitems: 1\n", 0), ("kind: A\nmetadata: null\n", 1)] {
+            assert_eq!(read(text).unwrap().len(), count, "{text}");
+        }
+    }
 }

@@ -47,13 +47,18 @@ impl Kind {
     pub(crate) fn items(&self, mut answer: Value) -> Vec<Value> {
         match answer.get_mut("items").map(Value::take) {
             Some(Value::Array(mut items)) => {
-                items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| {
-                    item.insert("apiVersion".into(), self.api_version().into());
-                    item.insert("kind".into(), self.kind.as_str().into());
-                });
+                items.iter_mut().for_each(|item| self.set_type(item));
                 items
             }
             _ => vec![answer],
+        }
+    }
+
+    /// Sets `apiVersion` and `kind`, which items of lists lack.
+    pub(crate) fn set_type(&self, item: &mut Value) {
+        if let Some(fields) = item.as_object_mut() {
+            fields.insert("apiVersion".into(), self.api_version().into());
+            fields.insert("kind".into(), self.kind.as_str().into());
         }
     }
 

@@ -330,7 +330,8 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
     let mut used: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for file in &files {
         let shown = file.strip_prefix(&folder).unwrap_or(file).display().to_string();
-        let objects = match apply::read(file) {
+        // A list of JSON patches of kustomize is no object.
+        let objects = match apply::read_documents(file) {
             Ok(objects) => objects,
             Err(error) => {
                 findings.wrong("manifest", error.to_string(), "it must contain Kubernetes objects in YAML");
@@ -340,7 +341,6 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
         for object in objects {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             if object["kind"].is_null() {
-                // A list of JSON patches of kustomize is no object.
                 continue;
             }
             if object["kind"] == "CustomResourceDefinition" {

@@ -105,9 +105,8 @@ async fn fetch(
     Ok(found)
 }
 
-/// Removes managed fields.
-fn tidy(object: &mut Value) {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+fn remove_managed_fields(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
 }
@@ -124,7 +123,7 @@ async fn objects(args: &GetArgs, connection: &Connection, selections: &[Selectio
     let mut missing = Vec::new();
     let found = fetch(args, connection, selections, &mut missing).await?;
     let mut found: Vec<Value> = found.into_iter().map(|(_, object)| object).collect();
-    found.iter_mut().for_each(tidy);
+    found.iter_mut().for_each(remove_managed_fields);
     let is_single = matches!(selections, [Selection { names, .. }] if names.len() == 1);
     match found.pop() {
         Some(object) if is_single => output.say(&object)?,

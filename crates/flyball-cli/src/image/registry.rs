@@ -4,6 +4,7 @@
 //! <https://distribution.github.io/distribution/spec/auth/token/> for authentication.
 
 use super::credentials::Credentials;
+use super::manifest::Index;
 use super::reference::Reference;
 use super::{Descriptor, INDEX, hex};
 use crate::error::{Error, Result, ResultExt};
@@ -12,10 +13,12 @@ use crate::web::{OnReceived, Receiver, Web};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, LINK, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use url::form_urlencoded;
 
 /// Timeout of a response. A layer is acknowledged after its last byte.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -26,6 +29,12 @@ const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const MAX_TAG_PAGES: usize = 100;
 /// Limit of tags of a repository.
 const MAX_TAGS: usize = 100_000;
+
+/// A page of the tags of a repository.
+#[derive(Deserialize)]
+struct TagList {
+    tags: Option<Vec<String>>,
+}
 
 /// Use of a repository by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +122,8 @@ impl Registry {
         let (StatusCode::ACCEPTED, Some(location)) = (response.status(), location) else {
             return Err(self.refused("accept an upload", &response));
         };
-        let mark = if location.contains('?') { '&' } else { '?' };
-        let location = format!("{location}{mark}digest={digest}");
+        let separator = if location.contains('?') { '&' } else { '?' };
+        let location = format!("{location}{separator}digest={digest}");
         let headers = [(CONTENT_TYPE, "application/octet-stream")];
         let done = self.send(Method::PUT, &location, &headers, bytes.into()).await?;
         match done.status() {
@@ -191,8 +200,9 @@ impl Registry {
             if page.status() != StatusCode::OK {
                 return Err(self.refused("list the tags", &page));
             }
-            let body: Value = serde_json::from_slice(page.body()).unwrap_or_default();
-            tags.extend(body["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+            let list: TagList = serde_json::from_slice(page.body())
+                .when(format!("{} returned an invalid list of tags", self.reference.registry))?;
+            tags.extend(list.tags.unwrap_or_default());
             if tags.len() > MAX_TAGS {
                 break;
             }
@@ -215,16 +225,16 @@ impl Registry {
         }
         // The registry does not support referrers: they are listed under the fallback tag.
         let tag = format!("sha256-{}", hex(subject).unwrap_or_default());
+        let Reference { registry, repository, .. } = &self.reference;
+        let document = format!("index {registry}/{repository}:{tag}");
         let mut index = match self.get_manifest(&tag, &[INDEX]).await? {
-            Some(found) => serde_json::from_slice(&found).when(format!("{tag} is not an image index"))?,
-            None => json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}),
+            Some(found) => Index::read(&document, &found)
+                .map_err(|error| error.hint(format!("delete the tag {tag}, which lists the referrers of an image")))?,
+            None => Index::new(Vec::new()),
         };
-        let Some(listed) = index["manifests"].as_array_mut() else {
-            return Err(Error::new(format!("{tag} is not an image index")));
-        };
-        if !listed.iter().any(|one| one["digest"] == *referrer.digest) {
-            listed.push(json!(referrer));
-            self.put_manifest(INDEX, &tag, index.to_string().into_bytes()).await?;
+        if index.manifests.iter().all(|listed| listed.digest != referrer.digest) {
+            index.manifests.push(referrer.clone());
+            self.put_manifest(INDEX, &tag, index.to_json().to_string().into_bytes()).await?;
         }
         Ok(())
     }
@@ -335,14 +345,15 @@ impl Registry {
                     ("scope", &scope),
                     ("refresh_token", token),
                 ];
-                let form = form.map(|(name, value)| format!("{name}={}", encode(value))).join("&");
+                let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
                 let request = Request::post(address).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
                 request.body(form.into())
             }
             credentials => {
-                let mark = if realm.contains('?') { '&' } else { '?' };
-                let query = format!("{realm}{mark}service={}&scope={}", encode(service), encode(&scope));
-                let mut request = Request::get(query);
+                let separator = if realm.contains('?') { '&' } else { '?' };
+                let query = [("service", service), ("scope", &scope)];
+                let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+                let mut request = Request::get(format!("{realm}{separator}{query}"));
                 if let Some(basic) = credentials.as_ref().and_then(Credentials::basic) {
                     request = request.header(AUTHORIZATION, basic);
                 }
@@ -461,11 +472,6 @@ impl Challenge {
     fn of(&self, name: &str) -> &str {
         self.parameters.get(name).map_or("", String::as_str)
     }
-}
-
-fn encode(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 #[cfg(test)]

@@ -241,15 +241,15 @@ impl Program {
 
     /// Returns the manifests of the operator.
     pub(crate) async fn manifests(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
-        let list: Value = self.ask("manifests", args, variables).await?;
-        let mut objects = apply::flat(list);
-        objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(tidy);
+        let list: Value = self.query("manifests", args, variables).await?;
+        let mut objects = apply::objects(apply::items(list), &format!("output of `{self} manifests`"))?;
+        objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(normalize_definition);
         Ok(objects)
     }
 
     /// Returns the description of the operator.
     pub(crate) async fn describe(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Description> {
-        self.ask("describe", args, variables).await
+        self.query("describe", args, variables).await
     }
 
     /// Runs the program with arguments that make it print its help.
@@ -270,7 +270,7 @@ impl Program {
     }
 
     /// Runs a command of the program and parses its output.
-    async fn ask<T: DeserializeOwned>(
+    async fn query<T: DeserializeOwned>(
         &self,
         command: &str,
         args: &[String],
@@ -326,14 +326,17 @@ fn entries(path: &Path) -> Vec<Value> {
 }
 
 /// Removes attributes of the schema generator, which the API server ignores, from a definition, and sets its default
-/// names.
-fn tidy(definition: &mut Value) {
-    let names = &mut definition["spec"]["names"];
-    if let (true, Some(kind)) = (names["listKind"].is_null(), names["kind"].as_str()) {
-        names["listKind"] = format!("{kind}List").into();
+/// names. Parts of other types remain: the API server rejects them.
+fn normalize_definition(definition: &mut Value) {
+    if let Some(names) = definition.pointer_mut("/spec/names").and_then(Value::as_object_mut)
+        && names.get("listKind").is_none_or(Value::is_null)
+        && let Some(kind) = names.get("kind").and_then(Value::as_str).map(str::to_owned)
+    {
+        names.insert("listKind".into(), format!("{kind}List").into());
     }
-    for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
-        let schema = &mut version["schema"]["openAPIV3Schema"];
+    let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    for version in versions.into_iter().flatten() {
+        let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") else { continue };
         if let Some(root) = schema.as_object_mut() {
             root.remove("title");
             // All objects have these fields, and editors use the schema.
@@ -364,5 +367,28 @@ fn write_integers(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(write_integers),
         Value::Object(fields) => fields.values_mut().for_each(write_integers),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_definitions_remain() {
+        for spec in [json!("x"), json!([]), json!({"names": 1, "versions": [1, {"schema": "x"}]}), Value::Null] {
+            let mut definition = json!({"kind": "CustomResourceDefinition", "spec": spec});
+            let before = definition.clone();
+            normalize_definition(&mut definition);
+            assert_eq!(definition, before);
+        }
+        let schema = json!({"title": "Site", "properties": {"status": {"nullable": true, "minimum": 1.0}}});
+        let spec = json!({"names": {"kind": "Site"}, "versions": [{"schema": {"openAPIV3Schema": schema}}]});
+        let mut definition = json!({"spec": spec});
+        normalize_definition(&mut definition);
+        assert_eq!(definition["spec"]["names"]["listKind"], "SiteList");
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert_eq!(schema["properties"]["status"], json!({"minimum": 1}));
+        assert!(schema["title"].is_null() && schema["properties"]["kind"]["type"] == "string");
     }
 }

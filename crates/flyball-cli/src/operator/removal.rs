@@ -170,10 +170,7 @@ pub(crate) async fn stale(
         let what = || format!("cannot list {}", known.plural);
         let request = Request::get(format!("{path}?labelSelector={selector}")).body(Vec::new()).when(what())?;
         let list: Value = connection.client.request(request).await.when(what())?;
-        for object in list["items"].as_array().into_iter().flatten() {
-            let mut object = object.clone();
-            // Objects in lists have no kind.
-            (object["apiVersion"], object["kind"]) = (api_version.into(), kind.into());
+        for object in known.items(list) {
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
             let may_go = namespace.is_empty() || namespace == place.namespace || kind.starts_with("Role");
             if may_go && !desired.contains(&key(&object)) {

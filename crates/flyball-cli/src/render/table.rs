@@ -65,7 +65,8 @@ impl Table {
 
     /// Replaces the rows by those of a watch event. Only the first event has columns.
     pub(crate) fn show_next(&mut self, event: &mut Value) -> Result<()> {
-        self.rows = serde_json::from_value(event["rows"].take()).when("the watch event has no rows")?;
+        let rows = event.get_mut("rows").map(Value::take).unwrap_or_default();
+        self.rows = serde_json::from_value(rows).when("the watch event has no rows")?;
         Ok(())
     }
 
@@ -168,6 +169,8 @@ mod tests {
         };
         assert_eq!(next("a-long-one"), ["a-long-one   ERROR"]);
         assert_eq!(next("b"), ["b            ERROR"]);
-        assert!(table.show_next(&mut json!({})).is_err());
+        for malformed in [json!({}), json!([]), json!({"rows": "x"})] {
+            assert!(table.show_next(&mut malformed.clone()).is_err(), "{malformed}");
+        }
     }
 }

@@ -320,7 +320,9 @@ async fn trim(client: &Client, name: &str, migrated: &Definition) -> Result<Vec<
             return Err(error.hint("run the command again"));
         }
         // The resource version is included, so that a concurrent change causes a conflict.
-        crd["status"]["storedVersions"] = json!([migrated.storage]);
+        let status = crd.get_mut("status").and_then(Value::as_object_mut);
+        let status = status.ok_or_else(|| Error::new(format!("CustomResourceDefinition {name}: status is missing")))?;
+        status.insert("storedVersions".into(), json!([migrated.storage]));
         let request = Request::put(format!("{}/status?fieldManager=flyball-migrate", url(name)));
         let request = request.header(CONTENT_TYPE, "application/json").body(crd.to_string().into_bytes());
         match client.request::<Value>(request.when("cannot build the request")?).await {

@@ -3,7 +3,7 @@
 //! It runs while the cluster responds and the output is read. After an expired resource version, all objects are
 //! printed again. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
-use super::{Format, GetArgs, tidy};
+use super::{Format, GetArgs, remove_managed_fields};
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kind;
 use crate::cluster::selection::{Selection, fail_if_missing};
@@ -131,10 +131,8 @@ impl<'a> View<'a> {
             }
             Self::Name(kind) => Ok(say_on(&kind.object_name(object["metadata"]["name"].as_str().unwrap_or_default()))),
             Self::Object(kind, output) => {
-                // Items of lists have no kind and apiVersion.
-                object["apiVersion"] = kind.api_version().into();
-                object["kind"] = kind.kind.as_str().into();
-                tidy(&mut object);
+                kind.set_type(&mut object);
+                remove_managed_fields(&mut object);
                 Ok(say_on(&output.write_next(&object)?))
             }
         }

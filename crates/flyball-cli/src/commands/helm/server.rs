@@ -3,7 +3,7 @@
 //! Objects are applied as dry runs, as far as nothing depends on them: namespaces, CRDs and other objects that the
 //! admission of others reads are created in the server, which ends with the check.
 
-use crate::cluster::apply::flat;
+use crate::cluster::apply::items;
 use crate::cluster::connection::block_on;
 use crate::error::{Result, ResultExt};
 use flyball_chart::{HelmVersion, Lint, LintMessage, Severity};
@@ -64,7 +64,7 @@ async fn run(lint: &Lint, namespace: &str, helm: HelmVersion, messages: &mut Vec
     sources.extend(objects.map(|manifest| Source { path: &manifest.path, object: manifest.object.clone() }));
     let flat = sources
         .into_iter()
-        .flat_map(|Source { path, object }| flat(object).into_iter().map(move |object| Source { path, object }));
+        .flat_map(|Source { path, object }| items(object).into_iter().map(move |object| Source { path, object }));
     let mut sources: Vec<Source<'_>> = flat.filter(|source| !source.object.is_null()).collect();
     let order = |source: &Source<'_>| CREATED.iter().position(|kind| source.object["kind"] == *kind);
     sources.sort_by_key(|source| order(source).unwrap_or(CREATED.len()));

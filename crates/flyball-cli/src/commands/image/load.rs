@@ -55,8 +55,8 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
     let loaded = match cluster::kubeconfig(&args.cluster)? {
         Some(kubeconfig) => {
             let first = layout.images(named)?.into_iter().next();
-            let parts = first.map(|image| layout.parts(&image)).transpose()?.unwrap_or_default();
-            let size = parts.iter().map(|part| part.size).sum();
+            let blobs = first.map(|image| layout.blobs(&image)).transpose()?.unwrap_or_default();
+            let size = blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
             let repository = name.rsplit_once(':').map_or(name.as_str(), |(repository, _)| repository);
             let names = [format!("{repository}@{}", named.digest), name.clone()];
             let nodes = block_on(note(&kubeconfig, &names, size))?;
