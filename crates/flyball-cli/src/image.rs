@@ -6,12 +6,13 @@
 //! Images are reproducible: files are sorted, belong to root and have the time of `SOURCE_DATE_EPOCH`, by default the
 //! beginning of 1970.
 
+pub(crate) mod archive;
 pub(crate) mod base;
 pub(crate) mod credentials;
 pub(crate) mod elf;
 pub(crate) mod files;
 pub(crate) mod inventory;
-pub(crate) mod layer;
+mod layer;
 pub(crate) mod layout;
 pub(crate) mod libraries;
 pub(crate) mod manifest;
@@ -156,14 +157,14 @@ impl Image {
         epoch: Timestamp,
     ) -> Result<Self> {
         let kept = contents.base.map(|base| base.files(contents.program)).transpose()?.unwrap_or_default();
-        let mut archives = vec![layer::archive(contents, &kept, epoch).when("cannot create the layer")?];
+        let mut archives = vec![layer::of_program(contents, &kept, epoch).when("cannot create the layer")?];
         if let Some(project) = contents.project {
-            archives.push(layer::of_files(&project.files, epoch).when("cannot create the layer of the project")?);
+            archives.push(archive::pack(&project.files, epoch).when("cannot create the layer of the project")?);
         }
         let mut layers: Vec<Blob> = contents.base.map(|base| base.layers.clone()).unwrap_or_default();
         let below = layers.len();
-        for archive in &archives {
-            layers.push(Blob::new(LAYER, layer::compress(archive).when("cannot compress the layer")?));
+        for bytes in &archives {
+            layers.push(Blob::new(LAYER, archive::compress(bytes).when("cannot compress the layer")?));
         }
         let config = Blob::json(CONFIG, &configuration(platform, contents, &archives, epoch));
         let described: Vec<&Descriptor> = layers.iter().map(|layer| &layer.descriptor).collect();

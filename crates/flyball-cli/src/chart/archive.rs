@@ -1,14 +1,13 @@
 //! Archives of charts: checked, unpacked, and packed from folders.
 
 use crate::error::{Error, Result, ResultExt};
-use crate::image;
+use crate::image::files::ImageFile;
+use crate::image::{self, archive};
 use bytes::Bytes;
-use flate2::{Compression, GzBuilder};
 use flyball_chart::{Chart, File};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use tar::{Builder, EntryType, Header};
 use url::Url;
 
 /// Size limit of an archive.
@@ -96,19 +95,13 @@ fn write_new(folder: &Path, file: &File) -> io::Result<()> {
 pub(crate) fn pack(folder: &Path) -> Result<Archive> {
     let what = || format!("cannot pack {}", folder.display());
     let chart = Chart::open(folder).when(what())?;
-    let epoch = u64::try_from(image::epoch()?.as_second()).unwrap_or_default();
-    let mut archive = Builder::new(Vec::new());
+    let mut files = Vec::new();
     for file in Chart::read_files(folder).when(what())? {
-        let mut header = Header::new_gnu();
-        header.set_entry_type(EntryType::Regular);
-        header.set_size(file.data.len() as u64);
-        header.set_mode(0o644);
-        header.set_mtime(epoch);
-        archive.append_data(&mut header, format!("{}/{}", chart.name(), file.path), &*file.data).when(what())?;
+        let path = format!("{}/{}", chart.name(), file.path);
+        files.push(ImageFile { path, is_executable: false, bytes: file.data.to_vec() });
     }
-    let archive = archive.into_inner().when(what())?;
-    let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::default());
-    let bytes = gzip.write_all(&archive).and_then(|()| gzip.finish()).when(what())?;
+    let packed = archive::pack(&files, image::epoch()?).and_then(|packed| archive::compress(&packed));
+    let bytes = packed.when(what())?;
     let file = format!("{}-{}.tgz", chart.name(), chart.version());
     Archive::new(bytes.into(), &file, &folder.display().to_string())
 }

@@ -89,8 +89,8 @@ impl<'a> Dependencies<'a> {
             locked.push(Dependency::locked(&dependency.name, &dependency.repository, &version));
         }
         self.download(&locked).await?;
-        let digest = Lock::digest_of(&required, &locked);
-        if self.lock()?.is_some_and(|lock| lock.digest == digest) {
+        let digest = Lock::digest_of(&required, &locked).when(self.dependencies_file().display().to_string())?;
+        if self.read_lock()?.is_some_and(|lock| lock.digest == digest) {
             return Ok(());
         }
         let generated = Clock::system().now().to_string();
@@ -103,15 +103,15 @@ impl<'a> Dependencies<'a> {
     ///
     /// If the lock is out of date, or a subchart is not available. Nothing is written then.
     pub(crate) async fn build(&mut self) -> Result<()> {
-        let Some(lock) = self.lock()? else { return self.update().await };
+        let Some(lock) = self.read_lock()? else { return self.update().await };
         let required = &self.chart.metadata().dependencies;
-        let is_current = lock.digest == Lock::digest_of(required, &lock.dependencies)
-            || self.is_first_version() && lock.digest == Lock::legacy_digest_of(required);
-        if !is_current {
-            let (lock, file) = match self.is_first_version() {
-                true => ("requirements.lock", "requirements.yaml"),
-                false => ("Chart.lock", "Chart.yaml"),
-            };
+        let mut digests = vec![Lock::digest_of(required, &lock.dependencies)];
+        if self.is_first_version() {
+            digests.push(Lock::legacy_digest_of(required));
+        }
+        let digests = digests.into_iter().collect::<Result<Vec<_>, _>>();
+        if !digests.when(self.dependencies_file().display().to_string())?.contains(&lock.digest) {
+            let (lock, file) = self.file_names();
             return Err(Error::new(format!(
                 "the lock file ({lock}) is out of sync with the dependencies file ({file}). Please update the \
                  dependencies"
@@ -146,12 +146,24 @@ impl<'a> Dependencies<'a> {
         self.chart.metadata().api_version == "v1"
     }
 
-    fn lock_file(&self) -> &'static str {
-        if self.is_first_version() { "requirements.lock" } else { "Chart.lock" }
+    /// Returns the names of the lock, and of the file with the dependencies.
+    fn file_names(&self) -> (&'static str, &'static str) {
+        match self.is_first_version() {
+            true => ("requirements.lock", "requirements.yaml"),
+            false => ("Chart.lock", "Chart.yaml"),
+        }
     }
 
-    fn lock(&self) -> Result<Option<Lock>> {
-        let (file, path) = (self.lock_file(), self.folder.join(self.lock_file()));
+    fn dependencies_file(&self) -> PathBuf {
+        self.folder.join(self.file_names().1)
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.folder.join(self.file_names().0)
+    }
+
+    fn read_lock(&self) -> Result<Option<Lock>> {
+        let (file, path) = (self.file_names().0, self.lock_file());
         let text = match fs::metadata(&path) {
             Err(_) => return Ok(None),
             Ok(found) if found.len() > MAX_ARCHIVE_BYTES as u64 => {
@@ -164,7 +176,7 @@ impl<'a> Dependencies<'a> {
     }
 
     fn write_lock(&self, lock: &Lock) -> Result<()> {
-        let path = self.folder.join(self.lock_file());
+        let path = self.lock_file();
         if path.is_symlink() {
             return Err(Error::new(format!("{} is a symbolic link, which is not followed", path.display()))
                 .hint("replace it by a file"));

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, ResultExt};
 use flyball_chart::{Constraints, Version};
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
 /// Constraint of `--devel`, which pre-releases satisfy as well.
 const DEVEL: &str = ">0.0.0-0";
@@ -78,12 +78,7 @@ impl Range {
 
 /// Sorts versions in descending order; other texts come last.
 pub(crate) fn sort<V>(versions: &mut [V], text: impl Fn(&V) -> &str) {
-    versions.sort_by(|one, other| match (Version::parse(text(one)), Version::parse(text(other))) {
-        (Ok(one), Ok(other)) => other.cmp(&one),
-        (Ok(_), Err(_)) => Ordering::Less,
-        (Err(_), Ok(_)) => Ordering::Greater,
-        (Err(_), Err(_)) => Ordering::Equal,
-    });
+    versions.sort_by_cached_key(|version| Reverse(Version::parse(text(version)).ok()));
 }
 
 /// Returns true if two texts are the same version.

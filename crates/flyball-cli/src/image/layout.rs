@@ -1,8 +1,10 @@
 //! Images in a folder, see <https://github.com/opencontainers/image-spec/blob/main/image-layout.md>.
 
+use super::archive::ArchiveWriter;
 use super::manifest::{Index, MAX_DOCUMENT_BYTES, Manifest};
 use super::{Blob, Descriptor, INDEX, digest, hex};
 use crate::error::{Error, Result, ResultExt};
+use flyball_core::time::Timestamp;
 use serde_json::json;
 use std::fs;
 use std::io;
@@ -114,13 +116,8 @@ impl Layout {
     pub(crate) fn archive(&self, file: &Path) -> Result<()> {
         let what = || format!("cannot write {}", file.display());
         let named = self.named()?;
-        let mut archive = tar::Builder::new(fs::File::create(file).when(what())?);
-        let mut add = |path: &str, bytes: &[u8]| {
-            let mut header = tar::Header::new_ustar();
-            header.set_size(bytes.len() as u64);
-            header.set_mode(0o644);
-            archive.append_data(&mut header, path, bytes).when(what())
-        };
+        let mut archive = ArchiveWriter::new(fs::File::create(file).when(what())?, Timestamp::UNIX_EPOCH);
+        let mut add = |path: &str, bytes: &[u8]| archive.add(path, 0o644, bytes).when(what());
         add(MARKER, &marker())?;
         add("index.json", &index(vec![named.clone()]))?;
         let mut all = vec![named.clone()];
@@ -134,7 +131,7 @@ impl Layout {
             let path = format!("blobs/sha256/{}", hex(&descriptor.digest).unwrap_or_default());
             add(&path, &self.read(descriptor)?)?;
         }
-        archive.finish().when(what())
+        archive.finish().map(drop).when(what())
     }
 }
 

@@ -92,12 +92,9 @@ struct NewApi {
 pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     let mut project = Project::here()?;
     let mut changes = Changes::new(&project.folder);
+    watched::check_chart(&project, args.chart.chart.as_deref())?;
     if !project.project_type.is_rust() {
         return add_watched(args, changes, &mut project);
-    }
-    if let Some(chart) = &args.chart.chart {
-        return Err(Error::new(format!("--chart {chart}: project {} is of type Rust", project.project_name))
-            .hint("create a project for it: flyball init --helm --chart FOLDER DIR"));
     }
     let new_api = match &args.crd {
         Some(crd) => {
@@ -131,7 +128,6 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
         return Err(Error::new(format!("project {name} is of type {of}: {flag} does not apply, since {why}"))
             .hint(format!("drop {flag}")));
     }
-    watched::check_chart(project, args.chart.chart.as_deref())?;
     let chart = args.chart.local()?;
     let new = NewKind {
         group: args.group.as_deref(),
