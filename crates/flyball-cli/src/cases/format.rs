@@ -2,11 +2,11 @@
 
 use crate::cluster::apply;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::entries;
 use serde::de::{self, DeserializeOwned};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -180,12 +180,9 @@ impl Suite {
         for folder in settings.crd_dir.iter().chain(&settings.manifest_dirs) {
             suite.manifests.extend(apply::read(&at(folder))?);
         }
-        for folder in folders.iter().map(|folder| at(folder)).filter(|folder| folder.is_dir()) {
-            for name in names(&folder)? {
-                let path = folder.join(&name);
-                if !path.is_dir() {
-                    continue;
-                }
+        for folder in folders.iter().map(|folder| at(folder)) {
+            for path in entries(&folder)?.into_iter().filter(|path| path.is_dir()) {
+                let name = file_name(&path);
                 let case = Case::read(name, path, timeout.unwrap_or(STEP_TIMEOUT))?;
                 if !case.steps.is_empty() {
                     suite.cases.push(case);
@@ -202,11 +199,12 @@ impl Suite {
 impl Case {
     fn read(name: String, folder: PathBuf, timeout: Duration) -> Result<Self> {
         let mut steps: BTreeMap<u64, Step> = BTreeMap::new();
-        for file in names(&folder)? {
-            let Some((number, part)) = numbered(&file) else { continue };
+        for file in entries(&folder)? {
+            let name = file_name(&file);
+            let Some((number, part)) = numbered(&name) else { continue };
             let new_step = || Step { timeout, command_timeout: timeout, ..Step::default() };
             let step = steps.entry(number).or_insert_with(new_step);
-            step.read(&folder, &folder.join(&file), part)?;
+            step.read(&folder, &file, part)?;
         }
         for (number, step) in &mut steps {
             step.name = if step.name.is_empty() { number.to_string() } else { format!("{number} ({})", step.name) };
@@ -286,15 +284,8 @@ fn numbered(file: &str) -> Option<(u64, &str)> {
     (is_manifest && number.bytes().all(|byte| byte.is_ascii_digit())).then_some((number.parse().ok()?, word))
 }
 
-/// Returns the names in a folder, in their order.
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let what = || format!("cannot read {}", folder.display());
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).when(what())? {
-        names.push(entry.when(what())?.file_name().to_string_lossy().into_owned());
-    }
-    names.sort();
-    Ok(names)
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -302,6 +293,7 @@ mod tests {
     use super::*;
     use crate::files::private::PrivateFolder;
     use serde_json::json;
+    use std::fs;
 
     #[test]
     fn commands_in_the_background_are_rejected() {

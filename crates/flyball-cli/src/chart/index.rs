@@ -80,9 +80,8 @@ impl Index {
         }
         let mut charts = BTreeMap::new();
         for (name, releases) in document.entries.unwrap_or_default() {
-            let mut releases: Vec<Release> = releases.unwrap_or_default().into_iter().flatten().collect();
-            range::sort(&mut releases, |release| &release.version);
-            charts.insert(name, releases);
+            let releases: Vec<Release> = releases.unwrap_or_default().into_iter().flatten().collect();
+            charts.insert(name, range::sorted(releases, |release| &release.version));
         }
         Ok(Self { repository, charts })
     }

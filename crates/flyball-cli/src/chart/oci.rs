@@ -93,9 +93,9 @@ impl OciChart {
 
     async fn select(&self, registry: &mut Registry, range: &Range) -> Result<String> {
         // Tags cannot have a plus.
-        let mut versions: Vec<String> = registry.tags().await?.iter().map(|tag| tag.replace('_', "+")).collect();
-        versions.retain(|version| is_full(version));
-        range::sort(&mut versions, |version| version);
+        let versions = registry.tags().await?.into_iter().map(|tag| tag.replace('_', "+"));
+        let versions = versions.filter(|version| is_full(version)).collect();
+        let versions: Vec<String> = range::sorted(versions, |version| version);
         range.select(&versions, &self.shown(), |version| version).cloned()
     }
 

@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result, ResultExt};
 use flyball_chart::{Constraints, Version};
-use std::cmp::Reverse;
 
 /// Constraint of `--devel`, which pre-releases satisfy as well.
 const DEVEL: &str = ">0.0.0-0";
@@ -77,8 +76,14 @@ impl Range {
 }
 
 /// Sorts versions in descending order; other texts come last.
-pub(crate) fn sort<V>(versions: &mut [V], text: impl Fn(&V) -> &str) {
-    versions.sort_by_cached_key(|version| Reverse(Version::parse(text(version)).ok()));
+pub(crate) fn sorted<V>(versions: Vec<V>, text: impl Fn(&V) -> &str) -> Vec<V> {
+    let parse = |version: V| (Version::parse(text(&version)).ok(), version);
+    let mut parsed: Vec<(Option<Version>, V)> = versions.into_iter().map(parse).collect();
+    parsed.sort_by(|(one, _), (other, _)| match (one, other) {
+        (Some(one), Some(other)) => other.cmp(one),
+        (one, other) => other.is_some().cmp(&one.is_some()),
+    });
+    parsed.into_iter().map(|(_, version)| version).collect()
 }
 
 /// Returns true if two texts are the same version.
@@ -95,8 +100,8 @@ mod tests {
 
     #[test]
     fn newest_allowed_version_is_selected() {
-        let mut versions = vec!["1.0.0", "bad", "2.0.0-rc.1", "1.9.3", "1.10.0+b.5", "v1.2.3", "0.9.0"];
-        sort(&mut versions, |version| version);
+        let versions = vec!["1.0.0", "bad", "2.0.0-rc.1", "1.9.3", "1.10.0+b.5", "v1.2.3", "0.9.0"];
+        let versions = sorted(versions, |version| version);
         assert_eq!(versions, ["2.0.0-rc.1", "1.10.0+b.5", "1.9.3", "v1.2.3", "1.0.0", "0.9.0", "bad"]);
         for (requested, devel, expected) in [
             (None, false, Ok("1.10.0+b.5")),

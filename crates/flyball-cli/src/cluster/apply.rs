@@ -6,6 +6,7 @@ use crate::cluster::connection::Connection;
 use crate::cluster::kinds::KINDS_HINT;
 use crate::cluster::wait::until;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::entries;
 use crate::render::last_seen::summary;
 use clap::{Args, ValueEnum};
 use kube::Api;
@@ -15,7 +16,7 @@ use kube::discovery::{Scope, pinned_kind};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Field manager.
@@ -41,13 +42,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     if !fs::metadata(path).when(what())?.is_dir() {
         return read_file(path);
     }
-    let entries = fs::read_dir(path).when(what())?;
-    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>().when(what())?;
+    let mut files = entries(path)?;
     let is_kustomization = |file: &Path| KUSTOMIZATIONS.iter().any(|name| file.ends_with(name));
     files.retain(|file| {
         !is_kustomization(file) && file.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
     });
-    files.sort();
     let mut objects = Vec::new();
     for file in files {
         objects.extend(read_file(&file)?);

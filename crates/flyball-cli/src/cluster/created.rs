@@ -5,6 +5,7 @@
 //! line for the URL of the cluster, and one for each object.
 
 use crate::error::{Result, ResultExt};
+use crate::files::entries;
 use crate::files::private::state_folder;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
@@ -77,10 +78,7 @@ impl CreatedObjects {
     pub(crate) fn take_over(&mut self, url: &str) -> Result<Vec<Value>> {
         let mut adopted = Vec::new();
         let folder = self.path.parent().unwrap_or(Path::new(".")).to_owned();
-        let entries = fs::read_dir(&folder).when(format!("cannot read {}", folder.display()))?;
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| is_record(path)).collect();
-        paths.sort();
-        for path in paths {
+        for path in entries(&folder)?.into_iter().filter(|path| is_record(path)) {
             let Some(lines) = abandoned(&path).filter(|lines| lines.first().is_some_and(|first| first["url"] == url))
             else {
                 continue;

@@ -159,7 +159,7 @@ async fn measure(
     let (after, rested) = poller.until_rest(Some(&before)).await?;
     let until = Instant::now();
     sleep(args.idle).await;
-    let end = Metrics::ask(&poller.web, &poller.address).await?;
+    let end = Metrics::fetch(&poller.web, &poller.address).await?;
     let idle = until.elapsed();
 
     let calls = |from: &Metrics, to: &Metrics| {
@@ -270,7 +270,7 @@ impl MetricsPoller {
         let (mut last, mut since) = (0.0, Instant::now());
         let least = before.map_or(-1.0, |before| before.sum(RECONCILES, ""));
         let rest = until(self.timeout, POLL_INTERVAL, async || {
-            if let Ok(metrics) = Metrics::ask(&self.web, &self.address).await {
+            if let Ok(metrics) = Metrics::fetch(&self.web, &self.address).await {
                 let done = metrics.sum(RECONCILES, "");
                 let busy = metrics.sum("workqueue_depth", "") + metrics.sum("controller_runtime_active_workers", "");
                 if busy > 0.0 || done > last || metrics.sum("leader_election_master_status", "") == 0.0 {

@@ -6,7 +6,7 @@ use crate::cluster::kinds::Kinds;
 use crate::cluster::rollout::{self, Applied, RolloutArgs};
 use crate::cluster::safety;
 use crate::error::{Error, Result, ResultExt};
-use crate::operator::installation::{Installation, NAMESPACE, TargetArgs, is_webhook_configuration};
+use crate::operator::installation::{Installation, MANAGED_BY, NAMESPACE, TargetArgs, is_webhook_configuration};
 use crate::operator::overlay::{OverlayArgs, parse_image};
 use crate::operator::removal;
 use crate::render::terminal::{Style, complain, paint, say};
@@ -163,6 +163,5 @@ async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> R
 
 /// Returns true if a namespace was created by `flyball deploy`.
 pub(super) fn is_ours(namespace: &Namespace) -> bool {
-    let labels = namespace.metadata.labels.iter().flatten();
-    labels.into_iter().any(|(key, value)| key == "app.kubernetes.io/managed-by" && value == "flyball")
+    namespace.labels().get(MANAGED_BY.0).is_some_and(|value| value == MANAGED_BY.1)
 }

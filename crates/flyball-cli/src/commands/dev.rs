@@ -11,8 +11,9 @@ use crate::cluster::embedded::Embedded;
 use crate::commands::cluster::parse_count;
 use crate::error::Result;
 use crate::files::private::PrivateFolder;
+use crate::operator::installation::MANAGED_BY;
 use crate::operator::local::{self, LineSinks, Local, LocalArgs, Reload};
-use crate::operator::metrics::free_address;
+use crate::operator::metrics::{self, free_address};
 use crate::operator::process::stop_signal;
 use crate::render::terminal::{self, Style, complain, keep_below, paint, say};
 use clap::Args;
@@ -84,7 +85,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
         }
         None => args.connection.config().await?,
     };
-    let (metrics, url) = (free_address()?, config.cluster_url.to_string());
+    let (metrics_address, url) = (free_address()?, config.cluster_url.to_string());
     let mut operator = Local::new(args.local, Connection::open(config.clone()).await?);
     let namespace = operator.connection.namespace.clone();
     if own.is_some() && namespace != "default" {
@@ -93,8 +94,8 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     }
     let log = Arc::new(Log::default());
     operator.sinks = LineSinks { build: Some(log::of_cargo()), operator: Some(log.clone().of_operator()) };
-    say(&format!("metrics at http://{metrics}/metrics"));
-    operator.be_as_in_pod(config, folder.path().join("kubeconfig"), &metrics, "0");
+    say(&format!("metrics at {}", metrics::url(&metrics_address)));
+    operator.be_as_in_pod(config, folder.path().join("kubeconfig"), &metrics_address, "0");
     (operator.samples, operator.reload) = (samples, Reload::Always);
     if own.is_none() {
         operator.created = Some(begin(&operator.connection, &url).await?);
@@ -103,7 +104,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     let result = tokio::select! {
         biased;
         result = operator.run(&mut stop) => result,
-        result = status::show(&metrics, &log) => result,
+        result = status::show(&metrics_address, &log) => result,
     };
     keep_below("");
     if let Some(created) = operator.created.take() {
@@ -141,7 +142,7 @@ async fn begin(connection: &Connection, url: &str) -> Result<CreatedObjects> {
 async fn remove(connection: &Connection, parts: &[Value]) {
     for part in parts.iter().rev() {
         let found = connection.find(part).await.ok().flatten().unwrap_or_default();
-        if found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "flyball" {
+        if found["metadata"]["labels"][MANAGED_BY.0] == MANAGED_BY.1 {
             continue;
         }
         let removed = match connection.defines_objects(part).await {

@@ -6,7 +6,8 @@ use crate::cluster::apply;
 use crate::cluster::connection::{Connection, ContextArgs, block_on};
 use crate::cluster::kinds::Kinds;
 use crate::error::{Error, Result};
-use crate::operator::program::{Program, WATCHES};
+use crate::files::{WATCHES, entries};
+use crate::operator::program::Program;
 use crate::project::scaffold::api::{LIB, Names, definition_path};
 use crate::project::{FILE, Project};
 use crate::render::output::Output;
@@ -383,10 +384,7 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
 
 /// Finds all YAML and JSON files below a folder, in the order of their names.
 fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
-    let mut entries: Vec<PathBuf> =
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    entries.sort();
-    for path in entries {
+    for path in entries(folder).unwrap_or_default() {
         if path.is_dir() {
             manifests(&path, found);
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml") {

@@ -4,7 +4,8 @@ use super::create::chart::ChartArgs;
 use super::create::misused;
 use super::create::watched::{self, AddedKind, NewKind};
 use crate::chart::source::LocalChart;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
+use crate::files::entries;
 use crate::project::plugins::{PluginArgs, PluginCommand};
 use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::library::{Library, LibraryArgs};
@@ -180,7 +181,6 @@ fn inside(folder: &Path) -> String {
 
 /// Fails if a directory has files that could be overwritten. Hidden files, such as `.git`, are allowed.
 fn check_empty(folder: &Path) -> Result<()> {
-    let what = || format!("cannot read {}", folder.display());
     if fs::symlink_metadata(folder).is_err() {
         return Ok(());
     }
@@ -191,12 +191,9 @@ fn check_empty(folder: &Path) -> Result<()> {
         return Err(Error::new(format!("{} already exists: this is a project", folder.join(FILE).display()))
             .hint("add a kind: flyball create api --group cache --version v1alpha1 --kind Redis"));
     }
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).when(what())? {
-        names.push(entry.when(what())?.file_name().to_string_lossy().into_owned());
-    }
-    names.sort();
-    match names.iter().find(|name| !name.starts_with('.')) {
+    let entries = entries(folder)?;
+    let mut names = entries.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy());
+    match names.find(|name| !name.starts_with('.')) {
         None => Ok(()),
         Some(name) => Err(Error::new(format!("{} is not empty: it contains {name}", folder.display()))
             .hint("use a new directory: flyball init --domain example.com DIR")),

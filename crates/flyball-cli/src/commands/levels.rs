@@ -6,7 +6,8 @@
 mod proof;
 
 use crate::error::{Error, Result};
-use crate::operator::program::{Program, WATCHES};
+use crate::files::WATCHES;
+use crate::operator::program::Program;
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, say};
 use crate::testing::{Outcome, Voice, cargo_test};
@@ -106,7 +107,7 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     if !manifest.is_file() {
         let watches = given_path.join(WATCHES);
         if watches.is_file() {
-            let (report, _) = super::test::cases(given_path, Program::Watches(watches), &prefix, Voice::Quiet)?;
+            let (report, _) = super::test::cases(given_path, &Program::Watches(watches), &prefix, Voice::Quiet, false)?;
             return Ok((proof::find(&report, args.level), true));
         }
         let error = Error::new(format!("no project found at {}", given_path.display()));

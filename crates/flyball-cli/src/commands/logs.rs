@@ -2,6 +2,7 @@
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
+use crate::operator::installation::MANAGED_BY;
 use crate::render::terminal::{Style, paint, say};
 use clap::Args;
 use flyball_core::time::parse_duration;
@@ -100,7 +101,7 @@ async fn the_operator(connection: &Connection, namespace: Option<&str>) -> Resul
     let client = connection.client.clone();
     let deployments: Api<Deployment> =
         namespace.map_or_else(|| Api::all(client.clone()), |name| Api::namespaced(client.clone(), name));
-    let ours = ListParams::default().labels("app.kubernetes.io/managed-by=flyball");
+    let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
     let found = deployments.list(&ours).await.when("cannot list deployments")?;
     let place = |one: &Deployment| (one.namespace().unwrap_or_default(), one.name_any());
     match &found.items[..] {

@@ -4,7 +4,7 @@ use crate::cluster::apply;
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
 use crate::operator::installation::permissions::{Comparison, Permission};
-use crate::operator::installation::{Installation, TargetArgs};
+use crate::operator::installation::{Installation, SYSTEM, TargetArgs};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, say};
 use crate::render::yaml;
@@ -12,9 +12,6 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// The namespace in a kustomize base.
-const SYSTEM: &str = "system";
 
 /// Print the roles that an operator needs, or compare them with those in config/rbac
 ///

@@ -1,10 +1,11 @@
 //! `flyball test`: runs the tests of a project, with reports for programs, and checks the permissions of its operators.
 
-use crate::cases::{self, CaseResult, Played};
+use crate::cases::{self, CaseResult, UsedPermissions};
 use crate::cluster::connection::{block_on, block_on_threads};
 use crate::cluster::kubeconfig;
 use crate::commands::scorecard;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::WATCHES;
 use crate::files::private::PrivateFolder;
 use crate::operator::installation::permissions::Permission;
 use crate::operator::local::{self, LocalArgs};
@@ -58,10 +59,10 @@ pub(crate) struct TestArgs {
     args: Vec<String>,
 }
 
-/// The report.
+/// Output for programs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+struct TestReport<'a> {
     passed: usize,
     failed: usize,
     ignored: usize,
@@ -73,7 +74,7 @@ struct Told<'a> {
 
 /// Permissions of an operator over all tests.
 #[derive(Default, Serialize)]
-pub(super) struct Permissions {
+struct Permissions {
     /// Denied requests with their places in the code.
     missing: BTreeSet<String>,
     /// Unused permissions.
@@ -109,9 +110,11 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     if args.wants(Suite::Cluster)
         && let Some(program) = program::Program::here()
     {
-        let (found, permissions) = cases(Path::new("."), program, "", voice)?;
+        let (found, used) = cases(Path::new("."), &program, "", voice, args.rbac)?;
         report.add(found);
-        recorded.extend(permissions);
+        if let Some(used) = used {
+            recorded.extend([permissions_of(&program, used)?]);
+        }
     }
     let builds = succeeded || !report.programs.is_empty();
     if args.wants(Suite::Scorecard) && builds {
@@ -126,14 +129,14 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     if let Some(path) = &args.junit {
         write(path, &report.junit())?;
     }
-    recorded.extend(sum(&permissions)?);
+    recorded.extend(sum_permissions(&permissions)?);
     let found = args.rbac.then_some(recorded);
     let (passed, failed) = (report.count(Outcome::Passed), report.count(Outcome::Failed));
     let missing: usize = found.iter().flat_map(BTreeMap::values).map(|found| found.missing.len()).sum();
     match (args.output, found) {
         (Some(output), permissions) => {
             let (ignored, suites) = (report.count(Outcome::Ignored), report.counts());
-            output.say(&Told { passed, failed, ignored, suites, programs: &report.programs, permissions })?;
+            output.say(&TestReport { passed, failed, ignored, suites, programs: &report.programs, permissions })?;
         }
         (None, found) => {
             say("");
@@ -158,7 +161,7 @@ impl TestArgs {
         match program::Program::here() {
             Some(_) if !is_plain => Err(Error::usage(format!(
                 "a project with a {} has no cargo tests: --suite {{unit|chaos}}, --real and arguments of cargo test do not apply",
-                program::WATCHES
+                WATCHES
             ))
             .hint("run its test cases and checks: flyball test")),
             Some(_) => Ok(()),
@@ -252,13 +255,14 @@ impl TestArgs {
 }
 
 /// Runs the test cases of a project in a folder, which need no build: all, or those whose names begin with a prefix.
-/// Also returns the operator's permissions, if it ran.
+/// Also returns the permissions that the operator used, if they are requested and it ran.
 pub(super) fn cases(
     folder: &Path,
-    program: program::Program,
+    program: &program::Program,
     prefix: &str,
     voice: Voice,
-) -> Result<(Report, Option<(String, Permissions)>)> {
+    records_permissions: bool,
+) -> Result<(Report, Option<UsedPermissions>)> {
     let mut suite = cases::Suite::read(folder)?;
     suite.cases.retain(|case| case.name.starts_with(prefix));
     if suite.cases.is_empty() {
@@ -266,24 +270,30 @@ pub(super) fn cases(
     }
     let local =
         LocalArgs { program: Some(program.clone()), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
-    let tell = |result: &CaseResult| match (&result.failure, voice) {
+    let print_result = |result: &CaseResult| match (&result.failure, voice) {
         (None, _) => voice.say(&format!("case {} ... {}", result.name, paint(Style::Good, "ok"))),
         (Some(why), Voice::Quiet) => complain("failed", &format!("{}\n{why}", result.name)),
         (Some(why), _) => voice.say(&format!("case {} ... {}\n{why}\n", result.name, paint(Style::Bad, "FAILED"))),
     };
-    let Played { results, used, denied } = block_on_threads(async {
+    let (results, permissions) = block_on_threads(async {
         let stop = stop_signal()?;
         tokio::select! {
             biased;
             () = stop => Err(Error::new("interrupted")),
-            played = cases::play(local, &suite, tell) => played,
+            results = cases::run(local, &suite, records_permissions, print_result) => results,
         }
     })?;
-    let (operator, mut unused) = block_on(granted(&program))?;
-    unused.retain(|permission| !is_used(permission, &used));
     let named = results.iter().map(|result| (result.name.as_str(), result.failure.as_deref()));
     let report = Report::of_cases(cases::FOLDER, named, results.iter().map(|result| result.took).sum());
-    Ok((report, Some((operator, Permissions { missing: denied, unused }))))
+    Ok((report, permissions))
+}
+
+/// Returns the name of an operator, and its missing and unused permissions.
+fn permissions_of(program: &program::Program, permissions: UsedPermissions) -> Result<(String, Permissions)> {
+    let UsedPermissions { used, denied } = permissions;
+    let (operator, mut unused) = block_on(granted(program))?;
+    unused.retain(|permission| !is_used(permission, &used));
+    Ok((operator, Permissions { missing: denied, unused }))
 }
 
 /// Returns true if a permission was used. Reading is one permission: a watch needs a list only after an error.
@@ -329,7 +339,7 @@ fn real(named: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// Sums up the permissions of all tests: a permission that one test does not use may be used by another.
-fn sum(path: &Path) -> Result<BTreeMap<String, Permissions>> {
+fn sum_permissions(path: &Path) -> Result<BTreeMap<String, Permissions>> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut all: BTreeMap<String, (Permissions, BTreeSet<String>)> = BTreeMap::new();
     for line in text.lines() {

@@ -3,6 +3,7 @@
 //! Generated files begin with a header line. Files without it belong to the user, and are never changed; files with it
 //! that are no longer generated are removed.
 
+use super::entries;
 use crate::error::{Result, ResultExt};
 use crate::render::diff;
 use flyball_files::Replace;
@@ -106,15 +107,4 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn subfolders(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|path| path.is_dir()).collect())
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let what = || format!("cannot read {}", folder.display());
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.when(what())?,
-    };
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().when(what())?;
-    paths.sort();
-    Ok(paths)
 }

@@ -1,6 +1,7 @@
 //! Files of a project of charts or roles, for its image.
 
 use crate::error::{Error, Result, ResultExt};
+use crate::files::entries;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -144,17 +145,14 @@ impl Found {
 
 /// Returns the names in a folder, without hidden ones, but with `.helmignore`: charts are loaded with it.
 fn names(folder: &Path) -> Result<Vec<String>> {
-    let what = || format!("cannot read {}", folder.display());
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).when(what())? {
-        let name = entry.when(what())?.file_name();
-        let name =
-            name.to_str().ok_or_else(|| Error::new(format!("{}: a file name is not UTF-8", folder.display())))?;
+    for path in entries(folder)? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| Error::new(format!("file name {} is not UTF-8", path.display())))?;
         if !name.starts_with('.') || name == ".helmignore" {
             names.push(name.to_owned());
         }
     }
-    names.sort();
     Ok(names)
 }
 

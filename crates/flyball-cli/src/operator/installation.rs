@@ -13,8 +13,8 @@ mod rbac;
 pub(crate) mod sample;
 mod target;
 
-pub(crate) use base::{HEADER, Samples, files};
-pub(crate) use target::{InstallTarget, NAMESPACE, TargetArgs};
+pub(crate) use base::{HEADER, SYSTEM, Samples, files};
+pub(crate) use target::{InstallTarget, MANAGED_BY, NAMESPACE, TargetArgs};
 
 use crate::error::Result;
 use crate::operator::program::Program;

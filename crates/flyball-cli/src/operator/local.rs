@@ -10,7 +10,7 @@ use crate::cluster::created::CreatedObjects;
 use crate::cluster::wait::{POLL_INTERVAL, until};
 use crate::error::{Error, Result, ResultExt};
 use crate::files::watcher::{self, FileWatcher};
-use crate::operator::metrics::free_address;
+use crate::operator::metrics::{HEALTH_PORT, HEALTH_VARIABLE, METRICS_PORT, METRICS_VARIABLE, free_address};
 use crate::operator::process::{self, LineSink, Process};
 use crate::operator::program::{Build, Program, check_project};
 use crate::render::terminal::{self, Style, complain, paint, say};
@@ -24,7 +24,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::pending;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::str::FromStr;
@@ -163,7 +163,7 @@ const MAX_SAMPLE_WAIT: Duration = Duration::from_secs(20);
 /// A page that an operator serves at a usual address, which another operator on this machine may have taken.
 struct Page {
     what: &'static str,
-    address: &'static str,
+    port: u16,
     path: &'static str,
     flag: &'static str,
     variable: &'static str,
@@ -172,17 +172,17 @@ struct Page {
 const PAGES: [Page; 2] = [
     Page {
         what: "metrics are",
-        address: "127.0.0.1:8080",
+        port: METRICS_PORT,
         path: "/metrics",
         flag: "--metrics-addr",
-        variable: "FLYBALL_METRICS_ADDR",
+        variable: METRICS_VARIABLE,
     },
     Page {
         what: "health is",
-        address: "127.0.0.1:8081",
+        port: HEALTH_PORT,
         path: "/readyz",
         flag: "--health-addr",
-        variable: "FLYBALL_HEALTH_ADDR",
+        variable: HEALTH_VARIABLE,
     },
 ];
 
@@ -199,8 +199,8 @@ impl Page {
     }
 }
 
-fn is_free(address: &str) -> bool {
-    TcpListener::bind(address).is_ok()
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 /// Sinks for the output of cargo and the operator; inherited by default.
@@ -236,9 +236,9 @@ impl Local {
         self.flags = vec!["--kubeconfig".into(), kubeconfig.clone().into()];
         self.own_account = Some((config, kubeconfig));
         self.variables = [
-            ("FLYBALL_METRICS_ADDR", metrics),
+            (METRICS_VARIABLE, metrics),
             ("FLYBALL_METRICS_SECURE", "false"),
-            ("FLYBALL_HEALTH_ADDR", health),
+            (HEALTH_VARIABLE, health),
             ("FLYBALL_OPERATOR_NAMESPACE", &self.connection.namespace),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -507,11 +507,11 @@ impl Local {
         let mut command = process::supervised(&program.command_line());
         command.arg("run").args(&self.args.args).args(&self.flags).envs(variables);
         let is_chosen = |page: &Page| page.is_chosen(&self.args.args, variables);
-        for page in PAGES.iter().filter(|page| !is_chosen(page) && !is_free(page.address)) {
+        for page in PAGES.iter().filter(|page| !is_chosen(page) && !is_free(page.port)) {
             let address = free_address()?;
             say(&paint(
                 Style::Faint,
-                &format!("{} is in use: {} at http://{address}{}", page.address, page.what, page.path),
+                &format!("127.0.0.1:{} is in use: {} at http://{address}{}", page.port, page.what, page.path),
             ));
             command.env(page.variable, address);
         }
@@ -658,9 +658,9 @@ mod tests {
         assert_eq!(chosen(&["--metrics-address-book=1"], &[]), [false, false]);
         assert_eq!(chosen(&["--metrics-addr", "0"], &[]), [true, false]);
         assert_eq!(chosen(&["--health-addr=0"], &[]), [false, true]);
-        assert_eq!(chosen(&[], &[("FLYBALL_METRICS_ADDR", "0")]), [true, false]);
+        assert_eq!(chosen(&[], &[(METRICS_VARIABLE, "0")]), [true, false]);
         assert_eq!(chosen(&["--config=a.yaml"], &[]), [true, true]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(!is_free(&listener.local_addr().unwrap().to_string()));
+        assert!(!is_free(listener.local_addr().unwrap().port()));
     }
 }

@@ -71,5 +71,5 @@ fn containers(object: &mut Value) -> impl Iterator<Item = &mut Value> {
     let spec = object.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut);
     let lists = spec.into_iter().flat_map(|spec| spec.iter_mut());
     let lists = lists.filter(|(name, _)| *name == "containers" || *name == "initContainers");
-    lists.flat_map(|(_, list)| list.as_array_mut().into_iter().flatten())
+    lists.flat_map(|(_, list)| list.as_array_mut().into_iter().flatten()).filter(|container| container.is_object())
 }

@@ -2,7 +2,7 @@
 
 use crate::cluster::apply;
 use crate::error::{Error, Result, ResultExt};
-use crate::files::watcher;
+use crate::files::{WATCHES, watcher};
 use crate::operator::process::{LineSink, relay};
 use crate::render::terminal;
 use clap::Args;
@@ -17,8 +17,6 @@ use std::process::Stdio;
 use std::str::FromStr;
 use tokio::process::Command;
 
-/// Name of the file that maps charts, roles and playbooks to kinds.
-pub(crate) const WATCHES: &str = "watches.yaml";
 /// Lines of a failed program's standard error that are printed.
 const MAX_PRINTED_LINES: usize = 10;
 

@@ -4,7 +4,7 @@ use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kinds;
 use crate::cluster::wait::{POLL_INTERVAL, until};
 use crate::error::{Error, Result, ResultExt};
-use crate::operator::installation::InstallTarget;
+use crate::operator::installation::{InstallTarget, MANAGED_BY};
 use crate::render::terminal::{Style, is_lively, paint, tell_in_place};
 use http::Request;
 use kube::api::{DeleteParams, Preconditions};
@@ -157,7 +157,7 @@ pub(crate) async fn stale(
     place: &InstallTarget,
     objects: &[Value],
 ) -> Result<Vec<Value>> {
-    let selector = format!("app.kubernetes.io/managed-by=flyball,app.kubernetes.io/name={}", place.name());
+    let selector = format!("{}={},app.kubernetes.io/name={}", MANAGED_BY.0, MANAGED_BY.1, place.name());
     let key = |object: &Value| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         (text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))

@@ -4,6 +4,7 @@
 
 use super::names;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::WATCHES;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -14,8 +15,6 @@ use std::path::{Path, PathBuf};
 pub(crate) const FILE: &str = "PROJECT";
 /// Version of the layout of a project.
 pub(crate) const LAYOUT: &str = "flyball/1";
-/// Name of the file that maps kinds to charts, roles and playbooks.
-pub(crate) const WATCHES: &str = "watches.yaml";
 /// First lines of the file.
 const HEAD: &str = "# Written by `flyball init` and `flyball create`, which read and extend it.\n";
 

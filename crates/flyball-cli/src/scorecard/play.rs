@@ -8,13 +8,12 @@ use super::{Check, Found, few};
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kinds;
 use crate::cluster::wait::until;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::operator::local::LocalArgs;
 use crate::operator::metrics::Metrics;
 use crate::operator::process;
 use crate::operator::trial::Trial;
 use flyball_cluster::Inventory;
-use http::Request;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -194,7 +193,7 @@ impl<'a> Play<'a> {
 
     async fn measure(&self) -> Result<Found> {
         let remedy = "run the operator with Operator::main, which serves them";
-        Ok(match Metrics::ask(&self.trial.web, &self.trial.metrics).await {
+        Ok(match Metrics::fetch(&self.trial.web, &self.trial.metrics).await {
             Ok(metrics) if metrics.series("controller_runtime_reconcile_total").next().is_some() => Found::Passed,
             Ok(_) => Found::failed("/metrics has no reconcile counters", remedy),
             Err(error) => Found::failed(format!("/metrics is not served: {error}"), remedy),
@@ -220,10 +219,7 @@ impl<'a> Play<'a> {
 
     /// Reads the denied requests of the control plane. No other client lacks permissions.
     async fn is_permitted(&self) -> Result<Found> {
-        let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
-        let metrics_text =
-            self.connection.client.request_text(request).await.when("the control plane did not respond")?;
-        let denied: Vec<String> = Metrics::from(&*metrics_text).denied();
+        let denied = Metrics::of_server(&self.connection.client).await?.denied();
         let remedy = "declare them on its controllers: Controller::owns, watches, reads, replaces or allows";
         let why = format!("denied: {}", few(&denied));
         Ok(if denied.is_empty() { Found::Passed } else { Found::failed(why, remedy) })

@@ -1,7 +1,7 @@
 //! Records of clusters in `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
 
 use crate::error::{Result, ResultExt};
-use crate::files::private;
+use crate::files::{entries, private};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -44,13 +44,9 @@ impl Files {
     /// Returns the files of all clusters that were started on this machine, in the order of their names.
     pub(super) fn all() -> Result<Vec<Self>> {
         let folder = private::state_folder()?;
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.when(format!("cannot read {}", folder.display()))?,
-        };
         // The lock remains when a cluster ends.
-        let name = |file: std::ffi::OsString| Some(file.to_str()?.strip_suffix(".lock")?.to_owned());
-        let mut names: Vec<String> = entries.flatten().filter_map(|entry| name(entry.file_name())).collect();
+        let name = |path: &Path| Some(path.file_name()?.to_str()?.strip_suffix(".lock")?.to_owned());
+        let mut names: Vec<String> = entries(&folder)?.iter().filter_map(|path| name(path)).collect();
         names.sort();
         Ok(names.into_iter().map(|name| Self { folder: folder.clone(), name }).collect())
     }

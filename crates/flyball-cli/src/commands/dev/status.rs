@@ -23,7 +23,7 @@ pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
     }
     let web = Web::new(POLL_INTERVAL)?;
     loop {
-        let line = match Metrics::ask(&web, address).await {
+        let line = match Metrics::fetch(&web, address).await {
             Ok(metrics) => line(&metrics, log.last_error().as_deref()),
             Err(_) => "the operator is not running".to_owned(),
         };

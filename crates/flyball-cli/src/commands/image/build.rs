@@ -3,6 +3,7 @@
 use super::{FOLDER, size};
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::WATCHES;
 use crate::image::base::{BUNDLES, Base, BaseName};
 use crate::image::elf::Elf;
 use crate::image::files::{self, ImageFile};
@@ -13,7 +14,7 @@ use crate::image::platform::{PLATFORMS, Platform, Target, parse};
 use crate::image::project::{self, Package, Project};
 use crate::image::reference::{self, Reference};
 use crate::image::{Blob, Contents, Image, ProjectFiles, attachment, digest, epoch, index};
-use crate::operator::program::{Build, Program, WATCHES};
+use crate::operator::program::{Build, Program};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, complain, paint, say};
 use clap::Args;

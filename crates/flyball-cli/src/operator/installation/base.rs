@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The header of each generated file, which identifies it.
 pub(crate) const HEADER: &str =
     "# Made by `flyball manifests` from what the operator's program says. Without this line, the file is yours.\n";
-/// The placeholder for the namespace of `config/default`.
-const SYSTEM: &str = "system";
+/// The namespace in the files, which `config/default` replaces.
+pub(crate) const SYSTEM: &str = "system";
 
 /// An existing file with samples: its name, and the kinds of its objects.
 pub(crate) type Samples = BTreeMap<String, BTreeSet<String>>;

@@ -1,19 +1,18 @@
 //! The operator itself: its namespace, its Deployment, and the Service of its metrics.
 
 use super::{Folder, InstallTarget, Piece, object};
+use crate::operator::metrics::{HEALTH_PORT, SECURE_METRICS_PORT};
 use flyball::description::Description;
 use serde_json::{Value, json};
 
 /// The user ID of operator images.
 const USER: u32 = 65532;
-pub(super) const METRICS_PORT: u16 = 8443;
-const HEALTH_PORT: u16 = 8081;
 
 pub(super) fn pieces(description: &Description, place: &InstallTarget, others: &[Piece]) -> Vec<Piece> {
     let namespace = object("v1", "Namespace", &place.namespace, None);
     let mut service = object("v1", "Service", &place.named("metrics"), Some(&place.namespace));
     service["spec"] = json!({
-        "ports": [{"name": "https", "port": METRICS_PORT, "protocol": "TCP", "targetPort": METRICS_PORT}],
+        "ports": [{"name": "https", "port": SECURE_METRICS_PORT, "protocol": "TCP", "targetPort": SECURE_METRICS_PORT}],
         "selector": place.selector(),
     });
     vec![
@@ -42,7 +41,7 @@ pub(super) fn add_temporary_folder(object: &mut Value) {
 }
 
 fn deployment(description: &Description, place: &InstallTarget, webhooks: Option<Value>) -> Value {
-    let mut args = vec![format!("--metrics-addr=:{METRICS_PORT}"), "--metrics-secure".to_owned()];
+    let mut args = vec![format!("--metrics-addr=:{SECURE_METRICS_PORT}"), "--metrics-secure".to_owned()];
     args.push(format!("--health-addr=:{HEALTH_PORT}"));
     if description.lease.is_some() {
         args.push("--leader-elect".to_owned());
@@ -51,7 +50,7 @@ fn deployment(description: &Description, place: &InstallTarget, webhooks: Option
     args.extend(place.args.iter().cloned());
 
     let port = |name: &str, port: Value| json!({"name": name, "containerPort": port, "protocol": "TCP"});
-    let mut ports = vec![port("metrics", METRICS_PORT.into()), port("health", HEALTH_PORT.into())];
+    let mut ports = vec![port("metrics", SECURE_METRICS_PORT.into()), port("health", HEALTH_PORT.into())];
     // The budgets of webhooks take 352 MiB, see `flyball::webhook`.
     let memory_limit = if webhooks.is_some() { "512Mi" } else { "256Mi" };
     ports.extend(webhooks.map(|number| port("webhook", number)));

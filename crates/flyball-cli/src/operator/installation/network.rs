@@ -4,14 +4,15 @@
 //! So the port of webhooks is open to all clients, and the operator itself limits their load. If the addresses are
 //! known, an overlay should list them by `ipBlock`.
 
-use super::manager::{METRICS_PORT, webhook_port};
+use super::manager::webhook_port;
 use super::{Folder, InstallTarget, Piece, object};
+use crate::operator::metrics::SECURE_METRICS_PORT;
 use serde_json::json;
 
 pub(super) fn piece(place: &InstallTarget, others: &[Piece]) -> Piece {
     let mut ingress = vec![json!({
         "from": [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}],
-        "ports": [{"port": METRICS_PORT, "protocol": "TCP"}],
+        "ports": [{"port": SECURE_METRICS_PORT, "protocol": "TCP"}],
     })];
     ingress.extend(webhook_port(others).map(|port| json!({"ports": [{"port": port, "protocol": "TCP"}]})));
     let name = place.named("controller-manager");

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 /// The default image, which kustomize overlays replace.
 const IMAGE: &str = "controller:latest";
 
+/// Label of the objects that commands install.
+pub(crate) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball");
+
 /// Help of `--namespace` in commands about installed operators.
 pub(crate) const NAMESPACE: &str = "Namespace of the operator; defaults to the prefix and `system`";
 
@@ -111,7 +114,7 @@ impl InstallTarget {
     pub(super) fn label(&self, object: &mut Value) {
         if object["kind"] != "CustomResourceDefinition" {
             object["metadata"]["labels"]["app.kubernetes.io/name"] = self.name().into();
-            object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "flyball".into();
+            object["metadata"]["labels"][MANAGED_BY.0] = MANAGED_BY.1.into();
         }
     }
 

@@ -2,10 +2,10 @@
 
 use super::protocol::{Request, Response, VERSION};
 use crate::error::{Error, Result, ResultExt};
+use crate::files::entries;
 use crate::project::names;
 use flyball_core::names::dns_subdomain;
 use std::env::var_os;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -65,10 +65,8 @@ fn folder() -> PathBuf {
 
 /// Returns the names in a folder, in order; none if it is not there.
 fn names_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
+    let paths = entries(folder).unwrap_or_default();
+    paths.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect()
 }
 
 impl Name {

@@ -5,7 +5,8 @@ use super::chart::CHARTS;
 use super::role::ROLES;
 use super::template::fill;
 use crate::error::{Error, Result};
-use crate::project::{FILE, Project, ProjectType, Resource, WATCHES};
+use crate::files::WATCHES;
+use crate::project::{FILE, Project, ProjectType, Resource};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 

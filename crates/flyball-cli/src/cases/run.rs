@@ -8,7 +8,6 @@ use crate::error::{Error, Result, ResultExt};
 use crate::operator::local::LocalArgs;
 use crate::operator::metrics::Metrics;
 use crate::operator::trial::Trial;
-use http::Request;
 use kube::api::{DeleteParams, ListParams};
 use kube::core::{DynamicObject, Selector};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -42,23 +41,25 @@ pub(crate) struct CaseResult {
     pub(crate) took: Duration,
 }
 
-/// Results of all cases, and the permissions of the operator meanwhile.
+/// Permissions that an operator used and lacked, such as `list pods`.
 #[derive(Debug)]
-pub(crate) struct Played {
-    pub(crate) results: Vec<CaseResult>,
-    /// Permissions that it used, such as `list pods`.
+pub(crate) struct UsedPermissions {
     pub(crate) used: BTreeSet<String>,
-    /// Permissions that it lacked.
     pub(crate) denied: BTreeSet<String>,
 }
 
 /// Starts a control plane and the operator, and runs all cases, each in a namespace of its own. The function is called
-/// after each case.
+/// after each case. Returns the results, and the permissions of the operator if they are requested.
 ///
 /// # Errors
 ///
 /// If the operator does not start. Failures of cases are results.
-pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&CaseResult)) -> Result<Played> {
+pub(crate) async fn run(
+    args: LocalArgs,
+    suite: &Suite,
+    records_permissions: bool,
+    mut on_result: impl FnMut(&CaseResult),
+) -> Result<(Vec<CaseResult>, Option<UsedPermissions>)> {
     let mut trial = Trial::new(args, "flyball-cases").await?;
     let config = trial.control_plane.config.clone();
     let connection = Connection::open(config.clone()).await?;
@@ -68,7 +69,7 @@ pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&C
     let kubeconfig = trial.control_plane.kubeconfig.clone();
     for shell in &suite.commands {
         let limit = shell.timeout(suite.command_timeout);
-        run(shell, limit, Path::new("."), &kubeconfig, "default").await.map_err(Error::new)?;
+        run_command(shell, limit, Path::new("."), &kubeconfig, "default").await.map_err(Error::new)?;
     }
     if let Err(why) = trial.launch(START_TIMEOUT).await? {
         return Err(Error::new(format!("the operator does not start: {why}")).hint("see its output with -v"));
@@ -79,19 +80,20 @@ pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&C
         let namespace = namespace(&case.name, at);
         let mut connection = Connection::open(config.clone()).await?;
         connection.namespace.clone_from(&namespace);
-        let player = Player { connection, case, kubeconfig: &kubeconfig };
-        let failure = player.play().await.err();
+        let runner = CaseRunner { connection, case, kubeconfig: &kubeconfig };
+        let failure = runner.run().await.err();
         let result = CaseResult { name: case.name.clone(), failure, took: began.elapsed() };
-        each(&result);
+        on_result(&result);
         results.push(result);
     }
     if let Some(mut process) = trial.process.take() {
         process.stop().await?;
     }
-    let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
-    let page = connection.client.request_text(request).await.when("the control plane did not respond")?;
-    let metrics = Metrics::from(&*page);
-    Ok(Played { results, used: metrics.used(), denied: metrics.denied().into_iter().collect() })
+    if !records_permissions {
+        return Ok((results, None));
+    }
+    let metrics = Metrics::of_server(&connection.client).await?;
+    Ok((results, Some(UsedPermissions { used: metrics.used(), denied: metrics.denied().into_iter().collect() })))
 }
 
 /// Returns the namespace of a case: its name in letters that namespaces may have. The number makes it unique.
@@ -102,31 +104,31 @@ fn namespace(name: &str, number: usize) -> String {
 }
 
 /// Runs one case.
-struct Player<'a> {
+struct CaseRunner<'a> {
     connection: Connection,
     case: &'a Case,
     kubeconfig: &'a Path,
 }
 
-impl Player<'_> {
+impl CaseRunner<'_> {
     /// Runs all steps; returns the message of the first failure.
-    async fn play(&self) -> Result<(), String> {
+    async fn run(&self) -> Result<(), String> {
         let namespace = &self.connection.namespace;
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         self.connection.apply(&object).await.map_err(|error| error.to_string())?;
         for step in &self.case.steps {
-            self.step(step).await.map_err(|why| format!("step {}: {why}", step.name))?;
+            self.run_step(step).await.map_err(|why| format!("step {}: {why}", step.name))?;
         }
         Ok(())
     }
 
-    async fn step(&self, step: &Step) -> Result<(), String> {
+    async fn run_step(&self, step: &Step) -> Result<(), String> {
         let text = |error: Error| error.to_string();
         for deleted in &step.delete {
             self.delete(deleted, step.timeout).await.map_err(text)?;
         }
         for shell in &step.commands {
-            self.run(shell, shell.timeout(step.command_timeout)).await?;
+            self.run_command(shell, shell.timeout(step.command_timeout)).await?;
         }
         for ReadObject { object, file } in &step.apply {
             let applied = self.connection.apply_with(object, true, false).await;
@@ -158,7 +160,7 @@ impl Player<'_> {
         }
         for shell in &step.checks {
             let remaining = end.saturating_duration_since(Instant::now()).max(MIN_CHECK_TIMEOUT);
-            unmet.extend(self.run(shell, shell.timeout(remaining)).await.err());
+            unmet.extend(self.run_command(shell, shell.timeout(remaining)).await.err());
         }
         if unmet.is_empty() { Ok(()) } else { Err(unmet) }
     }
@@ -180,7 +182,7 @@ impl Player<'_> {
         let actual = match expected["metadata"]["name"].as_str() {
             Some(_) => self.connection.find(expected).await?.into_iter().collect(),
             None => {
-                let labels = texts(&expected["metadata"]["labels"]);
+                let labels = string_fields(&expected["metadata"]["labels"]);
                 self.list(expected, &labels).await?
             }
         };
@@ -244,13 +246,13 @@ impl Player<'_> {
         Ok(())
     }
 
-    async fn run(&self, shell: &Shell, limit: Duration) -> Result<(), String> {
-        run(shell, limit, &self.case.folder, self.kubeconfig, &self.connection.namespace).await
+    async fn run_command(&self, shell: &Shell, limit: Duration) -> Result<(), String> {
+        run_command(shell, limit, &self.case.folder, self.kubeconfig, &self.connection.namespace).await
     }
 }
 
 /// Runs a command in a folder; returns the reason if it fails. After the timeout, its process group is killed.
-async fn run(
+async fn run_command(
     shell: &Shell,
     limit: Duration,
     folder: &Path,
@@ -274,8 +276,8 @@ async fn run(
     process.envs(path.ok().map(|path| ("PATH", path)));
     let failed = |error: io::Error| format!("cannot run `{text}`: {error}");
     let mut child = process.spawn().map_err(failed)?;
-    let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
-    let (out, err) = (end_of(child.stdout.take()), end_of(child.stderr.take()));
+    let mut group = ProcessGroup(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let (out, err) = (read_end(child.stdout.take()), read_end(child.stderr.take()));
     let Ok((status, out, err)) = timeout(limit, async { tokio::join!(child.wait(), out, err) }).await else {
         return Err(format!("`{text}` did not end within {} s", limit.as_secs()));
     };
@@ -293,9 +295,9 @@ async fn run(
 }
 
 /// The process group of a command, which is killed if this is dropped before the command has ended.
-struct Group(Option<Pid>);
+struct ProcessGroup(Option<Pid>);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(pid) = self.0 {
             // Its processes may have ended by themselves meanwhile.
@@ -305,7 +307,7 @@ impl Drop for Group {
 }
 
 /// Reads an output to its end, and returns its last part.
-async fn end_of(output: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+async fn read_end(output: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let (mut end, mut part) = (Vec::new(), vec![0; MAX_OUTPUT]);
     let Some(mut output) = output else { return end };
     while let Ok(length @ 1..) = output.read(&mut part).await {
@@ -315,7 +317,7 @@ async fn end_of(output: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     end
 }
 
-fn texts(object: &Value) -> BTreeMap<String, String> {
+fn string_fields(object: &Value) -> BTreeMap<String, String> {
     let fields = object.as_object().into_iter().flatten();
     fields.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
 }
@@ -347,7 +349,7 @@ mod tests {
     #[tokio::test]
     async fn command_reports_its_output() {
         let limit = Duration::from_secs(30);
-        let run = async |shell: Shell| run(&shell, limit, Path::new("/"), Path::new("/k"), "ns").await;
+        let run = async |shell: Shell| run_command(&shell, limit, Path::new("/"), Path::new("/k"), "ns").await;
         let script = |text: &str| Shell { script: Some(text.into()), ..Shell::default() };
         assert_eq!(run(script("test $NAMESPACE$KUBECONFIG = ns/k")).await, Ok(()));
         let failed = run(script("echo why; exit 3")).await.unwrap_err();
@@ -369,7 +371,7 @@ mod tests {
         let slow = Shell { script: Some(script), ..Shell::default() };
         let began = Instant::now();
         let limit = Duration::from_secs(1);
-        let failed = run(&slow, limit, Path::new("/"), Path::new("/k"), "ns").await.unwrap_err();
+        let failed = run_command(&slow, limit, Path::new("/"), Path::new("/k"), "ns").await.unwrap_err();
         assert!(failed.contains("did not end within 1 s"), "{failed}");
         drop(writer);
         // The end of the pipe is read when no process has it.
