@@ -21,9 +21,9 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let what = || format!("cannot read {}", folder.display());
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.when(what())?,
+        entries => entries.context(what())?,
     };
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>().when(what())?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>().context(what())?;
     paths.sort();
     Ok(paths)
 }

@@ -157,14 +157,14 @@ impl Image {
         epoch: Timestamp,
     ) -> Result<Self> {
         let kept = contents.base.map(|base| base.files(contents.program)).transpose()?.unwrap_or_default();
-        let mut archives = vec![layer::of_program(contents, &kept, epoch).when("cannot create the layer")?];
+        let mut archives = vec![layer::program_layer(contents, &kept, epoch).context("cannot create the layer")?];
         if let Some(project) = contents.project {
-            archives.push(archive::pack(&project.files, epoch).when("cannot create the layer of the project")?);
+            archives.push(archive::pack(&project.files, epoch).context("cannot create the layer of the project")?);
         }
         let mut layers: Vec<Blob> = contents.base.map(|base| base.layers.clone()).unwrap_or_default();
         let below = layers.len();
         for bytes in &archives {
-            layers.push(Blob::new(LAYER, archive::compress(bytes).when("cannot compress the layer")?));
+            layers.push(Blob::new(LAYER, archive::compress(bytes).context("cannot compress the layer")?));
         }
         let config = Blob::json(CONFIG, &configuration(platform, contents, &archives, epoch));
         let described: Vec<&Descriptor> = layers.iter().map(|layer| &layer.descriptor).collect();

@@ -266,7 +266,7 @@ fn read_settings<T: DeserializeOwned>(mut object: Value, file: &Path) -> Result<
     if let Value::Object(fields) = &mut object {
         fields.retain(|name, _| !["apiVersion", "kind", "metadata"].contains(&name.as_str()));
     }
-    serde_json::from_value(object).when(format!("{}: {kind} is not valid", file.display()))
+    serde_json::from_value(object).context(format!("{}: {kind} is not valid", file.display()))
 }
 
 /// Returns a timeout in seconds; `None` for 0, which means the default.

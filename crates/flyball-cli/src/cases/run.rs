@@ -3,11 +3,11 @@
 use super::format::{Case, DeletedObject, ReadObject, Shell, Step, Suite};
 use super::matching::differences;
 use crate::cluster::connection::Connection;
-use crate::cluster::wait::until;
+use crate::cluster::wait::poll_until;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::local::LocalArgs;
 use crate::operator::metrics::Metrics;
-use crate::operator::trial::Trial;
+use crate::operator::test_environment::TestEnvironment;
 use kube::api::{DeleteParams, ListParams};
 use kube::core::{DynamicObject, Selector};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -60,18 +60,18 @@ pub(crate) async fn run(
     records_permissions: bool,
     mut on_result: impl FnMut(&CaseResult),
 ) -> Result<(Vec<CaseResult>, Option<UsedPermissions>)> {
-    let mut trial = Trial::new(args, "flyball-cases").await?;
-    let config = trial.control_plane.config.clone();
+    let mut environment = TestEnvironment::new(args, "flyball-cases").await?;
+    let config = environment.control_plane.config.clone();
     let connection = Connection::open(config.clone()).await?;
     for object in &suite.manifests {
         connection.apply_with(object, true, false).await?;
     }
-    let kubeconfig = trial.control_plane.kubeconfig.clone();
+    let kubeconfig = environment.control_plane.kubeconfig.clone();
     for shell in &suite.commands {
         let limit = shell.timeout(suite.command_timeout);
         run_command(shell, limit, Path::new("."), &kubeconfig, "default").await.map_err(Error::new)?;
     }
-    if let Err(why) = trial.launch(START_TIMEOUT).await? {
+    if let Err(why) = environment.launch(START_TIMEOUT).await? {
         return Err(Error::new(format!("the operator does not start: {why}")).hint("see its output with -v"));
     }
     let mut results = Vec::new();
@@ -86,7 +86,7 @@ pub(crate) async fn run(
         on_result(&result);
         results.push(result);
     }
-    if let Some(mut process) = trial.process.take() {
+    if let Some(mut process) = environment.process.take() {
         process.stop().await?;
     }
     if !records_permissions {
@@ -135,7 +135,7 @@ impl CaseRunner<'_> {
             applied.map_err(|error| format!("{}: {error}", file.display()))?;
         }
         let end = Instant::now() + step.timeout;
-        let met = until(step.timeout, POLL_INTERVAL, async || Ok(self.check_step(step, end).await)).await;
+        let met = poll_until(step.timeout, POLL_INTERVAL, async || Ok(self.check_step(step, end).await)).await;
         met.map_err(text)?.map_err(|unmet| format!("after {} s:\n{}", step.timeout.as_secs(), unmet.join("\n")))
     }
 
@@ -197,12 +197,12 @@ impl CaseRunner<'_> {
     async fn list(&self, kind: &Value, labels: &BTreeMap<String, String>) -> Result<Vec<Value>> {
         let mut named = kind.clone();
         named["metadata"]["name"] = "any".into();
-        let (objects, _, _) = self.connection.place(&named).await?;
+        let (objects, _, _) = self.connection.resolve(&named).await?;
         let what = || format!("cannot list {}", kind["kind"].as_str().unwrap_or_default());
         let params = ListParams::default().labels_from(&labels.clone().into_iter().collect::<Selector>());
-        let found = objects.list(&params).await.when(what())?;
+        let found = objects.list(&params).await.context(what())?;
         let whole = |object: DynamicObject| {
-            let mut object = serde_json::to_value(object).when(what())?;
+            let mut object = serde_json::to_value(object).context(what())?;
             // Items of a list have neither.
             ["apiVersion", "kind"].iter().for_each(|name| object[*name] = kind[*name].clone());
             Ok(object)
@@ -227,7 +227,7 @@ impl CaseRunner<'_> {
             self.connection.delete_with(object, &DeleteParams::background()).await?;
         }
         for object in &objects {
-            let gone = until(limit, POLL_INTERVAL, async || {
+            let gone = poll_until(limit, POLL_INTERVAL, async || {
                 Ok(match self.connection.find(object).await? {
                     None => Ok(()),
                     Some(found) => Err(found),

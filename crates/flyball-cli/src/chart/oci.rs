@@ -65,7 +65,7 @@ impl OciChart {
         self.version.as_deref()
     }
 
-    fn shown(&self) -> String {
+    fn url(&self) -> String {
         format!("{SCHEME}{}/{}", self.repository.registry, self.repository.repository)
     }
 
@@ -94,9 +94,9 @@ impl OciChart {
     async fn select(&self, registry: &mut Registry, range: &Range) -> Result<String> {
         // Tags cannot have a plus.
         let versions = registry.tags().await?.into_iter().map(|tag| tag.replace('_', "+"));
-        let versions = versions.filter(|version| is_full(version)).collect();
+        let versions = versions.filter(|version| is_complete_version(version)).collect();
         let versions: Vec<String> = range::sorted(versions, |version| version);
-        range.select(&versions, &self.shown(), |version| version).cloned()
+        range.select(&versions, &self.url(), |version| version).cloned()
     }
 
     /// Downloads the archive of the chart. `is_named` is true if the user named the registry, whose credentials may be
@@ -106,7 +106,7 @@ impl OciChart {
     ///
     /// If it is not available, is no chart, or has another digest.
     pub(crate) async fn fetch(&self, access: &Access, is_named: bool, range: &Range) -> Result<Archive> {
-        let shown = self.shown();
+        let shown = self.url();
         let mut registry = self.connect(access, is_named).await?;
         let (label, manifest) = match (&self.digest, &self.version) {
             (Some(digest), None) => {
@@ -153,7 +153,7 @@ impl OciChart {
 }
 
 /// Returns true if a tag is a version with all of its numbers, and without `v`.
-fn is_full(tag: &str) -> bool {
+fn is_complete_version(tag: &str) -> bool {
     Version::parse(tag).is_ok_and(|version| version.to_string() == tag)
 }
 
@@ -194,7 +194,7 @@ mod tests {
             ("oci://me@r.io/site", None, Err("expected @sha256:DIGEST")),
         ] {
             match (OciChart::parse(text, version), expected) {
-                (Ok(chart), Ok(expected)) => assert_eq!((chart.shown().as_str(), chart.version()), expected),
+                (Ok(chart), Ok(expected)) => assert_eq!((chart.url().as_str(), chart.version()), expected),
                 (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
                 (parsed, _) => panic!("{text}: {parsed:?}"),
             }

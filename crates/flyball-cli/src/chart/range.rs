@@ -31,7 +31,8 @@ impl Range {
     ///
     /// If the text is not one.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let constraints = Constraints::parse(text).when(format!("{text:?} is neither a version nor a constraint"))?;
+        let constraints =
+            Constraints::parse(text).context(format!("{text:?} is neither a version nor a constraint"))?;
         Ok(Self { text: text.to_owned(), constraints })
     }
 

@@ -129,7 +129,7 @@ impl Remote {
     pub(crate) async fn fetch(&self, access: &Access) -> Result<Archive> {
         match self {
             Self::Url(url) => {
-                let bytes = access.download(url, url, MAX_ARCHIVE_BYTES, &access::shown(url)).await?;
+                let bytes = access.download(url, url, MAX_ARCHIVE_BYTES, &access::display_url(url)).await?;
                 Archive::of_url(bytes, url)
             }
             Self::Repository { repository, name, range } => {

@@ -4,7 +4,7 @@
 
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::KINDS_HINT;
-use crate::cluster::wait::until;
+use crate::cluster::wait::poll_until;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::entries;
 use crate::render::last_seen::summary;
@@ -39,7 +39,7 @@ const KUSTOMIZATIONS: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
 /// If a file cannot be read, or contains other documents than objects.
 pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     let what = || format!("cannot read {}", path.display());
-    if !fs::metadata(path).when(what())?.is_dir() {
+    if !fs::metadata(path).context(what())?.is_dir() {
         return read_file(path);
     }
     let mut files = entries(path)?;
@@ -71,7 +71,7 @@ pub(crate) fn read_all(files: &[String]) -> Result<Vec<Value>> {
 }
 
 fn read_standard_input() -> Result<Vec<Value>> {
-    let text = std::io::read_to_string(std::io::stdin()).when("cannot read standard input")?;
+    let text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
     objects(parse(&text, "standard input")?, "standard input")
 }
 
@@ -81,12 +81,12 @@ fn read_file(file: &Path) -> Result<Vec<Value>> {
 
 /// Reads the YAML documents of a file, which may be other values than objects.
 pub(crate) fn read_documents(file: &Path) -> Result<Vec<Value>> {
-    let text = fs::read_to_string(file).when(format!("cannot read {}", file.display()))?;
+    let text = fs::read_to_string(file).context(format!("cannot read {}", file.display()))?;
     parse(&text, &file.display().to_string())
 }
 
 fn parse(text: &str, source: &str) -> Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).when(format!("{source} is not valid YAML"))?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context(format!("{source} is not valid YAML"))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(items).collect())
 }
 
@@ -192,7 +192,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Changed => "changed",
@@ -204,27 +204,29 @@ impl Outcome {
 impl Connection {
     /// Applies an object, or validates it, and returns its name and the outcome.
     pub(crate) async fn apply_with(&self, object: &Value, force: bool, dry_run: bool) -> Result<(String, Outcome)> {
-        let (objects, description, name) = self.place(object).await?;
-        let before = objects.get_opt(&name).await.when(format!("cannot read {description}"))?;
+        let (objects, description, name) = self.resolve(object).await?;
+        let before = objects.get_opt(&name).await.context(format!("cannot read {description}"))?;
         let params = PatchParams { force, dry_run, ..PatchParams::apply(MANAGER) };
-        let applied =
-            objects.patch(&name, &params, &Patch::Apply(object)).await.when(format!("cannot apply {description}"))?;
+        let applied = objects
+            .patch(&name, &params, &Patch::Apply(object))
+            .await
+            .context(format!("cannot apply {description}"))?;
         let outcome = match before {
             None => Outcome::Created,
             Some(before) if is_same(&before, &applied) => Outcome::Unchanged,
             Some(_) => Outcome::Changed,
         };
         if object["kind"] == "CustomResourceDefinition" && !dry_run {
-            self.is_served(object, &description).await?;
+            self.wait_until_served(object, &description).await?;
         }
         Ok((description, outcome))
     }
 
     /// Applies an object and returns its name, such as `Service default/web`.
     pub(crate) async fn apply(&self, object: &Value) -> Result<String> {
-        let (objects, description, name) = self.place(object).await?;
+        let (objects, description, name) = self.resolve(object).await?;
         let applied = objects.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await;
-        applied.when(format!("cannot apply {description}"))?;
+        applied.context(format!("cannot apply {description}"))?;
         Ok(description)
     }
 
@@ -235,10 +237,10 @@ impl Connection {
 
     /// Deletes an object, if it exists, with these parameters.
     pub(crate) async fn delete_with(&self, object: &Value, params: &DeleteParams) -> Result<()> {
-        let (objects, description, name) = self.place(object).await?;
+        let (objects, description, name) = self.resolve(object).await?;
         match objects.delete(&name, params).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            other => other.map(drop).when(format!("cannot delete {description}")),
+            other => other.map(drop).context(format!("cannot delete {description}")),
         }
     }
 
@@ -252,9 +254,9 @@ impl Connection {
 
     /// Reads the current state of an object.
     pub(crate) async fn read(&self, object: &Value) -> Result<Value> {
-        let (objects, description, name) = self.place(object).await?;
-        let found = objects.get(&name).await.when(format!("cannot read {description}"))?;
-        serde_json::to_value(found).when(format!("cannot read {description}"))
+        let (objects, description, name) = self.resolve(object).await?;
+        let found = objects.get(&name).await.context(format!("cannot read {description}"))?;
+        serde_json::to_value(found).context(format!("cannot read {description}"))
     }
 
     /// Returns true if an object is a definition with stored objects.
@@ -268,11 +270,11 @@ impl Connection {
         let objects: Api<DynamicObject> =
             Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural));
         let found = objects.list(&ListParams::default().limit(1)).await;
-        Ok(!found.when(format!("cannot list {plural}"))?.items.is_empty())
+        Ok(!found.context(format!("cannot list {plural}"))?.items.is_empty())
     }
 
     /// Returns the API of an object, its display name, and its name.
-    pub(crate) async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
+    pub(crate) async fn resolve(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
         let fields = [("apiVersion", version), ("kind", kind), ("metadata.name", name)];
@@ -282,7 +284,7 @@ impl Connection {
         }
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         let found = pinned_kind(&self.client, &GroupVersionKind::gvk(group, version, kind)).await;
-        let found = found.when(format!("the cluster has no kind {kind} in {}", text("/apiVersion")));
+        let found = found.context(format!("the cluster has no kind {kind} in {}", text("/apiVersion")));
         let (resource, capabilities) = found.map_err(|error| error.hint(KINDS_HINT))?;
         let namespace = match text("/metadata/namespace") {
             "" => self.namespace.as_str(),
@@ -298,14 +300,14 @@ impl Connection {
     }
 
     /// Waits until the kind of a definition is served.
-    async fn is_served(&self, definition: &Value, description: &str) -> Result<()> {
+    async fn wait_until_served(&self, definition: &Value, description: &str) -> Result<()> {
         let versions = definition["spec"]["versions"].as_array();
         let served = versions.and_then(|versions| versions.iter().find(|version| version["served"] == true));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let names = &definition["spec"];
         let version = served.map(|version| text(&version["name"])).unwrap_or_default();
         let kind = GroupVersionKind::gvk(&text(&names["group"]), &version, &text(&names["names"]["kind"]));
-        let served = until(ESTABLISHED, ESTABLISHED_POLL, async || Ok(pinned_kind(&self.client, &kind).await));
+        let served = poll_until(ESTABLISHED, ESTABLISHED_POLL, async || Ok(pinned_kind(&self.client, &kind).await));
         if served.await?.is_ok() {
             return Ok(());
         }
@@ -342,7 +344,9 @@ mod tests {
         ] {
             assert_eq!(read(text).unwrap_err().to_string(), expected);
         }
-        for (text, count) in [("", 0), ("---\n---\n", 0), ("kind: List\nitems: 1\n", 0), ("kind: A\nmetadata: null\n", 1)] {
+        for (text, count) in
+            [("", 0), ("---\n---\n", 0), ("kind: List\nitems: 1\n", 0), ("kind: A\nmetadata: null\n", 1)]
+        {
             assert_eq!(read(text).unwrap().len(), count, "{text}");
         }
     }

@@ -7,7 +7,7 @@ use crate::cluster::kinds::Kinds;
 use crate::cluster::selection::{Selection, SelectionArgs, fail_if_missing};
 use crate::commands::deploy::parse_wait;
 use crate::error::{Error, Result};
-use crate::render::terminal::{Style, complain, paint, say};
+use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::{ArgAction, Args, ValueEnum};
 use http::HeaderMap;
 use kube::api::{DeleteParams, PropagationPolicy};
@@ -116,7 +116,7 @@ async fn selected(
         objects.extend(answers.into_iter().flat_map(|answer| selection.kind.items(answer)));
     }
     if objects.is_empty() && missing.is_empty() {
-        complain("note", &format!("no {} found", args.objects.targets[0]));
+        print_labeled("note", &format!("no {} found", args.objects.targets[0]));
     }
     Ok(objects)
 }
@@ -146,7 +146,7 @@ async fn delete(
             Ok(deletion) => {
                 let line =
                     format!("{} {}{}", deletion.description, paint(Style::Good, "deleted"), args.dry_run.suffix());
-                say(&args.output.map_or(line, |Format::Name| kinds.object_name(object)));
+                print_line(&args.output.map_or(line, |Format::Name| kinds.object_name(object)));
                 deletions.push(deletion);
             }
         }

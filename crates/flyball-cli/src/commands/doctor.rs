@@ -11,7 +11,7 @@ use crate::operator::program::Program;
 use crate::project::scaffold::api::{LIB, Names, definition_path};
 use crate::project::{FILE, Project};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use kube::core::GroupVersionKind;
 use kube::discovery::pinned_kind;
@@ -113,7 +113,7 @@ pub(crate) fn cmd_doctor(args: &DoctorArgs) -> Result<()> {
     })?;
     let Findings(findings) = findings;
     match args.output {
-        Some(output) => output.say(&findings)?,
+        Some(output) => output.print(&findings)?,
         None => findings.iter().for_each(print),
     }
     match findings.iter().filter(|finding| finding.state == State::Wrong).count() {
@@ -129,9 +129,9 @@ fn print(finding: &Finding) {
         State::Absent => paint(Style::Faint, "-"),
         State::Wrong => paint(Style::Bad, "x"),
     };
-    say(&format!("{mark} {}: {}", finding.about, finding.found));
+    print_line(&format!("{mark} {}: {}", finding.about, finding.found));
     if let Some(remedy) = &finding.remedy {
-        say(&format!("    {remedy}"));
+        print_line(&format!("    {remedy}"));
     }
 }
 

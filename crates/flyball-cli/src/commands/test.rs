@@ -12,8 +12,8 @@ use crate::operator::local::{self, LocalArgs};
 use crate::operator::process::stop_signal;
 use crate::operator::program::{self, Build};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, complain, paint, say};
-use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, Voice, cargo_test, run};
+use crate::render::terminal::{Style, columns, paint, print_labeled, print_line};
+use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, TestOutput, cargo_test, run};
 use clap::Args;
 use flyball_files::Replace;
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     args.check_project()?;
     let folder = PrivateFolder::new("flyball-test-report")?;
     let permissions = folder.path().join("permissions");
-    let voice = if args.output.is_some() { Voice::Aside } else { Voice::Aloud };
+    let test_output = if args.output.is_some() { TestOutput::Stderr } else { TestOutput::Stdout };
     let real = args.real.as_ref().map(|named| real(named.as_deref())).transpose()?;
     let (mut report, mut succeeded) = (Report::default(), true);
     for arguments in args.runs()? {
@@ -102,7 +102,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
         cargo.args(arguments);
         cargo.envs(real.iter().map(|path| ("FLYBALL_TEST_KUBECONFIG", path)));
         cargo.envs(args.rbac.then_some(("FLYBALL_TEST_PERMISSIONS", &permissions)));
-        let (found, content) = run(cargo, voice)?;
+        let (found, content) = run(cargo, test_output)?;
         report.add(found);
         succeeded &= content;
     }
@@ -110,7 +110,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     if args.wants(Suite::Cluster)
         && let Some(program) = program::Program::here()
     {
-        let (found, used) = cases(Path::new("."), &program, "", voice, args.rbac)?;
+        let (found, used) = cases(Path::new("."), &program, "", test_output, args.rbac)?;
         report.add(found);
         if let Some(used) = used {
             recorded.extend([permissions_of(&program, used)?]);
@@ -118,13 +118,13 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     }
     let builds = succeeded || !report.programs.is_empty();
     if args.wants(Suite::Scorecard) && builds {
-        match args.scorecard(voice)? {
+        match args.scorecard(test_output)? {
             Ok(found) => report.add(found),
-            Err(why) => complain("note", &format!("scorecard skipped: {why}")),
+            Err(why) => print_labeled("note", &format!("scorecard skipped: {why}")),
         }
     }
     for suite in args.suite.iter().filter(|suite| !report.counts().iter().any(|count| count.suite == **suite)) {
-        complain("note", &format!("no test matches the suite {}", suite.word()));
+        print_labeled("note", &format!("no test matches the suite {}", suite.as_str()));
     }
     if let Some(path) = &args.junit {
         write(path, &report.junit())?;
@@ -136,11 +136,11 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     match (args.output, found) {
         (Some(output), permissions) => {
             let (ignored, suites) = (report.count(Outcome::Ignored), report.counts());
-            output.say(&TestReport { passed, failed, ignored, suites, programs: &report.programs, permissions })?;
+            output.print(&TestReport { passed, failed, ignored, suites, programs: &report.programs, permissions })?;
         }
         (None, found) => {
-            say("");
-            lines(&report.counts()).iter().for_each(|line| say(line));
+            print_line("");
+            lines(&report.counts()).iter().for_each(|line| print_line(line));
             found.iter().for_each(print);
         }
     }
@@ -203,7 +203,7 @@ impl TestArgs {
     }
 
     /// Runs the scorecard; returns the reason if it is skipped.
-    fn scorecard(&self, voice: Voice) -> Result<Result<Report, String>> {
+    fn scorecard(&self, test_output: TestOutput) -> Result<Result<Report, String>> {
         if self.real.is_some() || !self.args.is_empty() {
             return Ok(Err("it cannot be combined with --real or arguments of cargo test".into()));
         }
@@ -224,8 +224,8 @@ impl TestArgs {
         let local =
             LocalArgs { program: Some(program), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
         let (checks, took) = scorecard::run(local, local::samples(None).as_deref(), scorecard::STEP_TIMEOUT)?;
-        voice.say("");
-        scorecard::lines(&checks).iter().for_each(|line| voice.say(line));
+        test_output.print("");
+        scorecard::lines(&checks).iter().for_each(|line| test_output.print(line));
         Ok(Ok(Report::of_scorecard(&checks, took)))
     }
 
@@ -260,7 +260,7 @@ pub(super) fn cases(
     folder: &Path,
     program: &program::Program,
     prefix: &str,
-    voice: Voice,
+    test_output: TestOutput,
     records_permissions: bool,
 ) -> Result<(Report, Option<UsedPermissions>)> {
     let mut suite = cases::Suite::read(folder)?;
@@ -270,10 +270,12 @@ pub(super) fn cases(
     }
     let local =
         LocalArgs { program: Some(program.clone()), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
-    let print_result = |result: &CaseResult| match (&result.failure, voice) {
-        (None, _) => voice.say(&format!("case {} ... {}", result.name, paint(Style::Good, "ok"))),
-        (Some(why), Voice::Quiet) => complain("failed", &format!("{}\n{why}", result.name)),
-        (Some(why), _) => voice.say(&format!("case {} ... {}\n{why}\n", result.name, paint(Style::Bad, "FAILED"))),
+    let print_result = |result: &CaseResult| match (&result.failure, test_output) {
+        (None, _) => test_output.print(&format!("case {} ... {}", result.name, paint(Style::Good, "ok"))),
+        (Some(why), TestOutput::Failures) => print_labeled("failed", &format!("{}\n{why}", result.name)),
+        (Some(why), _) => {
+            test_output.print(&format!("case {} ... {}\n{why}\n", result.name, paint(Style::Bad, "FAILED")))
+        }
     };
     let (results, permissions) = block_on_threads(async {
         let stop = stop_signal()?;
@@ -322,7 +324,7 @@ async fn granted(program: &program::Program) -> Result<(String, BTreeSet<String>
 fn lines(counts: &[Count]) -> Vec<String> {
     let head = ["SUITE", "PASSED", "FAILED", "IGNORED"].map(|word| paint(Style::Strong, word)).to_vec();
     let row = |Count { suite, passed, failed, ignored }: &Count| {
-        let mut row = vec![suite.word().to_owned()];
+        let mut row = vec![suite.as_str().to_owned()];
         row.extend([passed, failed, ignored].map(ToString::to_string));
         row
     };
@@ -334,7 +336,7 @@ fn real(named: Option<&Path>) -> Result<PathBuf> {
     let path = named.map_or_else(kubeconfig::path, |named| Ok(named.to_owned()))?;
     // Tests run in the folders of their packages.
     fs::canonicalize(&path)
-        .when(format!("kubeconfig {} not found", path.display()))
+        .context(format!("kubeconfig {} not found", path.display()))
         .map_err(|error| error.hint("pass --real=FILE, or start a cluster with `flyball cluster up`"))
 }
 
@@ -343,7 +345,7 @@ fn sum_permissions(path: &Path) -> Result<BTreeMap<String, Permissions>> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut all: BTreeMap<String, (Permissions, BTreeSet<String>)> = BTreeMap::new();
     for line in text.lines() {
-        let line: Line = serde_json::from_str(line).when("cannot read a test's report of permissions")?;
+        let line: Line = serde_json::from_str(line).context("cannot read a test's report of permissions")?;
         let (found, used) = all.entry(line.operator).or_default();
         found.missing.extend(line.places);
         found.unused.extend(line.granted);
@@ -358,21 +360,21 @@ fn sum_permissions(path: &Path) -> Result<BTreeMap<String, Permissions>> {
 
 fn print(found: &BTreeMap<String, Permissions>) {
     if found.is_empty() {
-        complain(
+        print_labeled(
             "note",
             "no permissions recorded: no test ran an operator with flyball_cluster::testing, or as a case",
         );
     }
     for (operator, found) in found {
-        say(&paint(Style::Strong, &format!("permissions of {operator}")));
+        print_line(&paint(Style::Strong, &format!("permissions of {operator}")));
         for missing in &found.missing {
-            say(&format!("  {} {missing}", paint(Style::Bad, "missing")));
+            print_line(&format!("  {} {missing}", paint(Style::Bad, "missing")));
         }
         for unused in &found.unused {
-            say(&format!("  {}  {unused}", paint(Style::Busy, "unused")));
+            print_line(&format!("  {}  {unused}", paint(Style::Busy, "unused")));
         }
         if found.missing.is_empty() && found.unused.is_empty() {
-            say(&format!("  {}", paint(Style::Good, "all granted permissions are used, none are missing")));
+            print_line(&format!("  {}", paint(Style::Good, "all granted permissions are used, none are missing")));
         }
     }
 }
@@ -381,7 +383,7 @@ fn print(found: &BTreeMap<String, Permissions>) {
 fn write(path: &Path, text: &str) -> Result<()> {
     let what = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).when(what())?;
+        fs::create_dir_all(folder).context(what())?;
     }
-    Replace::default().write(path, text).when(what())
+    Replace::default().write(path, text).context(what())
 }

@@ -80,11 +80,11 @@ pub(crate) fn carry_out(changes: &[Change]) -> Result<()> {
             Step::Written => {
                 let folder = path.parent().unwrap_or(Path::new("."));
                 fs::create_dir_all(folder)
-                    .when(what())
+                    .context(what())
                     .map_err(|error| error.hint(format!("{} must exist and be writable", folder.display())))?;
-                Replace::default().write(path, new).when(what())?;
+                Replace::default().write(path, new).context(what())?;
             }
-            Step::Removed => fs::remove_file(path).when(format!("cannot remove {}", path.display()))?,
+            Step::Removed => fs::remove_file(path).context(format!("cannot remove {}", path.display()))?,
             Step::Unchanged | Step::Kept => {}
         }
     }
@@ -96,7 +96,7 @@ fn read(path: &Path) -> Result<Option<String>> {
         // Generated text is always UTF-8, so other files belong to the user.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).when(format!("cannot read {}", path.display())),
+        Err(error) => Err(error).context(format!("cannot read {}", path.display())),
     }
 }
 

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::take;
 use std::io::{self, Read};
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -332,7 +332,8 @@ fn check_document(document: &str, descriptor: &Descriptor) -> Result<()> {
         true => Ok(()),
         false => {
             let (size, limit) = (descriptor.size, MAX_DOCUMENT_BYTES >> 20);
-            Err(Error::new(format!("{document} has {size} bytes, more than {limit} MiB")).hint("use another base image"))
+            Err(Error::new(format!("{document} has {size} bytes, more than {limit} MiB"))
+                .hint("use another base image"))
         }
     }
 }
@@ -349,8 +350,8 @@ fn check_size(layers: &[Descriptor]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::files::ImageFile;
     use super::super::archive;
+    use super::super::files::ImageFile;
     use super::*;
     use crate::files::private::PrivateFolder;
     use flyball_core::time::Timestamp;

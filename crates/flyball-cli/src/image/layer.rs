@@ -12,7 +12,7 @@ const PASSWD: [&str; 2] = ["root:x:0:0:root:/:/sbin/nologin", "nonroot:x:65532:6
 const GROUP: [&str; 2] = ["root:x:0:", "nonroot:x:65532:"];
 
 /// Creates the archive of the program. Its bytes depend on its contents, and on the files of a base, which remain.
-pub(super) fn of_program(contents: &Contents<'_>, base: &BaseFiles, epoch: Timestamp) -> io::Result<Vec<u8>> {
+pub(super) fn program_layer(contents: &Contents<'_>, base: &BaseFiles, epoch: Timestamp) -> io::Result<Vec<u8>> {
     let mut archive = ArchiveWriter::new(Vec::new(), epoch);
     for (path, lines) in LISTS.iter().zip([GROUP, PASSWD]) {
         if let Some(list) = base.list(path, &(lines.join("\n") + "\n"), lines[1], ID) {

@@ -47,7 +47,7 @@ impl Layout {
         if written.is_err() {
             let _ = fs::remove_dir_all(&new);
         }
-        written.when(what())
+        written.context(what())
     }
 
     /// Opens an existing layout.
@@ -58,10 +58,10 @@ impl Layout {
         }
         let path = folder.join("index.json");
         let what = || format!("cannot read {}", path.display());
-        if fs::metadata(&path).when(what())?.len() > MAX_DOCUMENT_BYTES {
+        if fs::metadata(&path).context(what())?.len() > MAX_DOCUMENT_BYTES {
             return Err(Error::new(format!("{} is larger than {} MiB", path.display(), MAX_DOCUMENT_BYTES >> 20)));
         }
-        let bytes = fs::read(&path).when(what())?;
+        let bytes = fs::read(&path).context(what())?;
         let index = Index::read(&path.display().to_string(), &bytes).map_err(|error| error.hint(REBUILD))?;
         Ok(Self { folder: folder.to_owned(), manifests: index.manifests })
     }
@@ -80,10 +80,10 @@ impl Layout {
         let path = self.folder.join("blobs/sha256").join(hex);
         let what = || format!("cannot read {}", path.display());
         let corrupt = || Error::new(format!("{} is corrupt", path.display())).hint(REBUILD);
-        if fs::metadata(&path).when(what())?.len() != descriptor.size {
+        if fs::metadata(&path).context(what())?.len() != descriptor.size {
             return Err(corrupt());
         }
-        let bytes = fs::read(&path).when(what())?;
+        let bytes = fs::read(&path).context(what())?;
         if digest(&bytes) == descriptor.digest { Ok(bytes) } else { Err(corrupt()) }
     }
 
@@ -116,8 +116,8 @@ impl Layout {
     pub(crate) fn archive(&self, file: &Path) -> Result<()> {
         let what = || format!("cannot write {}", file.display());
         let named = self.named()?;
-        let mut archive = ArchiveWriter::new(fs::File::create(file).when(what())?, Timestamp::UNIX_EPOCH);
-        let mut add = |path: &str, bytes: &[u8]| archive.add(path, 0o644, bytes).when(what());
+        let mut archive = ArchiveWriter::new(fs::File::create(file).context(what())?, Timestamp::UNIX_EPOCH);
+        let mut add = |path: &str, bytes: &[u8]| archive.add(path, 0o644, bytes).context(what());
         add(MARKER, &marker())?;
         add("index.json", &index(vec![named.clone()]))?;
         let mut all = vec![named.clone()];
@@ -131,7 +131,7 @@ impl Layout {
             let path = format!("blobs/sha256/{}", hex(&descriptor.digest).unwrap_or_default());
             add(&path, &self.read(descriptor)?)?;
         }
-        archive.finish().map(drop).when(what())
+        archive.finish().map(drop).context(what())
     }
 }
 

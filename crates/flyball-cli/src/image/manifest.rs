@@ -148,7 +148,7 @@ struct Fields<'d> {
 
 impl<'d> Fields<'d> {
     fn read(document: &'d str, bytes: &[u8]) -> Result<Self> {
-        let values = serde_json::from_slice(bytes).when(format!("{document} is not a JSON object"))?;
+        let values = serde_json::from_slice(bytes).context(format!("{document} is not a JSON object"))?;
         Ok(Self { document, path: String::new(), values })
     }
 
@@ -174,7 +174,7 @@ impl<'d> Fields<'d> {
     }
 
     fn parse<T: DeserializeOwned>(&self, name: &str, value: Value) -> Result<T> {
-        serde_json::from_value(value).when(format!("{}: field {}{name} is invalid", self.document, self.path))
+        serde_json::from_value(value).context(format!("{}: field {}{name} is invalid", self.document, self.path))
     }
 }
 
@@ -227,7 +227,8 @@ mod tests {
             assert!(error.starts_with(expected), "{error}");
         }
         // As Docker writes empty lists.
-        let config = ImageConfig::read("doc", br#"{"config": {"Env": null}, "history": null, "rootfs": null}"#).unwrap();
+        let config =
+            ImageConfig::read("doc", br#"{"config": {"Env": null}, "history": null, "rootfs": null}"#).unwrap();
         assert!(config.env.is_empty() && config.history.is_empty() && config.diff_ids.is_empty());
     }
 

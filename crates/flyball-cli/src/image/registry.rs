@@ -8,7 +8,7 @@ use super::manifest::Index;
 use super::reference::Reference;
 use super::{Descriptor, INDEX, hex};
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::complain;
+use crate::render::terminal::print_labeled;
 use crate::web::{OnReceived, Receiver, Web};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, LINK, LOCATION, WWW_AUTHENTICATE};
@@ -53,7 +53,7 @@ impl Purpose {
     }
 
     /// Returns the words before the name of a repository.
-    fn words(self) -> &'static str {
+    fn verb(self) -> &'static str {
         match self {
             Self::Pull => "pull from",
             Self::Push => "push to",
@@ -97,14 +97,14 @@ impl Registry {
         purpose: Purpose,
     ) -> Result<Self> {
         let scheme = if plain { "http" } else { "https" };
-        let base: Uri = format!("{scheme}://{}/", reference.server()).parse().when("invalid registry address")?;
+        let base: Uri = format!("{scheme}://{}/", reference.server()).parse().context("invalid registry address")?;
         let mut registry = Self { web, base, purpose, reference: reference.clone(), credentials, authorization: None };
         // A small request triggers authentication before a large upload.
         let answer = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await?;
         match answer.status().is_success() {
             true => Ok(registry),
             false => Err(registry
-                .refused("authorize the request", &answer)
+                .response_error("authorize the request", &answer)
                 .hint(format!("check that {} is a container registry", reference.registry))),
         }
     }
@@ -120,7 +120,7 @@ impl Registry {
         let response = self.send(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), &[], Bytes::new()).await?;
         let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
         let (StatusCode::ACCEPTED, Some(location)) = (response.status(), location) else {
-            return Err(self.refused("accept an upload", &response));
+            return Err(self.response_error("accept an upload", &response));
         };
         let separator = if location.contains('?') { '&' } else { '?' };
         let location = format!("{location}{separator}digest={digest}");
@@ -128,7 +128,7 @@ impl Registry {
         let done = self.send(Method::PUT, &location, &headers, bytes.into()).await?;
         match done.status() {
             StatusCode::CREATED => Ok(true),
-            _ => Err(self.refused(&format!("accept {digest}"), &done)),
+            _ => Err(self.response_error(&format!("accept {digest}"), &done)),
         }
     }
 
@@ -138,7 +138,7 @@ impl Registry {
         let done = self.send(Method::PUT, &path, &[(CONTENT_TYPE, media_type)], bytes.into()).await?;
         match done.status() {
             StatusCode::CREATED | StatusCode::OK => Ok(done.headers().clone()),
-            _ => Err(self.refused(&format!("accept the manifest {name}"), &done)),
+            _ => Err(self.response_error(&format!("accept the manifest {name}"), &done)),
         }
     }
 
@@ -149,7 +149,7 @@ impl Registry {
         match found.status() {
             StatusCode::OK => Ok(Some(found.into_body())),
             StatusCode::NOT_FOUND => Ok(None),
-            _ => Err(self.refused(&format!("return the manifest {name}"), &found)),
+            _ => Err(self.response_error(&format!("return the manifest {name}"), &found)),
         }
     }
 
@@ -174,7 +174,7 @@ impl Registry {
         if found.status().is_redirection() {
             // Many registries keep blobs elsewhere, under an address that is enough to read them.
             let location = found.headers().get(LOCATION).and_then(|location| location.to_str().ok()).map(str::to_owned);
-            let location = location.ok_or_else(|| self.refused(&format!("return {digest}"), &found))?;
+            let location = location.ok_or_else(|| self.response_error(&format!("return {digest}"), &found))?;
             found = self.exchange(Method::GET, &location, &[], Bytes::new(), receiver).await?;
         }
         match found.status() {
@@ -182,7 +182,7 @@ impl Registry {
             StatusCode::OK => {
                 Err(Error::new(format!("{} returned other content for {digest}", self.reference.registry)))
             }
-            _ => Err(self.refused(&format!("return {digest}"), &found)),
+            _ => Err(self.response_error(&format!("return {digest}"), &found)),
         }
     }
 
@@ -198,10 +198,10 @@ impl Registry {
             let Some(path) = next.take() else { return Ok(tags) };
             let page = self.send(Method::GET, &path, &[], Bytes::new()).await?;
             if page.status() != StatusCode::OK {
-                return Err(self.refused("list the tags", &page));
+                return Err(self.response_error("list the tags", &page));
             }
             let list: TagList = serde_json::from_slice(page.body())
-                .when(format!("{} returned an invalid list of tags", self.reference.registry))?;
+                .context(format!("{} returned an invalid list of tags", self.reference.registry))?;
             tags.extend(list.tags.unwrap_or_default());
             if tags.len() > MAX_TAGS {
                 break;
@@ -270,7 +270,7 @@ impl Registry {
             if let Some(authorization) = authorization.filter(|_| is_home) {
                 request = request.header(AUTHORIZATION, authorization);
             }
-            request.body(body.clone()).when("cannot build the request")
+            request.body(body.clone()).context("cannot build the request")
         };
         let answer = self.web.receive(request(self.authorization.as_ref())?, receiver).await;
         let answer = answer.map_err(|error| match self.base.scheme_str() {
@@ -285,7 +285,7 @@ impl Registry {
         self.authorization = Some(self.authorize(&answer).await?);
         let answer = self.web.receive(request(self.authorization.as_ref())?, receiver).await?;
         if answer.status() == StatusCode::UNAUTHORIZED {
-            return Err(self.unauthorized());
+            return Err(self.unauthorized_error());
         }
         Ok(answer)
     }
@@ -295,7 +295,7 @@ impl Registry {
             true => format!("{}{}", self.base.to_string().trim_end_matches('/'), path),
             false => path.to_owned(),
         };
-        let uri: Uri = whole.parse().when("the registry returned an invalid location")?;
+        let uri: Uri = whole.parse().context("the registry returned an invalid location")?;
         // An upload that began in secret does not end in the open.
         match uri.scheme() == self.base.scheme() || uri.scheme_str() == Some("https") {
             true => Ok(uri),
@@ -310,7 +310,7 @@ impl Registry {
             match challenge.scheme.as_str() {
                 "basic" => {
                     let basic = self.credentials.as_ref().and_then(Credentials::basic);
-                    return basic.ok_or_else(|| self.unauthorized());
+                    return basic.ok_or_else(|| self.unauthorized_error());
                 }
                 "bearer" => return Ok(format!("Bearer {}", self.token(&challenge).await?)),
                 _ => {}
@@ -322,19 +322,19 @@ impl Registry {
     /// Gets a token of whom the registry trusts for that.
     async fn token(&self, challenge: &Challenge) -> Result<String> {
         let registry = &self.reference.registry;
-        let realm = challenge.of("realm");
-        let address: Uri = realm.parse().when(format!("{registry} has an invalid token realm {realm:?}"))?;
+        let realm = challenge.parameter("realm");
+        let address: Uri = realm.parse().context(format!("{registry} has an invalid token realm {realm:?}"))?;
         if !may_authenticate_at(&self.base, &address, self.credentials.is_some()) {
             return Err(Error::new(format!("the token realm {realm} of {registry} has no TLS")));
         }
         let host = address.host().unwrap_or_default();
         if self.credentials.is_some() && !is_related(host, self.base.host().unwrap_or_default()) {
-            complain(
+            print_labeled(
                 "warning",
                 &format!("{registry} uses the token service of {host}, which receives your password for {registry}"),
             );
         }
-        let service = challenge.of("service");
+        let service = challenge.parameter("service");
         let scope = format!("repository:{}:{}", self.reference.repository, self.purpose.actions());
         let request = match &self.credentials {
             Some(Credentials::Identity(token)) => {
@@ -360,9 +360,9 @@ impl Registry {
                 request.body(Bytes::new())
             }
         };
-        let answer = self.web.send(request.when("cannot request a token")?).await?;
+        let answer = self.web.send(request.context("cannot request a token")?).await?;
         if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST].contains(&answer.status()) {
-            return Err(self.unauthorized());
+            return Err(self.unauthorized_error());
         }
         let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         let token =
@@ -373,9 +373,9 @@ impl Registry {
         })
     }
 
-    fn unauthorized(&self) -> Error {
+    fn unauthorized_error(&self) -> Error {
         let (registry, repository) = (&self.reference.registry, &self.reference.repository);
-        let words = self.purpose.words();
+        let words = self.purpose.verb();
         let file = super::credentials::path().map(|path| path.display().to_string()).unwrap_or_default();
         match &self.credentials {
             Some(credentials) => {
@@ -388,7 +388,7 @@ impl Registry {
     }
 
     /// Creates the error for a request that the registry rejected.
-    fn refused(&self, what: &str, answer: &Response<Bytes>) -> Error {
+    fn response_error(&self, what: &str, answer: &Response<Bytes>) -> Error {
         let registry = &self.reference.registry;
         let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         let text = |error: &Value| {
@@ -401,7 +401,7 @@ impl Registry {
         let error = Error::new(format!("{registry} did not {what} ({}){messages}", answer.status()));
         match answer.status() {
             StatusCode::FORBIDDEN => {
-                let (words, repository) = (self.purpose.words(), &self.reference.repository);
+                let (words, repository) = (self.purpose.verb(), &self.reference.repository);
                 error.hint(format!("request permission to {words} {repository}, or use another name"))
             }
             StatusCode::NOT_FOUND if self.purpose == Purpose::Pull => {
@@ -469,7 +469,7 @@ impl Challenge {
         Self { scheme: scheme.to_ascii_lowercase(), parameters }
     }
 
-    fn of(&self, name: &str) -> &str {
+    fn parameter(&self, name: &str) -> &str {
         self.parameters.get(name).map_or("", String::as_str)
     }
 }
@@ -527,7 +527,13 @@ mod tests {
     fn challenges_are_parsed() {
         let read = Challenge::parse(r#"Bearer realm="https://a.example.com/token?x=1",service="r, s" , scope=plain"#);
         assert_eq!(
-            (read.scheme.as_str(), read.of("realm"), read.of("service"), read.of("scope"), read.of("other")),
+            (
+                read.scheme.as_str(),
+                read.parameter("realm"),
+                read.parameter("service"),
+                read.parameter("scope"),
+                read.parameter("other")
+            ),
             ("bearer", "https://a.example.com/token?x=1", "r, s", "plain", "")
         );
         assert_eq!(Challenge::parse("Basic").scheme, "basic");

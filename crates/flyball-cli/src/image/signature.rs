@@ -47,7 +47,7 @@ impl SigningKey {
     ///
     /// If the file cannot be read, or is not a private key for ECDSA P-256 in PKCS #8.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read(path).when(format!("cannot read the key {}", path.display()))?;
+        let text = fs::read(path).context(format!("cannot read the key {}", path.display()))?;
         let wrong = |why: &str| Error::new(format!("{} is not a usable private key: {why}", path.display()));
         if String::from_utf8_lossy(&text).contains("-----BEGIN ENCRYPTED") {
             return Err(wrong("it is encrypted")
@@ -92,7 +92,7 @@ impl VerifyingKey {
     ///
     /// If the file cannot be read, or is not a public key for ECDSA P-256.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read(path).when(format!("cannot read the key {}", path.display()))?;
+        let text = fs::read(path).context(format!("cannot read the key {}", path.display()))?;
         let der = SubjectPublicKeyInfoDer::from_pem_slice(&text).ok();
         let point = der.as_ref().and_then(|der| der.strip_prefix(&P256_PREFIX));
         let point = point.ok_or_else(|| {
@@ -126,7 +126,8 @@ async fn signatures(registry: &mut Registry, digest: &str) -> Result<Vec<Descrip
         Some(manifest) => {
             let manifest = Manifest::read(&format!("signature manifest {tag}"), &manifest);
             manifest.map(|manifest| manifest.layers).map_err(|error| {
-                error.hint(format!("delete the tag {tag}, and sign the image again: flyball image push --sign-key FILE"))
+                error
+                    .hint(format!("delete the tag {tag}, and sign the image again: flyball image push --sign-key FILE"))
             })
         }
         None => Ok(Vec::new()),

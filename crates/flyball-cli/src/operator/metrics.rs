@@ -31,7 +31,7 @@ pub(crate) struct Metrics(String);
 impl Metrics {
     /// Fetches the metrics of the operator at this address.
     pub(crate) async fn fetch(web: &Web, address: &str) -> Result<Self> {
-        let request = Request::get(url(address)).body(Bytes::new()).when("invalid address")?;
+        let request = Request::get(url(address)).body(Bytes::new()).context("invalid address")?;
         let answer = web.send(request).await?;
         if !answer.status().is_success() {
             return Err(Error::new(format!("{address} returned {} instead of metrics", answer.status())));
@@ -41,8 +41,8 @@ impl Metrics {
 
     /// Fetches the metrics of the API server that a client is connected to.
     pub(crate) async fn of_server(client: &Client) -> Result<Self> {
-        let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
-        client.request_text(request).await.map(Self).when("the control plane did not respond")
+        let request = Request::get("/metrics").body(Vec::new()).context("invalid address")?;
+        client.request_text(request).await.map(Self).context("the control plane did not respond")
     }
 
     /// Returns the sum of all series of a name that have this label, such as `result="error"`, or of all for an empty
@@ -117,7 +117,7 @@ fn value<'a>(labels: &'a str, label: &str) -> &'a str {
 /// Finds a free address for the metrics of an operator.
 pub(crate) fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.map(|address| address.to_string()).when("cannot find a free port")
+    listener.map(|address| address.to_string()).context("cannot find a free port")
 }
 
 impl From<&str> for Metrics {

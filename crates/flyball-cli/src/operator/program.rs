@@ -3,7 +3,7 @@
 use crate::cluster::apply;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::{WATCHES, watcher};
-use crate::operator::process::{LineSink, relay};
+use crate::operator::process::{LineSink, forward_lines};
 use crate::render::terminal;
 use clap::Args;
 use flyball::description::Description;
@@ -67,14 +67,14 @@ impl Build {
         cargo.envs(&self.variables);
         if self.sink.is_some() {
             cargo.stderr(Stdio::piped());
-            cargo.args(terminal::is_lively().then_some("--color=always"));
+            cargo.args(terminal::is_interactive().then_some("--color=always"));
         }
         let mut cargo = cargo
             .spawn()
-            .when("cannot start cargo")
+            .context("cannot start cargo")
             .map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
-        let relayed = self.sink.clone().and_then(|sink| Some(relay(cargo.stderr.take()?, sink)));
-        let built = cargo.wait_with_output().await.when("cannot run cargo")?;
+        let relayed = self.sink.clone().and_then(|sink| Some(forward_lines(cargo.stderr.take()?, sink)));
+        let built = cargo.wait_with_output().await.context("cannot run cargo")?;
         if let Some(relayed) = relayed {
             // The last output precedes the error.
             let _ = relayed.await;
@@ -257,13 +257,13 @@ impl Program {
         let mut process = Command::new(&line[0]);
         // Behind a command, the arguments are not those of this program.
         process.args(&line[1..]).arg("run").args(args).stdout(Stdio::inherit()).stderr(Stdio::piped());
-        let started = process.spawn().when(format!("cannot run `{shown}`"))?;
-        let answer = started.wait_with_output().await.when(format!("cannot run `{shown}`"))?;
+        let started = process.spawn().context(format!("cannot run `{shown}`"))?;
+        let answer = started.wait_with_output().await.context(format!("cannot run `{shown}`"))?;
         let printed = String::from_utf8_lossy(&answer.stderr);
         if !answer.status.success() {
             return Err(self.failed(&shown, &format!("failed with {}", answer.status), &printed));
         }
-        terminal::pass_on(&printed);
+        terminal::forward_stderr(&printed);
         Ok(())
     }
 
@@ -278,14 +278,14 @@ impl Program {
         let line = self.command_line();
         let mut process = Command::new(&line[0]);
         process.args(&line[1..]).arg(command).args(args).envs(variables).stdin(Stdio::null());
-        let answer = process.output().await.when(format!("cannot run `{shown}`"))?;
+        let answer = process.output().await.context(format!("cannot run `{shown}`"))?;
         let printed = String::from_utf8_lossy(&answer.stderr);
         if !answer.status.success() {
             return Err(self.failed(&shown, &format!("failed with {}", answer.status), &printed));
         }
         match serde_json::from_slice(&answer.stdout) {
             Ok(read) => {
-                terminal::pass_on(&printed);
+                terminal::forward_stderr(&printed);
                 Ok(read)
             }
             Err(error) => {

@@ -14,7 +14,7 @@ const HEADER: [&str; 4] = ["NAME", "VERSION", "REPOSITORY", "STATUS"];
 ///
 /// If there is no chart.
 pub(crate) fn list(path: &Path, max_width: usize) -> Result<String> {
-    let chart = Chart::open(path).when(format!("cannot load the chart in {}", path.display()))?;
+    let chart = Chart::open(path).context(format!("cannot load the chart in {}", path.display()))?;
     // Paths are shown without `./`.
     let charts = path.strip_prefix(".").unwrap_or(path).join("charts");
     let required = &chart.metadata().dependencies;

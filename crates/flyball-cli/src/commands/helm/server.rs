@@ -50,7 +50,7 @@ fn message(severity: Severity, path: &str, text: String) -> LintMessage {
 }
 
 async fn run(lint: &Lint, namespace: &str, helm: HelmVersion, messages: &mut Vec<LintMessage>) -> Result<()> {
-    let cluster = Cluster::new(Options::system().when("cannot start an API server")?);
+    let cluster = Cluster::new(Options::system().context("cannot start an API server")?);
     let server = Server { client: cluster.admin(), namespace, helm };
     server.create_namespace(namespace).await?;
     let mut sources = Vec::new();
@@ -120,7 +120,7 @@ impl Server<'_> {
         let mut found = Vec::new();
         for validation in ["Strict", "Ignore"] {
             let Err(error) = self.send(url, name, object, validation, is_created).await else { break };
-            let kube::Error::Api(status) = error else { return Err(error).when("cannot check objects") };
+            let kube::Error::Api(status) = error else { return Err(error).context("cannot check objects") };
             let text = format!("{description}: {}", status.message);
             if !found.contains(&(Severity::Error, text.clone())) {
                 found.push((Severity::Error, text));
@@ -157,7 +157,7 @@ impl Server<'_> {
     }
 
     async fn has_group(&self, group: &str) -> Result<bool> {
-        let groups = self.client.list_api_groups().await.when("cannot list API groups")?;
+        let groups = self.client.list_api_groups().await.context("cannot list API groups")?;
         Ok(group.is_empty() || groups.groups.iter().any(|known| known.name == group))
     }
 
@@ -176,7 +176,7 @@ impl Server<'_> {
     async fn create(&self, url: &str, object: &Value) -> Result<()> {
         match self.send(url, "", object, "Strict", true).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-            other => other.when("cannot prepare the API server"),
+            other => other.context("cannot prepare the API server"),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::image::registry::{Purpose, Registry};
 use crate::image::signature::{SigningKey, sign};
 use crate::image::{Descriptor, INDEX};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -91,13 +91,13 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
             }
         }
         match args.output {
-            Some(output) => output.say(&pushed)?,
+            Some(output) => output.print(&pushed)?,
             None => {
-                say(&format!("{} {}", paint(Style::Good, "pushed"), paint(Style::Strong, &pushed.name)));
-                say(&format!("  {:<8} {}", "digest", pushed.digest));
-                say(&format!("  {:<8} {}, {} already present", "sent", size(pushed.sent), size(pushed.there)));
+                print_line(&format!("{} {}", paint(Style::Good, "pushed"), paint(Style::Strong, &pushed.name)));
+                print_line(&format!("  {:<8} {}", "digest", pushed.digest));
+                print_line(&format!("  {:<8} {}, {} already present", "sent", size(pushed.sent), size(pushed.there)));
                 if key.is_some() {
-                    say(&format!("  {:<8} {} manifests", "signed", pushed.signed.len()));
+                    print_line(&format!("  {:<8} {} manifests", "signed", pushed.signed.len()));
                 }
             }
         }
@@ -119,7 +119,7 @@ async fn push_blobs(
         if is_verbose {
             let short = blob.digest.get(..19).unwrap_or(&blob.digest);
             let state = if was_sent { "sent" } else { "exists" };
-            say(&paint(Style::Faint, &format!("{short} {:>9} {state}", size(blob.size))));
+            print_line(&paint(Style::Faint, &format!("{short} {:>9} {state}", size(blob.size))));
         }
     }
     Ok(())

@@ -20,9 +20,9 @@ pub(crate) type Samples = BTreeMap<String, BTreeSet<String>>;
 
 /// Writes all files, by their paths below `config`.
 pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<String, String> {
-    let place = &installation.place;
-    let fixed = is_fixed(installation);
-    let system = if fixed { place.namespace.as_str() } else { SYSTEM };
+    let target = &installation.target;
+    let fixed = has_fixed_namespace(installation);
+    let system = if fixed { target.namespace.as_str() } else { SYSTEM };
     let mut files = BTreeMap::new();
     let mut put_noted =
         |path: String, note: &str, value: &Value| files.insert(path, format!("{HEADER}{note}{}", yaml::write(value)));
@@ -34,14 +34,14 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
         }
         for piece in &pieces {
             let path = format!("{}/{}", folder.name(), piece.file);
-            put_noted(path, piece.note, &based(piece.object.clone(), place, system));
+            put_noted(path, piece.note, &to_base(piece.object.clone(), target, system));
         }
         let mut resources: Vec<&str> = pieces.iter().map(|piece| piece.file.as_str()).collect();
         resources.sort_unstable();
         let mut built = kustomization(json!(resources));
         if folder == Folder::Monitoring {
             // It is applied separately, on clusters with a Prometheus operator.
-            put_on(&mut built, place, fixed);
+            set_prefix_and_namespace(&mut built, target, fixed);
         } else {
             folders.push(format!("../{}", folder.name()));
         }
@@ -49,7 +49,7 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
     }
     let mut put = |path: String, value: &Value| put_noted(path, "", value);
     let mut built = kustomization(json!(folders));
-    put_on(&mut built, place, fixed);
+    set_prefix_and_namespace(&mut built, target, fixed);
     built["configurations"] = json!(["references.yaml"]);
     put("default/kustomization.yaml".into(), &built);
     put("default/references.yaml".into(), &references());
@@ -74,12 +74,12 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
 /// Returns true if the files must contain the namespace: kustomize would move roles of other namespaces to the
 /// operator's namespace, would set a namespace on policies, which are cluster-scoped, and does not replace excluded
 /// namespaces in webhook selectors.
-fn is_fixed(installation: &Installation) -> bool {
+fn has_fixed_namespace(installation: &Installation) -> bool {
     let has_policies = installation.pieces.iter().any(|piece| piece.folder == Folder::Policy);
     let names_namespace = |webhook: &Value| {
         let expressions = webhook["namespaceSelector"]["matchExpressions"].as_array().into_iter().flatten();
         let mut values = expressions.flat_map(|expression| expression["values"].as_array().into_iter().flatten());
-        values.any(|value| *value == installation.place.namespace)
+        values.any(|value| *value == installation.target.namespace)
     };
     let mut webhooks =
         installation.pieces.iter().flat_map(|piece| piece.object["webhooks"].as_array().into_iter().flatten());
@@ -91,10 +91,10 @@ fn kustomization(resources: Value) -> Value {
 }
 
 /// Sets kustomize's prefix and namespace.
-fn put_on(built: &mut Value, place: &InstallTarget, fixed: bool) {
-    built["namePrefix"] = place.prefix.as_str().into();
+fn set_prefix_and_namespace(built: &mut Value, target: &InstallTarget, fixed: bool) {
+    built["namePrefix"] = target.prefix.as_str().into();
     if !fixed {
-        built["namespace"] = place.namespace.as_str().into();
+        built["namespace"] = target.namespace.as_str().into();
     }
 }
 
@@ -114,45 +114,45 @@ fn references() -> Value {
 }
 
 /// Removes prefix and namespace from an object and its references.
-fn based(mut object: Value, place: &InstallTarget, system: &str) -> Value {
+fn to_base(mut object: Value, target: &InstallTarget, system: &str) -> Value {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     match kind.as_str() {
         "CustomResourceDefinition" => {}
-        "Namespace" => take_namespace_off(object.pointer_mut("/metadata/name"), place, system),
-        _ => take_prefix_off(object.pointer_mut("/metadata/name"), place),
+        "Namespace" => strip_namespace(object.pointer_mut("/metadata/name"), target, system),
+        _ => strip_prefix(object.pointer_mut("/metadata/name"), target),
     }
-    take_namespace_off(object.pointer_mut("/metadata/namespace"), place, system);
+    strip_namespace(object.pointer_mut("/metadata/namespace"), target, system);
     for pointer in ["/roleRef/name", "/spec/template/spec/serviceAccountName", "/spec/policyName"] {
-        take_prefix_off(object.pointer_mut(pointer), place);
+        strip_prefix(object.pointer_mut(pointer), target);
     }
     for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
-        take_prefix_off(subject.get_mut("name"), place);
-        take_namespace_off(subject.get_mut("namespace"), place, system);
+        strip_prefix(subject.get_mut("name"), target);
+        strip_namespace(subject.get_mut("namespace"), target, system);
     }
     let webhooks = object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten();
     for webhook in webhooks {
-        take_service_off(webhook.pointer_mut("/clientConfig/service"), place, system);
+        strip_service(webhook.pointer_mut("/clientConfig/service"), target, system);
     }
-    take_service_off(object.pointer_mut("/spec/conversion/webhook/clientConfig/service"), place, system);
+    strip_service(object.pointer_mut("/spec/conversion/webhook/clientConfig/service"), target, system);
     object
 }
 
-fn take_service_off(service: Option<&mut Value>, place: &InstallTarget, system: &str) {
+fn strip_service(service: Option<&mut Value>, target: &InstallTarget, system: &str) {
     if let Some(service) = service {
-        take_prefix_off(service.get_mut("name"), place);
-        take_namespace_off(service.get_mut("namespace"), place, system);
+        strip_prefix(service.get_mut("name"), target);
+        strip_namespace(service.get_mut("namespace"), target, system);
     }
 }
 
-fn take_prefix_off(name: Option<&mut Value>, place: &InstallTarget) {
+fn strip_prefix(name: Option<&mut Value>, target: &InstallTarget) {
     if let Some(Value::String(name)) = name {
-        *name = place.part(name).to_owned();
+        *name = target.without_prefix(name).to_owned();
     }
 }
 
-fn take_namespace_off(namespace: Option<&mut Value>, place: &InstallTarget, system: &str) {
+fn strip_namespace(namespace: Option<&mut Value>, target: &InstallTarget, system: &str) {
     if let Some(Value::String(name)) = namespace
-        && *name == place.namespace
+        && *name == target.namespace
     {
         *name = system.to_owned();
     }

@@ -16,8 +16,8 @@ const CERTIFICATE_NOTE: &str = "\
 # see \"Certificate of the metrics\" in Flyball's docs/deploy.md.
 ";
 
-pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Piece> {
-    let mut monitor = object(MONITORING, "ServiceMonitor", &place.named("metrics"), Some(&place.namespace));
+pub(super) fn pieces(description: &Description, target: &InstallTarget) -> Vec<Piece> {
+    let mut monitor = object(MONITORING, "ServiceMonitor", &target.object_name("metrics"), Some(&target.namespace));
     monitor["spec"] = json!({
         "endpoints": [{
             "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
@@ -27,14 +27,14 @@ pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Pi
             // Each process creates its own certificate in memory: there is no Secret with a CA.
             "tlsConfig": {"insecureSkipVerify": true},
         }],
-        "selector": {"matchLabels": place.selector()},
+        "selector": {"matchLabels": target.selector()},
     });
-    let mut rule = object(MONITORING, "PrometheusRule", &place.named("alerts"), Some(&place.namespace));
-    rule["spec"] = json!({"groups": [{"name": place.name(), "rules": alerts(description, place)}]});
-    let mut map = object("v1", "ConfigMap", &place.named("dashboard"), Some(&place.namespace));
+    let mut rule = object(MONITORING, "PrometheusRule", &target.object_name("alerts"), Some(&target.namespace));
+    rule["spec"] = json!({"groups": [{"name": target.name(), "rules": alerts(description, target)}]});
+    let mut map = object("v1", "ConfigMap", &target.object_name("dashboard"), Some(&target.namespace));
     // By this label Grafana's sidecar finds it.
     map["metadata"]["labels"]["grafana_dashboard"] = "1".into();
-    map["data"] = json!({(format!("{}.json", place.name())): format!("{:#}\n", dashboard(description, place))});
+    map["data"] = json!({(format!("{}.json", target.name())): format!("{:#}\n", dashboard(description, target))});
     vec![
         Piece { note: CERTIFICATE_NOTE, ..Piece::new(Folder::Monitoring, "monitor", monitor) },
         Piece::new(Folder::Monitoring, "alerts", rule),
@@ -43,12 +43,12 @@ pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Pi
 }
 
 /// Selects the series of this operator.
-fn of(place: &InstallTarget) -> String {
-    format!("namespace=\"{}\",job=\"{}\"", place.namespace, place.named("metrics"))
+fn of(target: &InstallTarget) -> String {
+    format!("namespace=\"{}\",job=\"{}\"", target.namespace, target.object_name("metrics"))
 }
 
-fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
-    let (of, name) = (of(place), place.name());
+fn alerts(description: &Description, target: &InstallTarget) -> Vec<Value> {
+    let (of, name) = (of(target), target.name());
     let alert = |alert: &str, severity: &str, wait: &str, expr: String, summary: String| {
         json!({
             "alert": alert, "expr": expr, "for": wait,
@@ -143,8 +143,8 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
 
 /// Draws a dashboard for Grafana, see
 /// <https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/>.
-fn dashboard(description: &Description, place: &InstallTarget) -> Value {
-    let of = of(place);
+fn dashboard(description: &Description, target: &InstallTarget) -> Value {
+    let of = of(target);
     let mut panels = vec![
         (
             "Latency: from when an object was to be looked at until that was done",
@@ -221,8 +221,8 @@ fn dashboard(description: &Description, place: &InstallTarget) -> Value {
         })
         .collect();
     json!({
-        "title": place.name(),
-        "uid": place.name().chars().take(40).collect::<String>(),
+        "title": target.name(),
+        "uid": target.name().chars().take(40).collect::<String>(),
         "tags": ["operator"],
         "schemaVersion": 39,
         "time": {"from": "now-1h", "to": "now"},

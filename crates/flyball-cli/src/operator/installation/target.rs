@@ -84,12 +84,12 @@ impl InstallTarget {
     }
 
     /// Returns the full name of something of the operator.
-    pub(crate) fn named(&self, part: &str) -> String {
+    pub(crate) fn object_name(&self, part: &str) -> String {
         format!("{}{part}", self.prefix)
     }
 
     /// Returns a name without the common prefix.
-    pub(super) fn part<'a>(&self, name: &'a str) -> &'a str {
+    pub(super) fn without_prefix<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&self.prefix).unwrap_or(name)
     }
 
@@ -120,6 +120,6 @@ impl InstallTarget {
 
     /// Returns the name of the account that the operator runs as.
     pub(crate) fn account(&self) -> String {
-        self.named("controller-manager")
+        self.object_name("controller-manager")
     }
 }
