@@ -52,7 +52,7 @@ impl Web {
 
     /// Creates a client that trusts these servers.
     pub(crate) fn trusting(trust: Trust<'_>, timeout: Duration) -> Result<Self> {
-        Ok(Self { client: Client::new(trust, Proxies::from_env()).context("cannot use TLS")?, timeout })
+        Ok(Self { client: Client::new(trust, Proxies::from_env()).context("cannot set up TLS")?, timeout })
     }
 
     /// Sends a request and returns the complete response.

@@ -27,12 +27,12 @@ const AGENT: &str = concat!("flyball/", env!("CARGO_PKG_VERSION"));
 const REFUSED: [(&str, &str, &str); 4] = [
     (
         "--verify",
-        "provenance is not checked",
+        "provenance files are not verified",
         "verify the archive with Helm, and pass the file: helm pull --verify CHART",
     ),
     (
         "--cert-file",
-        "servers get no certificate of the client",
+        "client certificates are not sent",
         "download with Helm, and pass the file: helm pull --cert-file FILE --key-file FILE CHART",
     ),
     ("--insecure-skip-tls-verify", "charts are code", "trust the authority of the server: --ca-file FILE"),
@@ -114,7 +114,7 @@ impl Access {
             if let Some(basic) = login.and_then(Credentials::basic) {
                 request = request.header(AUTHORIZATION, basic);
             }
-            let request = request.body(Bytes::new()).context(format!("{} is not an address", display_url(&at)))?;
+            let request = request.body(Bytes::new()).context(format!("{} is not a valid URL", display_url(&at)))?;
             let mut on_received = |received, total| progress.update(received, total);
             let mut receiver = Receiver { max_bytes, on_received: Some(&mut on_received) };
             let answer = self.web.receive(request, &mut receiver).await?;
@@ -125,7 +125,7 @@ impl Access {
             let Some(location) = location.and_then(|location| location.to_str().ok()) else {
                 return Err(self.response_error(&at, &answer));
             };
-            at = at.join(location).context(format!("{} redirects to an invalid address", display_url(&at)))?;
+            at = at.join(location).context(format!("{} redirects to an invalid URL", display_url(&at)))?;
             at.set_fragment(None);
         }
         Err(Error::new(format!("{} redirects more than {MAX_REDIRECTS} times", display_url(url))))
@@ -135,7 +135,7 @@ impl Access {
         let error = Error::new(format!("{} is not available ({})", display_url(url), answer.status()));
         match answer.status() {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.login.is_some() => {
-                error.hint("check --username and the password; they are sent to the server that you name only")
+                error.hint("check --username and the password; they are sent only to the server of the URL")
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 error.hint("pass credentials: --username NAME --password-stdin")
@@ -188,14 +188,14 @@ pub(super) fn parse(text: &str) -> Result<Url> {
 /// Checks an address that the server of `home` leads to: TLS, unless both servers are on this machine.
 fn check(url: &Url, home: &Url) -> Result<()> {
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(Error::new(format!("{} contains credentials, which others may read", display_url(url)))
-            .hint("pass them apart from the URL: --username NAME --password-stdin"));
+        return Err(Error::new(format!("{} contains credentials, which other users may read", display_url(url)))
+            .hint("pass them as flags: --username NAME --password-stdin"));
     }
     match url.scheme() {
         "https" => Ok(()),
         "http" if is_loopback(url) && is_loopback(home) => Ok(()),
         "http" if is_loopback(url) => {
-            Err(Error::new(format!("{} leads to this machine: {}", display_url(home), display_url(url)))
+            Err(Error::new(format!("{} redirects or links to this machine: {}", display_url(home), display_url(url)))
                 .hint("use another server"))
         }
         "http" => Err(Error::new(format!("{} has no TLS", display_url(url)))

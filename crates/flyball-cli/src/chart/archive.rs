@@ -33,18 +33,18 @@ impl Archive {
     ///
     /// If they are not, or exceed the limits of charts.
     pub(crate) fn new(bytes: Bytes, file: &str, from: &str) -> Result<Self> {
-        let what = || format!("{from} is no archive of a chart");
+        let what = || format!("{from} is not a chart archive");
         let files = Chart::archive_files(&bytes).context(what())?;
         let metadata = files.iter().find(|file| file.path == "Chart.yaml");
-        let metadata = metadata.ok_or_else(|| Error::new(format!("{}: it has no Chart.yaml", what())))?;
+        let metadata = metadata.ok_or_else(|| Error::new(format!("{}: Chart.yaml is missing", what())))?;
         let metadata = flyball_chart::from_yaml(&String::from_utf8_lossy(&metadata.data)).context(what())?;
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
         let (name, version) = (text("name"), text("version"));
         if !is_file_name(&name) {
-            return Err(Error::new(format!("{}: its name {name:?} is no file name", what())));
+            return Err(Error::new(format!("{}: name {name:?} in Chart.yaml is not a file name", what())));
         }
         if !is_file_name(file) {
-            return Err(Error::new(format!("{}: {file:?} is no file name", what())));
+            return Err(Error::new(format!("{}: {file:?} is not a file name", what())));
         }
         Ok(Self { name, version, file: file.to_owned(), bytes, manifest: None })
     }

@@ -139,7 +139,7 @@ impl<'a> Dependencies<'a> {
         let shown: Vec<&str> = origins.iter().map(String::as_str).take(5).collect();
         let what = format!("--username is for one server, but the dependencies are on {}", origins.len());
         Err(Error::new(format!("{what}: {}", shown.join(", ")))
-            .hint("put the charts of the other servers into charts/ with flyball helm pull, and drop their repository"))
+            .hint("remove the repositories of the others, and download their charts into charts/: flyball helm pull"))
     }
 
     fn is_first_version(&self) -> bool {
@@ -179,7 +179,7 @@ impl<'a> Dependencies<'a> {
         let path = self.lock_file();
         if path.is_symlink() {
             return Err(Error::new(format!("{} is a symbolic link, which is not followed", path.display()))
-                .hint("replace it by a file"));
+                .hint("replace it with a file"));
         }
         Replace::default().write(&path, lock.to_yaml()).context(format!("cannot write {}", path.display()))
     }
@@ -188,7 +188,7 @@ impl<'a> Dependencies<'a> {
     fn origin(&self, dependency: &Dependency) -> Result<Origin> {
         let Dependency { name, repository, .. } = dependency;
         if !is_file_name(name) {
-            return Err(Error::new(format!("name {name:?} is no name of a chart")));
+            return Err(Error::new(format!("{name:?} is not a chart name")));
         }
         if repository.is_empty() {
             return Ok(Origin::Vendored);
@@ -216,8 +216,8 @@ impl<'a> Dependencies<'a> {
                 .hint("copy the chart into the project"));
         }
         if !folder.is_dir() {
-            return Err(Error::new(format!("{} is no directory", folder.display()))
-                .hint("unpack the chart, or put the archive into charts/ and drop the repository"));
+            return Err(Error::new(format!("{} is not a directory", folder.display()))
+                .hint("unpack the chart, or move the archive to charts/ and remove the repository"));
         }
         Ok(folder)
     }
@@ -258,13 +258,14 @@ impl<'a> Dependencies<'a> {
     fn check_vendored(&self, dependency: &Dependency) -> Result<()> {
         let path = self.folder.join("charts").join(&dependency.name);
         let chart = Chart::open(&path).context(format!("cannot load {}", path.display()));
-        let chart = chart.map_err(|error| error.hint("name the repository of the chart, or put its folder there"))?;
+        let chart =
+            chart.map_err(|error| error.hint("set the repository of the dependency, or copy the chart there"))?;
         let range = Range::parse(&dependency.version)?;
         match range.allows(chart.version()) {
             true => Ok(()),
             false => {
                 Err(Error::new(format!("{} has version {}, not {}", path.display(), chart.version(), range.text()))
-                    .hint("change the version in Chart.yaml, or the folder"))
+                    .hint("change the version in Chart.yaml, or replace the folder"))
             }
         }
     }
@@ -291,7 +292,7 @@ impl<'a> Dependencies<'a> {
             let Some(archive) = archive else { continue };
             if archive.name != *name {
                 return Err(with_dependency(
-                    Error::new(format!("{repository} has a chart {} under this name", archive.name)),
+                    Error::new(format!("{repository} lists a chart {} under this name", archive.name)),
                     dependency,
                 ));
             }

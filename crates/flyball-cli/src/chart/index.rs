@@ -52,13 +52,13 @@ impl Index {
         let address = resolve(&url, "index.yaml")?;
         let bytes = access.download(&address, &url, MAX_INDEX_BYTES, &format!("index of {}", display_url(&url))).await;
         let bytes = bytes.map_err(|error| {
-            error.hint(format!("check that {} is a repository of charts, which has an index.yaml", display_url(&url)))
+            error.hint(format!("check that {} is a chart repository with an index.yaml", display_url(&url)))
         })?;
         Self::read(url, &bytes)
     }
 
     fn read(repository: Url, bytes: &[u8]) -> Result<Self> {
-        let what = || format!("{} has no index of charts", display_url(&repository));
+        let what = || format!("{} has no chart index", display_url(&repository));
         let document: Document = match bytes.trim_ascii_start().first() {
             Some(b'{') => serde_json::from_slice(bytes).context(what())?,
             _ => {
@@ -97,7 +97,7 @@ impl Index {
         }
         let similar = self.charts.keys().filter(|other| other.contains(name) || name.contains(other.as_str()));
         let similar: Vec<&str> = similar.map(String::as_str).take(5).collect();
-        let error = Error::new(format!("no chart {name} in {}", display_url(&self.repository)));
+        let error = Error::new(format!("chart {name} not found in {}", display_url(&self.repository)));
         Err(match (similar.as_slice(), self.charts.len()) {
             ([], 0) => error.hint("the repository is empty"),
             ([], count) => error.hint(format!("the repository has {count} charts, see its index.yaml")),
@@ -131,7 +131,7 @@ impl Index {
             return chart.fetch(access, false, &Range::requested(Some(&release.version), false)?).await;
         }
         let bytes = access.download(&url, &self.repository, MAX_ARCHIVE_BYTES, &what).await;
-        let bytes = bytes.map_err(|error| error.hint(format!("{home} names this address for {what}")))?;
+        let bytes = bytes.map_err(|error| error.hint(format!("{home} lists this URL for {what}")))?;
         let listed = release.digest.as_deref().map(str::trim).filter(|digest| !digest.is_empty());
         if let Some(listed) = listed {
             let expected = format!("sha256:{}", listed.trim_start_matches("sha256:").to_ascii_lowercase());
@@ -140,7 +140,7 @@ impl Index {
                 return Err(Error::new(format!(
                     "the archive of {what} has digest {actual}, but {home} lists {listed}"
                 ))
-                .hint("nothing was written; the archive was changed, or the index is out of date: ask its owner"));
+                .hint("nothing was written; the archive was changed, or the index is out of date: contact its owner"));
             }
         }
         Archive::of_url(bytes, &url)

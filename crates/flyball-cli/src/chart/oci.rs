@@ -35,7 +35,7 @@ impl OciChart {
     /// If it is invalid, or names two versions.
     pub(crate) fn parse(text: &str, version: Option<&str>) -> Result<Self> {
         let invalid = |why: String| {
-            Error::new(format!("{text} is no chart in a registry: {why}"))
+            Error::new(format!("{text} is not a chart reference: {why}"))
                 .hint("use oci://HOST/PATH/CHART, and --version VERSION or @sha256:DIGEST")
         };
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| invalid("it does not begin with oci://".into()))?;
@@ -73,7 +73,7 @@ impl OciChart {
         let is_plain = self.repository.is_loopback();
         if access.has_plain_http() && !is_plain {
             return Err(Error::new(format!("--plain-http: {} is not on this machine", self.repository.registry))
-                .hint("use a registry with TLS; drop --plain-http"));
+                .hint("remove --plain-http, and use a registry with TLS"));
         }
         let credentials = access.credentials(&self.repository.registry, is_named).await?;
         Registry::connect_with(access.web(), credentials, &self.repository, is_plain, Purpose::Pull).await
@@ -111,7 +111,7 @@ impl OciChart {
         let (label, manifest) = match (&self.digest, &self.version) {
             (Some(digest), None) => {
                 let found = registry.get_manifest(digest, &[MANIFEST]).await?;
-                (format!("@{digest}"), found.ok_or_else(|| Error::new(format!("no chart {shown}@{digest}")))?)
+                (format!("@{digest}"), found.ok_or_else(|| Error::new(format!("chart {shown}@{digest} not found")))?)
             }
             _ => {
                 let version = match range.exact() {
@@ -123,7 +123,7 @@ impl OciChart {
                     None => {
                         let exact = Range::parse(&format!("={version}"))?;
                         self.select(&mut registry, &exact).await?;
-                        return Err(Error::new(format!("no chart {shown}:{version}")));
+                        return Err(Error::new(format!("chart {shown}:{version} not found")));
                     }
                 }
             }
@@ -131,7 +131,7 @@ impl OciChart {
         let actual = digest(&manifest);
         if let Some(expected) = self.digest.as_ref().filter(|expected| **expected != actual) {
             return Err(Error::new(format!("{shown}{label} has digest {actual}, not {expected}"))
-                .hint("drop the version or the digest, or ask the owner of the chart"));
+                .hint("remove the version or the digest, or contact the owner of the chart"));
         }
         let what = format!("{shown}{label}");
         let layer = layer(&manifest, &what)?;
@@ -163,11 +163,12 @@ fn layer(manifest: &[u8], what: &str) -> Result<Descriptor> {
         .map_err(|error| error.hint("charts are pushed with helm push"))?;
     let config = &manifest.config.media_type;
     if config != CONFIG {
-        return Err(Error::new(format!("{what} is no chart: its config has media type {config}"))
+        return Err(Error::new(format!("{what} is not a chart: its config has media type {config}"))
             .hint("charts are pushed with helm push"));
     }
     let layer = LAYERS.iter().find_map(|kind| manifest.layers.iter().find(|layer| layer.media_type == *kind));
-    let layer = layer.ok_or_else(|| Error::new(format!("{what} is no chart: it has no layer {}", LAYERS[0])))?;
+    let layer =
+        layer.ok_or_else(|| Error::new(format!("{what} is not a chart: no layer has media type {}", LAYERS[0])))?;
     if layer.size > MAX_ARCHIVE_BYTES as u64 {
         return Err(Error::new(format!("{what} is larger than {} MiB", MAX_ARCHIVE_BYTES >> 20)));
     }

@@ -63,14 +63,14 @@ impl Range {
                 versions.iter().find(is_of).map(&text)
             };
             let what = match self.text.as_str() {
-                "*" => format!("no release of {of}"),
+                "*" => format!("{of} has no release"),
                 constraint => format!("no version of {of} matches {constraint}"),
             };
             match (newest(false), newest(true)) {
                 (Some(release), _) => Error::new(format!("{what}; newest: {release}")),
                 (None, Some(pre)) => Error::new(format!("{what}; newest pre-release: {pre}"))
                     .hint("select pre-releases as well: --devel, or --version '>0.0.0-0'"),
-                (None, None) => Error::new(format!("{what}: there is none")),
+                (None, None) => Error::new(format!("{what}: no versions found")),
             }
         })
     }

@@ -81,7 +81,7 @@ impl Request<'_> {
         match self.repository.map(str::trim) {
             Some(repository) if chart.contains("://") || !super::archive::is_file_name(chart) => {
                 Err(Error::new(format!("{chart} is not the name of a chart in {repository}"))
-                    .hint("pass the name alone, or the chart without the URL of the repository"))
+                    .hint("pass only the chart's name, or remove the repository"))
             }
             Some(repository) if repository.starts_with(SCHEME) => {
                 registry(&format!("{}/{chart}", repository.trim_end_matches('/')))
@@ -99,7 +99,7 @@ impl Request<'_> {
             }
             None => Err(match chart.split_once('/') {
                 Some((repository, name)) => Error::new(format!("repo {repository} not found"))
-                    .hint(format!("names of repositories are not kept: pass the URL: --repo URL {name}")),
+                    .hint(format!("the repositories of helm repo add are not read; pass the URL: --repo URL {name}")),
                 None => Error::new(format!("chart {chart} not found"))
                     .hint("pass a folder, a .tgz, an https:// URL, oci://HOST/PATH/CHART, or --repo URL NAME"),
             }),
@@ -111,7 +111,7 @@ impl Request<'_> {
 pub(super) fn check_repository(repository: &str) -> Result<()> {
     if repository.starts_with('@') || repository.starts_with("alias:") {
         return Err(Error::new(format!("{repository} is an alias in the configuration of Helm, which is not read"))
-            .hint("use the URL of the repository, as helm repo list shows it"));
+            .hint("pass the URL of the repository; helm repo list prints it"));
     }
     if !repository.contains("://") {
         return Err(Error::new(format!("{repository:?} is not the URL of a repository"))

@@ -42,7 +42,7 @@ pub(crate) struct DeleteArgs {
     /// Timeout of the wait for each object
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
     timeout: Duration,
-    /// Deletion of the objects that the deleted ones own
+    /// Deletion of the dependents of the deleted objects
     #[arg(long, value_enum, default_value = "background")]
     cascade: Cascade,
     #[command(flatten)]

@@ -203,8 +203,8 @@ fn lockout(objects: &[Value]) -> Option<String> {
             let name = webhook["name"].as_str().unwrap_or_default();
             (!excludes_namespace(webhook, namespace)).then(|| {
                 format!(
-                    "{name} applies to namespace {namespace}, and no pod starts there without it: exclude it by \
-                         namespaceSelector, or set failurePolicy: Ignore"
+                    "{name} applies to namespace {namespace}, where no pod starts while the webhook is unavailable: \
+                     exclude the namespace by namespaceSelector, or set failurePolicy: Ignore"
                 )
             })
         },

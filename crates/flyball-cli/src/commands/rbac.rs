@@ -25,10 +25,10 @@ use std::path::{Path, PathBuf};
 pub(crate) struct RbacArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Namespace of the operator; defaults to the prefix and `system`
+    /// Namespace of the operator; defaults to the name prefix followed by `system`
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Compare with the roles that are bound in a directory: permissions that are missing, and that are never used
+    /// Compare with the roles bound in a directory, and report missing and unused permissions
     #[arg(long)]
     check: bool,
     /// Directory of the roles

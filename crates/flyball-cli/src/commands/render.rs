@@ -20,7 +20,7 @@ A strategic merge patch is an object with the changed fields; its name may omit 
 pub(crate) struct RenderArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Namespace of the operator; defaults to the prefix and `system`
+    /// Namespace of the operator; defaults to the name prefix followed by `system`
     #[arg(short, long)]
     namespace: Option<String>,
     /// Image of the operator

@@ -170,7 +170,7 @@ impl Base {
         files.is_partial |= left == 0;
         match loader {
             Some(loader) if files.loaders.is_empty() && !files.is_partial => {
-                Err(Error::new(format!("base image {} lacks {loader}, which loads the program", self.name))
+                Err(Error::new(format!("base image {} has no {loader}, the dynamic linker of the program", self.name))
                     .hint("use a base with the C library of the program, or a statically linked program"))
             }
             _ => Ok(files),
@@ -290,10 +290,10 @@ impl Store {
             Self::Remote(registry, reference) => {
                 let types = [INDEX, MANIFEST, DOCKER_INDEX, DOCKER_MANIFEST];
                 let found = registry.get_manifest(&reference.tag, &types).await?;
-                let found = found.ok_or_else(|| Error::new(format!("no such image: {reference}")))?;
+                let found = found.ok_or_else(|| Error::new(format!("image {reference} not found")))?;
                 let digest = super::digest(&found);
                 if hex(&reference.tag).is_some() && digest != reference.tag {
-                    return Err(Error::new(format!("{reference} returned other content")));
+                    return Err(Error::new(format!("{reference}: the registry returned other content")));
                 }
                 Ok((digest, found.into()))
             }
@@ -307,8 +307,11 @@ impl Store {
                 let found = registry.get_manifest(&descriptor.digest, &[&descriptor.media_type]).await?;
                 match found {
                     Some(bytes) if super::digest(&bytes) == descriptor.digest => Ok(bytes.into()),
-                    Some(_) => Err(Error::new(format!("{reference} returned other content for {}", descriptor.digest))),
-                    None => Err(Error::new(format!("{reference} lacks its manifest {}", descriptor.digest))),
+                    Some(_) => Err(Error::new(format!(
+                        "{reference}: the registry returned other content for {}",
+                        descriptor.digest
+                    ))),
+                    None => Err(Error::new(format!("{reference}: manifest {} not found", descriptor.digest))),
                 }
             }
         }
@@ -436,7 +439,10 @@ mod tests {
         let hidden: &[&[_]] = &[&[("usr/lib/ld-linux-x86-64.so.2", "")], &[("usr/.wh.lib", "")]];
         for layers in [&[&[("lib/ld-musl-x86_64.so.1", "")][..]][..], hidden] {
             let error = base(layers).files(&program).unwrap_err();
-            assert_eq!(error.to_string(), format!("base image debian lacks {loader}, which loads the program"));
+            assert_eq!(
+                error.to_string(),
+                format!("base image debian has no {loader}, the dynamic linker of the program")
+            );
         }
     }
 

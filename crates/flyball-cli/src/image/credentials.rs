@@ -164,7 +164,7 @@ async fn run_helper(name: &str, server: &str) -> Result<Option<Credentials>> {
         return Err(Error::new(format!("invalid credential helper name {name:?}")));
     }
     let program = format!("docker-credential-{name}");
-    let what = || format!("cannot run {program} about {server}");
+    let what = || format!("cannot run {program} for {server}");
     let mut command = Command::new(&program);
     command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let work = async {

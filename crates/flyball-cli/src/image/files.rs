@@ -97,9 +97,9 @@ fn project_path(folder: &Path, field: &str, path: &str) -> Result<Option<String>
             Ok(None)
         }
         _ => Err(Error::new(format!(
-            "watches.yaml: {field} {path} is outside of the project, whose files are in the image"
+            "watches.yaml: {field} {path} is outside of the project; the image contains only files of the project"
         ))
-        .hint("copy it into the project, and name it by a path relative to watches.yaml")),
+        .hint("copy it into the project, and use a path relative to watches.yaml")),
     }
 }
 
@@ -115,7 +115,7 @@ impl FileCollector {
         let what = || format!("cannot read {}", path.display());
         let real = path.canonicalize().context(what())?;
         if !real.starts_with(&self.root) {
-            return Err(Error::new(format!("{} is a link that leads out of the project", path.display()))
+            return Err(Error::new(format!("{} is a symbolic link to a file outside of the project", path.display()))
                 .hint("copy the file into the project"));
         }
         let metadata = fs::metadata(path).context(what())?;
@@ -135,7 +135,7 @@ impl FileCollector {
                 MAX_BYTES >> 20,
                 path.display()
             ))
-            .hint("move what the operator does not read to another folder"));
+            .hint("move files that the operator does not read to another folder"));
         }
         let is_executable = metadata.permissions().mode() & 0o100 != 0;
         self.files.push(ImageFile { path: target.to_owned(), is_executable, bytes: fs::read(path).context(what())? });

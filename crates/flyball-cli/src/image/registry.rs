@@ -212,7 +212,7 @@ impl Registry {
             None if tags.len() <= MAX_TAGS => Ok(tags),
             _ => {
                 Err(Error::new(format!("{} lists too many tags", self.reference.registry))
-                    .hint("name the exact version"))
+                    .hint("pass the exact version"))
             }
         }
     }

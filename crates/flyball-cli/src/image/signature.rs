@@ -55,8 +55,8 @@ impl SigningKey {
         }
         let der = PrivatePkcs8KeyDer::from_pem_slice(&text).map_err(|_| {
             wrong("no PRIVATE KEY block found").hint(
-                "create one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out image.key; one of another \
-                 form is converted by: openssl pkcs8 -topk8 -nocrypt",
+                "create one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out image.key; \
+                 to convert a key of another format: openssl pkcs8 -topk8 -nocrypt",
             )
         })?;
         let random = SystemRandom::new();

@@ -320,7 +320,7 @@ impl Local {
                     watcher.change(|| self.files()).await;
                 }
                 () = watcher.change(|| self.files()), if self.reload != Reload::Never => {}
-                () = keep_renewing(self.account.as_ref()) => unreachable!("tokens are renewed for ever"),
+                () = keep_renewing(self.account.as_ref()) => unreachable!("tokens are renewed forever"),
             }
         }
     }

@@ -185,8 +185,8 @@ impl<'a> ScorecardRun<'a> {
         });
         Ok(deleted.await?.unwrap_or_else(|remaining| {
             let why = format!("after {} s these still exist: {}", self.timeout.as_secs(), join_some(&remaining));
-            let remedy = "make it by cx.apply or cx.create, by which samples own it, or take it away in finalize; \
-                          what has a finalizer goes when finalize returns Action::done()";
+            let remedy = "create it with cx.apply or cx.create, so that a sample owns it, or delete it in finalize; \
+                          an object with a finalizer is deleted when finalize returns Action::done()";
             CheckOutcome::failed(why, remedy)
         }))
     }

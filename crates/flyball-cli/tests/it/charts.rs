@@ -155,7 +155,7 @@ fn other_content_than_listed_is_rejected() {
     server.put("/index.yaml", Page::File(b"<html>no index</html>".into()));
     home.run(&pull).fails_with(&["has no index of charts"]);
     server.put("/page.tgz", Page::File(b"<html>log in</html>".into()));
-    home.run(&["helm", "pull", &format!("{}/page.tgz", server.url)]).fails_with(&["page.tgz is no archive of a chart"]);
+    home.run(&["helm", "pull", &format!("{}/page.tgz", server.url)]).fails_with(&["page.tgz is not a chart archive"]);
     let outside = archive(&[("site/../../evil", b"x"), ("site/Chart.yaml", metadata("site", "1.0.0").as_bytes())]);
     server.put("/up.tgz", Page::File(outside));
     home.run(&["helm", "pull", "--untar", &format!("{}/up.tgz", server.url)])

@@ -150,8 +150,8 @@ fn resource(project: &Project, new: &NewKind<'_>, chart: Option<&ExistingChart>)
             let kind = match new.kind {
                 Some(kind) => kind.to_owned(),
                 None => names::kind(&chart.kind()).map_err(|error| {
-                    Error::new(format!("the name of chart {} is no name of a kind: {error}", chart.name))
-                        .hint("name the kind: --kind Site")
+                    Error::new(format!("the name of chart {} is not a kind name: {error}", chart.name))
+                        .hint("set the kind: --kind Site")
                 })?,
             };
             [new.group.unwrap_or(GROUP).to_owned(), new.version.unwrap_or(VERSION).to_owned(), kind]

@@ -105,7 +105,7 @@ impl DemoCluster {
         ];
         match found.into_iter().flatten().next() {
             None => Ok(()),
-            Some(what) => Err(Error::new(format!("the cluster already has {what}, which is not the demo's"))
+            Some(what) => Err(Error::new(format!("the cluster already has {what}, which the demo did not create"))
                 .hint("use another cluster, or drop --kubeconfig")),
         }
     }
@@ -123,7 +123,7 @@ impl DemoCluster {
         if !nodes.context("cannot list nodes")?.items.is_empty() {
             return Ok(());
         }
-        let hint = "a cluster of `flyball cluster up` gets one by: flyball cluster node add";
+        let hint = "in a cluster of `flyball cluster up`, add one: flyball cluster node add";
         Err(Error::new("the cluster has no nodes, so the demo's pods would stay pending").hint(hint))
     }
 
@@ -134,7 +134,7 @@ impl DemoCluster {
         }
         print_line(&paint(Style::Faint, "cleaning up"));
         let cleared = timeout(CLEANUP_TIMEOUT, self.remove_all()).await;
-        let hint = format!("what is left carries the label {}={}", LABEL.0, LABEL.1);
+        let hint = format!("the remaining objects have the label {}={}", LABEL.0, LABEL.1);
         let cleared = cleared.context("cleanup timed out").and_then(|cleared| cleared);
         cleared.map_err(|error| error.hint(hint))
     }

@@ -55,7 +55,7 @@ pub(super) struct BuildArgs {
     /// flyball instead of this one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "profile", "platform"])]
     program: Vec<PathBuf>,
-    /// Image with the files that the program needs: a reference, or a directory in OCI layout. Empty by default
+    /// Base image: a reference, or a directory in OCI layout; defaults to an empty image
     #[arg(long, value_name = "REF|DIR")]
     base: Option<BaseName>,
     /// Binary target of the project, if it has several
@@ -208,10 +208,10 @@ fn own_program(args: &BuildArgs) -> Result<BuiltProgram> {
     let path = std::env::current_exe().context("cannot find the path of flyball")?;
     let program = fs::read(&path).context(format!("cannot read {}", path.display()))?;
     let platform = platform(&path, &program, true)
-        .map_err(|error| error.hint("pass a flyball for Linux: --program FILE, once for each platform"))?;
+        .map_err(|error| error.hint("pass a flyball program for Linux: --program FILE, once for each platform"))?;
     if args.platform.iter().any(|wanted| *wanted != platform) {
         return Err(Error::new(format!("this flyball is for platform {}", platform.name))
-            .hint("pass a flyball for each platform: --program FILE"));
+            .hint("pass a flyball program for each platform: --program FILE"));
     }
     let loader = Elf::read(&program).and_then(|elf| elf.loader).filter(|_| args.base.is_none());
     let libraries = loader.map(|loader| libraries::shared_libraries(&path, &loader)).transpose()?.unwrap_or_default();

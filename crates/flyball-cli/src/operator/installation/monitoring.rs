@@ -118,7 +118,7 @@ fn alerts(description: &Description, target: &InstallTarget) -> Vec<Value> {
         "warning",
         "5m",
         format!("max by (kind) (flyball_watch_failing_seconds{{{of}}}) > 120"),
-        format!("{name} has not heard of {{{{ $labels.kind }}}} for minutes; /readyz and the log say why."),
+        format!("{name} has had no watch of {{{{ $labels.kind }}}} for minutes; see /readyz and the log."),
     ));
     if description.lease.is_some() {
         alerts.push(alert(
@@ -126,7 +126,7 @@ fn alerts(description: &Description, target: &InstallTarget) -> Vec<Value> {
             "critical",
             "5m",
             format!("sum(leader_election_master_status{{{of}}}) == 0"),
-            format!("No replica of {name} leads."),
+            format!("No replica of {name} holds the lease."),
         ));
     }
     if !description.webhooks.is_empty() {
@@ -147,7 +147,7 @@ fn dashboard(description: &Description, target: &InstallTarget) -> Value {
     let of = of(target);
     let mut panels = vec![
         (
-            "Latency: from when an object was to be looked at until that was done",
+            "Latency: from the due time of an object to the end of its reconcile",
             "s",
             vec![
                 ("p50 {{controller}}", quantile(0.5, "flyball_latency_seconds_bucket", "controller", &of)),
@@ -160,35 +160,31 @@ fn dashboard(description: &Description, target: &InstallTarget) -> Value {
             vec![("{{controller}} {{result}}", rate("controller_runtime_reconcile_total", "controller, result", &of))],
         ),
         (
-            "Errors: reconciles that failed",
+            "Errors: failed reconciles",
             "ops",
             vec![("{{controller}}", rate("controller_runtime_reconcile_errors_total", "controller", &of))],
         ),
         (
-            "Saturation: workers that are busy",
+            "Saturation: busy workers",
             "percentunit",
             vec![("{{controller}}", format!("max by (controller) (flyball_saturation{{{of}}})"))],
         ),
-        (
-            "Objects that wait",
-            "short",
-            vec![("{{controller}}", format!("sum by (controller) (workqueue_depth{{{of}}})"))],
-        ),
-        ("Objects in caches", "short", vec![("{{kind}}", format!("max by (kind) (flyball_cache_objects{{{of}}})"))]),
+        ("Queued objects", "short", vec![("{{controller}}", format!("sum by (controller) (workqueue_depth{{{of}}})"))]),
+        ("Cached objects", "short", vec![("{{kind}}", format!("max by (kind) (flyball_cache_objects{{{of}}})"))]),
         (
             "Requests to the API server",
             "reqps",
             vec![("{{method}} {{code}}", rate("rest_client_requests_total", "method, code", &of))],
         ),
         (
-            "What became of objects to be applied",
+            "Results of applied objects",
             "ops",
             vec![("{{kind}} {{result}}", rate("flyball_apply_total", "kind, result", &of))],
         ),
     ];
     if description.lease.is_some() {
         panels.push((
-            "Who leads",
+            "Leader",
             "short",
             vec![("{{pod}}", format!("max by (pod) (leader_election_master_status{{{of}}})"))],
         ));

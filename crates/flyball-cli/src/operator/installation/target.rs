@@ -14,7 +14,7 @@ const IMAGE: &str = "controller:latest";
 pub(crate) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball");
 
 /// Help of `--namespace` in commands about installed operators.
-pub(crate) const NAMESPACE: &str = "Namespace of the operator; defaults to the prefix and `system`";
+pub(crate) const NAMESPACE: &str = "Namespace of the operator; defaults to the name prefix followed by `system`";
 
 /// The flags for the operator and its names.
 #[derive(Args, Clone, Debug)]
@@ -61,7 +61,7 @@ impl InstallTarget {
                 let wrong = dns_label(name);
                 if !wrong.is_empty() {
                     return Err(Error::new(format!(
-                        "{name:?} cannot begin the names of objects: {}",
+                        "{name:?} is not a valid prefix of object names: {}",
                         wrong.join("; ")
                     ))
                     .hint("set a prefix: --name-prefix my-operator-"));
