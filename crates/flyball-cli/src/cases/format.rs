@@ -124,7 +124,7 @@ pub(super) struct Shell {
     pub(super) namespaced: bool,
     pub(super) ignore_failure: bool,
     /// Seconds; 0 means the default, a negative number no timeout.
-    timeout: Option<i64>,
+    pub(super) timeout: Option<i64>,
     pub(super) skip_log_output: bool,
     /// KUTTL's commands that run beside the next steps.
     #[serde(rename = "background", deserialize_with = "not_background")]

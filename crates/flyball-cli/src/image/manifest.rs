@@ -8,6 +8,7 @@ use super::{Descriptor, INDEX, hex};
 use crate::error::{Error, Result, ResultExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use std::iter;
 
 /// Size limit of a document.
 pub(crate) const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
@@ -71,15 +72,16 @@ impl Manifest {
             layers: fields.optional("layers")?,
             subject: fields.optional("subject")?,
         };
-        let layers = manifest.layers.iter().enumerate().map(|(at, layer)| (format!("layers[{at}]"), layer));
-        let mut blobs = layers.chain([("config".to_owned(), &manifest.config)]);
-        match blobs.find(|(_, blob)| hex(&blob.digest).is_none()) {
-            None => Ok(manifest),
-            Some((field, blob)) => Err(Error::new(format!(
+        let named = |(at, layer)| (format!("layers[{at}]"), layer);
+        let layers = manifest.layers.iter().enumerate().map(named);
+        let mut config_and_layers = iter::once(("config".to_owned(), &manifest.config)).chain(layers);
+        if let Some((field, blob)) = config_and_layers.find(|(_, blob)| hex(&blob.digest).is_none()) {
+            return Err(Error::new(format!(
                 "{}: field {field}.digest is invalid: {:?} is not a SHA-256 digest",
                 fields.document, blob.digest
-            ))),
+            )));
         }
+        Ok(manifest)
     }
 }
 

@@ -195,7 +195,7 @@ where
 }
 
 /// Creates an object. Leftovers of an interrupted demo were deleted before.
-pub(super) async fn make<T>(objects: &Api<T>, object: &T) -> Result<()>
+pub(super) async fn create<T>(objects: &Api<T>, object: &T) -> Result<()>
 where
     T: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + serde::Serialize,
 {
