@@ -97,6 +97,14 @@ pub enum ChartError {
     /// `Chart.yaml` is invalid.
     #[error("validation: {0}")]
     Invalid(String),
+    /// A dependency has no form in JSON, so that a lock cannot be compared with it.
+    #[error("dependency {name} cannot be encoded: {message}")]
+    Dependency {
+        /// Its name.
+        name: String,
+        /// The problem.
+        message: String,
+    },
     /// A subchart cannot be loaded.
     #[error("error unpacking subchart {name} in {parent}: {message}")]
     Subchart {

@@ -7,7 +7,7 @@ mod builtins;
 mod case;
 mod certificates;
 mod cost;
-mod crypto;
+pub(crate) mod crypto;
 mod dates;
 mod decimal;
 mod dicts;

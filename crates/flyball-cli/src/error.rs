@@ -118,11 +118,11 @@ fn text_of(error: &(dyn StdError + 'static)) -> String {
 
 /// Adds the failed action to an error.
 pub(crate) trait ResultExt<T> {
-    fn when(self, what: impl Into<String>) -> Result<T>;
+    fn context(self, what: impl Into<String>) -> Result<T>;
 }
 
 impl<T, E: Into<Box<dyn StdError + Send + Sync>>> ResultExt<T> for Result<T, E> {
-    fn when(self, what: impl Into<String>) -> Result<T> {
+    fn context(self, what: impl Into<String>) -> Result<T> {
         self.map_err(|error| Error::caused(what, error))
     }
 }

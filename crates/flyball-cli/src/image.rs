@@ -6,14 +6,16 @@
 //! Images are reproducible: files are sorted, belong to root and have the time of `SOURCE_DATE_EPOCH`, by default the
 //! beginning of 1970.
 
+pub(crate) mod archive;
 pub(crate) mod base;
 pub(crate) mod credentials;
 pub(crate) mod elf;
 pub(crate) mod files;
 pub(crate) mod inventory;
-pub(crate) mod layer;
+mod layer;
 pub(crate) mod layout;
 pub(crate) mod libraries;
+pub(crate) mod manifest;
 pub(crate) mod platform;
 pub(crate) mod project;
 pub(crate) mod reference;
@@ -25,6 +27,8 @@ use base::Base;
 use bytes::Bytes;
 use files::ImageFile;
 use flyball_core::time::{Timestamp, rfc3339};
+use manifest::Index;
+use platform::ImagePlatform;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -45,12 +49,12 @@ pub(crate) struct Descriptor {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) artifact_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) platform: Option<Value>,
+    pub(crate) platform: Option<ImagePlatform>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) annotations: BTreeMap<String, String>,
-    /// Unknown fields, which are kept.
+    /// Unknown fields, which are written unchanged.
     #[serde(flatten)]
-    pub(crate) more: BTreeMap<String, Value>,
+    pub(crate) others: BTreeMap<String, Value>,
 }
 
 /// Content with its descriptor.
@@ -70,7 +74,7 @@ impl Blob {
             artifact_type: None,
             platform: None,
             annotations: BTreeMap::new(),
-            more: BTreeMap::new(),
+            others: BTreeMap::new(),
         };
         Self { descriptor, bytes: bytes.into() }
     }
@@ -153,14 +157,14 @@ impl Image {
         epoch: Timestamp,
     ) -> Result<Self> {
         let kept = contents.base.map(|base| base.files(contents.program)).transpose()?.unwrap_or_default();
-        let mut archives = vec![layer::archive(contents, &kept, epoch).when("cannot create the layer")?];
+        let mut archives = vec![layer::program_layer(contents, &kept, epoch).context("cannot create the layer")?];
         if let Some(project) = contents.project {
-            archives.push(layer::of_files(&project.files, epoch).when("cannot create the layer of the project")?);
+            archives.push(archive::pack(&project.files, epoch).context("cannot create the layer of the project")?);
         }
         let mut layers: Vec<Blob> = contents.base.map(|base| base.layers.clone()).unwrap_or_default();
         let below = layers.len();
-        for archive in &archives {
-            layers.push(Blob::new(LAYER, layer::compress(archive).when("cannot compress the layer")?));
+        for bytes in &archives {
+            layers.push(Blob::new(LAYER, archive::compress(bytes).context("cannot compress the layer")?));
         }
         let config = Blob::json(CONFIG, &configuration(platform, contents, &archives, epoch));
         let described: Vec<&Descriptor> = layers.iter().map(|layer| &layer.descriptor).collect();
@@ -172,9 +176,7 @@ impl Image {
             "annotations": contents.labels,
         });
         let mut manifest = Blob::json(MANIFEST, &manifest);
-        let mut descriptor = json!({});
-        platform.write(&mut descriptor);
-        manifest.descriptor.platform = Some(descriptor);
+        manifest.descriptor.platform = Some(platform.image_platform());
         let program = contents.program.len() as u64;
         let own = layers[below..].iter().map(|layer| layer.descriptor.size).sum();
         layers.push(config);
@@ -191,20 +193,23 @@ fn configuration(
 ) -> Value {
     let created = rfc3339(epoch);
     let base = contents.base.map(|base| base.config.clone()).unwrap_or_default();
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut entrypoint = vec![format!("/{}", contents.name)];
-    let (mut folder, mut variables) = ("/".to_owned(), list(&base["config"]["Env"]));
+    let (mut folder, mut variables) = ("/".to_owned(), base.env);
     if let Some(project) = contents.project {
         entrypoint.extend(project.args.iter().cloned());
         folder = format!("/{}", project.folder);
-        variables.extend(project.variables.iter().map(|(name, value)| format!("{name}={value}").into()));
+        variables.extend(project.variables.iter().map(|(name, value)| format!("{name}={value}")));
     }
-    let (mut layers, mut history) = (list(&base["rootfs"]["diff_ids"]), list(&base["history"]));
+    let (mut layers, mut history) = (base.diff_ids, base.history);
     for archive in archives {
-        layers.push(digest(archive).into());
-        history.push(json!({"created": created, "created_by": "flyball image build"}));
+        layers.push(digest(archive));
+        let fields = [("created", created.as_str()), ("created_by", "flyball image build")];
+        history.push(fields.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect());
     }
+    let ImagePlatform { os, architecture, variant, .. } = platform.image_platform();
     let mut config = json!({
+        "architecture": architecture,
+        "os": os,
         "created": created,
         "config": {
             "User": "65532:65532",
@@ -218,14 +223,16 @@ fn configuration(
     if !variables.is_empty() {
         config["config"]["Env"] = variables.into();
     }
-    platform.write(&mut config);
+    if let Some(variant) = variant {
+        config["variant"] = variant.into();
+    }
     config
 }
 
 /// Creates an index of images.
 pub(crate) fn index(images: &[Image], labels: &BTreeMap<String, String>) -> Blob {
-    let manifests: Vec<&Descriptor> = images.iter().map(|image| &image.manifest.descriptor).collect();
-    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": labels});
+    let mut index = Index::new(images.iter().map(|image| image.manifest.descriptor.clone()).collect()).to_json();
+    index["annotations"] = json!(labels);
     Blob::json(INDEX, &index)
 }
 

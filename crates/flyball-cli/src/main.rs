@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     match cli.command.run(cli.verbose) {
         Ok(code) => code,
         Err(error) => {
-            render::terminal::report(&error);
+            render::terminal::print_error(&error);
             ExitCode::from(error.kind().exit_code())
         }
     }

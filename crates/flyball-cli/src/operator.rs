@@ -7,4 +7,4 @@ pub(crate) mod overlay;
 pub(crate) mod process;
 pub(crate) mod program;
 pub(crate) mod removal;
-pub(crate) mod trial;
+pub(crate) mod test_environment;

@@ -4,7 +4,7 @@
 
 mod definitions;
 mod inventory;
-mod play;
+mod run;
 
 use crate::cluster::apply;
 use crate::error::Result;
@@ -20,18 +20,18 @@ use std::time::Duration;
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     #[serde(flatten)]
-    pub(crate) found: Found,
+    pub(crate) found: CheckOutcome,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "outcome", rename_all = "camelCase")]
-pub(crate) enum Found {
+pub(crate) enum CheckOutcome {
     Passed,
     Failed { why: String, remedy: String },
     Skipped { why: String },
 }
 
-impl Found {
+impl CheckOutcome {
     fn failed(why: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Failed { why: why.into(), remedy: remedy.into() }
     }
@@ -47,19 +47,19 @@ impl Found {
 /// # Errors
 ///
 /// If the program does not exist or is not an operator, or the samples cannot be read.
-pub(crate) async fn judge(mut local: LocalArgs, samples: Option<&Path>, timeout: Duration) -> Result<Vec<Check>> {
+pub(crate) async fn run_checks(mut local: LocalArgs, samples: Option<&Path>, timeout: Duration) -> Result<Vec<Check>> {
     let samples = samples.map(apply::read).transpose()?.unwrap_or_default();
     let program = local.build(None).await?;
     let mut definitions = program.manifests(&local.args, &BTreeMap::new()).await?;
     definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
     local.program = Some(program);
     let mut checks = vec![definitions::samples(&definitions, &samples), definitions::fields(&definitions)];
-    checks.extend(play::play(local, &definitions, &samples, timeout).await?);
+    checks.extend(run::run(local, &definitions, &samples, timeout).await?);
     Ok(checks)
 }
 
 /// Names a few of many.
-fn few(all: &[String]) -> String {
+fn join_some(all: &[String]) -> String {
     const NAMED: usize = 3;
     let named = all.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     if all.len() > NAMED { format!("{named} and {} more", all.len() - NAMED) } else { named }

@@ -7,10 +7,10 @@ mod junit;
 mod run;
 mod targets;
 
-pub(crate) use run::{OutputMode, cargo_test, run};
+pub(crate) use run::{TestOutput, cargo_test, run};
 pub(crate) use targets::Targets;
 
-use crate::scorecard::{Check, Found};
+use crate::scorecard::{Check, CheckOutcome};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(crate) struct Report {
     open: Option<String>,
     /// The test whose output is being printed.
     #[serde(skip)]
-    speaker: Option<(usize, usize)>,
+    failure: Option<(usize, usize)>,
 }
 
 /// Suite of a test.
@@ -92,7 +92,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
             Self::Failed => "failed",
@@ -131,9 +131,9 @@ impl Report {
         (program.seconds, program.is_over) = (took.as_secs_f64(), true);
         for Check { name, found } in checks {
             let (outcome, output) = match found {
-                Found::Passed => (Outcome::Passed, String::new()),
-                Found::Failed { why, remedy } => (Outcome::Failed, format!("{why}\n{remedy}")),
-                Found::Skipped { why } => (Outcome::Ignored, why.clone()),
+                CheckOutcome::Passed => (Outcome::Passed, String::new()),
+                CheckOutcome::Failed { why, remedy } => (Outcome::Failed, format!("{why}\n{remedy}")),
+                CheckOutcome::Skipped { why } => (Outcome::Ignored, why.clone()),
             };
             program.add((*name).to_owned(), outcome, output);
         }
@@ -165,19 +165,19 @@ impl Report {
     }
 
     /// Parses a line of output of cargo and the test programs.
-    pub(crate) fn hear(&mut self, line: &str) {
+    pub(crate) fn parse_line(&mut self, line: &str) {
         let line = &plain(line);
         let trimmed = line.trim_start();
         if let Some((name, suite)) = program(trimmed) {
-            (self.open, self.speaker) = (None, None);
+            (self.open, self.failure) = (None, None);
             self.programs.push(Program { name, suite, ..Program::default() });
             return;
         }
         let announced = line.strip_prefix("running ");
         let announced = announced.and_then(|rest| rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test")));
-        // Where cargo's own words are not heard, programs have no names.
+        // Without the output of cargo, programs have no names.
         if announced.is_some() && self.programs.last().is_none_or(|last| last.name.is_empty()) {
-            (self.open, self.speaker) = (None, None);
+            (self.open, self.failure) = (None, None);
             self.programs.push(Program::default());
         }
         let at = self.programs.len().wrapping_sub(1);
@@ -188,13 +188,13 @@ impl Report {
             let seconds = rest.rsplit_once("finished in ").and_then(|(_, text)| text.trim().strip_suffix('s'));
             program.seconds += seconds.and_then(|seconds| seconds.parse::<f64>().ok()).unwrap_or_default();
             program.is_over = true;
-            (self.open, self.speaker) = (None, None);
+            (self.open, self.failure) = (None, None);
         } else if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" ----")) {
             let name = name.strip_suffix(" stdout").unwrap_or(name);
-            self.speaker = program.tests.iter().position(|test| test.name == name).map(|test| (at, test));
+            self.failure = program.tests.iter().position(|test| test.name == name).map(|test| (at, test));
         } else if line == "failures:" || line == "successes:" {
-            self.speaker = None;
-        } else if let Some((program_at, test)) = self.speaker {
+            self.failure = None;
+        } else if let Some((program_at, test)) = self.failure {
             if let Some(test) = self.programs.get_mut(program_at).and_then(|program| program.tests.get_mut(test)) {
                 test.output.push_str(line);
                 test.output.push('\n');
@@ -214,7 +214,7 @@ impl Report {
     }
 
     /// Handles the end of the output: unfinished test programs have failed.
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn finish(&mut self) {
         let open = self.open.take();
         for program in &mut self.programs {
             for test in &mut program.tests {
@@ -236,7 +236,7 @@ impl Report {
 }
 
 impl Suite {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Unit => "unit",
             Self::Cluster => "cluster",
@@ -341,8 +341,8 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn cargo_output_is_parsed() {
         let mut report = Report::default();
-        CARGO_OUTPUT.lines().for_each(|line| report.hear(line));
-        report.end();
+        CARGO_OUTPUT.lines().for_each(|line| report.parse_line(line));
+        report.finish();
         let names: Vec<&str> = report.programs.iter().map(|program| program.name.as_str()).collect();
         assert_eq!(names, ["op (src/lib.rs)", "it (tests/it.rs)", "op (examples in documentation)"]);
         let results = |program: usize| -> Vec<(&str, Outcome)> {
@@ -358,8 +358,8 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         // Programs are distinguished without cargo's output.
         let mut unnamed = Report::default();
         let mine = |line: &&str| !line.contains("Running") && !line.contains("Doc-tests");
-        CARGO_OUTPUT.lines().filter(mine).for_each(|line| unnamed.hear(line));
-        unnamed.end();
+        CARGO_OUTPUT.lines().filter(mine).for_each(|line| unnamed.parse_line(line));
+        unnamed.finish();
         let outcomes =
             |report: &Report| report.tests().map(|test| (test.name.clone(), test.outcome)).collect::<Vec<_>>();
         assert_eq!(outcomes(&unnamed), outcomes(&report));

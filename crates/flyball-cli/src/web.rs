@@ -52,7 +52,7 @@ impl Web {
 
     /// Creates a client that trusts these servers.
     pub(crate) fn trusting(trust: Trust<'_>, timeout: Duration) -> Result<Self> {
-        Ok(Self { client: Client::new(trust, Proxies::from_env()).when("cannot use TLS")?, timeout })
+        Ok(Self { client: Client::new(trust, Proxies::from_env()).context("cannot set up TLS")?, timeout })
     }
 
     /// Sends a request and returns the complete response.
@@ -77,7 +77,7 @@ impl Web {
         let uri = request.uri();
         let host = uri.authority().map(ToString::to_string).unwrap_or_default();
         let work = async {
-            let response = self.client.send(request).await.when(format!("cannot reach {host}"))?;
+            let response = self.client.send(request).await.context(format!("cannot reach {host}"))?;
             let (head, mut body) = response.into_parts();
             let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
             let too_large = || {
@@ -89,8 +89,8 @@ impl Web {
             }
             let mut bytes = BytesMut::new();
             let what = || format!("cannot read the response of {host}");
-            while let Some(frame) = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await.when(what())? {
-                let Ok(data) = frame.when(what())?.into_data() else { continue };
+            while let Some(frame) = tokio::time::timeout(STALL_TIMEOUT, body.frame()).await.context(what())? {
+                let Ok(data) = frame.context(what())?.into_data() else { continue };
                 if bytes.len() + data.len() > receiver.max_bytes {
                     return Err(too_large());
                 }
@@ -101,6 +101,6 @@ impl Web {
             }
             Ok(Response::from_parts(head, bytes.freeze()))
         };
-        tokio::time::timeout(self.timeout, work).await.when(format!("{host} did not respond"))?
+        tokio::time::timeout(self.timeout, work).await.context(format!("{host} did not respond"))?
     }
 }

@@ -1,9 +1,10 @@
 //! `Chart.lock`: the versions of the subcharts that the constraints of `Chart.yaml` were resolved to.
 
+use super::metadata::Fields;
 use super::{ChartError, Dependency, metadata};
-use crate::functions::json;
+use crate::functions::{crypto, json};
 use crate::value::{List, ListKind, Value};
-use crate::yaml::{self, Data};
+use crate::yaml;
 use ring::digest;
 
 /// `Chart.lock`, and `requirements.lock` of charts with `apiVersion: v1`.
@@ -23,18 +24,17 @@ impl Lock {
     /// # Errors
     /// If the text is not YAML, or a field has an unexpected type.
     pub fn read(file: &'static str, bytes: &[u8]) -> Result<Self, ChartError> {
-        let broken = |error: yaml::Error| ChartError::File { file, message: error.to_string() };
-        let fields = yaml::read_map(bytes).map_err(broken)?;
-        let get = |name: &str| fields.get(name).unwrap_or(&Data::Null);
-        let dependencies = match get("dependencies") {
-            Data::Null => Vec::new(),
-            Data::List(items) => items.iter().map(Dependency::read).collect::<Result<_, _>>().map_err(broken)?,
-            other => return Err(broken(other.mismatch("Go struct field Lock.dependencies", "[]*chart.Dependency"))),
-        };
+        Self::parse(bytes).map_err(|error| ChartError::File { file, message: error.to_string() })
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, yaml::Error> {
+        let document = yaml::read(bytes)?;
+        let Some(fields) = Fields::of(&document, "Lock", "", "chart.Lock")? else { return Ok(Self::default()) };
+        let dependencies = fields.list("dependencies", "[]*chart.Dependency")?;
         Ok(Self {
-            generated: get("generated").to_text("Lock.generated").map_err(broken)?,
-            digest: get("digest").to_text("Lock.digest").map_err(broken)?,
-            dependencies,
+            generated: fields.text("generated")?,
+            digest: fields.text("digest")?,
+            dependencies: dependencies.iter().map(Dependency::read).collect::<Result<_, _>>()?,
         })
     }
 
@@ -51,27 +51,35 @@ impl Lock {
 
     /// Returns the digest of constraints in `Chart.yaml` and of the versions in a lock. The lock is up to date if it
     /// has this digest.
-    pub fn digest_of(required: &[Dependency], locked: &[Dependency]) -> String {
-        sha256(&format!("[{},{}]", json_of(required), json_of(locked)))
+    ///
+    /// # Errors
+    /// If a dependency has no form in JSON.
+    pub fn digest_of(required: &[Dependency], locked: &[Dependency]) -> Result<String, ChartError> {
+        Ok(sha256(&format!("[{},{}]", to_json(required)?, to_json(locked)?)))
     }
 
     /// Returns the digest that Helm 2 wrote, which covers the constraints only.
-    pub fn legacy_digest_of(required: &[Dependency]) -> String {
-        sha256(&format!("{{\"dependencies\":{}}}", json_of(required)))
+    ///
+    /// # Errors
+    /// If a dependency has no form in JSON.
+    pub fn legacy_digest_of(required: &[Dependency]) -> Result<String, ChartError> {
+        Ok(sha256(&format!("{{\"dependencies\":{}}}", to_json(required)?)))
     }
 }
 
-/// Returns dependencies as Go encodes them.
-fn json_of(dependencies: &[Dependency]) -> String {
+/// Encodes dependencies as Go does.
+fn to_json(dependencies: &[Dependency]) -> Result<String, ChartError> {
     let items = dependencies.iter().map(Dependency::as_written).collect();
     let list = Value::List(List::new(ListKind::Named("[]*chart.Dependency"), items));
-    json::write(&list, true).unwrap_or_default()
+    json::write(&list, true).map_err(|message| {
+        let is_invalid = |dependency: &&Dependency| json::write(&dependency.as_written(), true).is_err();
+        let name = dependencies.iter().find(is_invalid).map(|dependency| dependency.name.clone()).unwrap_or_default();
+        ChartError::Dependency { name, message }
+    })
 }
 
 fn sha256(text: &str) -> String {
-    let hash = digest::digest(&digest::SHA256, text.as_bytes());
-    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", crypto::hex_digest(&digest::SHA256, text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -152,10 +160,10 @@ version: 3.1.0
         let required = chart(&[("Chart.yaml", CHART)]).metadata.dependencies;
         let lock = Lock::read("Chart.lock", LOCK.as_bytes()).unwrap();
         assert_eq!(lock.to_yaml(), LOCK);
-        assert_eq!(Lock::digest_of(&required, &lock.dependencies), lock.digest);
+        assert_eq!(Lock::digest_of(&required, &lock.dependencies).unwrap(), lock.digest);
         let mut other = required;
         other[1].alias = "job".into();
-        assert_ne!(Lock::digest_of(&other, &lock.dependencies), lock.digest);
+        assert_ne!(Lock::digest_of(&other, &lock.dependencies).unwrap(), lock.digest);
     }
 
     #[test]
@@ -164,10 +172,11 @@ version: 3.1.0
         let old = chart(&[("Chart.yaml", "name: old\nversion: 1.0.0\n"), ("requirements.yaml", requirements)]);
         let required = old.metadata.dependencies.clone();
         assert_eq!(
-            Lock::digest_of(&required, &required),
+            Lock::digest_of(&required, &required).unwrap(),
             "sha256:bd6a67ec9ab916ccd462378e3b29f1b95e516ac73ed2d3728921d490b901fb5c"
         );
-        assert_ne!(Lock::legacy_digest_of(&required), Lock::digest_of(&required, &required));
+        let legacy = Lock::legacy_digest_of(&required).unwrap();
+        assert_ne!(legacy, Lock::digest_of(&required, &required).unwrap());
         let shown = "apiVersion: v1\ndependencies:\n- name: queue\n  repository: http://127.0.0.1:18099\n  \
                      version: 0.4.2\nname: old\nversion: 1.0.0\n";
         assert_eq!(old.metadata.to_yaml(), shown);
@@ -179,10 +188,31 @@ version: 3.1.0
     }
 
     #[test]
-    fn other_locks_are_errors() {
-        for text in ["[]", "dependencies: x", "dependencies: [{name: []}]", "digest: {}", "a: ["] {
-            assert!(Lock::read("Chart.lock", text.as_bytes()).is_err(), "{text}");
+    fn malformed_locks_are_rejected() {
+        for (text, expected) in [
+            ("[]", "cannot unmarshal array into Go value of type chart.Lock"),
+            ("x", "cannot unmarshal string into Go value of type chart.Lock"),
+            ("dependencies: x", "Go struct field Lock.dependencies of type []*chart.Dependency"),
+            ("dependencies: [x]", "Go struct field Dependency.dependencies of type chart.Dependency"),
+            ("dependencies: [{name: []}]", "Go struct field Dependency.dependencies.name of type string"),
+            ("digest: {}", "Go struct field Lock.digest of type string"),
+            ("generated: []", "Go struct field Lock.generated of type string"),
+            ("a: [", ""),
+        ] {
+            let error = Lock::read("Chart.lock", text.as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with("cannot load Chart.lock: ") && error.contains(expected), "{text}: {error}");
         }
-        assert_eq!(Lock::read("Chart.lock", b"").unwrap(), Lock::default());
+        for empty in ["", "null", "dependencies: null\ndigest: null\n"] {
+            assert_eq!(Lock::read("Chart.lock", empty.as_bytes()).unwrap(), Lock::default());
+        }
+    }
+
+    #[test]
+    fn dependency_without_a_digest_is_named() {
+        let text = "dependencies:\n- name: cache\n- name: queue\n  import-values: [{a: .nan}]\n";
+        let required = Lock::read("Chart.lock", text.as_bytes()).unwrap().dependencies;
+        let error = Lock::digest_of(&required, &[]).unwrap_err().to_string();
+        assert!(error.starts_with("dependency queue cannot be encoded: json: unsupported value"), "{error}");
+        assert!(Lock::legacy_digest_of(&required).is_err());
     }
 }

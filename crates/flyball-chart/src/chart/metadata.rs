@@ -93,14 +93,14 @@ pub struct ImportValue {
 }
 
 /// Decodes the fields of a mapping; error messages contain the path of the field.
-struct Fields<'d> {
+pub(super) struct Fields<'d> {
     owner: &'static str,
     path: &'static str,
     map: &'d BTreeMap<String, Data>,
 }
 
 impl<'d> Fields<'d> {
-    fn of(
+    pub(super) fn of(
         data: &'d Data,
         owner: &'static str,
         path: &'static str,
@@ -126,7 +126,7 @@ impl<'d> Fields<'d> {
         format!("{}.{}{name}", self.owner, self.path)
     }
 
-    fn text(&self, name: &str) -> Result<String, Error> {
+    pub(super) fn text(&self, name: &str) -> Result<String, Error> {
         self.get(name).to_text(&self.field_path(name))
     }
 
@@ -138,7 +138,7 @@ impl<'d> Fields<'d> {
         }
     }
 
-    fn list(&self, name: &str, expected: &str) -> Result<&'d [Data], Error> {
+    pub(super) fn list(&self, name: &str, expected: &str) -> Result<&'d [Data], Error> {
         match self.get(name) {
             Data::Null => Ok(&[]),
             Data::List(items) => Ok(items),

@@ -49,7 +49,12 @@ fn blocks(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
 }
 
 fn sum(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Value {
-    Value::str(digest::digest(algorithm, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    Value::str(hex_digest(algorithm, bytes))
+}
+
+/// Returns a digest in hexadecimal.
+pub(crate) fn hex_digest(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> String {
+    digest::digest(algorithm, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn adler32(bytes: &[u8]) -> u32 {

@@ -2,11 +2,11 @@
 
 use crate::cluster::apply;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::entries;
 use serde::de::{self, DeserializeOwned};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,18 +19,20 @@ const GROUP: &str = "kuttl.dev/";
 /// Limit of the cases of a project.
 const MAX_CASES: usize = 1000;
 /// Default timeout of a step, as in KUTTL.
-const TIMEOUT: Duration = Duration::from_secs(30);
-/// Limit of timeouts.
+const STEP_TIMEOUT: Duration = Duration::from_secs(30);
+/// Upper limit of all timeouts. It applies where KUTTL has no timeout.
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The test cases of a project, and what they have in common.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Suite {
     pub(crate) cases: Vec<Case>,
     /// Objects that are applied before the first case.
     pub(super) manifests: Vec<Value>,
     /// Commands that run after that.
     pub(super) commands: Vec<StepCommand>,
+    /// Timeout of these commands. KUTTL has none by default.
+    pub(super) command_timeout: Duration,
 }
 
 /// A test case.
@@ -53,7 +55,10 @@ pub(super) struct Step {
     pub(super) errors: Vec<ReadObject>,
     /// Commands that must succeed before the timeout.
     pub(super) checks: Vec<StepCommand>,
+    /// Timeout of deletions and asserts.
     pub(super) timeout: Duration,
+    /// Timeout of each command: that of the suite.
+    pub(super) command_timeout: Duration,
 }
 
 /// An object, and its file.
@@ -71,7 +76,7 @@ struct TestSuite {
     manifest_dirs: Vec<PathBuf>,
     crd_dir: Option<PathBuf>,
     commands: Vec<StepCommand>,
-    timeout: Option<u64>,
+    timeout: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -88,7 +93,7 @@ struct TestStep {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct TestAssert {
-    timeout: Option<u64>,
+    timeout: Option<u32>,
     commands: Vec<StepCommand>,
     /// Output of a failed test in KUTTL; not used.
     #[serde(rename = "collectors")]
@@ -118,11 +123,23 @@ pub(super) struct StepCommand {
     /// Adds `--namespace` to the command.
     pub(super) namespaced: bool,
     pub(super) ignore_failure: bool,
-    pub(super) timeout: Option<u64>,
+    /// Seconds; 0 means the default, a negative number no timeout.
+    pub(super) timeout: Option<i64>,
     pub(super) skip_log_output: bool,
     /// KUTTL's commands that run beside the next steps.
     #[serde(rename = "background", deserialize_with = "not_background")]
     pub(super) _background: (),
+}
+
+impl StepCommand {
+    /// Returns the timeout of the command, with this default.
+    pub(super) fn timeout(&self, default: Duration) -> Duration {
+        match u64::try_from(self.timeout.unwrap_or(0)) {
+            Ok(0) => default.min(MAX_TIMEOUT),
+            Ok(seconds) => Duration::from_secs(seconds).min(MAX_TIMEOUT),
+            Err(_) => MAX_TIMEOUT,
+        }
+    }
 }
 
 /// Rejects `background: true`, with the remedy.
@@ -147,24 +164,26 @@ impl Suite {
         let settings = at(Path::new(SETTINGS));
         let settings: TestSuite = match settings.is_file() {
             true => {
-                let objects = apply::read(&settings)?;
-                read_settings(objects.into_iter().next().unwrap_or_default(), &settings)?
+                let object = apply::read(&settings)?.into_iter().next();
+                object.map_or_else(|| Ok(TestSuite::default()), |object| read_settings(object, &settings))?
             }
             false => TestSuite::default(),
         };
         let folders = if settings.test_dirs.is_empty() { vec![FOLDER.into()] } else { settings.test_dirs };
-        let timeout = seconds(settings.timeout).unwrap_or(TIMEOUT);
-        let mut suite = Self { commands: settings.commands, ..Self::default() };
+        let timeout = seconds(settings.timeout);
+        let mut suite = Self {
+            cases: Vec::new(),
+            manifests: Vec::new(),
+            commands: settings.commands,
+            command_timeout: timeout.unwrap_or(MAX_TIMEOUT),
+        };
         for folder in settings.crd_dir.iter().chain(&settings.manifest_dirs) {
             suite.manifests.extend(apply::read(&at(folder))?);
         }
-        for folder in folders.iter().map(|folder| at(folder)).filter(|folder| folder.is_dir()) {
-            for name in names(&folder)? {
-                let path = folder.join(&name);
-                if !path.is_dir() {
-                    continue;
-                }
-                let case = Case::read(name, path, timeout)?;
+        for folder in folders.iter().map(|folder| at(folder)) {
+            for path in entries(&folder)?.into_iter().filter(|path| path.is_dir()) {
+                let name = file_name(&path);
+                let case = Case::read(name, path, timeout.unwrap_or(STEP_TIMEOUT))?;
                 if !case.steps.is_empty() {
                     suite.cases.push(case);
                 }
@@ -180,10 +199,12 @@ impl Suite {
 impl Case {
     fn read(name: String, folder: PathBuf, timeout: Duration) -> Result<Self> {
         let mut steps: BTreeMap<u64, Step> = BTreeMap::new();
-        for file in names(&folder)? {
-            let Some((number, part)) = numbered(&file) else { continue };
-            let step = steps.entry(number).or_insert_with(|| Step { timeout, ..Step::default() });
-            step.read(&folder, &folder.join(&file), part)?;
+        for file in entries(&folder)? {
+            let name = file_name(&file);
+            let Some((number, part)) = numbered(&name) else { continue };
+            let new_step = || Step { timeout, command_timeout: timeout, ..Step::default() };
+            let step = steps.entry(number).or_insert_with(new_step);
+            step.read(&folder, &file, part)?;
         }
         for (number, step) in &mut steps {
             step.name = if step.name.is_empty() { number.to_string() } else { format!("{number} ({})", step.name) };
@@ -240,15 +261,17 @@ impl Step {
 }
 
 /// Reads an object that is a setting. Its own fields are at the top, beside those of all objects.
-fn read_settings<T: DeserializeOwned>(object: Value, file: &Path) -> Result<T> {
-    let what = || format!("{}: {}", file.display(), object["kind"].as_str().unwrap_or("the document"));
-    let mut fields: Map<String, Value> = object.as_object().cloned().unwrap_or_default();
-    ["apiVersion", "kind", "metadata"].iter().for_each(|name| drop(fields.remove(*name)));
-    serde_json::from_value(fields.into()).when(format!("{} is not valid", what()))
+fn read_settings<T: DeserializeOwned>(mut object: Value, file: &Path) -> Result<T> {
+    let kind = object["kind"].as_str().unwrap_or("the document").to_owned();
+    if let Value::Object(fields) = &mut object {
+        fields.retain(|name, _| !["apiVersion", "kind", "metadata"].contains(&name.as_str()));
+    }
+    serde_json::from_value(object).context(format!("{}: {kind} is not valid", file.display()))
 }
 
-fn seconds(number: Option<u64>) -> Option<Duration> {
-    number.map(|number| Duration::from_secs(number).min(MAX_TIMEOUT))
+/// Returns a timeout in seconds; `None` for 0, which means the default.
+fn seconds(number: Option<u32>) -> Option<Duration> {
+    number.filter(|number| *number > 0).map(|number| Duration::from_secs(number.into()).min(MAX_TIMEOUT))
 }
 
 /// Returns the number of a file, and the first word of its name: `00-assert-more.yaml` is `assert`.
@@ -261,21 +284,16 @@ fn numbered(file: &str) -> Option<(u64, &str)> {
     (is_manifest && number.bytes().all(|byte| byte.is_ascii_digit())).then_some((number.parse().ok()?, word))
 }
 
-/// Returns the names in a folder, in their order.
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let what = || format!("cannot read {}", folder.display());
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).when(what())? {
-        names.push(entry.when(what())?.file_name().to_string_lossy().into_owned());
-    }
-    names.sort();
-    Ok(names)
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::private::PrivateFolder;
     use serde_json::json;
+    use std::fs;
 
     #[test]
     fn commands_in_the_background_are_rejected() {
@@ -287,6 +305,38 @@ mod tests {
         assert_eq!(read(false).unwrap().commands[0].command.as_deref(), Some("sleep 60"));
         let error = read(true).unwrap_err().to_string();
         assert!(error.contains("00-run.yaml: TestStep") && error.contains("background are not supported"), "{error}");
+    }
+
+    #[test]
+    fn timeouts_have_the_defaults_of_kuttl() {
+        let folder = PrivateFolder::new("flyball-case-timeouts").unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let seconds = |duration: Duration| duration.as_secs();
+        let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+        write("tests/e2e/a/00-install.yaml", map);
+        let assert = "apiVersion: kuttl.dev/v1beta1\nkind: TestAssert\ntimeout: 7\n";
+        write("tests/e2e/a/01-assert.yaml", &format!("{assert}---\n{map}"));
+        let timeouts = |settings: &str| {
+            write("kuttl-test.yaml", &format!("apiVersion: kuttl.dev/v1beta1\nkind: TestSuite\n{settings}"));
+            let suite = Suite::read(folder.path())?;
+            let steps = suite.cases[0].steps.iter();
+            let steps: Vec<_> = steps.map(|step| (seconds(step.timeout), seconds(step.command_timeout))).collect();
+            Ok::<_, Error>((seconds(suite.command_timeout), steps))
+        };
+        assert_eq!(timeouts("").unwrap(), (3600, vec![(30, 30), (7, 30)]));
+        assert_eq!(timeouts("timeout: 0\n").unwrap(), (3600, vec![(30, 30), (7, 30)]));
+        assert_eq!(timeouts("timeout: 90\n").unwrap(), (90, vec![(90, 90), (7, 90)]));
+        assert_eq!(timeouts("timeout: 86400\n").unwrap().0, 3600);
+        let error = timeouts("timeout: -1\n").unwrap_err().to_string();
+        assert!(error.contains("kuttl-test.yaml: TestSuite is not valid"), "{error}");
+        for (timeout, expected) in [(0, 30), (5, 5), (-1, 3600), (i64::MAX, 3600)] {
+            let shell = StepCommand { timeout: Some(timeout), ..StepCommand::default() };
+            assert_eq!(seconds(shell.timeout(Duration::from_secs(30))), expected, "{timeout}");
+        }
     }
 
     #[test]

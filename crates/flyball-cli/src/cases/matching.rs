@@ -23,7 +23,7 @@ fn compare(expected: &Value, actual: Option<&Value>, path: &mut String, found: &
     }
     let length = path.len();
     match (expected, actual) {
-        (_, None) => found.push(format!("{path}: expected {}, but the field is missing", shown(expected))),
+        (_, None) => found.push(format!("{path}: expected {}, but the field is missing", truncated(expected))),
         (Value::Object(expected), Some(Value::Object(actual))) => {
             for (name, value) in expected {
                 let separator = if path.is_empty() { "" } else { "." };
@@ -46,7 +46,7 @@ fn compare(expected: &Value, actual: Option<&Value>, path: &mut String, found: &
         }
         (expected, Some(actual)) if is_equal(expected, actual) => {}
         (expected, Some(actual)) => {
-            found.push(format!("{path}: expected {}, actual: {}", shown(expected), shown(actual)));
+            found.push(format!("{path}: expected {}, actual: {}", truncated(expected), truncated(actual)));
         }
     }
 }
@@ -59,7 +59,7 @@ fn is_equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn truncated(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(MAX_VALUE) {
         Some((end, _)) => format!("{}…", &text[..end]),

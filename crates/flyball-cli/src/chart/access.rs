@@ -23,16 +23,16 @@ const MAX_REDIRECTS: usize = 5;
 /// Some servers refuse requests without it.
 const AGENT: &str = concat!("flyball/", env!("CARGO_PKG_VERSION"));
 
-/// Flags of Helm that are refused, with the reason and the remedy.
+/// Flags of Helm that are rejected, with the reason and the remedy.
 const REFUSED: [(&str, &str, &str); 4] = [
     (
         "--verify",
-        "signature verification is not supported",
+        "provenance files are not verified",
         "verify the archive with Helm, and pass the file: helm pull --verify CHART",
     ),
     (
         "--cert-file",
-        "client certificates are not supported",
+        "client certificates are not sent",
         "download with Helm, and pass the file: helm pull --cert-file FILE --key-file FILE CHART",
     ),
     ("--insecure-skip-tls-verify", "charts are code", "trust the authority of the server: --ca-file FILE"),
@@ -66,7 +66,7 @@ impl Access {
             return Err(Error::new(format!("{flag} is not supported: {why}")).hint(remedy));
         }
         let bundle = match &args.ca_file {
-            Some(file) => Some(fs::read(file).when(format!("--ca-file: cannot read {file}"))?),
+            Some(file) => Some(fs::read(file).context(format!("--ca-file: cannot read {file}"))?),
             None => None,
         };
         let trust = bundle.as_deref().map_or(Trust::System, Trust::Bundle);
@@ -114,7 +114,7 @@ impl Access {
             if let Some(basic) = login.and_then(Credentials::basic) {
                 request = request.header(AUTHORIZATION, basic);
             }
-            let request = request.body(Bytes::new()).when(format!("{} is not an address", shown(&at)))?;
+            let request = request.body(Bytes::new()).context(format!("{} is not a valid URL", display_url(&at)))?;
             let mut on_received = |received, total| progress.update(received, total);
             let mut receiver = Receiver { max_bytes, on_received: Some(&mut on_received) };
             let response = self.web.receive(request, &mut receiver).await?;
@@ -123,19 +123,19 @@ impl Access {
             }
             let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
             let Some(location) = location.and_then(|location| location.to_str().ok()) else {
-                return Err(self.refused(&at, &response));
+                return Err(self.response_error(&at, &response));
             };
-            at = at.join(location).when(format!("{} redirects to an invalid address", shown(&at)))?;
+            at = at.join(location).context(format!("{} redirects to an invalid URL", display_url(&at)))?;
             at.set_fragment(None);
         }
-        Err(Error::new(format!("{} redirects more than {MAX_REDIRECTS} times", shown(url))))
+        Err(Error::new(format!("{} redirects more than {MAX_REDIRECTS} times", display_url(url))))
     }
 
-    fn refused(&self, url: &Url, response: &Response<Bytes>) -> Error {
-        let error = Error::new(format!("{} is not available ({})", shown(url), response.status()));
+    fn response_error(&self, url: &Url, response: &Response<Bytes>) -> Error {
+        let error = Error::new(format!("{} is not available ({})", display_url(url), response.status()));
         match response.status() {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.login.is_some() => {
-                error.hint("check --username and the password; they are sent only to the server that you specified")
+                error.hint("check --username and the password; they are sent only to the server of the URL")
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 error.hint("pass credentials: --username NAME --password-stdin")
@@ -152,7 +152,7 @@ fn login(args: &AccessArgs) -> Result<Option<Credentials>> {
     let mut password = args.password.clone();
     if args.password_stdin {
         let mut line = String::new();
-        stdin().lock().read_line(&mut line).when("--password-stdin: cannot read standard input")?;
+        stdin().lock().read_line(&mut line).context("--password-stdin: cannot read standard input")?;
         password = Some(line.trim_end_matches(['\r', '\n']).to_owned());
     }
     match (&args.username, password) {
@@ -179,7 +179,7 @@ fn helm_file() -> Option<PathBuf> {
 ///
 /// If it is none, or must not be used.
 pub(super) fn parse(text: &str) -> Result<Url> {
-    let mut url = Url::parse(text).when(format!("{text} is not a URL"))?;
+    let mut url = Url::parse(text).context(format!("{text} is not a URL"))?;
     url.set_fragment(None);
     check(&url, &url)?;
     Ok(url)
@@ -188,19 +188,19 @@ pub(super) fn parse(text: &str) -> Result<Url> {
 /// Checks an address that the server of `home` leads to: TLS, unless both servers are on this machine.
 fn check(url: &Url, home: &Url) -> Result<()> {
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(Error::new(format!("{} contains credentials, which may be visible to other users", shown(url)))
-            .hint("pass them separately: --username NAME --password-stdin"));
+        return Err(Error::new(format!("{} contains credentials, which other users may read", display_url(url)))
+            .hint("pass them as flags: --username NAME --password-stdin"));
     }
     match url.scheme() {
         "https" => Ok(()),
         "http" if is_loopback(url) && is_loopback(home) => Ok(()),
         "http" if is_loopback(url) => {
-            Err(Error::new(format!("{} redirects or links to this machine: {}", shown(home), shown(url)))
+            Err(Error::new(format!("{} redirects or links to this machine: {}", display_url(home), display_url(url)))
                 .hint("use another server"))
         }
-        "http" => Err(Error::new(format!("{} has no TLS", shown(url)))
+        "http" => Err(Error::new(format!("{} has no TLS", display_url(url)))
             .hint("use https; http is supported for servers on this machine only")),
-        scheme => Err(Error::new(format!("{}: unsupported scheme {scheme}", shown(url)))
+        scheme => Err(Error::new(format!("{}: unsupported scheme {scheme}", display_url(url)))
             .hint("use an https:// URL, or oci:// for a registry")),
     }
 }
@@ -215,7 +215,7 @@ fn is_loopback(url: &Url) -> bool {
 }
 
 /// Returns a URL for messages, without the parts that may be secret.
-pub(super) fn shown(url: &Url) -> String {
+pub(super) fn display_url(url: &Url) -> String {
     let mut plain = url.clone();
     plain.set_query(None);
     plain.set_fragment(None);

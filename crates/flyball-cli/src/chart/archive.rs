@@ -1,14 +1,13 @@
 //! Archives of charts: checked, unpacked, and packed from folders.
 
 use crate::error::{Error, Result, ResultExt};
-use crate::image;
+use crate::image::files::ImageFile;
+use crate::image::{self, archive};
 use bytes::Bytes;
-use flate2::{Compression, GzBuilder};
 use flyball_chart::{Chart, File};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use tar::{Builder, EntryType, Header};
 use url::Url;
 
 /// Size limit of an archive.
@@ -35,17 +34,17 @@ impl Archive {
     /// If they are not, or exceed the limits of charts.
     pub(crate) fn new(bytes: Bytes, file: &str, from: &str) -> Result<Self> {
         let what = || format!("{from} is not a chart archive");
-        let files = Chart::archive_files(&bytes).when(what())?;
+        let files = Chart::archive_files(&bytes).context(what())?;
         let metadata = files.iter().find(|file| file.path == "Chart.yaml");
-        let metadata = metadata.ok_or_else(|| Error::new(format!("{}: it has no Chart.yaml", what())))?;
-        let metadata = flyball_chart::from_yaml(&String::from_utf8_lossy(&metadata.data)).when(what())?;
+        let metadata = metadata.ok_or_else(|| Error::new(format!("{}: Chart.yaml is missing", what())))?;
+        let metadata = flyball_chart::from_yaml(&String::from_utf8_lossy(&metadata.data)).context(what())?;
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
         let (name, version) = (text("name"), text("version"));
         if !is_file_name(&name) {
-            return Err(Error::new(format!("{}: its name {name:?} is no file name", what())));
+            return Err(Error::new(format!("{}: name {name:?} in Chart.yaml is not a file name", what())));
         }
         if !is_file_name(file) {
-            return Err(Error::new(format!("{}: {file:?} is no file name", what())));
+            return Err(Error::new(format!("{}: {file:?} is not a file name", what())));
         }
         Ok(Self { name, version, file: file.to_owned(), bytes, manifest: None })
     }
@@ -55,14 +54,14 @@ impl Archive {
         let last = url.path_segments().and_then(|mut segments| segments.next_back()).unwrap_or_default();
         let decoded = decode(last);
         let file = decoded.rsplit('/').next().unwrap_or_default();
-        Self::new(bytes, file, &super::access::shown(url))
+        Self::new(bytes, file, &super::access::display_url(url))
     }
 
     /// Writes the archive into a folder, and returns its path.
     pub(crate) fn save(&self, folder: &Path) -> Result<PathBuf> {
         let path = folder.join(&self.file);
         let written = flyball_files::Replace::default().write(&path, &self.bytes);
-        written.when(format!("cannot write {}", path.display()))?;
+        written.context(format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 
@@ -74,13 +73,13 @@ impl Archive {
             return Err(Error::new(format!("failed to untar: {exists}")).hint("move it away, or pass --untardir DIR"));
         }
         let what = || format!("cannot unpack {} into {}", self.file, folder.display());
-        fs::create_dir_all(into).and_then(|()| fs::create_dir(&folder)).when(what())?;
-        let files = Chart::archive_files(&self.bytes).when(what())?;
+        fs::create_dir_all(into).and_then(|()| fs::create_dir(&folder)).context(what())?;
+        let files = Chart::archive_files(&self.bytes).context(what())?;
         let written = files.iter().try_for_each(|file| write_new(&folder, file));
         if written.is_err() {
             let _ = fs::remove_dir_all(&folder);
         }
-        written.when(what())?;
+        written.context(what())?;
         Ok(folder)
     }
 }
@@ -95,20 +94,14 @@ fn write_new(folder: &Path, file: &File) -> io::Result<()> {
 /// Packs the chart in a folder. The bytes depend on its files, and on `SOURCE_DATE_EPOCH` if it is set.
 pub(crate) fn pack(folder: &Path) -> Result<Archive> {
     let what = || format!("cannot pack {}", folder.display());
-    let chart = Chart::open(folder).when(what())?;
-    let epoch = u64::try_from(image::epoch()?.as_second()).unwrap_or_default();
-    let mut archive = Builder::new(Vec::new());
-    for file in Chart::read_files(folder).when(what())? {
-        let mut header = Header::new_gnu();
-        header.set_entry_type(EntryType::Regular);
-        header.set_size(file.data.len() as u64);
-        header.set_mode(0o644);
-        header.set_mtime(epoch);
-        archive.append_data(&mut header, format!("{}/{}", chart.name(), file.path), &*file.data).when(what())?;
+    let chart = Chart::open(folder).context(what())?;
+    let mut files = Vec::new();
+    for file in Chart::read_files(folder).context(what())? {
+        let path = format!("{}/{}", chart.name(), file.path);
+        files.push(ImageFile { path, is_executable: false, bytes: file.data.to_vec() });
     }
-    let archive = archive.into_inner().when(what())?;
-    let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), Compression::default());
-    let bytes = gzip.write_all(&archive).and_then(|()| gzip.finish()).when(what())?;
+    let packed = archive::pack(&files, image::epoch()?).and_then(|packed| archive::compress(&packed));
+    let bytes = packed.context(what())?;
     let file = format!("{}-{}.tgz", chart.name(), chart.version());
     Archive::new(bytes.into(), &file, &folder.display().to_string())
 }

@@ -10,7 +10,7 @@ use super::oci::{OciChart, SCHEME};
 use super::range::{self, Range};
 use super::source::check_repository;
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::say;
+use crate::render::terminal::print_line;
 use flyball_chart::{Chart, Dependency, Lock};
 use flyball_core::Clock;
 use flyball_files::Replace;
@@ -58,10 +58,10 @@ impl<'a> Dependencies<'a> {
     /// If there is none, or it names too many subcharts.
     pub(crate) fn open(access: &'a Access, folder: &Path) -> Result<Self> {
         let shown = folder.display();
-        if !fs::metadata(folder).when(format!("could not find {shown}"))?.is_dir() {
+        if !fs::metadata(folder).context(format!("could not find {shown}"))?.is_dir() {
             return Err(Error::new("only unpacked charts can be updated").hint(format!("unpack it: tar xzf {shown}")));
         }
-        let chart = Chart::open(folder).when(format!("cannot load the chart in {shown}"))?;
+        let chart = Chart::open(folder).context(format!("cannot load the chart in {shown}"))?;
         let count = chart.metadata().dependencies.len();
         if count > MAX_DEPENDENCIES {
             return Err(Error::new(format!("{shown} has {count} dependencies, more than {MAX_DEPENDENCIES}")));
@@ -81,16 +81,16 @@ impl<'a> Dependencies<'a> {
         }
         self.check_login(&required)?;
         if required.iter().any(|dependency| dependency.repository.starts_with("http")) {
-            say("Getting updates for unmanaged Helm repositories...");
+            print_line("Getting updates for unmanaged Helm repositories...");
         }
         let mut locked = Vec::new();
         for dependency in &required {
-            let version = self.resolve(dependency).await.map_err(|error| of(error, dependency))?;
+            let version = self.resolve(dependency).await.map_err(|error| with_dependency(error, dependency))?;
             locked.push(Dependency::locked(&dependency.name, &dependency.repository, &version));
         }
         self.download(&locked).await?;
-        let digest = Lock::digest_of(&required, &locked);
-        if self.lock()?.is_some_and(|lock| lock.digest == digest) {
+        let digest = Lock::digest_of(&required, &locked).context(self.dependencies_file().display().to_string())?;
+        if self.read_lock()?.is_some_and(|lock| lock.digest == digest) {
             return Ok(());
         }
         let generated = Clock::system().now().to_string();
@@ -103,15 +103,15 @@ impl<'a> Dependencies<'a> {
     ///
     /// If the lock is out of date, or a subchart is not available. Nothing is written then.
     pub(crate) async fn build(&mut self) -> Result<()> {
-        let Some(lock) = self.lock()? else { return self.update().await };
+        let Some(lock) = self.read_lock()? else { return self.update().await };
         let required = &self.chart.metadata().dependencies;
-        let is_current = lock.digest == Lock::digest_of(required, &lock.dependencies)
-            || self.is_first_version() && lock.digest == Lock::legacy_digest_of(required);
-        if !is_current {
-            let (lock, file) = match self.is_first_version() {
-                true => ("requirements.lock", "requirements.yaml"),
-                false => ("Chart.lock", "Chart.yaml"),
-            };
+        let mut digests = vec![Lock::digest_of(required, &lock.dependencies)];
+        if self.is_first_version() {
+            digests.push(Lock::legacy_digest_of(required));
+        }
+        let digests = digests.into_iter().collect::<Result<Vec<_>, _>>();
+        if !digests.context(self.dependencies_file().display().to_string())?.contains(&lock.digest) {
+            let (lock, file) = self.file_names();
             return Err(Error::new(format!(
                 "the lock file ({lock}) is out of sync with the dependencies file ({file}). Please update the \
                  dependencies"
@@ -125,7 +125,7 @@ impl<'a> Dependencies<'a> {
         self.download(&lock.dependencies).await
     }
 
-    /// Rejects credentials for several servers: the chart names the repositories and may be untrusted.
+    /// Refuses credentials for several servers: the chart names the repositories, and may be untrusted.
     fn check_login<'d>(&self, dependencies: impl IntoIterator<Item = &'d Dependency>) -> Result<()> {
         if !self.access.has_login() {
             return Ok(());
@@ -139,50 +139,62 @@ impl<'a> Dependencies<'a> {
         let shown: Vec<&str> = origins.iter().map(String::as_str).take(5).collect();
         let what = format!("--username is for one server, but the dependencies are on {}", origins.len());
         Err(Error::new(format!("{what}: {}", shown.join(", ")))
-            .hint("put the charts of the other servers into charts/ with flyball helm pull, and drop their repository"))
+            .hint("remove the repositories of the others, and download their charts into charts/: flyball helm pull"))
     }
 
     fn is_first_version(&self) -> bool {
         self.chart.metadata().api_version == "v1"
     }
 
-    fn lock_file(&self) -> &'static str {
-        if self.is_first_version() { "requirements.lock" } else { "Chart.lock" }
+    /// Returns the names of the lock, and of the file with the dependencies.
+    fn file_names(&self) -> (&'static str, &'static str) {
+        match self.is_first_version() {
+            true => ("requirements.lock", "requirements.yaml"),
+            false => ("Chart.lock", "Chart.yaml"),
+        }
     }
 
-    fn lock(&self) -> Result<Option<Lock>> {
-        let (file, path) = (self.lock_file(), self.folder.join(self.lock_file()));
+    fn dependencies_file(&self) -> PathBuf {
+        self.folder.join(self.file_names().1)
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.folder.join(self.file_names().0)
+    }
+
+    fn read_lock(&self) -> Result<Option<Lock>> {
+        let (file, path) = (self.file_names().0, self.lock_file());
         let text = match fs::metadata(&path) {
             Err(_) => return Ok(None),
             Ok(found) if found.len() > MAX_ARCHIVE_BYTES as u64 => {
                 return Err(Error::new(format!("{} is too large", path.display())));
             }
-            Ok(_) => fs::read(&path).when(format!("cannot read {}", path.display()))?,
+            Ok(_) => fs::read(&path).context(format!("cannot read {}", path.display()))?,
         };
-        let lock = Lock::read(file, &text).when(format!("{} is invalid", path.display()));
+        let lock = Lock::read(file, &text).context(format!("{} is invalid", path.display()));
         lock.map(Some).map_err(|error| error.hint(format!("flyball helm dependency update {}", self.folder.display())))
     }
 
     fn write_lock(&self, lock: &Lock) -> Result<()> {
-        let path = self.folder.join(self.lock_file());
+        let path = self.lock_file();
         if path.is_symlink() {
             return Err(Error::new(format!("{} is a symbolic link, which is not followed", path.display()))
-                .hint("replace it by a file"));
+                .hint("replace it with a file"));
         }
-        Replace::default().write(&path, lock.to_yaml()).when(format!("cannot write {}", path.display()))
+        Replace::default().write(&path, lock.to_yaml()).context(format!("cannot write {}", path.display()))
     }
 
     /// Finds the origin of a subchart.
     fn origin(&self, dependency: &Dependency) -> Result<Origin> {
         let Dependency { name, repository, .. } = dependency;
         if !is_file_name(name) {
-            return Err(Error::new(format!("name {name:?} is not a valid chart name")));
+            return Err(Error::new(format!("{name:?} is not a chart name")));
         }
         if repository.is_empty() {
             return Ok(Origin::Vendored);
         }
         if let Some(path) = repository.strip_prefix(FILE) {
-            return self.neighbor(path).map(Origin::Folder);
+            return self.resolve_file_url(path).map(Origin::Folder);
         }
         check_repository(repository)?;
         if repository.starts_with(SCHEME) {
@@ -193,19 +205,19 @@ impl<'a> Dependencies<'a> {
     }
 
     /// Returns a folder of the project that a `file://` URL names.
-    fn neighbor(&self, path: &str) -> Result<PathBuf> {
+    fn resolve_file_url(&self, path: &str) -> Result<PathBuf> {
         let joined = self.folder.join(path);
         let what = || format!("directory {} not found", joined.display());
-        let folder = joined.canonicalize().when(what())?;
-        let chart = self.folder.canonicalize().when(format!("cannot find {}", self.folder.display()))?;
+        let folder = joined.canonicalize().context(what())?;
+        let chart = self.folder.canonicalize().context(format!("cannot find {}", self.folder.display()))?;
         let root = root_of(&chart);
         if !folder.starts_with(&root) {
             return Err(Error::new(format!("{} is outside of the project in {}", folder.display(), root.display()))
                 .hint("copy the chart into the project"));
         }
         if !folder.is_dir() {
-            return Err(Error::new(format!("{} is no directory", folder.display()))
-                .hint("unpack the chart, or put the archive into charts/ and drop the repository"));
+            return Err(Error::new(format!("{} is not a directory", folder.display()))
+                .hint("unpack the chart, or move the archive to charts/ and remove the repository"));
         }
         Ok(folder)
     }
@@ -215,11 +227,11 @@ impl<'a> Dependencies<'a> {
         let range = Range::parse(&dependency.version)?;
         match self.origin(dependency)? {
             Origin::Vendored => {
-                self.vendored(dependency)?;
+                self.check_vendored(dependency)?;
                 Ok(dependency.version.clone())
             }
             Origin::Folder(folder) => {
-                let chart = Chart::open(&folder).when(format!("cannot load {}", folder.display()))?;
+                let chart = Chart::open(&folder).context(format!("cannot load {}", folder.display()))?;
                 let of = format!("{} in {}", dependency.name, dependency.repository);
                 range.select(&[chart.version()], &of, |version| version).map(|version| (*version).to_owned())
             }
@@ -236,58 +248,61 @@ impl<'a> Dependencies<'a> {
         let key = repository.trim_end_matches('/').to_owned();
         if !self.indices.contains_key(&key) {
             let index = Index::fetch(self.access, repository).await?;
-            say(&format!("...Successfully got an update from the {repository:?} chart repository"));
+            print_line(&format!("...Successfully got an update from the {repository:?} chart repository"));
             self.indices.insert(key.clone(), index);
         }
         Ok(&self.indices[&key])
     }
 
     /// Checks a subchart in `charts/`.
-    fn vendored(&self, dependency: &Dependency) -> Result<()> {
+    fn check_vendored(&self, dependency: &Dependency) -> Result<()> {
         let path = self.folder.join("charts").join(&dependency.name);
-        let chart = Chart::open(&path).when(format!("cannot load {}", path.display()));
+        let chart = Chart::open(&path).context(format!("cannot load {}", path.display()));
         let chart =
-            chart.map_err(|error| error.hint("set the repository of the dependency, or put its directory there"))?;
+            chart.map_err(|error| error.hint("set the repository of the dependency, or copy the chart there"))?;
         let range = Range::parse(&dependency.version)?;
         match range.allows(chart.version()) {
             true => Ok(()),
             false => {
                 Err(Error::new(format!("{} has version {}, not {}", path.display(), chart.version(), range.text()))
-                    .hint("change the version in Chart.yaml, or the directory"))
+                    .hint("change the version in Chart.yaml, or replace the folder"))
             }
         }
     }
 
     /// Downloads the locked versions, and replaces the archives in `charts/` by them.
     async fn download(&mut self, locked: &[Dependency]) -> Result<()> {
-        say(&format!("Saving {} charts", locked.len()));
+        print_line(&format!("Saving {} charts", locked.len()));
         let mut archives: BTreeMap<String, Archive> = BTreeMap::new();
         let mut keys = BTreeSet::new();
         let mut size = 0;
         for dependency in locked {
             let Dependency { name, repository, version, .. } = dependency;
             if repository.is_empty() {
-                say(&format!(
+                print_line(&format!(
                     "Dependency {name} did not declare a repository. Assuming it exists in the charts directory"
                 ));
             } else if !keys.insert((repository, name, version)) {
-                say(&format!("Already downloaded {name} from repo {repository}"));
+                print_line(&format!("Already downloaded {name} from repo {repository}"));
                 continue;
             } else if !repository.starts_with(FILE) {
-                say(&format!("Downloading {name} from repo {repository}"));
+                print_line(&format!("Downloading {name} from repo {repository}"));
             }
-            let archive = self.fetch(dependency).await.map_err(|error| of(error, dependency))?;
+            let archive = self.fetch(dependency).await.map_err(|error| with_dependency(error, dependency))?;
             let Some(archive) = archive else { continue };
             if archive.name != *name {
-                return Err(of(
-                    Error::new(format!("{repository} has a chart {} under this name", archive.name)),
+                return Err(with_dependency(
+                    Error::new(format!("{repository} lists a chart {} under this name", archive.name)),
                     dependency,
                 ));
             }
             size += archive.bytes.len();
             if size > MAX_ARCHIVE_BYTES {
                 let limit = MAX_ARCHIVE_BYTES >> 20;
-                return Err(of(Error::new(format!("all subcharts together are larger than {limit} MiB")), dependency));
+                return Err(with_dependency(
+                    Error::new(format!("all subcharts together are larger than {limit} MiB")),
+                    dependency,
+                ));
             }
             archives.insert(archive.file.clone(), archive);
         }
@@ -298,7 +313,7 @@ impl<'a> Dependencies<'a> {
     async fn fetch(&mut self, dependency: &Dependency) -> Result<Option<Archive>> {
         let Dependency { name, version, .. } = dependency;
         match self.origin(dependency)? {
-            Origin::Vendored => self.vendored(dependency).map(|()| None),
+            Origin::Vendored => self.check_vendored(dependency).map(|()| None),
             Origin::Folder(folder) => {
                 let archive = archive::pack(&folder)?;
                 match range::is_same(&archive.version, version) {
@@ -325,12 +340,12 @@ impl<'a> Dependencies<'a> {
     fn replace(&self, locked: &[Dependency], archives: &BTreeMap<String, Archive>) -> Result<()> {
         let charts = self.folder.join("charts");
         if !fs::symlink_metadata(&charts).is_ok_and(|found| found.is_dir()) {
-            fs::create_dir(&charts).when(format!("{:?} is not a directory", charts.display().to_string()))?;
+            fs::create_dir(&charts).context(format!("{:?} is not a directory", charts.display().to_string()))?;
         }
         for archive in archives.values() {
             archive.save(&charts)?;
         }
-        say("Deleting outdated charts");
+        print_line("Deleting outdated charts");
         let is_vendored = |name: &str| locked.iter().any(|one| one.repository.is_empty() && one.name == name);
         for path in crate::files::generated::list(&charts)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -339,10 +354,10 @@ impl<'a> Dependencies<'a> {
             }
             match Chart::open(&path) {
                 Err(error) => {
-                    say(&format!("Could not verify {} for deletion: {error} (Skipping)", path.display()));
+                    print_line(&format!("Could not verify {} for deletion: {error} (Skipping)", path.display()));
                 }
                 Ok(chart) if is_vendored(chart.name()) => {}
-                Ok(_) => fs::remove_file(&path).when(format!("cannot delete {}", path.display()))?,
+                Ok(_) => fs::remove_file(&path).context(format!("cannot delete {}", path.display()))?,
             }
         }
         Ok(())
@@ -350,7 +365,7 @@ impl<'a> Dependencies<'a> {
 }
 
 /// Adds the name of a subchart to an error.
-fn of(error: Error, dependency: &Dependency) -> Error {
+fn with_dependency(error: Error, dependency: &Dependency) -> Error {
     error.within(&format!("dependency {}", dependency.name))
 }
 

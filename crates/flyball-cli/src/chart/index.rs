@@ -1,6 +1,6 @@
 //! Repositories of charts: a file `index.yaml`, and archives. See <https://helm.sh/docs/topics/chart_repository/>.
 
-use super::access::{self, Access, shown};
+use super::access::{self, Access, display_url};
 use super::archive::{Archive, MAX_ARCHIVE_BYTES};
 use super::oci::OciChart;
 use super::range::{self, Range};
@@ -50,17 +50,17 @@ impl Index {
     pub(crate) async fn fetch(access: &Access, repository: &str) -> Result<Self> {
         let url = access::parse(repository)?;
         let address = resolve(&url, "index.yaml")?;
-        let bytes = access.download(&address, &url, MAX_INDEX_BYTES, &format!("index of {}", shown(&url))).await;
+        let bytes = access.download(&address, &url, MAX_INDEX_BYTES, &format!("index of {}", display_url(&url))).await;
         let bytes = bytes.map_err(|error| {
-            error.hint(format!("check that {} is a repository of charts, which has an index.yaml", shown(&url)))
+            error.hint(format!("check that {} is a chart repository with an index.yaml", display_url(&url)))
         })?;
         Self::read(url, &bytes)
     }
 
     fn read(repository: Url, bytes: &[u8]) -> Result<Self> {
-        let what = || format!("{} has no chart index", shown(&repository));
+        let what = || format!("{} has no chart index", display_url(&repository));
         let document: Document = match bytes.trim_ascii_start().first() {
-            Some(b'{') => serde_json::from_slice(bytes).when(what())?,
+            Some(b'{') => serde_json::from_slice(bytes).context(what())?,
             _ => {
                 // An index has no anchors, and many nodes.
                 let options = serde_saphyr::options! {
@@ -72,7 +72,7 @@ impl Index {
                         max_total_scalar_bytes: MAX_INDEX_BYTES,
                     },
                 };
-                serde_saphyr::from_slice_with_options(bytes, options).when(what())?
+                serde_saphyr::from_slice_with_options(bytes, options).context(what())?
             }
         };
         if document.api_version.is_none_or(|version| version.is_empty()) {
@@ -80,9 +80,8 @@ impl Index {
         }
         let mut charts = BTreeMap::new();
         for (name, releases) in document.entries.unwrap_or_default() {
-            let mut releases: Vec<Release> = releases.unwrap_or_default().into_iter().flatten().collect();
-            range::sort(&mut releases, |release| &release.version);
-            charts.insert(name, releases);
+            let releases: Vec<Release> = releases.unwrap_or_default().into_iter().flatten().collect();
+            charts.insert(name, range::sorted(releases, |release| &release.version));
         }
         Ok(Self { repository, charts })
     }
@@ -98,7 +97,7 @@ impl Index {
         }
         let similar = self.charts.keys().filter(|other| other.contains(name) || name.contains(other.as_str()));
         let similar: Vec<&str> = similar.map(String::as_str).take(5).collect();
-        let error = Error::new(format!("no chart {name} in {}", shown(&self.repository)));
+        let error = Error::new(format!("chart {name} not found in {}", display_url(&self.repository)));
         Err(match (similar.as_slice(), self.charts.len()) {
             ([], 0) => error.hint("the repository is empty"),
             ([], count) => error.hint(format!("the repository has {count} charts, see its index.yaml")),
@@ -112,7 +111,7 @@ impl Index {
     ///
     /// If the repository has no such chart, or no version of it that is allowed.
     pub(crate) fn select(&self, name: &str, range: &Range) -> Result<&Release> {
-        let of = format!("{name} in {}", shown(&self.repository));
+        let of = format!("{name} in {}", display_url(&self.repository));
         range.select(self.releases(name)?, &of, |release| &release.version)
     }
 
@@ -123,7 +122,7 @@ impl Index {
     /// If it is not available, or has another digest.
     pub(crate) async fn download(&self, access: &Access, name: &str, release: &Release) -> Result<Archive> {
         let what = format!("{name} {}", release.version);
-        let home = shown(&self.repository);
+        let home = display_url(&self.repository);
         let url = release.urls.iter().flatten().next();
         let url = url.ok_or_else(|| Error::new(format!("{home} lists no URL for {what}")))?;
         let url = resolve(&self.repository, url)?;
@@ -132,7 +131,7 @@ impl Index {
             return chart.fetch(access, false, &Range::requested(Some(&release.version), false)?).await;
         }
         let bytes = access.download(&url, &self.repository, MAX_ARCHIVE_BYTES, &what).await;
-        let bytes = bytes.map_err(|error| error.hint(format!("{home} names this address for {what}")))?;
+        let bytes = bytes.map_err(|error| error.hint(format!("{home} lists this URL for {what}")))?;
         let listed = release.digest.as_deref().map(str::trim).filter(|digest| !digest.is_empty());
         if let Some(listed) = listed {
             let expected = format!("sha256:{}", listed.trim_start_matches("sha256:").to_ascii_lowercase());
@@ -141,7 +140,7 @@ impl Index {
                 return Err(Error::new(format!(
                     "the archive of {what} has digest {actual}, but {home} lists {listed}"
                 ))
-                .hint("nothing was written; the archive was changed, or the index is out of date: ask its owner"));
+                .hint("nothing was written; the archive was changed, or the index is out of date: contact its owner"));
             }
         }
         Archive::of_url(bytes, &url)
@@ -158,7 +157,8 @@ fn resolve(repository: &Url, reference: &str) -> Result<Url> {
     if !base.path().ends_with('/') {
         base.set_path(&format!("{}/", base.path()));
     }
-    let mut url = base.join(reference).when(format!("{} lists an invalid URL {reference:?}", shown(repository)))?;
+    let mut url =
+        base.join(reference).context(format!("{} lists an invalid URL {reference:?}", display_url(repository)))?;
     if url.origin() == repository.origin() {
         url.set_query(repository.query());
     }

@@ -3,13 +3,13 @@
 use super::access::Access;
 use super::archive::{Archive, MAX_ARCHIVE_BYTES};
 use super::range::{self, Range};
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
+use crate::image::manifest::Manifest;
 use crate::image::reference::Reference;
 use crate::image::registry::{Purpose, Registry};
 use crate::image::{Descriptor, MANIFEST, digest, hex};
 use crate::render::progress::Progress;
 use flyball_chart::Version;
-use serde::Deserialize;
 
 /// Prefix of references to charts in registries.
 pub(crate) const SCHEME: &str = "oci://";
@@ -27,14 +27,6 @@ pub(crate) struct OciChart {
     digest: Option<String>,
 }
 
-/// The manifest of a chart.
-#[derive(Deserialize)]
-struct Manifest {
-    config: Descriptor,
-    #[serde(default)]
-    layers: Vec<Descriptor>,
-}
-
 impl OciChart {
     /// Reads a reference; the version may be apart from it.
     ///
@@ -43,7 +35,7 @@ impl OciChart {
     /// If it is invalid, or names two versions.
     pub(crate) fn parse(text: &str, version: Option<&str>) -> Result<Self> {
         let invalid = |why: String| {
-            Error::new(format!("{text} does not refer to a chart in a registry: {why}"))
+            Error::new(format!("{text} is not a chart reference: {why}"))
                 .hint("use oci://HOST/PATH/CHART, and --version VERSION or @sha256:DIGEST")
         };
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| invalid("it does not begin with oci://".into()))?;
@@ -73,7 +65,7 @@ impl OciChart {
         self.version.as_deref()
     }
 
-    fn shown(&self) -> String {
+    fn url(&self) -> String {
         format!("{SCHEME}{}/{}", self.repository.registry, self.repository.repository)
     }
 
@@ -81,7 +73,7 @@ impl OciChart {
         let is_plain = self.repository.is_loopback();
         if access.has_plain_http() && !is_plain {
             return Err(Error::new(format!("--plain-http: {} is not on this machine", self.repository.registry))
-                .hint("use a registry with TLS; drop --plain-http"));
+                .hint("remove --plain-http, and use a registry with TLS"));
         }
         let credentials = access.credentials(&self.repository.registry, is_named).await?;
         Registry::connect_with(access.web(), credentials, &self.repository, is_plain, Purpose::Pull).await
@@ -101,10 +93,10 @@ impl OciChart {
 
     async fn select(&self, registry: &mut Registry, range: &Range) -> Result<String> {
         // Tags cannot have a plus.
-        let mut versions: Vec<String> = registry.tags().await?.iter().map(|tag| tag.replace('_', "+")).collect();
-        versions.retain(|version| is_full(version));
-        range::sort(&mut versions, |version| version);
-        range.select(&versions, &self.shown(), |version| version).cloned()
+        let versions = registry.tags().await?.into_iter().map(|tag| tag.replace('_', "+"));
+        let versions = versions.filter(|version| is_complete_version(version)).collect();
+        let versions: Vec<String> = range::sorted(versions, |version| version);
+        range.select(&versions, &self.url(), |version| version).cloned()
     }
 
     /// Downloads the archive of the chart. `is_named` is true if the user named the registry, whose credentials may be
@@ -114,12 +106,12 @@ impl OciChart {
     ///
     /// If it is not available, is no chart, or has another digest.
     pub(crate) async fn fetch(&self, access: &Access, is_named: bool, range: &Range) -> Result<Archive> {
-        let shown = self.shown();
+        let shown = self.url();
         let mut registry = self.connect(access, is_named).await?;
         let (label, manifest) = match (&self.digest, &self.version) {
             (Some(digest), None) => {
                 let found = registry.get_manifest(digest, &[MANIFEST]).await?;
-                (format!("@{digest}"), found.ok_or_else(|| Error::new(format!("no chart {shown}@{digest}")))?)
+                (format!("@{digest}"), found.ok_or_else(|| Error::new(format!("chart {shown}@{digest} not found")))?)
             }
             _ => {
                 let version = match range.exact() {
@@ -131,7 +123,7 @@ impl OciChart {
                     None => {
                         let exact = Range::parse(&format!("={version}"))?;
                         self.select(&mut registry, &exact).await?;
-                        return Err(Error::new(format!("no chart {shown}:{version}")));
+                        return Err(Error::new(format!("chart {shown}:{version} not found")));
                     }
                 }
             }
@@ -139,7 +131,7 @@ impl OciChart {
         let actual = digest(&manifest);
         if let Some(expected) = self.digest.as_ref().filter(|expected| **expected != actual) {
             return Err(Error::new(format!("{shown}{label} has digest {actual}, not {expected}"))
-                .hint("drop the version or the digest, or ask the owner of the chart"));
+                .hint("remove the version or the digest, or contact the owner of the chart"));
         }
         let what = format!("{shown}{label}");
         let layer = layer(&manifest, &what)?;
@@ -161,23 +153,22 @@ impl OciChart {
 }
 
 /// Returns true if a tag is a version with all of its numbers, and without `v`.
-fn is_full(tag: &str) -> bool {
+fn is_complete_version(tag: &str) -> bool {
     Version::parse(tag).is_ok_and(|version| version.to_string() == tag)
 }
 
 /// Returns the archive that a manifest names.
 fn layer(manifest: &[u8], what: &str) -> Result<Descriptor> {
-    let manifest: Manifest = serde_json::from_slice(manifest).when(format!("{what} is not a chart"))?;
+    let manifest = Manifest::read(&format!("manifest of {what}"), manifest)
+        .map_err(|error| error.hint("charts are pushed with helm push"))?;
     let config = &manifest.config.media_type;
     if config != CONFIG {
         return Err(Error::new(format!("{what} is not a chart: its config has media type {config}"))
             .hint("charts are pushed with helm push"));
     }
     let layer = LAYERS.iter().find_map(|kind| manifest.layers.iter().find(|layer| layer.media_type == *kind));
-    let layer = layer.ok_or_else(|| Error::new(format!("{what} is not a chart: it has no layer {}", LAYERS[0])))?;
-    if hex(&layer.digest).is_none() {
-        return Err(Error::new(format!("{what} has a layer with the invalid digest {:?}", layer.digest)));
-    }
+    let layer =
+        layer.ok_or_else(|| Error::new(format!("{what} is not a chart: no layer has media type {}", LAYERS[0])))?;
     if layer.size > MAX_ARCHIVE_BYTES as u64 {
         return Err(Error::new(format!("{what} is larger than {} MiB", MAX_ARCHIVE_BYTES >> 20)));
     }
@@ -204,7 +195,7 @@ mod tests {
             ("oci://me@r.io/site", None, Err("expected @sha256:DIGEST")),
         ] {
             match (OciChart::parse(text, version), expected) {
-                (Ok(chart), Ok(expected)) => assert_eq!((chart.shown().as_str(), chart.version()), expected),
+                (Ok(chart), Ok(expected)) => assert_eq!((chart.url().as_str(), chart.version()), expected),
                 (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
                 (parsed, _) => panic!("{text}: {parsed:?}"),
             }

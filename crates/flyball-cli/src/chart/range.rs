@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result, ResultExt};
 use flyball_chart::{Constraints, Version};
-use std::cmp::Ordering;
 
 /// Constraint of `--devel`, which pre-releases satisfy as well.
 const DEVEL: &str = ">0.0.0-0";
@@ -32,7 +31,8 @@ impl Range {
     ///
     /// If the text is not one.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let constraints = Constraints::parse(text).when(format!("{text:?} is neither a version nor a constraint"))?;
+        let constraints =
+            Constraints::parse(text).context(format!("{text:?} is neither a version nor a constraint"))?;
         Ok(Self { text: text.to_owned(), constraints })
     }
 
@@ -63,27 +63,28 @@ impl Range {
                 versions.iter().find(is_of).map(&text)
             };
             let what = match self.text.as_str() {
-                "*" => format!("no release of {of}"),
+                "*" => format!("{of} has no release"),
                 constraint => format!("no version of {of} matches {constraint}"),
             };
             match (newest(false), newest(true)) {
                 (Some(release), _) => Error::new(format!("{what}; newest: {release}")),
                 (None, Some(pre)) => Error::new(format!("{what}; newest pre-release: {pre}"))
                     .hint("select pre-releases as well: --devel, or --version '>0.0.0-0'"),
-                (None, None) => Error::new(format!("{what}: there is none")),
+                (None, None) => Error::new(format!("{what}: no versions found")),
             }
         })
     }
 }
 
 /// Sorts versions in descending order; other texts come last.
-pub(crate) fn sort<V>(versions: &mut [V], text: impl Fn(&V) -> &str) {
-    versions.sort_by(|one, other| match (Version::parse(text(one)), Version::parse(text(other))) {
-        (Ok(one), Ok(other)) => other.cmp(&one),
-        (Ok(_), Err(_)) => Ordering::Less,
-        (Err(_), Ok(_)) => Ordering::Greater,
-        (Err(_), Err(_)) => Ordering::Equal,
+pub(crate) fn sorted<V>(versions: Vec<V>, text: impl Fn(&V) -> &str) -> Vec<V> {
+    let parse = |version: V| (Version::parse(text(&version)).ok(), version);
+    let mut parsed: Vec<(Option<Version>, V)> = versions.into_iter().map(parse).collect();
+    parsed.sort_by(|(one, _), (other, _)| match (one, other) {
+        (Some(one), Some(other)) => other.cmp(one),
+        (one, other) => other.is_some().cmp(&one.is_some()),
     });
+    parsed.into_iter().map(|(_, version)| version).collect()
 }
 
 /// Returns true if two texts are the same version.
@@ -100,8 +101,8 @@ mod tests {
 
     #[test]
     fn newest_allowed_version_is_selected() {
-        let mut versions = vec!["1.0.0", "bad", "2.0.0-rc.1", "1.9.3", "1.10.0+b.5", "v1.2.3", "0.9.0"];
-        sort(&mut versions, |version| version);
+        let versions = vec!["1.0.0", "bad", "2.0.0-rc.1", "1.9.3", "1.10.0+b.5", "v1.2.3", "0.9.0"];
+        let versions = sorted(versions, |version| version);
         assert_eq!(versions, ["2.0.0-rc.1", "1.10.0+b.5", "1.9.3", "v1.2.3", "1.0.0", "0.9.0", "bad"]);
         for (requested, devel, expected) in [
             (None, false, Ok("1.10.0+b.5")),

@@ -81,7 +81,7 @@ impl Request<'_> {
         match self.repository.map(str::trim) {
             Some(repository) if chart.contains("://") || !super::archive::is_file_name(chart) => {
                 Err(Error::new(format!("{chart} is not the name of a chart in {repository}"))
-                    .hint("pass the name alone, or the chart without the URL of the repository"))
+                    .hint("pass only the chart's name, or remove the repository"))
             }
             Some(repository) if repository.starts_with(SCHEME) => {
                 registry(&format!("{}/{chart}", repository.trim_end_matches('/')))
@@ -100,7 +100,7 @@ impl Request<'_> {
             }
             None => Err(match chart.split_once('/') {
                 Some((repository, name)) => Error::new(format!("repo {repository} not found"))
-                    .hint(format!("repository names are not supported; pass the URL: --repo URL {name}")),
+                    .hint(format!("the repositories of helm repo add are not read; pass the URL: --repo URL {name}")),
                 None => Error::new(format!("chart {chart} not found"))
                     .hint("pass a directory, a .tgz, an https:// URL, oci://HOST/PATH/CHART, or --repo URL NAME"),
             }),
@@ -112,7 +112,7 @@ impl Request<'_> {
 pub(super) fn check_repository(repository: &str) -> Result<()> {
     if repository.starts_with('@') || repository.starts_with("alias:") {
         return Err(Error::new(format!("{repository} is an alias in the configuration of Helm, which is not read"))
-            .hint("use the URL of the repository, as helm repo list shows it"));
+            .hint("pass the URL of the repository; helm repo list prints it"));
     }
     if !repository.contains("://") {
         return Err(Error::new(format!("{repository:?} is not the URL of a repository"))
@@ -130,7 +130,7 @@ impl Remote {
     pub(crate) async fn fetch(&self, access: &Access) -> Result<Archive> {
         match self {
             Self::Url(url) => {
-                let bytes = access.download(url, url, MAX_ARCHIVE_BYTES, &access::shown(url)).await?;
+                let bytes = access.download(url, url, MAX_ARCHIVE_BYTES, &access::display_url(url)).await?;
                 Archive::of_url(bytes, url)
             }
             Self::Repository { repository, name, range } => {

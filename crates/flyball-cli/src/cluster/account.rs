@@ -5,7 +5,7 @@
 use crate::cluster::kubeconfig;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::private;
-use crate::render::terminal::{self, complain};
+use crate::render::terminal::{self, print_labeled};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flyball::proxy::Proxies;
@@ -26,9 +26,9 @@ const RENEWAL: Duration = Duration::from_secs(20 * 60);
 /// Creates a token of a service account, valid for an hour.
 pub(crate) async fn token(accounts: &Api<ServiceAccount>, name: &str) -> Result<String> {
     let spec = json!({"spec": {"audiences": [], "expirationSeconds": LIFETIME}});
-    let request: TokenRequest = serde_json::from_value(spec).when("cannot build the token request")?;
+    let request: TokenRequest = serde_json::from_value(spec).context("cannot build the token request")?;
     let response = accounts.create_token_request(name, &PostParams::default(), &request).await;
-    let token = response.when("cannot create a token for the operator")?.status.and_then(|status| status.token);
+    let token = response.context("cannot create a token for the operator")?.status.and_then(|status| status.token);
     token.ok_or_else(|| Error::new("the cluster returned no token"))
 }
 
@@ -51,7 +51,7 @@ impl Account {
             cluster["certificate-authority-data"] = STANDARD.encode(pem(certificates)).into();
         }
         if config.accept_invalid_certs {
-            complain(
+            print_labeled(
                 "warning",
                 &format!(
                     "the operator does not verify the certificate of {}: the kubeconfig has insecure-skip-tls-verify",
@@ -104,7 +104,7 @@ impl Account {
     pub(crate) async fn renew(&self) -> Result<()> {
         let token = token(&self.accounts, &self.name).await?;
         let what = || format!("cannot write {}", self.token.display());
-        private::write(&self.token, token.as_bytes()).when(what())
+        private::write(&self.token, token.as_bytes()).context(what())
     }
 
     /// Renews the token before it expires, without end.
@@ -112,7 +112,7 @@ impl Account {
         loop {
             sleep(RENEWAL).await;
             if let Err(error) = self.renew().await {
-                terminal::report(&error);
+                terminal::print_error(&error);
             }
         }
     }

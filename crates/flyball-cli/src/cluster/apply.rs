@@ -4,8 +4,9 @@
 
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::KINDS_HINT;
-use crate::cluster::wait::until;
+use crate::cluster::wait::poll_until;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::entries;
 use crate::render::last_seen::summary;
 use clap::{Args, ValueEnum};
 use kube::Api;
@@ -15,7 +16,7 @@ use kube::discovery::{Scope, pinned_kind};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Field manager.
@@ -32,21 +33,23 @@ const KUSTOMIZATIONS: [&str; 2] = ["kustomization.yaml", "kustomization.yml"];
 
 /// Reads the objects of a file, or of all YAML and JSON files of a folder in the order of their names. Files of
 /// kustomize in the folder are skipped.
+///
+/// # Errors
+///
+/// If a file cannot be read, or contains other documents than objects.
 pub(crate) fn read(path: &Path) -> Result<Vec<Value>> {
     let what = || format!("cannot read {}", path.display());
-    if !fs::metadata(path).when(what())?.is_dir() {
-        return parse(path);
+    if !fs::metadata(path).context(what())?.is_dir() {
+        return read_file(path);
     }
-    let entries = fs::read_dir(path).when(what())?;
-    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>().when(what())?;
+    let mut files = entries(path)?;
     let is_kustomization = |file: &Path| KUSTOMIZATIONS.iter().any(|name| file.ends_with(name));
     files.retain(|file| {
         !is_kustomization(file) && file.extension().is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
     });
-    files.sort();
     let mut objects = Vec::new();
     for file in files {
-        objects.extend(parse(&file)?);
+        objects.extend(read_file(&file)?);
     }
     Ok(objects)
 }
@@ -68,27 +71,72 @@ pub(crate) fn read_all(files: &[String]) -> Result<Vec<Value>> {
 }
 
 fn read_standard_input() -> Result<Vec<Value>> {
-    let text = std::io::read_to_string(std::io::stdin()).when("cannot read standard input")?;
-    documents(&text, "standard input")
+    let text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
+    objects(parse(&text, "standard input")?, "standard input")
 }
 
-fn parse(file: &Path) -> Result<Vec<Value>> {
-    let text = fs::read_to_string(file).when(format!("cannot read {}", file.display()))?;
-    documents(&text, &file.display().to_string())
+fn read_file(file: &Path) -> Result<Vec<Value>> {
+    objects(read_documents(file)?, &file.display().to_string())
 }
 
-fn documents(text: &str, whence: &str) -> Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text).when(format!("{whence} is not valid YAML"))?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(flat).collect())
+/// Reads the YAML documents of a file, which may be other values than objects.
+pub(crate) fn read_documents(file: &Path) -> Result<Vec<Value>> {
+    let text = fs::read_to_string(file).context(format!("cannot read {}", file.display()))?;
+    parse(&text, &file.display().to_string())
+}
+
+fn parse(text: &str, source: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).context(format!("{source} is not valid YAML"))?;
+    Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(items).collect())
 }
 
 /// Returns the items of a list, or the object itself.
-pub(crate) fn flat(object: Value) -> Vec<Value> {
+pub(crate) fn items(object: Value) -> Vec<Value> {
     match object {
         Value::Object(mut fields) if fields.get("kind").is_some_and(|kind| kind == "List") => {
-            fields.remove("items").and_then(|items| items.as_array().cloned()).unwrap_or_default()
+            match fields.remove("items") {
+                Some(Value::Array(items)) => items,
+                _ => Vec::new(),
+            }
         }
         object => vec![object],
+    }
+}
+
+/// Parts of an object that commands change: each is an object, or missing.
+const OBJECT_FIELDS: [&str; 4] = ["", "/metadata", "/metadata/labels", "/metadata/annotations"];
+
+/// Checks that documents of a source are objects.
+///
+/// # Errors
+///
+/// If a document or its metadata has another type. The error contains the source and the field.
+pub(crate) fn objects(documents: Vec<Value>, source: &str) -> Result<Vec<Value>> {
+    for (number, document) in (1..).zip(&documents) {
+        let wrong = OBJECT_FIELDS.iter().find_map(|pointer| match document.pointer(pointer)? {
+            Value::Object(_) => None,
+            Value::Null if !pointer.is_empty() => None,
+            value => Some((*pointer, type_name(value))),
+        });
+        let Some((pointer, found)) = wrong else { continue };
+        let field = pointer.trim_start_matches('/').replace('/', ".");
+        let kind = document["kind"].as_str().map(|kind| format!(" ({kind})")).unwrap_or_default();
+        let what = if field.is_empty() { String::new() } else { format!(": {field}") };
+        return Err(Error::new(format!("{source}: document {number}{kind}{what} is {found}, not an object"))
+            .hint("each document must be a Kubernetes object with apiVersion, kind and metadata"));
+    }
+    Ok(documents)
+}
+
+/// Names the type of a value with its article.
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
     }
 }
 
@@ -144,7 +192,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
             Self::Changed => "changed",
@@ -156,27 +204,29 @@ impl Outcome {
 impl Connection {
     /// Applies an object, or validates it, and returns its name and the outcome.
     pub(crate) async fn apply_with(&self, object: &Value, force: bool, dry_run: bool) -> Result<(String, Outcome)> {
-        let (objects, description, name) = self.place(object).await?;
-        let before = objects.get_opt(&name).await.when(format!("cannot read {description}"))?;
+        let (objects, description, name) = self.resolve(object).await?;
+        let before = objects.get_opt(&name).await.context(format!("cannot read {description}"))?;
         let params = PatchParams { force, dry_run, ..PatchParams::apply(MANAGER) };
-        let applied =
-            objects.patch(&name, &params, &Patch::Apply(object)).await.when(format!("cannot apply {description}"))?;
+        let applied = objects
+            .patch(&name, &params, &Patch::Apply(object))
+            .await
+            .context(format!("cannot apply {description}"))?;
         let outcome = match before {
             None => Outcome::Created,
             Some(before) if is_same(&before, &applied) => Outcome::Unchanged,
             Some(_) => Outcome::Changed,
         };
         if object["kind"] == "CustomResourceDefinition" && !dry_run {
-            self.is_served(object, &description).await?;
+            self.wait_until_served(object, &description).await?;
         }
         Ok((description, outcome))
     }
 
     /// Applies an object and returns its name, such as `Service default/web`.
     pub(crate) async fn apply(&self, object: &Value) -> Result<String> {
-        let (objects, description, name) = self.place(object).await?;
+        let (objects, description, name) = self.resolve(object).await?;
         let applied = objects.patch(&name, &PatchParams::apply(MANAGER), &Patch::Apply(object)).await;
-        applied.when(format!("cannot apply {description}"))?;
+        applied.context(format!("cannot apply {description}"))?;
         Ok(description)
     }
 
@@ -187,10 +237,10 @@ impl Connection {
 
     /// Deletes an object, if it exists, with these parameters.
     pub(crate) async fn delete_with(&self, object: &Value, params: &DeleteParams) -> Result<()> {
-        let (objects, description, name) = self.place(object).await?;
+        let (objects, description, name) = self.resolve(object).await?;
         match objects.delete(&name, params).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            other => other.map(drop).when(format!("cannot delete {description}")),
+            other => other.map(drop).context(format!("cannot delete {description}")),
         }
     }
 
@@ -204,9 +254,9 @@ impl Connection {
 
     /// Reads the current state of an object.
     pub(crate) async fn read(&self, object: &Value) -> Result<Value> {
-        let (objects, description, name) = self.place(object).await?;
-        let found = objects.get(&name).await.when(format!("cannot read {description}"))?;
-        serde_json::to_value(found).when(format!("cannot read {description}"))
+        let (objects, description, name) = self.resolve(object).await?;
+        let found = objects.get(&name).await.context(format!("cannot read {description}"))?;
+        serde_json::to_value(found).context(format!("cannot read {description}"))
     }
 
     /// Returns true if an object is a definition with stored objects.
@@ -220,11 +270,11 @@ impl Connection {
         let objects: Api<DynamicObject> =
             Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, plural));
         let found = objects.list(&ListParams::default().limit(1)).await;
-        Ok(!found.when(format!("cannot list {plural}"))?.items.is_empty())
+        Ok(!found.context(format!("cannot list {plural}"))?.items.is_empty())
     }
 
     /// Returns the API of an object, its display name, and its name.
-    pub(crate) async fn place(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
+    pub(crate) async fn resolve(&self, object: &Value) -> Result<(Api<DynamicObject>, String, String)> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
         let fields = [("apiVersion", version), ("kind", kind), ("metadata.name", name)];
@@ -234,7 +284,7 @@ impl Connection {
         }
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         let found = pinned_kind(&self.client, &GroupVersionKind::gvk(group, version, kind)).await;
-        let found = found.when(format!("the cluster has no kind {kind} in {}", text("/apiVersion")));
+        let found = found.context(format!("the cluster has no kind {kind} in {}", text("/apiVersion")));
         let (resource, capabilities) = found.map_err(|error| error.hint(KINDS_HINT))?;
         let namespace = match text("/metadata/namespace") {
             "" => self.namespace.as_str(),
@@ -250,14 +300,14 @@ impl Connection {
     }
 
     /// Waits until the kind of a definition is served.
-    async fn is_served(&self, definition: &Value, description: &str) -> Result<()> {
+    async fn wait_until_served(&self, definition: &Value, description: &str) -> Result<()> {
         let versions = definition["spec"]["versions"].as_array();
         let served = versions.and_then(|versions| versions.iter().find(|version| version["served"] == true));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let names = &definition["spec"];
         let version = served.map(|version| text(&version["name"])).unwrap_or_default();
         let kind = GroupVersionKind::gvk(&text(&names["group"]), &version, &text(&names["names"]["kind"]));
-        let served = until(ESTABLISHED, ESTABLISHED_POLL, async || Ok(pinned_kind(&self.client, &kind).await));
+        let served = poll_until(ESTABLISHED, ESTABLISHED_POLL, async || Ok(pinned_kind(&self.client, &kind).await));
         if served.await?.is_ok() {
             return Ok(());
         }
@@ -275,4 +325,29 @@ fn is_same(one: &DynamicObject, other: &DynamicObject) -> bool {
         object
     };
     bare(one) == bare(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_that_are_no_objects_are_named() {
+        let read = |text: &str| objects(parse(text, "a.yaml")?, "a.yaml");
+        for (text, expected) in [
+            ("[]", "a.yaml: document 1 is a list, not an object"),
+            ("x", "a.yaml: document 1 is a string, not an object"),
+            ("kind: A\n---\n7\n", "a.yaml: document 2 is a number, not an object"),
+            ("kind: List\nitems: [true]\n", "a.yaml: document 1 is a boolean, not an object"),
+            ("kind: A\nmetadata: x\n", "a.yaml: document 1 (A): metadata is a string, not an object"),
+            ("kind: A\nmetadata: {labels: [a]}\n", "a.yaml: document 1 (A): metadata.labels is a list, not an object"),
+        ] {
+            assert_eq!(read(text).unwrap_err().to_string(), expected);
+        }
+        for (text, count) in
+            [("", 0), ("---\n---\n", 0), ("kind: List\nitems: 1\n", 0), ("kind: A\nmetadata: null\n", 1)]
+        {
+            assert_eq!(read(text).unwrap().len(), count, "{text}");
+        }
+    }
 }

@@ -75,7 +75,7 @@ impl Connection {
     pub(crate) async fn open(config: Config) -> Result<Self> {
         let url = config.cluster_url.clone();
         let namespace = config.default_namespace.clone();
-        let client = flyball::connect(config).when(format!("cannot connect to {url}"))?;
+        let client = flyball::connect(config).context(format!("cannot connect to {url}"))?;
         let answers = client.apiserver_version().await.map_err(|error| {
             // If no connection was made, the cause names the URL.
             let (silent, unreachable) = (format!("{url} did not respond"), "the cluster did not respond");
@@ -127,7 +127,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     // Boxed, since the future would be compiled in three places otherwise.
     let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(work);
-    runtime.when("cannot start the runtime")?.block_on(work)
+    runtime.context("cannot start the runtime")?.block_on(work)
 }
 
 /// Time for running tasks to end after a command.
@@ -137,7 +137,8 @@ const MAX_SHUTDOWN: Duration = Duration::from_secs(2);
 ///
 /// A runtime that is merely dropped waits until each thread returns from the request that it computes.
 pub(crate) fn block_on_threads<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().when("cannot start the runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     let done = runtime.block_on(work);
     runtime.shutdown_timeout(MAX_SHUTDOWN);
     done
@@ -161,7 +162,7 @@ mod tests {
                     sleep(Duration::from_secs(60));
                 });
             });
-            has_started.await.when("the request did not start")
+            has_started.await.context("the request did not start")
         });
         assert!(done.is_ok() && began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     }

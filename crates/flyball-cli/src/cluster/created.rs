@@ -5,6 +5,7 @@
 //! line for the URL of the cluster, and one for each object.
 
 use crate::error::{Result, ResultExt};
+use crate::files::entries;
 use crate::files::private::state_folder;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
@@ -34,13 +35,13 @@ impl CreatedObjects {
             .recursive(true)
             .mode(0o700)
             .create(folder)
-            .when(format!("cannot create {}", folder.display()))?;
+            .context(format!("cannot create {}", folder.display()))?;
         let path = folder.join(format!("made-{pid}.json"));
         let what = || format!("cannot write {}", path.display());
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).when(what())?;
-        file.try_lock().when(what())?;
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path).context(what())?;
+        file.try_lock().context(what())?;
         let mut created = Self { parts: Vec::new(), samples: Vec::new(), file, path: path.clone() };
-        created.write(&json!({"url": url})).when(what())?;
+        created.write(&json!({"url": url})).context(what())?;
         Ok(created)
     }
 
@@ -51,18 +52,18 @@ impl CreatedObjects {
     /// Adds an object that the operator needs.
     pub(crate) fn add_part(&mut self, object: &Value) -> Result<()> {
         self.parts.push(object.clone());
-        self.note("part", object)
+        self.write_object("part", object)
     }
 
     /// Adds a sample.
     pub(crate) fn add_sample(&mut self, object: &Value) -> Result<()> {
         self.samples.push(object.clone());
-        self.note("sample", object)
+        self.write_object("sample", object)
     }
 
-    fn note(&mut self, role: &str, object: &Value) -> Result<()> {
+    fn write_object(&mut self, role: &str, object: &Value) -> Result<()> {
         let path = self.path.display().to_string();
-        self.write(&json!({role: outline(object)})).when(format!("cannot write {path}"))
+        self.write(&json!({role: identity(object)})).context(format!("cannot write {path}"))
     }
 
     pub(crate) fn parts(&self) -> &[Value] {
@@ -74,14 +75,12 @@ impl CreatedObjects {
     }
 
     /// Takes over the records of killed commands for the cluster at this URL, and returns their objects.
-    pub(crate) fn take_over(&mut self, url: &str) -> Result<Vec<Value>> {
+    pub(crate) fn adopt(&mut self, url: &str) -> Result<Vec<Value>> {
         let mut adopted = Vec::new();
         let folder = self.path.parent().unwrap_or(Path::new(".")).to_owned();
-        let entries = fs::read_dir(&folder).when(format!("cannot read {}", folder.display()))?;
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| is_record(path)).collect();
-        paths.sort();
-        for path in paths {
-            let Some(lines) = abandoned(&path).filter(|lines| lines.first().is_some_and(|first| first["url"] == url))
+        for path in entries(&folder)?.into_iter().filter(|path| is_record(path)) {
+            let Some(lines) =
+                read_abandoned(&path).filter(|lines| lines.first().is_some_and(|first| first["url"] == url))
             else {
                 continue;
             };
@@ -117,7 +116,7 @@ fn is_record(path: &Path) -> bool {
 }
 
 /// Reads the file of an ended command; an incomplete line is skipped.
-fn abandoned(path: &Path) -> Option<Vec<Value>> {
+fn read_abandoned(path: &Path) -> Option<Vec<Value>> {
     let file = File::open(path).ok()?;
     file.try_lock().ok()?;
     let mut text = String::new();
@@ -126,7 +125,7 @@ fn abandoned(path: &Path) -> Option<Vec<Value>> {
 }
 
 /// Returns the identity of an object, and for a definition also the defined kind.
-fn outline(object: &Value) -> Value {
+fn identity(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let mut outline = json!({
         "apiVersion": object["apiVersion"], "kind": object["kind"],
@@ -156,17 +155,17 @@ mod tests {
         killed.file.write_all(b"{\"part\": {\"ki").unwrap();
         let mut running = begin(2);
         running.add_part(&object("ClusterRole", "running")).unwrap();
-        assert_eq!(begin(3).take_over("https://a").unwrap(), Vec::<Value>::new(), "it runs");
+        assert_eq!(begin(3).adopt("https://a").unwrap(), Vec::<Value>::new(), "it runs");
         drop(killed);
-        assert_eq!(begin(4).take_over("https://b").unwrap(), Vec::<Value>::new(), "another cluster");
+        assert_eq!(begin(4).adopt("https://b").unwrap(), Vec::<Value>::new(), "another cluster");
         let mut next = begin(5);
         let names =
             |objects: &[Value]| objects.iter().map(|object| object["metadata"]["name"].clone()).collect::<Vec<_>>();
-        assert_eq!(names(&next.take_over("https://a").unwrap()), ["r", "s"]);
+        assert_eq!(names(&next.adopt("https://a").unwrap()), ["r", "s"]);
         assert_eq!((names(next.parts()), names(next.samples())), (vec![json!("r")], vec![json!("s")]));
-        assert_eq!(next.take_over("https://a").unwrap(), Vec::<Value>::new());
+        assert_eq!(next.adopt("https://a").unwrap(), Vec::<Value>::new());
         // It is not lost if that one is killed too.
         drop(next);
-        assert_eq!(names(&begin(6).take_over("https://a").unwrap()), ["r", "s"]);
+        assert_eq!(names(&begin(6).adopt("https://a").unwrap()), ["r", "s"]);
     }
 }

@@ -1,9 +1,9 @@
 //! Deletion of objects, and the wait until their finalizers are removed.
 
 use super::connection::Connection;
-use super::wait::{POLL_INTERVAL, until};
+use super::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use kube::api::{DeleteParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
@@ -26,12 +26,12 @@ impl Deletion {
     ///
     /// If the object or its kind does not exist, the error [is an absence](Error::is_absence).
     pub(crate) async fn request(connection: &Connection, object: &Value, params: &DeleteParams) -> Result<Self> {
-        let (objects, description, name) = connection.place(object).await?;
-        let uid = objects.get(&name).await.when(format!("cannot delete {description}"))?.uid();
+        let (objects, description, name) = connection.resolve(object).await?;
+        let uid = objects.get(&name).await.context(format!("cannot delete {description}"))?.uid();
         let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
         match objects.delete(&name, &params.clone().preconditions(preconditions)).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            response => drop(response.when(format!("cannot delete {description}"))?),
+            response => drop(response.context(format!("cannot delete {description}"))?),
         }
         Ok(Self { objects, name, uid, description })
     }
@@ -39,11 +39,11 @@ impl Deletion {
     /// Waits until the object no longer exists.
     pub(crate) async fn wait(&self, timeout: Duration) -> Result<()> {
         let Self { objects, name, uid, description } = self;
-        let deleted = until(timeout, POLL_INTERVAL, async || {
+        let deleted = poll_until(timeout, POLL_INTERVAL, async || {
             let remaining = match objects.get(name).await {
                 // Neither the object nor, after the deletion of its definition, the kind exists.
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
-                response => Some(response.when(format!("cannot read {description}"))?),
+                response => Some(response.context(format!("cannot read {description}"))?),
             };
             Ok(remaining.filter(|remaining| remaining.uid() == *uid).map_or(Ok(()), Err))
         });
@@ -73,7 +73,7 @@ pub(crate) async fn remove(
     };
     deletion.wait(timeout).await?;
     if !quiet {
-        say(&format!("{} {}", deletion.description, paint(Style::Good, "deleted")));
+        print_line(&format!("{} {}", deletion.description, paint(Style::Good, "deleted")));
     }
     Ok(Some(deletion.description))
 }

@@ -29,13 +29,13 @@ impl Embedded {
     pub(crate) async fn start(name: &str, nodes: u32) -> Result<Self> {
         let folder = PrivateFolder::new(name)?;
         let kubeconfig = folder.path().join("kubeconfig");
-        let options = Options::system().when("cannot start a cluster")?;
-        let endpoint = Endpoint::bind(0, &options.clock).await.when("cannot start a cluster")?;
+        let options = Options::system().context("cannot start a cluster")?;
+        let endpoint = Endpoint::bind(0, &options.clock).await.context("cannot start a cluster")?;
         let cluster = Cluster::new(options).with_certificate(endpoint.certificate());
         kubeconfig::write(&kubeconfig, &endpoint.kubeconfig(name))?;
         if nodes > 0 {
             let nodes = Nodes::new("node", usize::try_from(nodes).unwrap_or(usize::MAX));
-            nodes.add_to(&cluster.admin()).await.when("cannot add nodes")?;
+            nodes.add_to(&cluster.admin()).await.context("cannot add nodes")?;
         }
         let url = endpoint.url();
         let mut tasks = JoinSet::new();

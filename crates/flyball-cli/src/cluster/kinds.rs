@@ -47,13 +47,18 @@ impl Kind {
     pub(crate) fn items(&self, mut answer: Value) -> Vec<Value> {
         match answer.get_mut("items").map(Value::take) {
             Some(Value::Array(mut items)) => {
-                items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| {
-                    item.insert("apiVersion".into(), self.api_version().into());
-                    item.insert("kind".into(), self.kind.as_str().into());
-                });
+                items.iter_mut().for_each(|item| self.set_type(item));
                 items
             }
             _ => vec![answer],
+        }
+    }
+
+    /// Sets `apiVersion` and `kind`, which items of lists lack.
+    pub(crate) fn set_type(&self, item: &mut Value) {
+        if let Some(fields) = item.as_object_mut() {
+            fields.insert("apiVersion".into(), self.api_version().into());
+            fields.insert("kind".into(), self.kind.as_str().into());
         }
     }
 
@@ -73,8 +78,8 @@ impl Kinds {
         let mut kinds = Vec::new();
         for path in ["/api", "/apis"] {
             let what = || "cannot discover the kinds of the cluster";
-            let request = Request::get(path).header(ACCEPT, AGGREGATED).body(Vec::new()).when(what())?;
-            let response = client.request(request).await.when(what())?;
+            let request = Request::get(path).header(ACCEPT, AGGREGATED).body(Vec::new()).context(what())?;
+            let response = client.request(request).await.context(what())?;
             read(&response, &mut kinds);
         }
         Ok(Self(kinds))
@@ -98,7 +103,7 @@ impl Kinds {
     }
 
     /// Resolves a word: a kind, or all kinds of a category such as `all`.
-    pub(crate) fn named(&self, word: &str) -> Result<Vec<&Kind>> {
+    pub(crate) fn resolve(&self, word: &str) -> Result<Vec<&Kind>> {
         if let Some(found) = self.find(word) {
             return Ok(vec![found]);
         }
@@ -204,8 +209,8 @@ mod tests {
         }
         assert_eq!(kinds.find("po").map(|kind| kind.path(None, None)).as_deref(), Some("/api/v1/pods"));
         assert!(kinds.find("deployments.other").is_none() && kinds.of("apps/v1beta2", "Deployment").is_some());
-        assert_eq!(kinds.named("all").unwrap().len(), 2);
-        assert!(kinds.named("pod").is_ok() && kinds.named("podz").is_err());
+        assert_eq!(kinds.resolve("all").unwrap().len(), 2);
+        assert!(kinds.resolve("pod").is_ok() && kinds.resolve("podz").is_err());
         assert_eq!(kinds.find("deploy").map(|kind| kind.object_name("web")).as_deref(), Some("deployment.apps/web"));
     }
     #[test]

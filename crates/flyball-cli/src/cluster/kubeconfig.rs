@@ -74,22 +74,22 @@ fn remove_entry(config: &mut Map<String, Value>, list: &str, name: &str) {
 pub(crate) fn write(path: &Path, config: &Value) -> Result<()> {
     let what = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).when(what())?;
+        fs::create_dir_all(folder).context(what())?;
     }
     // Symbolic links to the file are preserved.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    private::write(&target, yaml::write(config).as_bytes()).when(what())
+    private::write(&target, yaml::write(config).as_bytes()).context(what())
 }
 
 fn change<T>(path: &Path, change: impl FnOnce(&mut Map<String, Value>) -> T) -> Result<T> {
     let _lock = Lock::acquire(path)?;
     let config: Value = match fs::read_to_string(path) {
         Ok(text) if !text.trim().is_empty() => {
-            serde_saphyr::from_str(&text).when(format!("{} is not a kubeconfig", path.display()))?
+            serde_saphyr::from_str(&text).context(format!("{} is not a kubeconfig", path.display()))?
         }
         Ok(_) => Value::Null,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Value::Null,
-        Err(error) => return Err(error).when(format!("cannot read {}", path.display())),
+        Err(error) => return Err(error).context(format!("cannot read {}", path.display())),
     };
     let mut config = match config {
         Value::Null => json!({"apiVersion": "v1", "kind": "Config"}),
@@ -111,7 +111,7 @@ const LOCK_OWNER: &str = "flyball ";
 impl Lock {
     fn acquire(path: &Path) -> Result<Self> {
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).when(format!("cannot create {}", folder.display()))?;
+            fs::create_dir_all(folder).context(format!("cannot create {}", folder.display()))?;
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
@@ -121,7 +121,7 @@ impl Lock {
                 Ok(mut file) => {
                     let guard = Self(lock);
                     file.write_all(format!("{LOCK_OWNER}{}\n", std::process::id()).as_bytes())
-                        .when(format!("cannot lock {}", path.display()))?;
+                        .context(format!("cannot lock {}", path.display()))?;
                     return Ok(guard);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -129,7 +129,7 @@ impl Lock {
                         pause();
                     }
                 }
-                Err(error) => return Err(error).when(format!("cannot lock {}", path.display())),
+                Err(error) => return Err(error).context(format!("cannot lock {}", path.display())),
             }
         }
         let locked = Error::new(format!("{} is locked by another program", path.display()));

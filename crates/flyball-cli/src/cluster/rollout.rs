@@ -2,10 +2,10 @@
 
 use crate::cluster::apply::{Outcome, reset_conversion};
 use crate::cluster::connection::Connection;
-use crate::cluster::wait::{POLL_INTERVAL, until};
+use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, is_lively, paint, say, tell_in_place};
+use crate::render::terminal::{Style, is_interactive, paint, print_line, print_progress};
 use clap::Args;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use k8s_openapi::api::core::v1::Pod;
@@ -42,22 +42,26 @@ pub(crate) struct Applied {
 }
 
 /// Applies objects in order. The first failure ends it, because later objects may depend on earlier ones.
-pub(crate) async fn bring(connection: &Connection, objects: &[Value], how: &RolloutArgs) -> Result<Vec<Applied>> {
+pub(crate) async fn apply_in_order(
+    connection: &Connection,
+    objects: &[Value],
+    how: &RolloutArgs,
+) -> Result<Vec<Applied>> {
     let mut applied: Vec<Applied> = Vec::new();
     // Namespaces that a dry run does not create, so that objects in them cannot be validated.
-    let mut imagined: BTreeSet<&str> = BTreeSet::new();
+    let mut missing_namespaces: BTreeSet<&str> = BTreeSet::new();
     for object in objects {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-        let (object, outcome) = match how.dry_run && imagined.contains(namespace) {
-            true => (connection.place(object).await?.1, Outcome::Created),
+        let (object, outcome) = match how.dry_run && missing_namespaces.contains(namespace) {
+            true => (connection.resolve(object).await?.1, Outcome::Created),
             false => {
                 if !how.dry_run {
-                    forget_url(connection, object).await?;
+                    remove_webhook_url(connection, object).await?;
                 }
                 let outcome = connection.apply_with(object, how.force_conflicts, how.dry_run).await;
-                let (description, outcome) = outcome.map_err(|error| explain(error, applied.len()))?;
+                let (description, outcome) = outcome.map_err(|error| add_hints(error, applied.len()))?;
                 if how.dry_run && object["kind"] == "Namespace" && outcome == Outcome::Created {
-                    imagined.extend(object["metadata"]["name"].as_str());
+                    missing_namespaces.extend(object["metadata"]["name"].as_str());
                 }
                 (description, outcome)
             }
@@ -65,7 +69,7 @@ pub(crate) async fn bring(connection: &Connection, objects: &[Value], how: &Roll
         if how.output.is_none() {
             let style = if outcome == Outcome::Unchanged { Style::Faint } else { Style::Good };
             let dry = if how.dry_run { " (dry run)" } else { "" };
-            say(&format!("{object} {}{dry}", paint(style, outcome.word())));
+            print_line(&format!("{object} {}{dry}", paint(style, outcome.as_str())));
         }
         applied.push(Applied { object, outcome });
     }
@@ -74,7 +78,7 @@ pub(crate) async fn bring(connection: &Connection, objects: &[Value], how: &Roll
 
 /// Removes the webhook URL of an operator that ran outside of the cluster: a configuration has either a URL or a
 /// service.
-async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
+async fn remove_webhook_url(connection: &Connection, object: &Value) -> Result<()> {
     let kind = object["kind"].as_str().unwrap_or_default();
     let conversion = kind == "CustomResourceDefinition" && object["spec"]["conversion"].is_object();
     if !conversion && !kind.ends_with("WebhookConfiguration") {
@@ -83,8 +87,8 @@ async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
     // A missing object has no URL.
     let Some(found) = connection.find(object).await? else { return Ok(()) };
     if conversion && found["spec"]["conversion"]["webhook"]["clientConfig"]["url"].is_string() {
-        let (definitions, description, _) = connection.place(object).await?;
-        reset_conversion(&definitions, &found).await.when(format!("cannot change {description}"))?;
+        let (definitions, description, _) = connection.resolve(object).await?;
+        reset_conversion(&definitions, &found).await.context(format!("cannot change {description}"))?;
     }
     let webhooks = found["webhooks"].as_array();
     if webhooks.into_iter().flatten().any(|webhook| webhook["clientConfig"]["url"].is_string()) {
@@ -94,7 +98,7 @@ async fn forget_url(connection: &Connection, object: &Value) -> Result<()> {
 }
 
 /// Adds a hint to an error of the API server.
-fn explain(error: Error, before: usize) -> Error {
+fn add_hints(error: Error, before: usize) -> Error {
     let error = match error.code() {
         Some(401 | 403) => {
             error.hint("the user of this kubeconfig lacks the permission: request it, or pass another --context")
@@ -117,15 +121,17 @@ pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: D
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     let deployments: Api<Deployment> = Api::namespaced(connection.client.clone(), namespace);
     let mut last_line = String::new();
-    let ready = until(wait, POLL_INTERVAL, async || {
-        let deployment = deployments.get(name).await.when(format!("cannot read Deployment {namespace}/{name}"))?;
+    let ready = poll_until(wait, POLL_INTERVAL, async || {
+        let deployment = deployments.get(name).await.context(format!("cannot read Deployment {namespace}/{name}"))?;
         let state = State::of(&deployment);
-        let line = format!("Deployment {namespace}/{name}: {}", state.words());
+        let line = format!("Deployment {namespace}/{name}: {}", state.summary());
         if !quiet && line != last_line {
-            match (is_lively(), state.is_ready()) {
-                (_, true) => say(&format!("Deployment {namespace}/{name} {}", paint(Style::Good, &state.words()))),
-                (true, false) => tell_in_place(&paint(Style::Busy, &line)),
-                (false, false) => say(&line),
+            match (is_interactive(), state.is_ready()) {
+                (_, true) => {
+                    print_line(&format!("Deployment {namespace}/{name} {}", paint(Style::Good, &state.summary())))
+                }
+                (true, false) => print_progress(&paint(Style::Busy, &line)),
+                (false, false) => print_line(&line),
             }
             last_line = line;
         }
@@ -136,8 +142,8 @@ pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: D
         })
     });
     let Err((why, deployment)) = ready.await?.flatten() else { return Ok(()) };
-    let pods = pods(connection, &deployment, namespace).await;
-    Err(Error::new(format!("Deployment {namespace}/{name}: {why}{pods}")).hint(format!(
+    let problems = pod_problems(connection, &deployment, namespace).await;
+    Err(Error::new(format!("Deployment {namespace}/{name}: {why}{problems}")).hint(format!(
         "see its logs: flyball logs deployment/{name} -n {namespace}; for a cluster without nodes: flyball cluster node add"
     )))
 }
@@ -176,24 +182,24 @@ impl State {
         self.seen && updated >= desired && all == updated && available >= updated
     }
 
-    fn words(&self) -> String {
+    fn summary(&self) -> String {
         let Self { desired, available, .. } = self;
         if self.is_ready() { format!("ready {available}/{desired}") } else { format!("{available} of {desired} ready") }
     }
 }
 
 /// Describes the reasons why pods of a Deployment are not ready.
-async fn pods(connection: &Connection, deployment: &Deployment, namespace: &str) -> String {
+async fn pod_problems(connection: &Connection, deployment: &Deployment, namespace: &str) -> String {
     let labels = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.clone()).unwrap_or_default();
     let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let pods: Api<Pod> = Api::namespaced(connection.client.clone(), namespace);
     let Ok(list) = pods.list(&ListParams::default().labels(&selector.join(","))).await else { return String::new() };
-    let mut complaints: Vec<String> = list.items.iter().filter_map(complaint).collect();
-    complaints.dedup();
-    complaints.iter().map(|complaint| format!("; {complaint}")).collect()
+    let mut problems: Vec<String> = list.items.iter().filter_map(pod_problem).collect();
+    problems.dedup();
+    problems.iter().map(|problem| format!("; {problem}")).collect()
 }
 
-fn complaint(pod: &Pod) -> Option<String> {
+fn pod_problem(pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let status = pod.status.as_ref()?;
     let unscheduled = status

@@ -54,7 +54,7 @@ pub(crate) async fn check(connection: &Connection, definitions: &[Value], force:
             ))
             .hint("shrink its schema: drop descriptions or unused versions"));
         }
-        changes.extend(of(connection, definition).await?);
+        changes.extend(breaking_changes(connection, definition).await?);
     }
     if changes.is_empty() || force {
         return Ok(());
@@ -68,17 +68,17 @@ pub(crate) async fn check(connection: &Connection, definitions: &[Value], force:
 }
 
 /// Returns the breaking changes of a definition for the stored objects.
-async fn of(connection: &Connection, new: &Value) -> Result<Vec<BreakingChange>> {
+async fn breaking_changes(connection: &Connection, new: &Value) -> Result<Vec<BreakingChange>> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
     let Some(old) = get(connection, &path).await? else { return Ok(Vec::new()) };
-    let mut changes = at_large(name, &old, new);
+    let mut changes = definition_changes(name, &old, new);
     if !changes.is_empty() || !has_new_schema(&old, new) {
         return Ok(changes);
     }
     let converts = new["spec"]["conversion"]["strategy"] == "Webhook";
-    for (read, judged) in pairs(&old, new, converts) {
-        let Some(schema) = version(new, &judged).and_then(|version| version["schema"].get("openAPIV3Schema")) else {
+    for (read, validated) in version_pairs(&old, new, converts) {
+        let Some(schema) = version(new, &validated).and_then(|version| version["schema"].get("openAPIV3Schema")) else {
             continue;
         };
         let root = openapi::read(Some(schema));
@@ -90,7 +90,7 @@ async fn of(connection: &Connection, new: &Value) -> Result<Vec<BreakingChange>>
             let after = if next.is_empty() { String::new() } else { format!("&continue={next}") };
             let Some(list) = get(connection, &format!("{path}?limit={PAGE}{after}")).await? else { break };
             for object in list["items"].as_array().into_iter().flatten() {
-                changes.extend(judge(name, &root, object, &judged));
+                changes.extend(object_changes(name, &root, object, &validated));
             }
             next = text(&list["metadata"]["continue"]);
             if next.is_empty() || changes.len() > MAX_LISTED {
@@ -103,7 +103,7 @@ async fn of(connection: &Connection, new: &Value) -> Result<Vec<BreakingChange>>
 }
 
 /// Returns the breaking changes that do not depend on objects.
-fn at_large(name: &str, old: &Value, new: &Value) -> Vec<BreakingChange> {
+fn definition_changes(name: &str, old: &Value, new: &Value) -> Vec<BreakingChange> {
     let change = |field: &str, why: String| BreakingChange {
         definition: name.to_owned(),
         object: None,
@@ -144,18 +144,18 @@ fn has_new_schema(old: &Value, new: &Value) -> bool {
 /// Returns pairs of versions: the one in which objects are read, and the one whose schema validates them. Each version
 /// is validated by its own schema; a new version is validated with objects of the stored one, unless a webhook converts
 /// them.
-fn pairs(old: &Value, new: &Value, converts: bool) -> Vec<(String, String)> {
+fn version_pairs(old: &Value, new: &Value, converts: bool) -> Vec<(String, String)> {
     let name = |version: &Value| version["name"].as_str().unwrap_or_default().to_owned();
     let versions = |definition: &Value| definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
     let served: Vec<Value> = versions(old).into_iter().filter(|version| version["served"] == true).collect();
     let stored = served.iter().find(|version| version["storage"] == true).or(served.first()).map(name);
     let mut pairs = Vec::new();
-    for judged in versions(new) {
-        let known = served.iter().find(|version| name(version) == name(&judged));
+    for validated in versions(new) {
+        let known = served.iter().find(|version| name(version) == name(&validated));
         match (known, &stored) {
-            (Some(known), _) if known["schema"] == judged["schema"] => {}
-            (Some(known), _) => pairs.push((name(known), name(&judged))),
-            (None, Some(stored)) if !converts => pairs.push((stored.clone(), name(&judged))),
+            (Some(known), _) if known["schema"] == validated["schema"] => {}
+            (Some(known), _) => pairs.push((name(known), name(&validated))),
+            (None, Some(stored)) if !converts => pairs.push((stored.clone(), name(&validated))),
             (None, _) => {}
         }
     }
@@ -163,7 +163,12 @@ fn pairs(old: &Value, new: &Value, converts: bool) -> Vec<(String, String)> {
 }
 
 /// Returns the breaking changes for one object.
-fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value, judged: &str) -> Vec<BreakingChange> {
+fn object_changes(
+    definition: &str,
+    schema: &flyball_schema::schema::Root,
+    object: &Value,
+    validated: &str,
+) -> Vec<BreakingChange> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let metadata = &object["metadata"];
     let object_name = match text(&metadata["namespace"]) {
@@ -181,8 +186,9 @@ fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value
     match prune::prune(schema.node(), &mut fields) {
         Ok(lost) => {
             let lost = lost.into_iter().filter(|field| !field.starts_with("metadata"));
-            changes
-                .extend(lost.map(|field| change(field, format!("would be lost: {judged} no longer has this field"))));
+            changes.extend(
+                lost.map(|field| change(field, format!("would be lost: {validated} no longer has this field"))),
+            );
         }
         Err(error) => changes.push(change("metadata".into(), error.to_string())),
     }
@@ -207,10 +213,10 @@ fn judge(definition: &str, schema: &flyball_schema::schema::Root, object: &Value
 
 async fn get(connection: &Connection, path: &str) -> Result<Option<Value>> {
     let what = || format!("cannot read {path}");
-    let request = Request::get(path).body(Vec::new()).when(what())?;
+    let request = Request::get(path).body(Vec::new()).context(what())?;
     match connection.client.request(request).await {
         Ok(found) => Ok(Some(found)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-        Err(error) => Err(error).when(what()),
+        Err(error) => Err(error).context(what()),
     }
 }

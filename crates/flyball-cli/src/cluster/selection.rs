@@ -73,9 +73,9 @@ impl SelectionArgs {
                 field_selector: self.field_selector.clone(),
                 ..ListParams::default()
             };
-            return Ok(vec![objects.list(&params).when(what())?]);
+            return Ok(vec![objects.list(&params).context(what())?]);
         }
-        names.iter().map(|name| objects.get(name, &GetParams::default()).when(what())).collect()
+        names.iter().map(|name| objects.get(name, &GetParams::default()).context(what())).collect()
     }
 
     /// Sends the requests for a selection with these headers. Names without an object are errors in `missing`.
@@ -93,7 +93,7 @@ impl SelectionArgs {
                 Err(kube::Error::Api(status)) if status.is_not_found() && !selection.names.is_empty() => {
                     missing.extend((!self.ignore_not_found).then(|| not_found(status.message, selection, connection)));
                 }
-                response => answers.push(response.when(format!("cannot get {}", selection.kind.plural))?),
+                response => answers.push(response.context(format!("cannot get {}", selection.kind.plural))?),
             }
         }
         Ok(answers)
@@ -103,7 +103,7 @@ impl SelectionArgs {
 /// Reports all missing objects; returns the last one, which ends the command.
 pub(crate) fn fail_if_missing(mut missing: Vec<Error>) -> Result<()> {
     let last = missing.pop();
-    missing.iter().for_each(crate::render::terminal::report);
+    missing.iter().for_each(crate::render::terminal::print_error);
     last.map_or(Ok(()), Err)
 }
 
@@ -119,7 +119,7 @@ fn resolve(targets: &[String], served: &Kinds) -> Result<Vec<Selection>> {
     if !targets.iter().any(|target| target.contains('/')) {
         let mut selections = Vec::new();
         for word in first.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let kinds = served.named(word)?.into_iter().cloned();
+            let kinds = served.resolve(word)?.into_iter().cloned();
             selections.extend(kinds.map(|kind| Selection { kind, names: names.to_vec() }));
         }
         return Ok(selections);
@@ -131,7 +131,7 @@ fn resolve(targets: &[String], served: &Kinds) -> Result<Vec<Selection>> {
             Error::usage(format!("{target:?} is not of the form KIND/NAME"))
                 .hint("select objects as `KIND NAME...` or `KIND/NAME...`, not as both")
         })?;
-        for kind in served.named(word)? {
+        for kind in served.resolve(word)? {
             match selections.iter_mut().find(|selection| selection.kind == *kind) {
                 Some(selection) => selection.names.push(name.into()),
                 None => selections.push(Selection { kind: kind.clone(), names: vec![name.into()] }),

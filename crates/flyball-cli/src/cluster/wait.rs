@@ -11,7 +11,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// At least one attempt is made. An error of an attempt ends the wait.
 #[doc(alias = "PollUntilContextTimeout")]
-pub(crate) async fn until<T, P>(
+pub(crate) async fn poll_until<T, P>(
     timeout: Duration,
     interval: Duration,
     mut attempt: impl AsyncFnMut() -> Result<Result<T, P>>,
@@ -35,7 +35,7 @@ mod tests {
     async fn wait_ends_on_state_timeout_or_error() {
         let mut attempts = 0;
         let mut count = async |timeout, reached| {
-            until(timeout, Duration::ZERO, async || {
+            poll_until(timeout, Duration::ZERO, async || {
                 attempts += 1;
                 match attempts {
                     13 => Err(Error::new("gone")),

@@ -23,7 +23,7 @@ pub(crate) struct GenerateArgs {
 
 pub(crate) fn cmd_generate(args: &GenerateArgs) -> Result<()> {
     match &args.what {
-        Some(what) => Err(instead_of("generate", what)),
+        Some(what) => Err(replacement_error("generate", what)),
         None => cmd_manifests(&args.manifests),
     }
 }
@@ -49,11 +49,11 @@ const INSTEAD: &[(&str, &str, &str)] = &[
 
 /// Fails with the command to type instead.
 pub(crate) fn cmd_alias(verb: &str, args: &AliasArgs) -> Result<()> {
-    Err(instead_of(verb, args.words.first().map_or("", String::as_str)))
+    Err(replacement_error(verb, args.words.first().map_or("", String::as_str)))
 }
 
 /// Creates the error with the command to type instead.
-pub(super) fn instead_of(verb: &str, next: &str) -> Error {
+pub(super) fn replacement_error(verb: &str, next: &str) -> Error {
     let found = INSTEAD.iter().find(|(known, what, _)| *known == verb && (*what == next || what.is_empty()));
     let what = if found.is_some_and(|(_, what, _)| !what.is_empty()) { format!(" {next}") } else { String::new() };
     let error = Error::usage(format!("no such command: flyball {verb}{what}"));

@@ -5,7 +5,7 @@ use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::cluster::kinds::Kinds;
 use crate::error::{Error, Result};
 use crate::render::output::Output;
-use crate::render::terminal::{self, Style, paint, say};
+use crate::render::terminal::{self, Style, paint, print_line};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -70,7 +70,7 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
                 Ok((object, outcome)) => Applied { object, outcome: Some(outcome), error: None },
                 Err(error) => {
                     if matches!(args.output, None | Some(Format::Name)) {
-                        terminal::report(&error);
+                        terminal::print_error(&error);
                     }
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
                     let description = format!("{} {name}", object["kind"].as_str().unwrap_or_default());
@@ -79,20 +79,20 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
             };
             if let (None, Some(outcome)) = (args.output, one.outcome) {
                 let style = if outcome == Outcome::Unchanged { Style::Faint } else { Style::Good };
-                say(&format!("{} {}{}", one.object, paint(style, outcome.word()), args.dry_run.suffix()));
+                print_line(&format!("{} {}{}", one.object, paint(style, outcome.as_str()), args.dry_run.suffix()));
             }
             applied.push(one);
         }
         if args.output == Some(Format::Name) {
             let kinds = Kinds::discover(&connection.client).await?;
             let applied = objects.iter().zip(&applied).filter(|(_, one)| one.error.is_none());
-            applied.for_each(|(object, _)| say(&kinds.object_name(object)));
+            applied.for_each(|(object, _)| print_line(&kinds.object_name(object)));
         }
         Ok(applied)
     })?;
     match args.output {
-        Some(Format::Json) => Output::Json.say(&applied)?,
-        Some(Format::Yaml) => Output::Yaml.say(&applied)?,
+        Some(Format::Json) => Output::Json.print(&applied)?,
+        Some(Format::Yaml) => Output::Yaml.print(&applied)?,
         None | Some(Format::Name) => {}
     }
     let failed = applied.iter().filter(|one| one.error.is_some()).count();

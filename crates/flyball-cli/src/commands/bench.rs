@@ -6,7 +6,7 @@
 use crate::cluster::apply;
 use crate::cluster::connection::{Connection, block_on_threads};
 use crate::cluster::embedded::Embedded;
-use crate::cluster::wait::until;
+use crate::cluster::wait::poll_until;
 use crate::commands::cluster::parse_count;
 use crate::commands::deploy::parse_wait;
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::operator::metrics::{Metrics, free_address};
 use crate::operator::process::stop_signal;
 use crate::project::{Budget, Project};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use crate::web::Web;
 use clap::Args;
 use serde::Serialize;
@@ -32,7 +32,7 @@ const RECONCILES: &str = "controller_runtime_reconcile_total";
 /// Polling interval of the operator's metrics.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// An operator without work for this period has converged.
-const REST: Duration = Duration::from_secs(1);
+const IDLE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Count the API calls of an operator per object and per idle hour
 ///
@@ -107,8 +107,8 @@ struct Calls {
 pub(crate) fn cmd_bench(args: &BenchArgs) -> Result<()> {
     let cost = block_on_threads(bench(args))?;
     match args.output {
-        Some(output) => output.say(&cost)?,
-        None => cost.lines().iter().for_each(|line| say(line)),
+        Some(output) => output.print(&cost)?,
+        None => cost.lines().iter().for_each(|line| print_line(line)),
     }
     match &cost.exceeded[..] {
         [] => Ok(()),
@@ -128,7 +128,7 @@ async fn bench(args: &BenchArgs) -> Result<Cost> {
     let folder = PrivateFolder::new("flyball-bench-operator")?;
     let (connection, metrics) = (Connection::open(own.config.clone()).await?, free_address()?);
     let mut operator = Local::new(args.local.clone(), Connection::open(own.config.clone()).await?);
-    operator.be_as_in_pod(own.config.clone(), folder.path().join("kubeconfig"), &metrics, "0");
+    operator.configure_as_pod(own.config.clone(), folder.path().join("kubeconfig"), &metrics, "0");
     operator.variables.insert("FLYBALL_LEADER_ELECT".into(), "true".into());
     operator.quiet = true;
     // Its log goes to the log of this command.
@@ -151,15 +151,15 @@ async fn measure(
     objects: &[Value],
     budget: Budget,
 ) -> Result<Cost> {
-    let (before, _) = poller.until_rest(None).await?;
+    let (before, _) = poller.wait_until_idle(None).await?;
     let start = Instant::now();
     for object in objects {
         connection.apply(object).await?;
     }
-    let (after, rested) = poller.until_rest(Some(&before)).await?;
+    let (after, rested) = poller.wait_until_idle(Some(&before)).await?;
     let until = Instant::now();
     sleep(args.idle).await;
-    let end = Metrics::ask(&poller.web, &poller.address).await?;
+    let end = Metrics::fetch(&poller.web, &poller.address).await?;
     let idle = until.elapsed();
 
     let calls = |from: &Metrics, to: &Metrics| {
@@ -266,16 +266,16 @@ struct MetricsPoller {
 impl MetricsPoller {
     /// Waits until the operator is the leader, idle for a while, and has done more than `before`; returns its metrics
     /// and the start of the idle period.
-    async fn until_rest(&self, before: Option<&Metrics>) -> Result<(Metrics, Instant)> {
+    async fn wait_until_idle(&self, before: Option<&Metrics>) -> Result<(Metrics, Instant)> {
         let (mut last, mut since) = (0.0, Instant::now());
         let least = before.map_or(-1.0, |before| before.sum(RECONCILES, ""));
-        let rest = until(self.timeout, POLL_INTERVAL, async || {
-            if let Ok(metrics) = Metrics::ask(&self.web, &self.address).await {
+        let rest = poll_until(self.timeout, POLL_INTERVAL, async || {
+            if let Ok(metrics) = Metrics::fetch(&self.web, &self.address).await {
                 let done = metrics.sum(RECONCILES, "");
                 let busy = metrics.sum("workqueue_depth", "") + metrics.sum("controller_runtime_active_workers", "");
                 if busy > 0.0 || done > last || metrics.sum("leader_election_master_status", "") == 0.0 {
                     (last, since) = (done, Instant::now());
-                } else if since.elapsed() >= REST && done > least {
+                } else if since.elapsed() >= IDLE_PERIOD && done > least {
                     return Ok(Ok((metrics, since)));
                 }
             }

@@ -1,6 +1,6 @@
 //! `flyball completion`: prints completion scripts.
 
-use crate::render::terminal::say;
+use crate::render::terminal::print_line;
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
@@ -18,5 +18,5 @@ pub(crate) struct CompletionArgs {
 pub(crate) fn cmd_completion(args: &CompletionArgs, mut program: Command) {
     let mut script = Vec::new();
     generate(args.shell, &mut program, "flyball", &mut script);
-    say(String::from_utf8_lossy(&script).trim_end());
+    print_line(String::from_utf8_lossy(&script).trim_end());
 }

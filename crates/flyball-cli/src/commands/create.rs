@@ -30,6 +30,6 @@ pub(crate) fn cmd_create(args: CreateArgs) -> Result<()> {
 }
 
 /// Exits with a usage error.
-pub(super) fn misused(what: &str) -> ! {
+pub(super) fn exit_with_usage_error(what: &str) -> ! {
     clap::Error::raw(clap::error::ErrorKind::MissingRequiredArgument, format!("{what}\n")).exit()
 }

@@ -7,7 +7,7 @@ use crate::cluster::kinds::Kinds;
 use crate::cluster::selection::{Selection, SelectionArgs, fail_if_missing};
 use crate::commands::deploy::parse_wait;
 use crate::error::{Error, Result};
-use crate::render::terminal::{Style, complain, paint, say};
+use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::{ArgAction, Args, ValueEnum};
 use http::HeaderMap;
 use kube::api::{DeleteParams, PropagationPolicy};
@@ -42,7 +42,7 @@ pub(crate) struct DeleteArgs {
     /// Timeout of the wait for each object
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
     timeout: Duration,
-    /// Deletion of the objects that the deleted ones own
+    /// Deletion of the dependents of the deleted objects
     #[arg(long, value_enum, default_value = "background")]
     cascade: Cascade,
     #[command(flatten)]
@@ -116,7 +116,7 @@ async fn selected(
         objects.extend(answers.into_iter().flat_map(|response| selection.kind.items(response)));
     }
     if objects.is_empty() && missing.is_empty() {
-        complain("note", &format!("no {} found", args.objects.targets[0]));
+        print_labeled("note", &format!("no {} found", args.objects.targets[0]));
     }
     Ok(objects)
 }
@@ -146,7 +146,7 @@ async fn delete(
             Ok(deletion) => {
                 let line =
                     format!("{} {}{}", deletion.description, paint(Style::Good, "deleted"), args.dry_run.suffix());
-                say(&args.output.map_or(line, |Format::Name| kinds.object_name(object)));
+                print_line(&args.output.map_or(line, |Format::Name| kinds.object_name(object)));
                 deletions.push(deletion);
             }
         }

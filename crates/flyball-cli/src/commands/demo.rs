@@ -3,16 +3,16 @@
 //! The operator runs in this process, the VmGroup operator against a simulated vCenter. Everything else is as in
 //! production: TLS, the operator's own service account, and only the permissions that its controllers declare.
 
+mod cluster;
 mod demovolume;
 mod installed;
 mod show;
-mod stage;
 mod visitors;
 mod vmgroup;
 
 use crate::cluster::connection::block_on_threads;
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use ::demovolume::NAME as VOLUME_OPERATOR;
 use ::demovolume::api::demovolume_v1::DemoVolume;
 use ::demovolume::controllers::demovolume::controller;
@@ -22,11 +22,11 @@ use ::visitors::controllers::visitorsapp::{self, random_password};
 use ::vmgroup::NAME as VM_OPERATOR;
 use ::vmgroup::api::vmgroup_v1alpha1::VmGroup;
 use clap::{Args, ValueEnum};
+use cluster::DemoCluster;
 use flyball::Operator;
 use installed::{Installed, install};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
-use stage::Stage;
 use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,7 +35,7 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) struct DemoArgs {
     /// Operator to demonstrate
     #[arg(default_value = "vmgroup")]
-    play: Play,
+    operator: DemoOperator,
     /// Use the cluster of this kubeconfig instead of an embedded control plane
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub(crate) struct DemoArgs {
 
 /// Sample operators with a demo.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Play {
+enum DemoOperator {
     /// Virtual machines in a simulated vCenter
     Vmgroup,
     /// Volumes and their claims
@@ -58,7 +58,7 @@ enum Play {
     Visitors,
 }
 
-impl Play {
+impl DemoOperator {
     fn title(self) -> &'static str {
         match self {
             Self::Vmgroup => "VmGroup, the operator of virtual machines",
@@ -83,7 +83,7 @@ impl Play {
 
 pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
     block_on_threads(async {
-        let mut terminated = signal(SignalKind::terminate()).when("cannot listen to signals")?;
+        let mut terminated = signal(SignalKind::terminate()).context("cannot listen to signals")?;
         let mut stop = std::pin::pin!(async move {
             tokio::select! {
                 biased;
@@ -91,52 +91,53 @@ pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
                 _ = terminated.recv() => {}
             }
         });
-        say(&format!("{}  {}", paint(Style::Strong, "Flyball demo"), args.play.title()));
-        let stage = stage::set(args.kubeconfig.as_deref(), args.context.as_deref(), args.play.crd()).await?;
-        if args.play.needs_nodes() {
-            stage.check_nodes().await?;
+        print_line(&format!("{}  {}", paint(Style::Strong, "Flyball demo"), args.operator.title()));
+        let cluster =
+            cluster::connect(args.kubeconfig.as_deref(), args.context.as_deref(), args.operator.crd()).await?;
+        if args.operator.needs_nodes() {
+            cluster.check_nodes().await?;
         }
         let shown = tokio::select! {
             biased;
             () = &mut stop => Err(Error::new("interrupted")),
-            shown = perform(args.play, &stage, args.keep) => shown,
+            shown = perform(args.operator, &cluster, args.keep) => shown,
         };
         let shown = match shown {
             Ok(installed) if args.keep => tokio::select! {
                 biased;
                 () = &mut stop => Ok(()),
-                ended = installed.ended() => ended,
+                ended = installed.wait() => ended,
             },
             shown => shown.map(drop),
         };
         // The objects of the demo are always removed from an existing cluster.
-        let cleared = stage.clear().await;
+        let cleared = cluster.clear().await;
         shown.and(cleared)
     })
 }
 
-async fn perform(play: Play, stage: &Stage, keep: bool) -> Result<Installed> {
-    let (installed, sample, commands) = match play {
-        Play::Vmgroup => {
+async fn perform(operator: DemoOperator, cluster: &DemoCluster, keep: bool) -> Result<Installed> {
+    let (installed, sample, commands) = match operator {
+        DemoOperator::Vmgroup => {
             let vcenter = vmgroup::vcenter();
-            let installed = install(stage, vmgroup::operator(&vcenter)?, VM_OPERATOR).await?;
-            vmgroup::run(stage, &vcenter).await?;
+            let installed = install(cluster, vmgroup::operator(&vcenter)?, VM_OPERATOR).await?;
+            vmgroup::run(cluster, &vcenter).await?;
             (installed, vmgroup::sample(), vmgroup::COMMANDS.as_slice())
         }
-        Play::Demovolume => {
+        DemoOperator::Demovolume => {
             let operator = Operator::new(VOLUME_OPERATOR).controller(controller());
-            let installed = install(stage, operator, VOLUME_OPERATOR).await?;
-            demovolume::run(stage).await?;
+            let installed = install(cluster, operator, VOLUME_OPERATOR).await?;
+            demovolume::run(cluster).await?;
             (installed, demovolume::sample(), demovolume::COMMANDS.as_slice())
         }
-        Play::Visitors => {
+        DemoOperator::Visitors => {
             let operator = Operator::new(SITE_OPERATOR).controller(visitorsapp::controller(random_password));
-            let installed = install(stage, operator, SITE_OPERATOR).await?;
-            visitors::run(stage).await?;
+            let installed = install(cluster, operator, SITE_OPERATOR).await?;
+            visitors::run(cluster).await?;
             (installed, visitors::sample(), visitors::COMMANDS.as_slice())
         }
     };
-    say("");
-    show::how_to_go_on(stage, keep, &sample, commands)?;
+    print_line("");
+    show::print_next_steps(cluster, keep, &sample, commands)?;
     Ok(installed)
 }

@@ -6,10 +6,10 @@ use crate::cluster::kinds::Kinds;
 use crate::cluster::rollout::{self, Applied, RolloutArgs};
 use crate::cluster::safety;
 use crate::error::{Error, Result, ResultExt};
-use crate::operator::installation::{Installation, NAMESPACE, TargetArgs, is_webhook_configuration};
+use crate::operator::installation::{Installation, MANAGED_BY, NAMESPACE, TargetArgs, is_webhook_configuration};
 use crate::operator::overlay::{OverlayArgs, parse_image};
 use crate::operator::removal;
-use crate::render::terminal::{Style, complain, paint, say};
+use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::Args;
 use flyball_cluster::SIMULATED;
 use flyball_core::time::parse_unsigned_duration;
@@ -35,7 +35,7 @@ use std::time::Duration;
 The operator's namespace is NAME-system unless --namespace is given. A second run changes nothing.")]
 pub(crate) struct DeployArgs {
     #[command(flatten)]
-    place: TargetArgs,
+    target: TargetArgs,
     /// Image of the operator
     #[arg(long, value_name = "REF", value_parser = parse_image)]
     image: String,
@@ -47,7 +47,7 @@ pub(crate) struct DeployArgs {
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_wait)]
     timeout: Duration,
     #[command(flatten)]
-    how: RolloutArgs,
+    rollout: RolloutArgs,
 }
 
 /// Reads a time, which may be zero.
@@ -74,52 +74,53 @@ pub(crate) fn cmd_deploy(args: &DeployArgs) -> Result<()> {
 
 async fn deploy(args: &DeployArgs) -> Result<()> {
     let connection = args.connection.connect().await?;
-    let installation = Installation::ask(&args.place, args.connection.namespace.as_deref(), Some(&args.image)).await?;
-    let RolloutArgs { force, dry_run, output, .. } = args.how;
+    let installation =
+        Installation::load(&args.target, args.connection.namespace.as_deref(), Some(&args.image)).await?;
+    let RolloutArgs { force, dry_run, output, .. } = args.rollout;
     let quiet = output.is_some();
     let kinds = Kinds::discover(&connection.client).await?;
     let monitored = ["ServiceMonitor", "PrometheusRule"];
     let monitoring = monitored.iter().all(|kind| kinds.of("monitoring.coreos.com/v1", kind).is_some());
     let mut objects = installation.objects(monitoring);
-    args.overlay.lay_over(&mut objects, &installation.place)?;
-    leave_namespace(&connection, &mut objects).await?;
+    args.overlay.apply(&mut objects, &installation.target)?;
+    skip_existing_namespace(&connection, &mut objects).await?;
 
     let definitions: Vec<Value> =
         objects.iter().filter(|object| object["kind"] == "CustomResourceDefinition").cloned().collect();
     safety::check(&connection, &definitions, force).await?;
     let (configurations, others): (Vec<Value>, Vec<Value>) =
         objects.iter().cloned().partition(is_webhook_configuration);
-    let mut applied = rollout::bring(&connection, &others, &args.how).await?;
+    let mut applied = rollout::apply_in_order(&connection, &others, &args.rollout).await?;
     if !monitoring && !quiet {
         let message = "alerts and dashboard skipped: the cluster has no Prometheus operator";
-        say(&paint(Style::Faint, message));
+        print_line(&paint(Style::Faint, message));
     }
     let waits = !dry_run && !args.timeout.is_zero();
     if waits {
         for deployment in objects.iter().filter(|object| object["kind"] == "Deployment") {
             rollout::until_ready(&connection, deployment, args.timeout, quiet).await?;
         }
-        note_simulation(&connection).await;
+        note_simulated_nodes(&connection).await;
     }
-    applied.extend(rollout::bring(&connection, &configurations, &args.how).await?);
+    applied.extend(rollout::apply_in_order(&connection, &configurations, &args.rollout).await?);
     // Only after the pods that may still need them are deleted.
     let mut removed = Vec::new();
-    for object in removal::stale(&connection, &kinds, &installation.place, &objects).await? {
+    for object in removal::find_stale(&connection, &kinds, &installation.target, &objects).await? {
         removed.extend(match dry_run {
-            true => Some(connection.place(&object).await?.1),
+            true => Some(connection.resolve(&object).await?.1),
             false => deletion::remove(&connection, &object, args.timeout, true).await?,
         });
     }
     if !quiet {
         let dry = if dry_run { " (dry run)" } else { "" };
         removed.iter().for_each(|description| {
-            say(&format!("{description} {}{dry}", paint(Style::Busy, "deleted: no longer needed")))
+            print_line(&format!("{description} {}{dry}", paint(Style::Busy, "deleted: no longer needed")))
         });
     }
     match output {
-        Some(output) => output.say(&Deployed {
+        Some(output) => output.print(&Deployed {
             operator: installation.description.name,
-            namespace: installation.place.namespace,
+            namespace: installation.target.namespace,
             dry_run,
             objects: applied,
             removed,
@@ -130,31 +131,31 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
 }
 
 /// Prints a note if all nodes are simulated: their pods become ready without a process.
-async fn note_simulation(connection: &Connection) {
+async fn note_simulated_nodes(connection: &Connection) {
     // Users of clusters may lack the permission to list nodes.
     let nodes = Api::<Node>::all(connection.client.clone()).list(&ListParams::default()).await;
     let nodes = nodes.map(|nodes| nodes.items).unwrap_or_default();
     let is_simulated = |node: &Node| node.annotations().get(SIMULATED.0).is_some_and(|value| value == SIMULATED.1);
     if !nodes.is_empty() && nodes.iter().all(is_simulated) {
-        complain(
+        print_labeled(
             "note",
             "all nodes of the cluster are simulated: the operator's pod is ready, but no process runs in it",
         );
-        complain("hint", "run the operator on this machine: flyball run");
+        print_labeled("hint", "run the operator on this machine: flyball run");
     }
 }
 
 /// Skips a namespace that `flyball deploy` did not create.
-async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> Result<()> {
+async fn skip_existing_namespace(connection: &Connection, objects: &mut Vec<Value>) -> Result<()> {
     let Some(manifest) = objects.iter().find(|object| object["kind"] == "Namespace") else { return Ok(()) };
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let namespaces: Api<Namespace> = Api::all(connection.client.clone());
-    let found = namespaces.get_opt(&name).await.when(format!("cannot read Namespace {name}"))?;
+    let found = namespaces.get_opt(&name).await.context(format!("cannot read Namespace {name}"))?;
     if let Some(found) = found {
         if found.metadata.deletion_timestamp.is_some() {
             return Err(Error::new(format!("Namespace {name} is being deleted")).hint("wait until it is deleted"));
         }
-        if !is_ours(&found) {
+        if !is_created_by_flyball(&found) {
             objects.retain(|object| object["kind"] != "Namespace");
         }
     }
@@ -162,7 +163,6 @@ async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> R
 }
 
 /// Returns true if a namespace was created by `flyball deploy`.
-pub(super) fn is_ours(namespace: &Namespace) -> bool {
-    let labels = namespace.metadata.labels.iter().flatten();
-    labels.into_iter().any(|(key, value)| key == "app.kubernetes.io/managed-by" && value == "flyball")
+pub(super) fn is_created_by_flyball(namespace: &Namespace) -> bool {
+    namespace.labels().get(MANAGED_BY.0).is_some_and(|value| value == MANAGED_BY.1)
 }

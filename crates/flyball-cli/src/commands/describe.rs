@@ -4,7 +4,7 @@ use crate::cluster::connection::block_on;
 use crate::error::{Result, ResultExt};
 use crate::operator::program::{Program, SourceArgs};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, say};
+use crate::render::terminal::{Style, columns, paint, print_line};
 use clap::{Args, Subcommand};
 use flyball::description::{ControllerDescription, DefinitionDescription, Description};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -40,7 +40,7 @@ pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
     let Command::Operator(args) = args.command;
     let directory = args.program.as_ref().filter(|path| path.is_dir());
     if let Some(directory) = directory {
-        std::env::set_current_dir(directory).when(format!("cannot enter {}", directory.display()))?;
+        std::env::set_current_dir(directory).context(format!("cannot enter {}", directory.display()))?;
     }
     let program = match &args.program {
         Some(path) if directory.is_none() => Program::of(path),
@@ -48,8 +48,8 @@ pub(crate) fn cmd_describe(args: DescribeArgs) -> Result<()> {
     };
     let described = block_on(program.describe(&args.flags, &BTreeMap::new()))?;
     match args.output {
-        Some(output) => output.say(&described)?,
-        None => lines(&described).iter().for_each(|line| say(line)),
+        Some(output) => output.print(&described)?,
+        None => lines(&described).iter().for_each(|line| print_line(line)),
     }
     Ok(())
 }

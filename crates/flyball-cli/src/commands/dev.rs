@@ -11,10 +11,11 @@ use crate::cluster::embedded::Embedded;
 use crate::commands::cluster::parse_count;
 use crate::error::Result;
 use crate::files::private::PrivateFolder;
+use crate::operator::installation::MANAGED_BY;
 use crate::operator::local::{self, LineSinks, Local, LocalArgs, Reload};
-use crate::operator::metrics::free_address;
+use crate::operator::metrics::{self, free_address};
 use crate::operator::process::stop_signal;
-use crate::render::terminal::{self, Style, complain, keep_below, paint, say};
+use crate::render::terminal::{self, Style, paint, print_labeled, print_line, set_status_line};
 use clap::Args;
 use log::Log;
 use serde_json::{Value, json};
@@ -55,7 +56,7 @@ pub(crate) struct DevArgs {
 }
 
 pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
-    if args.local.asks_for_help() {
+    if args.local.requests_help() {
         return block_on_threads(args.local.print_help());
     }
     let samples = if args.no_samples { None } else { local::samples(args.samples.as_deref()) };
@@ -64,7 +65,7 @@ pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
         crate::cluster::apply::read(path)?;
     }
     let done = block_on_threads(dev(args, samples));
-    keep_below("");
+    set_status_line("");
     done
 }
 
@@ -76,15 +77,15 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     let own = if is_elsewhere { None } else { Some(Embedded::start("flyball-dev", args.nodes).await?) };
     let config = match &own {
         Some(own) => {
-            say(&format!("control plane ready at {}, in another terminal:", own.url));
-            say(&format!("  export KUBECONFIG={}", own.kubeconfig.display()));
+            print_line(&format!("control plane ready at {}, in another terminal:", own.url));
+            print_line(&format!("  export KUBECONFIG={}", own.kubeconfig.display()));
             let mut config = own.config.clone();
             config.default_namespace = args.connection.namespace.clone().unwrap_or(config.default_namespace);
             config
         }
         None => args.connection.config().await?,
     };
-    let (metrics, url) = (free_address()?, config.cluster_url.to_string());
+    let (metrics_address, url) = (free_address()?, config.cluster_url.to_string());
     let mut operator = Local::new(args.local, Connection::open(config.clone()).await?);
     let namespace = operator.connection.namespace.clone();
     if own.is_some() && namespace != "default" {
@@ -93,8 +94,8 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     }
     let log = Arc::new(Log::default());
     operator.sinks = LineSinks { build: Some(log::of_cargo()), operator: Some(log.clone().of_operator()) };
-    say(&format!("metrics at http://{metrics}/metrics"));
-    operator.be_as_in_pod(config, folder.path().join("kubeconfig"), &metrics, "0");
+    print_line(&format!("metrics at {}", metrics::url(&metrics_address)));
+    operator.configure_as_pod(config, folder.path().join("kubeconfig"), &metrics_address, "0");
     (operator.samples, operator.reload) = (samples, Reload::Always);
     if own.is_none() {
         operator.created = Some(begin(&operator.connection, &url).await?);
@@ -103,16 +104,16 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     let result = tokio::select! {
         biased;
         result = operator.run(&mut stop) => result,
-        result = status::show(&metrics, &log) => result,
+        result = status::show(&metrics_address, &log) => result,
     };
-    keep_below("");
+    set_status_line("");
     if let Some(created) = operator.created.take() {
-        say(&paint(Style::Faint, "cleaning up"));
+        print_line(&paint(Style::Faint, "cleaning up"));
         let again = stop_signal()?;
         tokio::select! {
             biased;
             () = remove(&operator.connection, created.parts()) => created.end(),
-            () = again => complain("note", "cleanup is incomplete; the next `flyball dev` on this cluster finishes it"),
+            () = again => print_labeled("note", "cleanup is incomplete; the next `flyball dev` on this cluster finishes it"),
         }
     }
     result
@@ -122,14 +123,14 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
 async fn begin(connection: &Connection, url: &str) -> Result<CreatedObjects> {
     let mut created = CreatedObjects::begin(url)?;
     let mut leftovers = Vec::new();
-    for object in created.take_over(url)? {
+    for object in created.adopt(url)? {
         if let Some(found) = connection.find(&object).await? {
-            leftovers.push(connection.place(&found).await?.1);
+            leftovers.push(connection.resolve(&found).await?.1);
         }
     }
     if !leftovers.is_empty() {
         let leftovers = leftovers.join(", ");
-        complain(
+        print_labeled(
             "note",
             &format!("a previous `flyball dev` was killed and left {leftovers}; this run removes them on exit"),
         );
@@ -141,20 +142,20 @@ async fn begin(connection: &Connection, url: &str) -> Result<CreatedObjects> {
 async fn remove(connection: &Connection, parts: &[Value]) {
     for part in parts.iter().rev() {
         let found = connection.find(part).await.ok().flatten().unwrap_or_default();
-        if found["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "flyball" {
+        if found["metadata"]["labels"][MANAGED_BY.0] == MANAGED_BY.1 {
             continue;
         }
         let removed = match connection.defines_objects(part).await {
             Ok(true) => {
                 let name = part["metadata"]["name"].as_str().unwrap_or_default();
-                complain("note", &format!("CustomResourceDefinition {name} was kept: it has objects"));
+                print_labeled("note", &format!("CustomResourceDefinition {name} was kept: it has objects"));
                 Ok(())
             }
             Ok(false) => connection.delete(part).await,
             Err(error) => Err(error),
         };
         if let Err(error) = removed {
-            terminal::report(&error);
+            terminal::print_error(&error);
         }
     }
 }

@@ -6,11 +6,12 @@ use crate::cluster::apply;
 use crate::cluster::connection::{Connection, ContextArgs, block_on};
 use crate::cluster::kinds::Kinds;
 use crate::error::{Error, Result};
-use crate::operator::program::{Program, WATCHES};
+use crate::files::{WATCHES, entries};
+use crate::operator::program::Program;
 use crate::project::scaffold::api::{LIB, Names, definition_path};
 use crate::project::{FILE, Project};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use kube::core::GroupVersionKind;
 use kube::discovery::pinned_kind;
@@ -112,7 +113,7 @@ pub(crate) fn cmd_doctor(args: &DoctorArgs) -> Result<()> {
     })?;
     let Findings(findings) = findings;
     match args.output {
-        Some(output) => output.say(&findings)?,
+        Some(output) => output.print(&findings)?,
         None => findings.iter().for_each(print),
     }
     match findings.iter().filter(|finding| finding.state == State::Wrong).count() {
@@ -128,9 +129,9 @@ fn print(finding: &Finding) {
         State::Absent => paint(Style::Faint, "-"),
         State::Wrong => paint(Style::Bad, "x"),
     };
-    say(&format!("{mark} {}: {}", finding.about, finding.found));
+    print_line(&format!("{mark} {}: {}", finding.about, finding.found));
     if let Some(remedy) = &finding.remedy {
-        say(&format!("    {remedy}"));
+        print_line(&format!("    {remedy}"));
     }
 }
 
@@ -330,7 +331,8 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
     let mut used: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     for file in &files {
         let shown = file.strip_prefix(&folder).unwrap_or(file).display().to_string();
-        let objects = match apply::read(file) {
+        // A list of JSON patches of kustomize is no object.
+        let objects = match apply::read_documents(file) {
             Ok(objects) => objects,
             Err(error) => {
                 findings.wrong("manifest", error.to_string(), "it must contain Kubernetes objects in YAML");
@@ -340,7 +342,6 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
         for object in objects {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             if object["kind"].is_null() {
-                // A list of JSON patches of kustomize is no object.
                 continue;
             }
             if object["kind"] == "CustomResourceDefinition" {
@@ -383,10 +384,7 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
 
 /// Finds all YAML and JSON files below a folder, in the order of their names.
 fn manifests(folder: &Path, found: &mut Vec<PathBuf>) {
-    let mut entries: Vec<PathBuf> =
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    entries.sort();
-    for path in entries {
+    for path in entries(folder).unwrap_or_default() {
         if path.is_dir() {
             manifests(&path, found);
         } else if path.extension().is_some_and(|end| end == "yaml" || end == "yml") {

@@ -8,7 +8,7 @@ use crate::cluster::selection::{Selection, SelectionArgs, fail_if_missing};
 use crate::error::{Error, Result};
 use crate::render::output::Output;
 use crate::render::table::{TABLE, Table, TableOptions};
-use crate::render::terminal::{complain, say};
+use crate::render::terminal::{print_labeled, print_line};
 use clap::{Args, ValueEnum};
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
@@ -74,17 +74,17 @@ async fn tables(args: &GetArgs, connection: &Connection, selections: &[Selection
         });
         let Some(table) = whole.filter(|table| !table.is_empty()) else { continue };
         if shown > 0 {
-            say("");
+            print_line("");
         }
         shown += 1;
         let namespaces = args.objects.all_namespaces && selection.kind.namespaced;
-        table.lines(TableOptions { wide, namespaces }).iter().for_each(|line| say(line));
+        table.lines(TableOptions { wide, namespaces }).iter().for_each(|line| print_line(line));
     }
     if shown == 0 && selections.iter().all(|selection| selection.names.is_empty()) {
         let is_anywhere = selections.iter().all(|selection| !selection.kind.namespaced);
         let place = args.objects.namespace(connection).filter(|_| !is_anywhere);
         let place = place.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
-        complain("note", &format!("no {} found{place}", args.objects.targets[0]));
+        print_labeled("note", &format!("no {} found{place}", args.objects.targets[0]));
     }
     fail_if_missing(missing)
 }
@@ -105,9 +105,8 @@ async fn fetch(
     Ok(found)
 }
 
-/// Removes managed fields.
-fn tidy(object: &mut Value) {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
+fn remove_managed_fields(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
 }
@@ -115,7 +114,7 @@ fn tidy(object: &mut Value) {
 async fn names(args: &GetArgs, connection: &Connection, selections: &[Selection]) -> Result<()> {
     let mut missing = Vec::new();
     for (kind, object) in fetch(args, connection, selections, &mut missing).await? {
-        say(&kind.object_name(object["metadata"]["name"].as_str().unwrap_or_default()));
+        print_line(&kind.object_name(object["metadata"]["name"].as_str().unwrap_or_default()));
     }
     fail_if_missing(missing)
 }
@@ -124,14 +123,14 @@ async fn objects(args: &GetArgs, connection: &Connection, selections: &[Selectio
     let mut missing = Vec::new();
     let found = fetch(args, connection, selections, &mut missing).await?;
     let mut found: Vec<Value> = found.into_iter().map(|(_, object)| object).collect();
-    found.iter_mut().for_each(tidy);
+    found.iter_mut().for_each(remove_managed_fields);
     let is_single = matches!(selections, [Selection { names, .. }] if names.len() == 1);
     match found.pop() {
-        Some(object) if is_single => output.say(&object)?,
+        Some(object) if is_single => output.print(&object)?,
         None if is_single => {}
         last => {
             found.extend(last);
-            output.say(&json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": found}))?;
+            output.print(&json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": found}))?;
         }
     }
     fail_if_missing(missing)

@@ -1,10 +1,11 @@
 //! `flyball init`: creates a project.
 
 use super::create::chart::ChartArgs;
-use super::create::misused;
+use super::create::exit_with_usage_error;
 use super::create::watched::{self, AddedKind, NewKind};
 use crate::chart::source::LocalChart;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
+use crate::files::entries;
 use crate::project::plugins::{PluginArgs, PluginCommand};
 use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::library::{Library, LibraryArgs};
@@ -12,7 +13,7 @@ use crate::project::scaffold::workspace::{self, Workspace};
 use crate::project::scaffold::{package, watches};
 use crate::project::{FILE, Project, ProjectType, names};
 use crate::render::output::Output;
-use crate::render::terminal::{complain, say};
+use crate::render::terminal::{print_labeled, print_line};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -109,11 +110,13 @@ impl InitArgs {
 pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
     let of = args.project_type();
     if of.is_rust() && args.has_first_kind() {
-        misused("--chart, --group, --version and --kind need --helm or --ansible; in Rust, run flyball create api");
+        exit_with_usage_error(
+            "--chart, --group, --version and --kind need --helm or --ansible; in Rust, run flyball create api",
+        );
     }
     let domain = match &args.domain {
         Some(domain) => domain.as_str(),
-        None if of.is_rust() => misused("required in a project in Rust: --domain <DOMAIN>"),
+        None if of.is_rust() => exit_with_usage_error("required in a project in Rust: --domain <DOMAIN>"),
         None => DOMAIN,
     };
     let folder = workspace::absolute(&args.folder)?;
@@ -142,8 +145,8 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
     print_written(&written, args.output)?;
     added.iter().for_each(AddedKind::print_errors);
     if args.output.is_none() {
-        say(&format!("\nCreated project {name}. Next{}:", inside(&args.folder)));
-        say(match project.resources.is_empty() {
+        print_line(&format!("\nCreated project {name}. Next{}:", inside(&args.folder)));
+        print_line(match project.resources.is_empty() {
             true => "  flyball create api --group cache --version v1alpha1 --kind Redis",
             false => "  flyball run --samples",
         });
@@ -170,7 +173,7 @@ fn write_package(args: &InitArgs, project: &Project, changes: &mut Changes) -> R
 fn check_cargo() {
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::var_os("CARGO").is_none() && !std::env::split_paths(&on_path).any(|at| at.join("cargo").is_file()) {
-        complain("note", "cargo not found; install it from https://rustup.rs");
+        print_labeled("note", "cargo not found; install it from https://rustup.rs");
     }
 }
 
@@ -180,7 +183,6 @@ fn inside(folder: &Path) -> String {
 
 /// Fails if a directory has files that could be overwritten. Hidden files, such as `.git`, are allowed.
 fn check_empty(folder: &Path) -> Result<()> {
-    let what = || format!("cannot read {}", folder.display());
     if fs::symlink_metadata(folder).is_err() {
         return Ok(());
     }
@@ -191,12 +193,9 @@ fn check_empty(folder: &Path) -> Result<()> {
         return Err(Error::new(format!("{} already exists: this is a project", folder.join(FILE).display()))
             .hint("add a kind: flyball create api --group cache --version v1alpha1 --kind Redis"));
     }
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).when(what())? {
-        names.push(entry.when(what())?.file_name().to_string_lossy().into_owned());
-    }
-    names.sort();
-    match names.iter().find(|name| !name.starts_with('.')) {
+    let entries = entries(folder)?;
+    let mut names = entries.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy());
+    match names.find(|name| !name.starts_with('.')) {
         None => Ok(()),
         Some(name) => Err(Error::new(format!("{} is not empty: it contains {name}", folder.display()))
             .hint("use a new directory: flyball init --domain example.com DIR")),

@@ -17,17 +17,17 @@ use serde_json::Value;
   flyball install --program ./site-operator --context staging --dry-run")]
 pub(crate) struct InstallArgs {
     #[command(flatten)]
-    place: TargetArgs,
+    target: TargetArgs,
     #[command(flatten)]
     connection: ContextArgs,
     #[command(flatten)]
-    how: RolloutArgs,
+    rollout: RolloutArgs,
 }
 
 pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
     let applied = block_on(async {
         let connection = args.connection.connect().await?;
-        let installation = Installation::ask(&args.place, None, None).await?;
+        let installation = Installation::load(&args.target, None, None).await?;
         let mut definitions = installation.definitions();
         if definitions.is_empty() {
             return Err(Error::new(format!("{} has no CustomResourceDefinitions", installation.description.name))
@@ -38,10 +38,10 @@ pub(crate) fn cmd_install(args: &InstallArgs) -> Result<()> {
                 without_conversion(definition);
             }
         }
-        safety::check(&connection, &definitions, args.how.force).await?;
-        rollout::bring(&connection, &definitions, &args.how).await
+        safety::check(&connection, &definitions, args.rollout.force).await?;
+        rollout::apply_in_order(&connection, &definitions, &args.rollout).await
     })?;
-    args.how.output.map_or(Ok(()), |output| output.say(&applied))
+    args.rollout.output.map_or(Ok(()), |output| output.print(&applied))
 }
 
 /// Returns true if a deployed operator converts the versions.

@@ -6,10 +6,11 @@
 mod proof;
 
 use crate::error::{Error, Result};
-use crate::operator::program::{Program, WATCHES};
+use crate::files::WATCHES;
+use crate::operator::program::Program;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, say};
-use crate::testing::{Outcome, OutputMode, cargo_test};
+use crate::render::terminal::{Style, columns, paint, print_line};
+use crate::testing::{Outcome, TestOutput, cargo_test};
 use clap::Args;
 use proof::Proof;
 use serde::Serialize;
@@ -91,11 +92,11 @@ pub(crate) fn cmd_levels(args: &LevelsArgs) -> Result<()> {
     }
     let report = Report::of(proofs, args.level);
     match args.output {
-        Some(Format::Json) => Output::Json.say(&report)?,
-        Some(Format::Yaml) => Output::Yaml.say(&report)?,
-        None | Some(Format::Table) => report.lines().iter().for_each(|line| say(line)),
+        Some(Format::Json) => Output::Json.print(&report)?,
+        Some(Format::Yaml) => Output::Yaml.print(&report)?,
+        None | Some(Format::Table) => report.lines().iter().for_each(|line| print_line(line)),
     }
-    report.verdict(ended_well)
+    report.check(ended_well)
 }
 
 /// Runs the proofs; returns them, and true if cargo succeeded.
@@ -106,7 +107,8 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     if !manifest.is_file() {
         let watches = given_path.join(WATCHES);
         if watches.is_file() {
-            let (report, _) = super::test::cases(given_path, Program::Watches(watches), &prefix, OutputMode::Quiet)?;
+            let (report, _) =
+                super::test::cases(given_path, &Program::Watches(watches), &prefix, TestOutput::Failures, false)?;
             return Ok((proof::find(&report, args.level), true));
         }
         let error = Error::new(format!("no project found at {}", given_path.display()));
@@ -115,16 +117,16 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     let mut cargo = cargo_test();
     cargo.arg("--manifest-path").arg(&manifest).arg("--tests");
     cargo.args(args.package.iter().flat_map(|package| ["--package", package])).args(["--", &prefix]);
-    let (report, succeeded) = crate::testing::run(cargo, OutputMode::Quiet)?;
+    let (report, succeeded) = crate::testing::run(cargo, TestOutput::Failures)?;
     let proofs = proof::find(&report, args.level);
     // Without proofs, cargo failed earlier and has printed the reason.
     if proofs.is_empty() && !succeeded {
-        return Err(Error::new(format!("cannot run the tests of {}", shown(&manifest))));
+        return Err(Error::new(format!("cannot run the tests of {}", display_path(&manifest))));
     }
     Ok((proofs, succeeded))
 }
 
-fn shown(manifest: &Path) -> String {
+fn display_path(manifest: &Path) -> String {
     manifest.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(manifest).display().to_string()
 }
 
@@ -142,7 +144,7 @@ impl Report {
         for level in &self.levels {
             lines.push(String::new());
             lines.push(paint(Style::Strong, &format!("Level {}, {}", level.level, level.name)));
-            lines.extend(level.proofs.iter().map(|proof| format!("  {:<8}{}", proof.outcome.word(), proof.test)));
+            lines.extend(level.proofs.iter().map(|proof| format!("  {:<8}{}", proof.outcome.as_str(), proof.test)));
             if level.proofs.is_empty() {
                 lines.push(format!("  missing level_{}_…", level.level));
             }
@@ -153,7 +155,7 @@ impl Report {
     }
 
     /// Fails unless the requested levels are proven.
-    fn verdict(&self, ended_well: bool) -> Result<()> {
+    fn check(&self, ended_well: bool) -> Result<()> {
         let all = || self.levels.iter().flat_map(|level| &level.proofs);
         let failed = all().filter(|proof| proof.outcome == Outcome::Failed).count();
         if failed > 0 {

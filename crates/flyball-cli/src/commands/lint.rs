@@ -8,7 +8,7 @@ use crate::operator::installation::{Installation, TargetArgs, is_webhook_configu
 use crate::operator::overlay::OverlayArgs;
 use crate::operator::program::Program;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, say};
+use crate::render::terminal::{Style, columns, paint, print_line};
 use chaos::Chaos;
 use clap::Args;
 use flyball::description::Description;
@@ -26,7 +26,7 @@ use serde_json::Value;
   flyball lint --program ./site-operator --patch env.yaml -o json")]
 pub(crate) struct LintArgs {
     #[command(flatten)]
-    place: TargetArgs,
+    target: TargetArgs,
     #[command(flatten)]
     overlay: OverlayArgs,
     /// Skip the rules that run tests of the project
@@ -50,9 +50,9 @@ struct Finding {
 }
 
 pub(crate) fn cmd_lint(args: &LintArgs) -> Result<()> {
-    let installation = block_on(Installation::ask(&args.place, None, None))?;
+    let installation = block_on(Installation::load(&args.target, None, None))?;
     let mut objects = installation.objects(false);
-    args.overlay.lay_over(&mut objects, &installation.place)?;
+    args.overlay.apply(&mut objects, &installation.target)?;
     let mut findings = findings(&installation.description, &objects);
     findings.extend(chaos(args)?);
     // An operator without webhooks cannot break this one.
@@ -60,8 +60,8 @@ pub(crate) fn cmd_lint(args: &LintArgs) -> Result<()> {
         findings.push(Finding::of("no webhook that can block the operator's own pods", lockout(&objects)));
     }
     match args.output {
-        Some(output) => output.say(&findings)?,
-        None => lines(&findings).iter().for_each(|line| say(line)),
+        Some(output) => output.print(&findings)?,
+        None => lines(&findings).iter().for_each(|line| print_line(line)),
     }
     match findings.iter().filter(|finding| finding.passed == Some(false)).count() {
         0 => Ok(()),
@@ -100,7 +100,9 @@ fn chaos(args: &LintArgs) -> Result<[Finding; 2]> {
     let rules = ["the chaos suite exists and passes", "an outage of ten minutes changes nothing"];
     let unchecked = match () {
         () if args.no_tests => "skipped by --no-tests",
-        () if !args.place.source.is_of_project() => "--program has no tests; run without it in the project's directory",
+        () if !args.target.source.is_of_project() => {
+            "--program has no tests; run without it in the project's directory"
+        }
         () if Program::here().is_some() => "charts and roles have no chaos tests; `flyball scorecard` checks a crash",
         () => {
             let chaos = Chaos::run()?;
@@ -199,10 +201,10 @@ fn lockout(objects: &[Value]) -> Option<String> {
     namespaces.flat_map(|namespace| needed.iter().map(move |webhook| (namespace, webhook))).find_map(
         |(namespace, webhook)| {
             let name = webhook["name"].as_str().unwrap_or_default();
-            (!leaves_out(webhook, namespace)).then(|| {
+            (!excludes_namespace(webhook, namespace)).then(|| {
                 format!(
-                    "{name} applies to namespace {namespace}, and no pod starts there without it: exclude it by \
-                         namespaceSelector, or set failurePolicy: Ignore"
+                    "{name} applies to namespace {namespace}, where no pod starts while the webhook is unavailable: \
+                     exclude the namespace by namespaceSelector, or set failurePolicy: Ignore"
                 )
             })
         },
@@ -220,7 +222,7 @@ fn is_needed_to_run(webhook: &Value) -> bool {
 }
 
 /// Returns true if a webhook excludes a namespace by its name label.
-fn leaves_out(webhook: &Value, namespace: &str) -> bool {
+fn excludes_namespace(webhook: &Value, namespace: &str) -> bool {
     const NAME_LABEL: &str = "kubernetes.io/metadata.name";
     let selector = &webhook["namespaceSelector"];
     let named = &selector["matchLabels"][NAME_LABEL];

@@ -2,7 +2,8 @@
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::{Style, paint, say};
+use crate::operator::installation::MANAGED_BY;
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use flyball_core::time::parse_duration;
 use futures_util::{AsyncBufReadExt, StreamExt};
@@ -61,7 +62,7 @@ pub(crate) fn cmd_logs(args: &LogsArgs) -> Result<()> {
             reading.spawn(async move { read(api, &pod, params, many).await });
         }
         while let Some(done) = reading.join_next().await {
-            done.when("cannot read a log")??;
+            done.context("cannot read a log")??;
         }
         Ok(())
     })
@@ -82,11 +83,11 @@ async fn pods(connection: &Connection, args: &LogsArgs) -> Result<(String, Vec<S
     };
     let what = || format!("cannot read Deployment {namespace}/{deployment}");
     let deployments: Api<Deployment> = Api::namespaced(connection.client.clone(), &namespace);
-    let found = deployments.get(&deployment).await.when(what())?;
+    let found = deployments.get(&deployment).await.context(what())?;
     let labels = found.spec.and_then(|spec| spec.selector.match_labels).unwrap_or_default();
     let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let pods: Api<Pod> = Api::namespaced(connection.client.clone(), &namespace);
-    let list = pods.list(&ListParams::default().labels(&selector.join(","))).await.when(what())?;
+    let list = pods.list(&ListParams::default().labels(&selector.join(","))).await.context(what())?;
     let names: Vec<String> = list.items.iter().map(|pod| pod.name_any()).take(PODS).collect();
     if names.is_empty() {
         return Err(Error::new(format!("Deployment {namespace}/{deployment} has no pods"))
@@ -100,8 +101,8 @@ async fn the_operator(connection: &Connection, namespace: Option<&str>) -> Resul
     let client = connection.client.clone();
     let deployments: Api<Deployment> =
         namespace.map_or_else(|| Api::all(client.clone()), |name| Api::namespaced(client.clone(), name));
-    let ours = ListParams::default().labels("app.kubernetes.io/managed-by=flyball");
-    let found = deployments.list(&ours).await.when("cannot list deployments")?;
+    let ours = ListParams::default().labels(&format!("{}={}", MANAGED_BY.0, MANAGED_BY.1));
+    let found = deployments.list(&ours).await.context("cannot list deployments")?;
     let place = |one: &Deployment| (one.namespace().unwrap_or_default(), one.name_any());
     match &found.items[..] {
         [] => Err(Error::new("no operator deployed")
@@ -121,14 +122,18 @@ async fn the_operator(connection: &Connection, namespace: Option<&str>) -> Resul
 
 async fn read(pods: Api<Pod>, pod: &str, params: LogParams, many: bool) -> Result<()> {
     let what = || format!("cannot read the log of pod {pod}");
-    let stream = pods.log_stream(pod, &params).await.when(what()).map_err(|error| match error.code() {
+    let stream = pods.log_stream(pod, &params).await.context(what()).map_err(|error| match error.code() {
         Some(501) => error.hint("run the operator on this machine: flyball run"),
         _ => error,
     })?;
     let mut lines = stream.lines();
     while let Some(line) = lines.next().await {
-        let line = line.when(what())?;
-        if many { say(&format!("{} {line}", paint(Style::Faint, &format!("[{pod}]")))) } else { say(&line) }
+        let line = line.context(what())?;
+        if many {
+            print_line(&format!("{} {line}", paint(Style::Faint, &format!("[{pod}]"))))
+        } else {
+            print_line(&line)
+        }
     }
     Ok(())
 }

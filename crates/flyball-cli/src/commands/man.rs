@@ -1,7 +1,7 @@
 //! `flyball man`: prints manual pages.
 
 use crate::error::{Result, ResultExt};
-use crate::render::terminal::say;
+use crate::render::terminal::print_line;
 use clap::{Args, Command};
 use clap_mangen::{Man, generate_to};
 use std::fs;
@@ -22,13 +22,13 @@ pub(crate) fn cmd_man(args: &ManArgs, program: Command) -> Result<()> {
     match &args.out {
         Some(folder) => {
             let what = || format!("cannot write manual pages to {}", folder.display());
-            fs::create_dir_all(folder).when(what())?;
-            generate_to(program, folder).when(what())
+            fs::create_dir_all(folder).context(what())?;
+            generate_to(program, folder).context(what())
         }
         None => {
             let mut page = Vec::new();
-            Man::new(program).render(&mut page).when("cannot write the manual page")?;
-            say(String::from_utf8_lossy(&page).trim_end());
+            Man::new(program).render(&mut page).context("cannot write the manual page")?;
+            print_line(String::from_utf8_lossy(&page).trim_end());
             Ok(())
         }
     }

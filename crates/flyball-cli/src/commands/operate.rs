@@ -27,7 +27,7 @@ pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
 
 fn operator(path: &Path) -> Result<Operator> {
     let what = || format!("cannot read {}", path.display());
-    let text = fs::read_to_string(path).when(what())?;
+    let text = fs::read_to_string(path).context(what())?;
     // The type of the file decides which parser reports errors.
     let read: Value = serde_saphyr::from_str(&text).unwrap_or_default();
     let entries = read.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -35,15 +35,15 @@ fn operator(path: &Path) -> Result<Operator> {
     let is_blank = |line: &str| matches!(line.trim(), "" | "---" | "[]") || line.trim_start().starts_with('#');
     if text.lines().all(is_blank) {
         // A new project has no kinds; the type of the project makes no difference.
-        return flyball_helm::operator(&flyball_helm::Watches::read(path).when(what())?).when(what());
+        return flyball_helm::operator(&flyball_helm::Watches::read(path).context(what())?).context(what());
     }
     match entries.iter().filter(|entry| !entry["chart"].is_null()).count() {
         0 => {
-            let watches = flyball_ansible::Watches::read(path).when(what())?;
-            flyball_ansible::operator(&watches, flyball_ansible::Executor::Auto).when(what())
+            let watches = flyball_ansible::Watches::read(path).context(what())?;
+            flyball_ansible::operator(&watches, flyball_ansible::Executor::Auto).context(what())
         }
         all if all == entries.len() => {
-            flyball_helm::operator(&flyball_helm::Watches::read(path).when(what())?).when(what())
+            flyball_helm::operator(&flyball_helm::Watches::read(path).context(what())?).context(what())
         }
         _ => Err(Error::new(format!("{} has both charts and roles or playbooks", path.display()))
             .hint("use a separate file for each")),

@@ -4,17 +4,14 @@ use crate::cluster::apply;
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result};
 use crate::operator::installation::permissions::{Comparison, Permission};
-use crate::operator::installation::{Installation, TargetArgs};
+use crate::operator::installation::{Installation, SYSTEM, TargetArgs};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use crate::render::yaml;
 use clap::Args;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// The namespace in a kustomize base.
-const SYSTEM: &str = "system";
 
 /// Print the roles that an operator needs, or compare them with those in config/rbac
 ///
@@ -27,11 +24,11 @@ const SYSTEM: &str = "system";
   flyball rbac --check --from deploy/rbac")]
 pub(crate) struct RbacArgs {
     #[command(flatten)]
-    place: TargetArgs,
-    /// Namespace of the operator; defaults to the prefix and `system`
+    target: TargetArgs,
+    /// Namespace of the operator; defaults to the name prefix followed by `system`
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Compare with the roles that are bound in a directory: permissions that are missing, and that are never used
+    /// Compare with the roles bound in a directory, and report missing and unused permissions
     #[arg(long)]
     check: bool,
     /// Directory of the roles
@@ -43,30 +40,30 @@ pub(crate) struct RbacArgs {
 }
 
 pub(crate) fn cmd_rbac(args: &RbacArgs) -> Result<()> {
-    let installation = block_on(Installation::ask(&args.place, args.namespace.as_deref(), None))?;
+    let installation = block_on(Installation::load(&args.target, args.namespace.as_deref(), None))?;
     let roles = installation.bound_roles();
     if !args.check {
         return match args.output {
-            Some(Output::Json) => Output::Json.say(&json!({"apiVersion": "v1", "kind": "List", "items": roles})),
+            Some(Output::Json) => Output::Json.print(&json!({"apiVersion": "v1", "kind": "List", "items": roles})),
             Some(Output::Yaml) | None => {
-                say(roles.iter().map(yaml::write).collect::<Vec<_>>().join("---\n").trim_end());
+                print_line(roles.iter().map(yaml::write).collect::<Vec<_>>().join("---\n").trim_end());
                 Ok(())
             }
         };
     }
     let needed = roles.iter().flat_map(|role| Permission::of_role(role, role["metadata"]["namespace"].as_str()));
-    let granted = granted(&args.from, &installation.place.namespace)?;
+    let granted = granted(&args.from, &installation.target.namespace)?;
     let found = Comparison::of(&granted, &needed.collect());
     let texts = |all: &[Permission]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
     let [missing, unused, wide] = [&found.missing, &found.unused, &found.wide].map(|all| texts(all));
     match args.output {
-        Some(output) => output.say(&json!({"missing": missing, "unused": unused, "wide": wide}))?,
+        Some(output) => output.print(&json!({"missing": missing, "unused": unused, "wide": wide}))?,
         None => {
             print(Style::Bad, "missing", &missing, "");
             print(Style::Busy, "unused ", &unused, "");
             print(Style::Busy, "wide   ", &wide, ": list the resources and verbs");
             if missing.is_empty() && unused.is_empty() && wide.is_empty() {
-                say(&paint(Style::Good, "all granted permissions are used, none are missing"));
+                print_line(&paint(Style::Good, "all granted permissions are used, none are missing"));
             }
         }
     }
@@ -81,7 +78,7 @@ pub(crate) fn cmd_rbac(args: &RbacArgs) -> Result<()> {
 }
 
 fn print(style: Style, word: &str, permissions: &[String], more: &str) {
-    permissions.iter().for_each(|permission| say(&format!("{} {permission}{more}", paint(style, word))));
+    permissions.iter().for_each(|permission| print_line(&format!("{} {permission}{more}", paint(style, word))));
 }
 
 /// Reads the permissions of the roles in a folder that a binding in it refers to. The roles of users are not bound.

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::operator::installation::{Installation, TargetArgs};
 use crate::operator::overlay::{OverlayArgs, parse_image};
 use crate::render::output::Output;
-use crate::render::terminal::say;
+use crate::render::terminal::print_line;
 use crate::render::yaml;
 use clap::Args;
 
@@ -19,8 +19,8 @@ A strategic merge patch is an object with the changed fields; its name may omit 
   {target: {kind: Deployment}, patch: [{op: replace, path: /spec/replicas, value: 2}]}")]
 pub(crate) struct RenderArgs {
     #[command(flatten)]
-    place: TargetArgs,
-    /// Namespace of the operator; defaults to the prefix and `system`
+    target: TargetArgs,
+    /// Namespace of the operator; defaults to the name prefix followed by `system`
     #[arg(short, long)]
     namespace: Option<String>,
     /// Image of the operator
@@ -37,16 +37,16 @@ pub(crate) struct RenderArgs {
 }
 
 pub(crate) fn cmd_render(args: &RenderArgs) -> Result<()> {
-    let installation = block_on(Installation::ask(&args.place, args.namespace.as_deref(), args.image.as_deref()))?;
+    let installation = block_on(Installation::load(&args.target, args.namespace.as_deref(), args.image.as_deref()))?;
     let mut objects = installation.objects(args.monitoring);
-    args.overlay.lay_over(&mut objects, &installation.place)?;
+    args.overlay.apply(&mut objects, &installation.target)?;
     match args.output {
         Some(Output::Json) => {
-            Output::Json.say(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects}))
+            Output::Json.print(&serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects}))
         }
         Some(Output::Yaml) | None => {
             let documents: Vec<String> = objects.iter().map(yaml::write).collect();
-            say(documents.join("---\n").trim_end());
+            print_line(documents.join("---\n").trim_end());
             Ok(())
         }
     }

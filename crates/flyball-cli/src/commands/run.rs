@@ -2,7 +2,7 @@
 //!
 //! It has the permissions of the kubeconfig's user.
 
-use super::aliases::instead_of;
+use super::aliases::replacement_error;
 use crate::cluster::apply;
 use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::error::{Error, Result};
@@ -48,9 +48,9 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
     if args.is_local {
-        return Err(instead_of("run", "--local"));
+        return Err(replacement_error("run", "--local"));
     }
-    if args.local.asks_for_help() {
+    if args.local.requests_help() {
         return block_on(args.local.print_help());
     }
     let samples = args.samples.as_ref().map(|named| {

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::operator::local::{self, LocalArgs};
 use crate::operator::process::stop_signal;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, say};
-use crate::scorecard::{Check, Found, judge};
+use crate::render::terminal::{Style, columns, paint, print_line};
+use crate::scorecard::{Check, CheckOutcome, run_checks};
 use crate::testing::Report;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -50,12 +50,12 @@ pub(crate) fn cmd_scorecard(args: ScorecardArgs) -> Result<()> {
     let samples = local::samples(args.samples.as_deref());
     let (checks, took) = run(args.local, samples.as_deref(), args.timeout)?;
     match args.output {
-        Some(Format::Json) => Output::Json.say(&checks)?,
-        Some(Format::Yaml) => Output::Yaml.say(&checks)?,
-        Some(Format::Junit) => say(Report::of_scorecard(&checks, took).junit().trim_end()),
-        None => lines(&checks).iter().for_each(|line| say(line)),
+        Some(Format::Json) => Output::Json.print(&checks)?,
+        Some(Format::Yaml) => Output::Yaml.print(&checks)?,
+        Some(Format::Junit) => print_line(Report::of_scorecard(&checks, took).junit().trim_end()),
+        None => lines(&checks).iter().for_each(|line| print_line(line)),
     }
-    match checks.iter().filter(|check| matches!(check.found, Found::Failed { .. })).count() {
+    match checks.iter().filter(|check| matches!(check.found, CheckOutcome::Failed { .. })).count() {
         0 => Ok(()),
         count => Err(Error::new(format!("{count} of {} checks failed", checks.len()))),
     }
@@ -69,7 +69,7 @@ pub(crate) fn run(local: LocalArgs, samples: Option<&Path>, timeout: Duration) -
         tokio::select! {
             biased;
             () = stop => Err(Error::new("interrupted")),
-            checks = judge(local, samples, timeout) => Ok((checks?, start.elapsed())),
+            checks = run_checks(local, samples, timeout) => Ok((checks?, start.elapsed())),
         }
     })
 }
@@ -79,9 +79,9 @@ pub(crate) fn lines(checks: &[Check]) -> Vec<String> {
     let head = ["CHECK", "OUTCOME", ""].map(|word| paint(Style::Strong, word)).to_vec();
     let row = |Check { name, found }: &Check| {
         let (outcome, why) = match found {
-            Found::Passed => (paint(Style::Good, "passed"), String::new()),
-            Found::Failed { why, remedy } => (paint(Style::Bad, "failed"), format!("{why}; {remedy}")),
-            Found::Skipped { why } => (paint(Style::Faint, "skipped"), why.clone()),
+            CheckOutcome::Passed => (paint(Style::Good, "passed"), String::new()),
+            CheckOutcome::Failed { why, remedy } => (paint(Style::Bad, "failed"), format!("{why}; {remedy}")),
+            CheckOutcome::Skipped { why } => (paint(Style::Faint, "skipped"), why.clone()),
         };
         vec![(*name).to_owned(), outcome, why]
     };

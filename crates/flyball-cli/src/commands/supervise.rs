@@ -23,11 +23,11 @@ pub(crate) fn cmd_supervise(args: &SuperviseArgs) -> Result<()> {
     // Other systems do not support it; this command is not used there.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))
-        .when("cannot set the parent-death signal")?;
+        .context("cannot set the parent-death signal")?;
     // It may have ended before the call.
     if getppid().is_none_or(|parent| parent.as_raw_pid() != args.parent) {
         return Err(Error::new("flyball has already exited"));
     }
     let error = Command::new(&args.program).args(&args.args).exec();
-    Err(error).when(format!("cannot start {}", args.program.display()))
+    Err(error).context(format!("cannot start {}", args.program.display()))
 }

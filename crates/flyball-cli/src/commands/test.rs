@@ -1,18 +1,19 @@
 //! `flyball test`: runs the tests of a project, with reports for programs, and checks the permissions of its operators.
 
-use crate::cases::{self, CaseResult, SuiteResult};
+use crate::cases::{self, CaseResult, UsedPermissions};
 use crate::cluster::connection::{block_on, block_on_threads};
 use crate::cluster::kubeconfig;
 use crate::commands::scorecard;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::WATCHES;
 use crate::files::private::PrivateFolder;
 use crate::operator::installation::permissions::Permission;
 use crate::operator::local::{self, LocalArgs};
 use crate::operator::process::stop_signal;
 use crate::operator::program::{self, Build};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, complain, paint, say};
-use crate::testing::{CHAOS, Count, Outcome, OutputMode, Program, Report, Suite, Targets, cargo_test, run};
+use crate::render::terminal::{Style, columns, paint, print_labeled, print_line};
+use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, TestOutput, cargo_test, run};
 use clap::Args;
 use flyball_files::Replace;
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ pub(crate) struct TestArgs {
     args: Vec<String>,
 }
 
-/// The report.
+/// Output for programs.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TestReport<'a> {
@@ -73,7 +74,7 @@ struct TestReport<'a> {
 
 /// Permissions of an operator over all tests.
 #[derive(Default, Serialize)]
-pub(super) struct Permissions {
+struct Permissions {
     /// Denied requests with their places in the code.
     missing: BTreeSet<String>,
     /// Unused permissions.
@@ -93,7 +94,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     args.check_project()?;
     let folder = PrivateFolder::new("flyball-test-report")?;
     let permissions = folder.path().join("permissions");
-    let voice = if args.output.is_some() { OutputMode::Aside } else { OutputMode::Aloud };
+    let test_output = if args.output.is_some() { TestOutput::Stderr } else { TestOutput::Stdout };
     let real = args.real.as_ref().map(|named| real(named.as_deref())).transpose()?;
     let (mut report, mut succeeded) = (Report::default(), true);
     for arguments in args.runs()? {
@@ -101,7 +102,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
         cargo.args(arguments);
         cargo.envs(real.iter().map(|path| ("FLYBALL_TEST_KUBECONFIG", path)));
         cargo.envs(args.rbac.then_some(("FLYBALL_TEST_PERMISSIONS", &permissions)));
-        let (found, content) = run(cargo, voice)?;
+        let (found, content) = run(cargo, test_output)?;
         report.add(found);
         succeeded &= content;
     }
@@ -109,35 +110,37 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     if args.wants(Suite::Cluster)
         && let Some(program) = program::Program::here()
     {
-        let (found, permissions) = cases(Path::new("."), program, "", voice)?;
+        let (found, used) = cases(Path::new("."), &program, "", test_output, args.rbac)?;
         report.add(found);
-        recorded.extend(permissions);
+        if let Some(used) = used {
+            recorded.extend([permissions_of(&program, used)?]);
+        }
     }
     let builds = succeeded || !report.programs.is_empty();
     if args.wants(Suite::Scorecard) && builds {
-        match args.scorecard(voice)? {
+        match args.scorecard(test_output)? {
             Ok(found) => report.add(found),
-            Err(why) => complain("note", &format!("scorecard skipped: {why}")),
+            Err(why) => print_labeled("note", &format!("scorecard skipped: {why}")),
         }
     }
     for suite in args.suite.iter().filter(|suite| !report.counts().iter().any(|count| count.suite == **suite)) {
-        complain("note", &format!("no test matches the suite {}", suite.word()));
+        print_labeled("note", &format!("no test matches the suite {}", suite.as_str()));
     }
     if let Some(path) = &args.junit {
         write(path, &report.junit())?;
     }
-    recorded.extend(sum(&permissions)?);
+    recorded.extend(sum_permissions(&permissions)?);
     let found = args.rbac.then_some(recorded);
     let (passed, failed) = (report.count(Outcome::Passed), report.count(Outcome::Failed));
     let missing: usize = found.iter().flat_map(BTreeMap::values).map(|found| found.missing.len()).sum();
     match (args.output, found) {
         (Some(output), permissions) => {
             let (ignored, suites) = (report.count(Outcome::Ignored), report.counts());
-            output.say(&TestReport { passed, failed, ignored, suites, programs: &report.programs, permissions })?;
+            output.print(&TestReport { passed, failed, ignored, suites, programs: &report.programs, permissions })?;
         }
         (None, found) => {
-            say("");
-            lines(&report.counts()).iter().for_each(|line| say(line));
+            print_line("");
+            lines(&report.counts()).iter().for_each(|line| print_line(line));
             found.iter().for_each(print);
         }
     }
@@ -158,7 +161,7 @@ impl TestArgs {
         match program::Program::here() {
             Some(_) if !is_plain => Err(Error::usage(format!(
                 "a project with a {} has no cargo tests: --suite {{unit|chaos}}, --real and arguments of cargo test do not apply",
-                program::WATCHES
+                WATCHES
             ))
             .hint("run its test cases and checks: flyball test")),
             Some(_) => Ok(()),
@@ -200,7 +203,7 @@ impl TestArgs {
     }
 
     /// Runs the scorecard; returns the reason if it is skipped.
-    fn scorecard(&self, voice: OutputMode) -> Result<Result<Report, String>> {
+    fn scorecard(&self, test_output: TestOutput) -> Result<Result<Report, String>> {
         if self.real.is_some() || !self.args.is_empty() {
             return Ok(Err("it cannot be combined with --real or arguments of cargo test".into()));
         }
@@ -221,8 +224,8 @@ impl TestArgs {
         let local =
             LocalArgs { program: Some(program), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
         let (checks, took) = scorecard::run(local, local::samples(None).as_deref(), scorecard::STEP_TIMEOUT)?;
-        voice.say("");
-        scorecard::lines(&checks).iter().for_each(|line| voice.say(line));
+        test_output.print("");
+        scorecard::lines(&checks).iter().for_each(|line| test_output.print(line));
         Ok(Ok(Report::of_scorecard(&checks, took)))
     }
 
@@ -252,13 +255,14 @@ impl TestArgs {
 }
 
 /// Runs the test cases of a project in a folder, which need no build: all, or those whose names begin with a prefix.
-/// Also returns the operator's permissions, if it ran.
+/// Also returns the permissions that the operator used, if they are requested and it ran.
 pub(super) fn cases(
     folder: &Path,
-    program: program::Program,
+    program: &program::Program,
     prefix: &str,
-    voice: OutputMode,
-) -> Result<(Report, Option<(String, Permissions)>)> {
+    test_output: TestOutput,
+    records_permissions: bool,
+) -> Result<(Report, Option<UsedPermissions>)> {
     let mut suite = cases::Suite::read(folder)?;
     suite.cases.retain(|case| case.name.starts_with(prefix));
     if suite.cases.is_empty() {
@@ -266,24 +270,32 @@ pub(super) fn cases(
     }
     let local =
         LocalArgs { program: Some(program.clone()), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
-    let tell = |result: &CaseResult| match (&result.failure, voice) {
-        (None, _) => voice.say(&format!("case {} ... {}", result.name, paint(Style::Good, "ok"))),
-        (Some(why), OutputMode::Quiet) => complain("failed", &format!("{}\n{why}", result.name)),
-        (Some(why), _) => voice.say(&format!("case {} ... {}\n{why}\n", result.name, paint(Style::Bad, "FAILED"))),
+    let print_result = |result: &CaseResult| match (&result.failure, test_output) {
+        (None, _) => test_output.print(&format!("case {} ... {}", result.name, paint(Style::Good, "ok"))),
+        (Some(why), TestOutput::Failures) => print_labeled("failed", &format!("{}\n{why}", result.name)),
+        (Some(why), _) => {
+            test_output.print(&format!("case {} ... {}\n{why}\n", result.name, paint(Style::Bad, "FAILED")))
+        }
     };
-    let SuiteResult { results, used, denied } = block_on_threads(async {
+    let (results, permissions) = block_on_threads(async {
         let stop = stop_signal()?;
         tokio::select! {
             biased;
             () = stop => Err(Error::new("interrupted")),
-            played = cases::play(local, &suite, tell) => played,
+            results = cases::run(local, &suite, records_permissions, print_result) => results,
         }
     })?;
-    let (operator, mut unused) = block_on(granted(&program))?;
-    unused.retain(|permission| !is_used(permission, &used));
     let named = results.iter().map(|result| (result.name.as_str(), result.failure.as_deref()));
     let report = Report::of_cases(cases::FOLDER, named, results.iter().map(|result| result.took).sum());
-    Ok((report, Some((operator, Permissions { missing: denied, unused }))))
+    Ok((report, permissions))
+}
+
+/// Returns the name of an operator, and its missing and unused permissions.
+fn permissions_of(program: &program::Program, permissions: UsedPermissions) -> Result<(String, Permissions)> {
+    let UsedPermissions { used, denied } = permissions;
+    let (operator, mut unused) = block_on(granted(program))?;
+    unused.retain(|permission| !is_used(permission, &used));
+    Ok((operator, Permissions { missing: denied, unused }))
 }
 
 /// Returns true if a permission was used. Reading is one permission: a watch needs a list only after an error.
@@ -312,7 +324,7 @@ async fn granted(program: &program::Program) -> Result<(String, BTreeSet<String>
 fn lines(counts: &[Count]) -> Vec<String> {
     let head = ["SUITE", "PASSED", "FAILED", "IGNORED"].map(|word| paint(Style::Strong, word)).to_vec();
     let row = |Count { suite, passed, failed, ignored }: &Count| {
-        let mut row = vec![suite.word().to_owned()];
+        let mut row = vec![suite.as_str().to_owned()];
         row.extend([passed, failed, ignored].map(ToString::to_string));
         row
     };
@@ -324,16 +336,16 @@ fn real(named: Option<&Path>) -> Result<PathBuf> {
     let path = named.map_or_else(kubeconfig::path, |named| Ok(named.to_owned()))?;
     // Tests run in the folders of their packages.
     fs::canonicalize(&path)
-        .when(format!("kubeconfig {} not found", path.display()))
+        .context(format!("kubeconfig {} not found", path.display()))
         .map_err(|error| error.hint("pass --real=FILE, or start a cluster with `flyball cluster up`"))
 }
 
 /// Sums up the permissions of all tests: a permission that one test does not use may be used by another.
-fn sum(path: &Path) -> Result<BTreeMap<String, Permissions>> {
+fn sum_permissions(path: &Path) -> Result<BTreeMap<String, Permissions>> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut all: BTreeMap<String, (Permissions, BTreeSet<String>)> = BTreeMap::new();
     for line in text.lines() {
-        let line: Line = serde_json::from_str(line).when("cannot read a test's report of permissions")?;
+        let line: Line = serde_json::from_str(line).context("cannot read a test's report of permissions")?;
         let (found, used) = all.entry(line.operator).or_default();
         found.missing.extend(line.places);
         found.unused.extend(line.granted);
@@ -348,21 +360,21 @@ fn sum(path: &Path) -> Result<BTreeMap<String, Permissions>> {
 
 fn print(found: &BTreeMap<String, Permissions>) {
     if found.is_empty() {
-        complain(
+        print_labeled(
             "note",
             "no permissions recorded: no test ran an operator with flyball_cluster::testing, or as a case",
         );
     }
     for (operator, found) in found {
-        say(&paint(Style::Strong, &format!("permissions of {operator}")));
+        print_line(&paint(Style::Strong, &format!("permissions of {operator}")));
         for missing in &found.missing {
-            say(&format!("  {} {missing}", paint(Style::Bad, "missing")));
+            print_line(&format!("  {} {missing}", paint(Style::Bad, "missing")));
         }
         for unused in &found.unused {
-            say(&format!("  {}  {unused}", paint(Style::Busy, "unused")));
+            print_line(&format!("  {}  {unused}", paint(Style::Busy, "unused")));
         }
         if found.missing.is_empty() && found.unused.is_empty() {
-            say(&format!("  {}", paint(Style::Good, "all granted permissions are used, none are missing")));
+            print_line(&format!("  {}", paint(Style::Good, "all granted permissions are used, none are missing")));
         }
     }
 }
@@ -371,7 +383,7 @@ fn print(found: &BTreeMap<String, Permissions>) {
 fn write(path: &Path, text: &str) -> Result<()> {
     let what = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).when(what())?;
+        fs::create_dir_all(folder).context(what())?;
     }
-    Replace::default().write(path, text).when(what())
+    Replace::default().write(path, text).context(what())
 }

@@ -2,7 +2,7 @@
 //!
 //! It uses owner references, conditions, events and managed fields, which every cluster has. It writes nothing.
 
-mod story;
+mod history;
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::kinds::{Kind, Kinds};
@@ -11,13 +11,13 @@ use crate::render::output::Output;
 use crate::render::terminal::{Board, Style, paint};
 use clap::Args;
 use flyball_core::time::{SignedDuration, Timestamp};
+use history::Node;
 use http::Request;
 use http::header::ACCEPT;
 use kube::Client;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use story::Node;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -56,14 +56,14 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
             .ok_or_else(wrong)?;
         let Connection { client, namespace } = args.connection.connect().await?;
         let kinds = Kinds::discover(&client).await?;
-        let kind = kinds.named(kind)?[0];
+        let kind = kinds.resolve(kind)?[0];
         let (mut board, mut printed) = (Board::default(), None);
         loop {
             let tree = build_tree(&client, &kinds, kind, &namespace, name).await?;
             match args.output {
                 Some(_) if printed.as_ref() == Some(&tree) => {}
-                Some(output) if args.watch => output.say_next(&tree)?,
-                Some(output) => output.say(&tree)?,
+                Some(output) if args.watch => output.print_next(&tree)?,
+                Some(output) => output.print(&tree)?,
                 None => board.show(lines(&tree)),
             }
             printed = Some(tree);
@@ -79,10 +79,10 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
 async fn build_tree(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str, name: &str) -> Result<Node> {
     let scope = kind.namespaced.then_some(namespace);
     let object = get(client, &kind.path(scope, Some(name)), "application/json").await;
-    let object = object.when(format!("cannot read {} {name}", kind.kind))?;
+    let object = object.context(format!("cannot read {} {name}", kind.kind))?;
     let mut above = vec![object];
     // Who caused it, up to the first cause.
-    while let Some(owner) = story::controller(&above[above.len() - 1]).filter(|_| above.len() < 20) {
+    while let Some(owner) = history::controller(&above[above.len() - 1]).filter(|_| above.len() < 20) {
         let Some(kind) = kinds.of(owner.api_version, owner.kind) else { break };
         let path = kind.path(kind.namespaced.then_some(namespace), Some(owner.name));
         match get(client, &path, "application/json").await {
@@ -92,15 +92,15 @@ async fn build_tree(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str
     }
     let mut objects = BTreeMap::new();
     for object in &above {
-        objects.insert(story::uid(object).to_owned(), object.clone());
+        objects.insert(history::uid(object).to_owned(), object.clone());
     }
-    let below = descendants(client, kinds, scope, story::uid(&above[0])).await;
+    let below = descendants(client, kinds, scope, history::uid(&above[0])).await;
     for (kind, object) in below {
         let metadata = &object["metadata"];
         let path = kind.path(metadata["namespace"].as_str(), metadata["name"].as_str());
         // Objects that were deleted meanwhile are skipped.
         if let Ok(full) = get(client, &path, "application/json").await {
-            objects.insert(story::uid(&full).to_owned(), full);
+            objects.insert(history::uid(&full).to_owned(), full);
         }
     }
     let events = match scope {
@@ -110,7 +110,7 @@ async fn build_tree(client: &Client, kinds: &Kinds, kind: &Kind, namespace: &str
     // Without permission to read events, the other sources are used.
     let events = get(client, &events, "application/json").await.unwrap_or_default();
     let root = &above[above.len() - 1];
-    Ok(story::tree_of(root, &objects, events["items"].as_array().map(Vec::as_slice).unwrap_or_default()))
+    Ok(history::tree_of(root, &objects, events["items"].as_array().map(Vec::as_slice).unwrap_or_default()))
 }
 
 /// Finds the objects that an object owns, directly and indirectly. Kinds that may not be listed are skipped.
@@ -133,7 +133,7 @@ async fn descendants<'a>(
     let mut owned: BTreeMap<String, Vec<(&Kind, Value)>> = BTreeMap::new();
     for (at, list) in lists {
         for object in list["items"].as_array().into_iter().flatten() {
-            for owner in story::owners(object) {
+            for owner in history::owners(object) {
                 owned.entry(owner.uid.to_owned()).or_default().push((&kinds.all()[at], object.clone()));
             }
         }
@@ -143,7 +143,7 @@ async fn descendants<'a>(
         // Removing the list ends cycles.
         for child in owned.remove(&uid).unwrap_or_default() {
             if found.len() < MAX_OBJECTS {
-                open.push(story::uid(&child.1).to_owned());
+                open.push(history::uid(&child.1).to_owned());
                 found.push(child);
             }
         }

@@ -1,13 +1,13 @@
 //! `flyball undeploy`: removes an operator and its custom resources from a cluster.
 
-use super::deploy::{is_ours, parse_wait};
+use super::deploy::{is_created_by_flyball, parse_wait};
 use crate::cluster::connection::{Connection, ConnectionArgs, ContextArgs, block_on};
 use crate::cluster::deletion;
 use crate::error::{Result, ResultExt};
 use crate::operator::installation::{Installation, NAMESPACE, TargetArgs, is_webhook_configuration};
 use crate::operator::removal::{self, Resources};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -26,14 +26,14 @@ use std::time::Duration;
   flyball undeploy --keep-definitions     keeps CRDs and custom resources")]
 pub(crate) struct UndeployArgs {
     #[command(flatten)]
-    place: TargetArgs,
+    target: TargetArgs,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Keep the CRDs and all custom resources
     #[arg(long)]
     keep_definitions: bool,
     #[command(flatten)]
-    how: RemovalArgs,
+    removal: RemovalArgs,
 }
 
 /// Flags of removals.
@@ -63,11 +63,11 @@ struct RemovalArgs {
   flyball uninstall --yes")]
 pub(crate) struct UninstallArgs {
     #[command(flatten)]
-    place: TargetArgs,
+    target: TargetArgs,
     #[command(flatten)]
     connection: ContextArgs,
     #[command(flatten)]
-    how: RemovalArgs,
+    removal: RemovalArgs,
 }
 
 /// Removed objects, or objects to remove.
@@ -82,27 +82,27 @@ struct Removal {
 pub(crate) fn cmd_undeploy(args: &UndeployArgs) -> Result<()> {
     block_on(async {
         let connection = args.connection.connect().await?;
-        let installation = Installation::ask(&args.place, args.connection.namespace.as_deref(), None).await?;
+        let installation = Installation::load(&args.target, args.connection.namespace.as_deref(), None).await?;
         let mut objects = installation.objects(true);
         objects.retain(|object| object["kind"] != "CustomResourceDefinition");
         objects.reverse();
-        leave_namespace(&connection, &mut objects).await?;
-        objects.extend(made_at_run_time(&installation));
+        skip_existing_namespace(&connection, &mut objects).await?;
+        objects.extend(runtime_objects(&installation));
         // A namespace is deleted last, with its contents.
         objects.sort_by_key(|object| object["kind"] == "Namespace");
         let definitions = if args.keep_definitions { Vec::new() } else { installation.definitions() };
-        remove(&connection, &objects, &definitions, &args.how).await
+        remove(&connection, &objects, &definitions, &args.removal).await
     })
 }
 
 pub(crate) fn cmd_uninstall(args: &UninstallArgs) -> Result<()> {
     block_on(async {
         let connection = args.connection.connect().await?;
-        let installation = Installation::ask(&args.place, None, None).await?;
+        let installation = Installation::load(&args.target, None, None).await?;
         let mut rules = installation.objects(false);
         rules.retain(is_admission_rule);
         rules.reverse();
-        remove(&connection, &rules, &installation.definitions(), &args.how).await
+        remove(&connection, &rules, &installation.definitions(), &args.removal).await
     })
 }
 
@@ -119,22 +119,22 @@ fn has_url(configuration: &Value) -> bool {
 
 /// Returns the objects that the operator creates itself in its namespace: its lease, and the certificates of its
 /// webhooks.
-fn made_at_run_time(installation: &Installation) -> Vec<Value> {
-    let place = &installation.place;
-    let object = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": place.namespace}});
+fn runtime_objects(installation: &Installation) -> Vec<Value> {
+    let target = &installation.target;
+    let object = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": target.namespace}});
     let lease = installation.description.lease.as_ref();
     let lease = lease.map(|lease| object("coordination.k8s.io/v1", "Lease", &lease.name));
     let has_webhooks = !installation.description.webhooks.is_empty();
-    let certificates = has_webhooks.then(|| object("v1", "Secret", &place.named("webhook-certificates")));
+    let certificates = has_webhooks.then(|| object("v1", "Secret", &target.object_name("webhook-certificates")));
     lease.into_iter().chain(certificates).collect()
 }
 
-async fn leave_namespace(connection: &Connection, objects: &mut Vec<Value>) -> Result<()> {
+async fn skip_existing_namespace(connection: &Connection, objects: &mut Vec<Value>) -> Result<()> {
     let Some(manifest) = objects.iter().find(|object| object["kind"] == "Namespace") else { return Ok(()) };
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let namespaces: Api<Namespace> = Api::all(connection.client.clone());
-    let found = namespaces.get_opt(&name).await.when(format!("cannot read Namespace {name}"))?;
-    if !found.is_some_and(|found| is_ours(&found)) {
+    let found = namespaces.get_opt(&name).await.context(format!("cannot read Namespace {name}"))?;
+    if !found.is_some_and(|found| is_created_by_flyball(&found)) {
         objects.retain(|object| object["kind"] != "Namespace");
     }
     Ok(())
@@ -149,7 +149,7 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
     let (mut there, mut first) = (Vec::new(), 0);
     for object in objects.iter().chain(definitions) {
         if let Some(found) = connection.find(object).await? {
-            let description = connection.place(&found).await.map(|(_, description, _)| description)?;
+            let description = connection.resolve(&found).await.map(|(_, description, _)| description)?;
             if is_webhook_configuration(&found) && has_url(&found) {
                 there.insert(first, (object, description));
                 first += 1;
@@ -159,7 +159,7 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
         }
     }
     if !quiet {
-        preview(&resources, &there);
+        print_preview(&resources, &there);
     }
     let is_gone = there.is_empty() && resources.is_empty();
     if !dry_run && !is_gone {
@@ -170,7 +170,7 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
         for each in resources.iter().filter(|each| each.count > 0) {
             each.delete(connection, timeout, quiet).await?;
             if !quiet {
-                say(&format!("{} {} {}", each.count, each.kind, paint(Style::Good, "deleted")));
+                print_line(&format!("{} {} {}", each.count, each.kind, paint(Style::Good, "deleted")));
             }
         }
         for (object, _) in &there[first..] {
@@ -180,25 +180,25 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
     match output {
         Some(output) => {
             let objects = there.into_iter().map(|(_, description)| description).collect();
-            output.say(&Removal { dry_run, resources, objects })
+            output.print(&Removal { dry_run, resources, objects })
         }
         None => Ok(()),
     }
 }
 
-fn preview(resources: &[Resources], there: &[(&Value, String)]) {
+fn print_preview(resources: &[Resources], there: &[(&Value, String)]) {
     if there.is_empty() && resources.is_empty() {
-        return say("nothing to remove");
+        return print_line("nothing to remove");
     }
-    say("To be removed:");
+    print_line("To be removed:");
     for each in resources.iter().filter(|each| each.count > 0) {
-        say(&paint(
+        print_line(&paint(
             Style::Bad,
             &format!("  {} {} and {} children", each.count, each.kind, if each.count == 1 { "its" } else { "their" }),
         ));
     }
     for (object, description) in there {
         let more = if object["kind"] == "Namespace" { ", with everything in it" } else { "" };
-        say(&format!("  {description}{more}"));
+        print_line(&format!("  {description}{more}"));
     }
 }

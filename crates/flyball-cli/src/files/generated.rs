@@ -3,6 +3,7 @@
 //! Generated files begin with a header line. Files without it belong to the user, and are never changed; files with it
 //! that are no longer generated are removed.
 
+use super::entries;
 use crate::error::{Result, ResultExt};
 use crate::render::diff;
 use flyball_files::Replace;
@@ -79,11 +80,11 @@ pub(crate) fn carry_out(changes: &[Change]) -> Result<()> {
             Step::Written => {
                 let folder = path.parent().unwrap_or(Path::new("."));
                 fs::create_dir_all(folder)
-                    .when(what())
+                    .context(what())
                     .map_err(|error| error.hint(format!("{} must exist and be writable", folder.display())))?;
-                Replace::default().write(path, new).when(what())?;
+                Replace::default().write(path, new).context(what())?;
             }
-            Step::Removed => fs::remove_file(path).when(format!("cannot remove {}", path.display()))?,
+            Step::Removed => fs::remove_file(path).context(format!("cannot remove {}", path.display()))?,
             Step::Unchanged | Step::Kept => {}
         }
     }
@@ -95,7 +96,7 @@ fn read(path: &Path) -> Result<Option<String>> {
         // Generated text is always UTF-8, so other files belong to the user.
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).when(format!("cannot read {}", path.display())),
+        Err(error) => Err(error).context(format!("cannot read {}", path.display())),
     }
 }
 
@@ -106,15 +107,4 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn subfolders(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|path| path.is_dir()).collect())
-}
-
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let what = || format!("cannot read {}", folder.display());
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.when(what())?,
-    };
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>().when(what())?;
-    paths.sort();
-    Ok(paths)
 }

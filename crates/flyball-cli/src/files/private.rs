@@ -29,9 +29,9 @@ impl PrivateFolder {
         remove_abandoned(folder, name);
         let path = folder.join(format!("{name}-{pid}"));
         let what = || format!("cannot create {}", path.display());
-        DirBuilder::new().recursive(false).mode(0o700).create(&path).when(what())?;
-        let lock = File::open(&path).when(what())?;
-        lock.try_lock().when(what())?;
+        DirBuilder::new().recursive(false).mode(0o700).create(&path).context(what())?;
+        let lock = File::open(&path).context(what())?;
+        lock.try_lock().context(what())?;
         Ok(Self { path, _lock: lock })
     }
 

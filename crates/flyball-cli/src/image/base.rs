@@ -2,16 +2,17 @@
 
 use super::elf::Elf;
 use super::layout::Layout;
+use super::manifest::{ImageConfig, IndexOrManifest, MAX_DOCUMENT_BYTES, Manifest};
 use super::platform::Platform;
 use super::reference::Reference;
 use super::registry::{Purpose, Registry};
 use super::{Blob, Descriptor, INDEX, LAYER, MANIFEST, hex};
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
-use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
+use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -42,8 +43,15 @@ pub(super) const LISTS: [&str; 2] = ["/etc/group", "/etc/passwd"];
 const MAX_LIST_BYTES: u64 = 1 << 20;
 /// Maximum size of all layers together when they are unpacked.
 const MAX_UNPACKED_BYTES: u64 = 16 << 30;
+/// Limit of the number of paths of loaders.
+const MAX_LOADERS: usize = 64;
 /// First bytes of gzip's format.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Name prefix of a file that hides another one of lower layers, see
+/// <https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts>.
+const WHITEOUT: &str = ".wh.";
+/// Name of a file that hides all other files of its folder in lower layers.
+const OPAQUE_WHITEOUT: &str = ".wh..wh..opq";
 
 /// The name of a base image, or a folder with it.
 #[derive(Clone, Debug)]
@@ -77,8 +85,7 @@ impl FromStr for BaseName {
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(super) layers: Vec<Blob>,
-    /// Its configuration.
-    pub(super) config: Value,
+    pub(super) config: ImageConfig,
     /// Name and digest, for the annotations.
     pub(crate) name: String,
     pub(crate) digest: String,
@@ -98,34 +105,43 @@ impl Base {
                 Store::Remote(Box::new(registry), reference.clone())
             }
         };
-        let shown = match name {
+        let name = match name {
             BaseName::Folder(folder) => folder.display().to_string(),
             BaseName::Remote(reference) => reference.to_string().replace(":sha256:", "@sha256:"),
         };
-        let invalid = || format!("base image {shown} is not valid");
-        let (mut digest, top) = store.top().await?;
-        let mut manifest: Value = serde_json::from_slice(&top).when(invalid())?;
-        if manifest["manifests"].is_array() {
-            let all: Vec<Descriptor> = serde_json::from_value(manifest["manifests"].take()).when(invalid())?;
-            let found = all.iter().find(|one| one.platform.as_ref().is_some_and(|found| platform.is_of(found)));
-            let found = found.ok_or_else(|| {
-                Error::new(format!("base image {shown} has no image for platform {}", platform.name))
-                    .hint("pass another --platform, or another base")
-            })?;
-            manifest = serde_json::from_slice(&store.manifest(found).await?).when(invalid())?;
-            digest.clone_from(&found.digest);
+        let invalid = |error: Error| error.hint("use another base image, or build this one again");
+        let document = |kind: &str, digest: &str| format!("base image {name}: {kind} {digest}");
+        let (mut digest, bytes) = store.root().await?;
+        let manifest = match IndexOrManifest::read(&document("document", &digest), &bytes).map_err(invalid)? {
+            IndexOrManifest::Manifest(manifest) => manifest,
+            IndexOrManifest::Index(index) => {
+                let is_of = |entry: &Descriptor| entry.platform.as_ref().is_some_and(|image| platform.is_of(image));
+                let entry = index.manifests.into_iter().find(is_of).ok_or_else(|| {
+                    Error::new(format!("base image {name} has no image for platform {}", platform.name))
+                        .hint("pass another --platform, or another base")
+                })?;
+                check_document(&document("manifest", &entry.digest), &entry)?;
+                let bytes = store.manifest(&entry).await?;
+                digest = entry.digest;
+                Manifest::read(&document("manifest", &digest), &bytes).map_err(invalid)?
+            }
+        };
+        let config = document("config", &manifest.config.digest);
+        check_document(&config, &manifest.config)?;
+        let config = ImageConfig::read(&config, &store.blob(&manifest.config).await?).map_err(invalid)?;
+        if !platform.is_of(&config.platform) {
+            return Err(Error::new(format!("base image {name} is not for platform {}", platform.name))
+                .hint("pass another --platform, or another base"));
         }
-        let config: Descriptor = serde_json::from_value(manifest["config"].take()).when(invalid())?;
-        let config: Value = serde_json::from_slice(&store.blob(&config).await?).when(invalid())?;
-        if !platform.is_of(&config) {
-            return Err(Error::new(format!("base image {shown} is not for platform {}", platform.name)));
+        let described = manifest.layers;
+        let (layers, diff_ids) = (described.len(), config.diff_ids.len());
+        if layers > MAX_LAYERS || layers != diff_ids {
+            return Err(invalid(Error::new(format!(
+                "base image {name}: layers of the manifest and rootfs.diff_ids of the config have {layers} and \
+                 {diff_ids} items, not the same number of at most {MAX_LAYERS}"
+            ))));
         }
-        let described: Vec<Descriptor> = serde_json::from_value(manifest["layers"].take()).when(invalid())?;
-        let count = config["rootfs"]["diff_ids"].as_array().map_or(0, Vec::len);
-        if described.len() > MAX_LAYERS || described.len() != count {
-            return Err(Error::new(format!("{}: {} layers, {count} diff_ids", invalid(), described.len())));
-        }
-        check_size(&described).map_err(|error| error.within(&format!("base image {shown}")))?;
+        check_size(&described).map_err(|error| error.within(&format!("base image {name}")))?;
         let mut layers = Vec::new();
         for descriptor in described {
             let bytes = store.blob(&descriptor).await?;
@@ -133,7 +149,7 @@ impl Base {
                 if descriptor.media_type == DOCKER_LAYER { LAYER.to_owned() } else { descriptor.media_type.clone() };
             layers.push(Blob { descriptor: Descriptor { media_type, ..descriptor }, bytes });
         }
-        Ok(Self { layers, config, name: shown, digest })
+        Ok(Self { layers, config, name, digest })
     }
 
     /// Finds the files that the layer of a program must not replace.
@@ -148,13 +164,13 @@ impl Base {
         for layer in &self.layers {
             let mut unpacked = unpack(&layer.bytes).take(left);
             // Other formats than gzip are not read.
-            files.is_partial |= files.add(&mut unpacked, name).is_err();
+            files.is_partial |= files.add_layer(&mut unpacked, name).is_err();
             left = unpacked.limit();
         }
         files.is_partial |= left == 0;
         match loader {
-            Some(loader) if !files.has_loader && !files.is_partial => {
-                Err(Error::new(format!("base image {} lacks {loader}, which loads the program", self.name))
+            Some(loader) if files.loaders.is_empty() && !files.is_partial => {
+                Err(Error::new(format!("base image {} has no {loader}, the dynamic linker of the program", self.name))
                     .hint("use a base with the C library of the program, or a statically linked program"))
             }
             _ => Ok(files),
@@ -171,7 +187,8 @@ fn unpack(layer: &[u8]) -> Box<dyn Read + '_> {
 pub(super) struct BaseFiles {
     /// CA bundles and lists of users and groups, by path. Those that cannot be extended, such as links, are empty.
     found: BTreeMap<String, Vec<u8>>,
-    has_loader: bool,
+    /// Paths of files with the name of the loader: its folder may be a link.
+    loaders: BTreeSet<String>,
     /// Set if a layer could not be read.
     is_partial: bool,
 }
@@ -192,18 +209,35 @@ impl BaseFiles {
         Some([list, end.as_bytes(), line.as_bytes(), b"\n"].concat())
     }
 
-    /// Adds the files of a layer. A loader is found by its name, since its folder may be a link.
-    fn add(&mut self, layer: impl Read, loader: Option<&str>) -> io::Result<()> {
+    /// Adds a layer on top of the others.
+    fn add_layer(&mut self, layer: impl Read, loader: Option<&str>) -> io::Result<()> {
+        let mut lower = Self { found: take(&mut self.found), loaders: take(&mut self.loaders), is_partial: false };
+        let result = self.add_entries(layer, loader, &mut lower);
+        lower.found.extend(take(&mut self.found));
+        lower.loaders.append(&mut self.loaders);
+        self.is_partial |= lower.loaders.len() > MAX_LOADERS;
+        (self.found, self.loaders) = (lower.found, lower.loaders);
+        result
+    }
+
+    /// Adds the files of a layer, and removes those of lower layers that it hides. The order of whiteouts and files in
+    /// the archive does not matter.
+    fn add_entries(&mut self, layer: impl Read, loader: Option<&str>, lower: &mut Self) -> io::Result<()> {
         let mut archive = tar::Archive::new(layer);
         // Long names are not read: they may be of any size.
         for entry in archive.entries()?.raw(true) {
             let entry = entry?;
-            let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-            let path = format!("/{}", path.trim_start_matches("./").trim_start_matches('/'));
+            let path = absolute(&String::from_utf8_lossy(&entry.path_bytes()));
             let (folder, name) = path.rsplit_once('/').unwrap_or_default();
-            self.has_loader |= loader == Some(name);
-            if let Some(removed) = name.strip_prefix(".wh.") {
-                self.found.remove(&format!("{folder}/{removed}"));
+            match name.strip_prefix(WHITEOUT) {
+                Some(_) if name == OPAQUE_WHITEOUT => lower.remove_below(folder),
+                Some(hidden) => lower.remove(&format!("{folder}/{hidden}")),
+                // A file or a link hides a folder of lower layers.
+                None if !entry.header().entry_type().is_dir() => lower.remove_below(&path),
+                None => {}
+            }
+            if loader == Some(name) && self.loaders.len() <= MAX_LOADERS {
+                self.loaders.insert(path.clone());
             }
             let is_list = LISTS.contains(&&*path);
             if !is_list && !BUNDLES.contains(&&*path) {
@@ -217,29 +251,49 @@ impl BaseFiles {
         }
         Ok(())
     }
+
+    /// Removes a path, and all paths below it.
+    fn remove(&mut self, path: &str) {
+        self.found.remove(path);
+        self.loaders.remove(path);
+        self.remove_below(path);
+    }
+
+    fn remove_below(&mut self, folder: &str) {
+        let is_below = |path: &String| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        self.found.retain(|path, _| !is_below(path));
+        self.loaders.retain(|path| !is_below(path));
+    }
 }
 
-/// Place of a base image.
+/// Returns the path of an archive's entry in the image: `./etc//passwd` is `/etc/passwd`.
+fn absolute(path: &str) -> String {
+    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    parts.fold(String::new(), |path, part| format!("{path}/{part}"))
+}
+
+/// A folder or registry with a base image.
 enum Store {
     Folder(Layout),
     Remote(Box<Registry>, Reference),
 }
 
 impl Store {
-    /// Returns its index or manifest, with the digest.
-    async fn top(&mut self) -> Result<(String, Vec<u8>)> {
+    /// Returns the index or manifest of the image, and its digest.
+    async fn root(&mut self) -> Result<(String, Vec<u8>)> {
         match self {
             Self::Folder(layout) => {
                 let first = layout.named().or_else(|error| layout.manifests.first().ok_or(error))?;
+                check_document(&format!("document {}", first.digest), first)?;
                 Ok((first.digest.clone(), layout.read(first)?))
             }
             Self::Remote(registry, reference) => {
                 let types = [INDEX, MANIFEST, DOCKER_INDEX, DOCKER_MANIFEST];
                 let found = registry.get_manifest(&reference.tag, &types).await?;
-                let found = found.ok_or_else(|| Error::new(format!("no such image: {reference}")))?;
+                let found = found.ok_or_else(|| Error::new(format!("image {reference} not found")))?;
                 let digest = super::digest(&found);
                 if hex(&reference.tag).is_some() && digest != reference.tag {
-                    return Err(Error::new(format!("the content of {reference} does not match its digest")));
+                    return Err(Error::new(format!("{reference}: the registry returned other content")));
                 }
                 Ok((digest, found.into()))
             }
@@ -254,10 +308,10 @@ impl Store {
                 match found {
                     Some(bytes) if super::digest(&bytes) == descriptor.digest => Ok(bytes.into()),
                     Some(_) => Err(Error::new(format!(
-                        "{reference} returned content that does not match {}",
+                        "{reference}: the registry returned other content for {}",
                         descriptor.digest
                     ))),
-                    None => Err(Error::new(format!("{reference} lacks its manifest {}", descriptor.digest))),
+                    None => Err(Error::new(format!("{reference}: manifest {} not found", descriptor.digest))),
                 }
             }
         }
@@ -275,6 +329,18 @@ impl Store {
     }
 }
 
+/// Checks the size of a manifest or a configuration, before it is read.
+fn check_document(document: &str, descriptor: &Descriptor) -> Result<()> {
+    match descriptor.size <= MAX_DOCUMENT_BYTES {
+        true => Ok(()),
+        false => {
+            let (size, limit) = (descriptor.size, MAX_DOCUMENT_BYTES >> 20);
+            Err(Error::new(format!("{document} has {size} bytes, more than {limit} MiB"))
+                .hint("use another base image"))
+        }
+    }
+}
+
 /// Checks that layers are small enough to be kept in memory together.
 fn check_size(layers: &[Descriptor]) -> Result<()> {
     let size = layers.iter().fold(0_u64, |sum, layer| sum.saturating_add(layer.size));
@@ -287,10 +353,12 @@ fn check_size(layers: &[Descriptor]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::archive;
     use super::super::files::ImageFile;
-    use super::super::layer;
     use super::*;
+    use crate::files::private::PrivateFolder;
     use flyball_core::time::Timestamp;
+    use serde_json::json;
 
     fn base(layers: &[&[(&str, &str)]]) -> Base {
         let file = |&(path, text): &(&str, &str)| ImageFile {
@@ -300,11 +368,11 @@ mod tests {
         };
         let layer = |files: &&[(&str, &str)]| {
             let files: Vec<ImageFile> = files.iter().map(file).collect();
-            let archive = layer::of_files(&files, Timestamp::from_second(0).unwrap()).unwrap();
-            Blob::new(LAYER, layer::compress(&archive).unwrap())
+            let bytes = archive::pack(&files, Timestamp::from_second(0).unwrap()).unwrap();
+            Blob::new(LAYER, archive::compress(&bytes).unwrap())
         };
         let layers = layers.iter().map(layer).collect();
-        Base { layers, config: Value::Null, name: "debian".into(), digest: String::new() }
+        Base { layers, config: ImageConfig::default(), name: "debian".into(), digest: String::new() }
     }
 
     #[test]
@@ -327,6 +395,39 @@ mod tests {
     }
 
     #[test]
+    fn whiteouts_hide_files_of_lower_layers() {
+        let lower: &[_] = &[("etc/passwd", "root:x:0:0\n"), ("etc/ssl/cert.pem", "-"), ("etc2/passwd", "")];
+        let own: &[_] = &[("etc/passwd", "me:x:1:1\n")];
+        for (upper, users, has_certificates) in [
+            (&["etc/.wh.passwd"][..], None, true),
+            (&["etc/.wh.ssl"], Some("root"), false),
+            (&["etc/ssl/.wh..wh..opq"], Some("root"), false),
+            (&["etc/.wh..wh..opq"], None, false),
+            (&[".wh.etc"], None, false),
+            (&["./.wh..wh..opq"], None, false),
+            // A file in place of a folder.
+            (&["etc"], None, false),
+            (&["etc/.wh.group", "etc/.wh.pass", "etc/.wh..wh.plnk", "et/.wh..wh..opq", ".wh.et"], Some("root"), true),
+        ] {
+            let whiteouts: Vec<(&str, &str)> = upper.iter().map(|path| (*path, "")).collect();
+            let check = |layers: &[&[(&str, &str)]], users: Option<&str>, has_certificates: bool| {
+                let files = base(layers).files(b"").unwrap();
+                let found = files.found.get("/etc/passwd").map(|list| String::from_utf8_lossy(list));
+                assert_eq!(found.as_deref().and_then(|list| list.split(':').next()), users, "{upper:?}");
+                assert_eq!((files.has_certificates(), files.is_partial), (has_certificates, false), "{upper:?}");
+            };
+            check(&[lower, &whiteouts], users, has_certificates);
+            check(&[lower, &[], &whiteouts, &[]], users, has_certificates);
+            check(&[lower, &whiteouts, lower], Some("root"), true);
+            if upper != ["etc"] {
+                // Files of the same layer remain, in any order.
+                check(&[lower, &[own, &whiteouts[..]].concat()], Some("me"), has_certificates);
+                check(&[lower, &[&whiteouts[..], own].concat()], Some("me"), has_certificates);
+            }
+        }
+    }
+
+    #[test]
     fn loader_of_a_program_is_in_the_base() {
         let loader = "/lib64/ld-linux-x86-64.so.2";
         let mut program = vec![0; 64 + 56];
@@ -335,8 +436,14 @@ mod tests {
         (program[64 + 8], program[64 + 32]) = (120, u8::try_from(loader.len() + 1).unwrap());
         program.extend([loader.as_bytes(), b"\0"].concat());
         assert!(base(&[&[("usr/lib/ld-linux-x86-64.so.2", "")], &[]]).files(&program).is_ok());
-        let error = base(&[&[("lib/ld-musl-x86_64.so.1", "")]]).files(&program).unwrap_err();
-        assert_eq!(error.to_string(), format!("base image debian lacks {loader}, which loads the program"));
+        let hidden: &[&[_]] = &[&[("usr/lib/ld-linux-x86-64.so.2", "")], &[("usr/.wh.lib", "")]];
+        for layers in [&[&[("lib/ld-musl-x86_64.so.1", "")][..]][..], hidden] {
+            let error = base(layers).files(&program).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("base image debian has no {loader}, the dynamic linker of the program")
+            );
+        }
     }
 
     #[test]
@@ -349,6 +456,50 @@ mod tests {
         let error = check_size(&layers(&[1 << 30, 3 << 30, 1])).unwrap_err();
         assert_eq!(error.to_string(), "its layers have 4294967297 bytes, more than 4 GiB");
         assert!(check_size(&layers(&[u64::MAX, 1])).is_err());
+    }
+
+    #[tokio::test]
+    async fn malformed_bases_are_rejected() {
+        let folder = PrivateFolder::new("flyball-malformed-base").unwrap();
+        let path = folder.path().join("base");
+        let platform = &super::super::platform::PLATFORMS[0];
+        let read = async |root: Blob, mut others: Vec<Blob>| {
+            let named = root.descriptor.clone();
+            others.push(root);
+            Layout::write(&path, &others, &[named]).unwrap();
+            let error = Base::read(&BaseName::Folder(path.clone()), platform).await.unwrap_err();
+            assert!(!error.hints().is_empty(), "{error}");
+            error.to_string().replace(&path.display().to_string(), "BASE")
+        };
+        let blob = |text: &str| Blob::new(MANIFEST, text.as_bytes().to_vec());
+        for text in ["[]", "\"x\"", "null", "7", "{"] {
+            let error = read(blob(text), Vec::new()).await;
+            assert!(error.starts_with("base image BASE: document sha256:"), "{error}");
+            assert!(error.contains(" is not a JSON object"), "{error}");
+        }
+        let error = read(blob(r#"{"manifests": ["a", "b"]}"#), Vec::new()).await;
+        assert!(error.contains("field manifests is invalid"), "{error}");
+        let manifest = |config: &Descriptor| Blob::json(MANIFEST, &json!({"config": config, "layers": []}));
+        for (config, expected) in [
+            ("[]", "is not a JSON object"),
+            ("\"x\"", "is not a JSON object"),
+            (r#"{"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": ["x"]}}"#, "have 0 and 1 items"),
+            (r#"{"os": "linux", "architecture": "amd64", "config": "x"}"#, "field config is invalid"),
+            ("{}", "is not for platform linux/amd64"),
+        ] {
+            let config = blob(config);
+            let error = read(manifest(&config.descriptor), vec![config]).await;
+            assert!(error.contains(expected), "{error}");
+        }
+        let config = blob("{}");
+        let large = Descriptor { size: MAX_DOCUMENT_BYTES + 1, ..config.descriptor.clone() };
+        let error = read(manifest(&large), vec![config.clone()]).await;
+        let expected = format!("config {} has 16777217 bytes, more than 16 MiB", config.descriptor.digest);
+        assert!(error.ends_with(&expected), "{error}");
+        // Neither is a file larger than its descriptor read.
+        let small = Descriptor { size: 1, ..config.descriptor.clone() };
+        let error = read(manifest(&small), vec![config]).await;
+        assert!(error.ends_with("is corrupt"), "{error}");
     }
 
     #[test]

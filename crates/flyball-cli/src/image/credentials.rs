@@ -65,7 +65,7 @@ impl Credentials {
             let text = match fs::read(path) {
                 Ok(text) => text,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(error).when(format!("cannot read {}", path.display())),
+                Err(error) => return Err(error).context(format!("cannot read {}", path.display())),
             };
             // The position in the error is safe to print, values may be secret.
             let config: Config = serde_json::from_slice(&text).map_err(|error| {
@@ -121,7 +121,7 @@ impl Config {
         let server = if is_docker { "https://index.docker.io/v1/" } else { registry };
         let store = self.cred_helpers.get(server).or_else(|| self.cred_helpers.get(registry));
         if let Some(program) = store.or(self.creds_store.as_ref().filter(|name| !name.is_empty()))
-            && let Some(found) = ask(program, server).await?
+            && let Some(found) = run_helper(program, server).await?
         {
             return Ok(Some(found));
         }
@@ -158,7 +158,7 @@ impl Auth {
 }
 
 /// Queries a credential helper.
-async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
+async fn run_helper(name: &str, server: &str) -> Result<Option<Credentials>> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !name.bytes().all(is_plain) {
         return Err(Error::new(format!("invalid credential helper name {name:?}")));
@@ -175,7 +175,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
         }
         child.wait_with_output().await
     };
-    let response = timeout(HELPER_TIMEOUT, work).await.when(what())?.when(what())?;
+    let response = timeout(HELPER_TIMEOUT, work).await.context(what())?.context(what())?;
     if !response.status.success() {
         let output = String::from_utf8_lossy(&response.stdout);
         // The protocol's message for missing credentials.

@@ -1,6 +1,7 @@
 //! Files of a project of charts or roles, for its image.
 
 use crate::error::{Error, Result, ResultExt};
+use crate::files::entries;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -60,19 +61,19 @@ pub(crate) struct ImageFile {
 /// # Errors
 ///
 /// If a file cannot be read, is too large, or is outside of the project.
-pub(crate) fn of_project(folder: &Path, entries: &[Value], place: &str) -> Result<Vec<ImageFile>> {
-    let root = folder.canonicalize().when(format!("cannot read {}", folder.display()))?;
-    let mut found = Found { root, files: Vec::new(), bytes: 0 };
+pub(crate) fn project_files(folder: &Path, entries: &[Value], target: &str) -> Result<Vec<ImageFile>> {
+    let root = folder.canonicalize().context(format!("cannot read {}", folder.display()))?;
+    let mut found = FileCollector { root, files: Vec::new(), bytes: 0 };
     let mut parts: BTreeSet<String> = PARTS.iter().map(|part| (*part).to_owned()).collect();
     for entry in entries {
         for fields in [entry, &entry["finalizer"]] {
             for (field, path) in PATHS.iter().filter_map(|field| Some((*field, fields[*field].as_str()?))) {
-                parts.extend(part(folder, field, path)?);
+                parts.extend(project_path(folder, field, path)?);
             }
         }
     }
     for part in parts.iter().filter(|part| folder.join(part).exists()) {
-        found.add(&folder.join(part), &format!("{place}/{part}"), 0)?;
+        found.add(&folder.join(part), &format!("{target}/{part}"), 0)?;
     }
     found.files.sort_by(|one, other| one.path.cmp(&other.path));
     found.files.dedup_by(|one, other| one.path == other.path);
@@ -81,7 +82,7 @@ pub(crate) fn of_project(folder: &Path, entries: &[Value], place: &str) -> Resul
 
 /// Returns the part of the project that a path in watches.yaml names; none if it is a role among the usual parts or in
 /// a collection.
-fn part(folder: &Path, field: &str, path: &str) -> Result<Option<String>> {
+fn project_path(folder: &Path, field: &str, path: &str) -> Result<Option<String>> {
     let plain: Option<PathBuf> = Path::new(path)
         .components()
         .filter(|part| *part != Component::CurDir)
@@ -98,32 +99,32 @@ fn part(folder: &Path, field: &str, path: &str) -> Result<Option<String>> {
         _ => Err(Error::new(format!(
             "watches.yaml: {field} {path} is outside of the project; the image contains only files of the project"
         ))
-        .hint("copy it into the project, and name it by a path relative to watches.yaml")),
+        .hint("copy it into the project, and use a path relative to watches.yaml")),
     }
 }
 
-struct Found {
+struct FileCollector {
     /// The project, with links resolved.
     root: PathBuf,
     files: Vec<ImageFile>,
     bytes: u64,
 }
 
-impl Found {
-    fn add(&mut self, path: &Path, place: &str, depth: usize) -> Result<()> {
+impl FileCollector {
+    fn add(&mut self, path: &Path, target: &str, depth: usize) -> Result<()> {
         let what = || format!("cannot read {}", path.display());
-        let real = path.canonicalize().when(what())?;
+        let real = path.canonicalize().context(what())?;
         if !real.starts_with(&self.root) {
-            return Err(Error::new(format!("{} is a link to a file outside of the project", path.display()))
+            return Err(Error::new(format!("{} is a symbolic link to a file outside of the project", path.display()))
                 .hint("copy the file into the project"));
         }
-        let metadata = fs::metadata(path).when(what())?;
+        let metadata = fs::metadata(path).context(what())?;
         if metadata.is_dir() {
             if depth == MAX_DEPTH {
                 return Err(Error::new(format!("{} is nested more than {MAX_DEPTH} directories deep", path.display())));
             }
             for name in names(path)? {
-                self.add(&path.join(&name), &format!("{place}/{name}"), depth + 1)?;
+                self.add(&path.join(&name), &format!("{target}/{name}"), depth + 1)?;
             }
             return Ok(());
         }
@@ -134,27 +135,24 @@ impl Found {
                 MAX_BYTES >> 20,
                 path.display()
             ))
-            .hint("move files that the operator does not read to another directory"));
+            .hint("move files that the operator does not read to another folder"));
         }
         let is_executable = metadata.permissions().mode() & 0o100 != 0;
-        self.files.push(ImageFile { path: place.to_owned(), is_executable, bytes: fs::read(path).when(what())? });
+        self.files.push(ImageFile { path: target.to_owned(), is_executable, bytes: fs::read(path).context(what())? });
         Ok(())
     }
 }
 
 /// Returns the names in a folder, without hidden ones, but with `.helmignore`: charts are loaded with it.
 fn names(folder: &Path) -> Result<Vec<String>> {
-    let what = || format!("cannot read {}", folder.display());
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).when(what())? {
-        let name = entry.when(what())?.file_name();
-        let name =
-            name.to_str().ok_or_else(|| Error::new(format!("{}: a file name is not UTF-8", folder.display())))?;
+    for path in entries(folder)? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or_else(|| Error::new(format!("file name {} is not UTF-8", path.display())))?;
         if !name.starts_with('.') || name == ".helmignore" {
             names.push(name.to_owned());
         }
     }
-    names.sort();
     Ok(names)
 }
 
@@ -187,7 +185,7 @@ mod tests {
             fs::write(at(path), path).unwrap();
         }
         let of_entries = |entries: Value| {
-            let files = of_project(&at(""), entries.as_array().unwrap(), "opt/op");
+            let files = project_files(&at(""), entries.as_array().unwrap(), "opt/op");
             files.map(|files| files.into_iter().map(|file| file.path).collect())
         };
         let paths = || of_entries(json!([{"chart": "./own/chart"}, {"role": "a"}, {"role": "acme.site.web"}]));

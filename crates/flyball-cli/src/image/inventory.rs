@@ -8,11 +8,11 @@ use super::{Descriptor, hex};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-pub(crate) const MATERIALS: &str = "application/vnd.cyclonedx+json";
-pub(crate) const STATEMENT: &str = "application/vnd.in-toto+json";
+pub(crate) const SBOM_TYPE: &str = "application/vnd.cyclonedx+json";
+pub(crate) const PROVENANCE_TYPE: &str = "application/vnd.in-toto+json";
 
-/// Creates the bill of materials of a program: its package and dependencies.
-pub(crate) fn materials(root: &Package, parts: &[(Package, Vec<Package>)], created: &str) -> Value {
+/// Creates the SBOM of a program: its package and dependencies.
+pub(crate) fn sbom(root: &Package, parts: &[(Package, Vec<Package>)], created: &str) -> Value {
     let tool = json!({"type": "application", "name": "flyball", "version": env!("CARGO_PKG_VERSION")});
     let others = parts.iter().map(|(package, _)| package).filter(|package| package.id != root.id);
     let needs = parts.iter().map(|(package, needs)| {
@@ -54,7 +54,7 @@ fn component(package: &Package, kind: &str) -> Value {
 }
 
 /// Provenance of an image.
-pub(crate) struct Origin<'a> {
+pub(crate) struct BuildOrigin<'a> {
     pub(crate) name: &'a str,
     pub(crate) platform: &'a str,
     pub(crate) target: Option<&'a str>,
@@ -69,19 +69,19 @@ pub(crate) struct Origin<'a> {
 }
 
 /// Writes the statement about an image.
-pub(crate) fn statement(subject: &Descriptor, origin: &Origin<'_>) -> Value {
+pub(crate) fn provenance(subject: &Descriptor, origin: &BuildOrigin<'_>) -> Value {
     let digest = |digest: &str| json!({"sha256": hex(digest).unwrap_or_default()});
-    let mut materials = Vec::new();
+    let mut sbom = Vec::new();
     if let (Some(source), Some(revision)) = (origin.source, origin.revision) {
         let mut commit = json!({"uri": format!("git+{source}@{revision}")});
         // Uncommitted changes are in no commit.
         if !revision.ends_with("-dirty") {
             commit["digest"] = json!({"gitCommit": revision});
         }
-        materials.push(commit);
+        sbom.push(commit);
     }
     if let Some(lock) = origin.lock {
-        materials.push(json!({"uri": "Cargo.lock", "digest": digest(lock)}));
+        sbom.push(json!({"uri": "Cargo.lock", "digest": digest(lock)}));
     }
     let entries = [("platform", Some(origin.platform)), ("target", origin.target), ("profile", origin.profile)];
     let parameters: BTreeMap<&str, &str> =
@@ -99,7 +99,7 @@ pub(crate) fn statement(subject: &Descriptor, origin: &Origin<'_>) -> Value {
                 "buildType": concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/image.md"),
                 "externalParameters": parameters,
                 "internalParameters": {"program": {"digest": digest(origin.program)}},
-                "resolvedDependencies": materials,
+                "resolvedDependencies": sbom,
             },
             "runDetails": {"builder": {"id": env!("CARGO_PKG_REPOSITORY"), "version": versions}},
         },

@@ -1,13 +1,19 @@
 //! Images in a folder, see <https://github.com/opencontainers/image-spec/blob/main/image-layout.md>.
 
+use super::archive::ArchiveWriter;
+use super::manifest::{Index, MAX_DOCUMENT_BYTES, Manifest};
 use super::{Blob, Descriptor, INDEX, digest, hex};
 use crate::error::{Error, Result, ResultExt};
-use serde_json::{Value, json};
+use flyball_core::time::Timestamp;
+use serde_json::json;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const MARK: &str = "oci-layout";
+/// The file that marks a folder as a layout.
+const MARKER: &str = "oci-layout";
+/// Hint for an invalid layout.
+const REBUILD: &str = "rebuild the image: flyball image build";
 
 /// A folder with images.
 pub(crate) struct Layout {
@@ -25,7 +31,7 @@ impl Layout {
     pub(crate) fn write(folder: &Path, blobs: &[Blob], manifests: &[Descriptor]) -> Result<()> {
         let what = || format!("cannot write {}", folder.display());
         let is_free = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
-        if !is_free && !folder.join(MARK).is_file() {
+        if !is_free && !folder.join(MARKER).is_file() {
             return Err(Error::new(format!("{} is not an image layout", folder.display()))
                 .hint("pass another directory: --out DIR"));
         }
@@ -41,20 +47,23 @@ impl Layout {
         if written.is_err() {
             let _ = fs::remove_dir_all(&new);
         }
-        written.when(what())
+        written.context(what())
     }
 
     /// Opens an existing layout.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
-        if !folder.join(MARK).is_file() {
+        if !folder.join(MARKER).is_file() {
             return Err(Error::new(format!("no image found in {}", folder.display()))
                 .hint("build one with `flyball image build`, or pass --from DIR"));
         }
-        let what = || format!("the index of {} cannot be read", folder.display());
-        let index = fs::read(folder.join("index.json")).when(what())?;
-        let mut index: Value = serde_json::from_slice(&index).when(what())?;
-        let manifests: Vec<Descriptor> = serde_json::from_value(index["manifests"].take()).when(what())?;
-        Ok(Self { folder: folder.to_owned(), manifests })
+        let path = folder.join("index.json");
+        let what = || format!("cannot read {}", path.display());
+        if fs::metadata(&path).context(what())?.len() > MAX_DOCUMENT_BYTES {
+            return Err(Error::new(format!("{} is larger than {} MiB", path.display(), MAX_DOCUMENT_BYTES >> 20)));
+        }
+        let bytes = fs::read(&path).context(what())?;
+        let index = Index::read(&path.display().to_string(), &bytes).map_err(|error| error.hint(REBUILD))?;
+        Ok(Self { folder: folder.to_owned(), manifests: index.manifests })
     }
 
     /// Returns the entry to push: the one with a name.
@@ -64,23 +73,18 @@ impl Layout {
         named.ok_or_else(|| Error::new(format!("no named image in {}", self.folder.display())))
     }
 
-    /// Reads content and verifies its digest.
+    /// Reads content and verifies its size and its digest.
     pub(crate) fn read(&self, descriptor: &Descriptor) -> Result<Vec<u8>> {
-        let hex =
-            hex(&descriptor.digest).ok_or_else(|| Error::new(format!("{} is not a digest", descriptor.digest)))?;
+        let hex = hex(&descriptor.digest)
+            .ok_or_else(|| Error::new(format!("{:?} is not a SHA-256 digest", descriptor.digest)).hint(REBUILD))?;
         let path = self.folder.join("blobs/sha256").join(hex);
-        let bytes = fs::read(&path).when(format!("cannot read {}", path.display()))?;
-        match digest(&bytes) == descriptor.digest {
-            true => Ok(bytes),
-            false => {
-                Err(Error::new(format!("{} is corrupt", path.display())).hint("rebuild the image: flyball image build"))
-            }
+        let what = || format!("cannot read {}", path.display());
+        let corrupt = || Error::new(format!("{} is corrupt", path.display())).hint(REBUILD);
+        if fs::metadata(&path).context(what())?.len() != descriptor.size {
+            return Err(corrupt());
         }
-    }
-
-    /// Reads a manifest or an index.
-    pub(crate) fn read_json(&self, descriptor: &Descriptor) -> Result<Value> {
-        serde_json::from_slice(&self.read(descriptor)?).when(format!("{} is not a manifest", descriptor.digest))
+        let bytes = fs::read(&path).context(what())?;
+        if digest(&bytes) == descriptor.digest { Ok(bytes) } else { Err(corrupt()) }
     }
 
     /// Returns the images of an entry: those of an index, or itself.
@@ -88,35 +92,37 @@ impl Layout {
         if entry.media_type != INDEX {
             return Ok(vec![entry.clone()]);
         }
-        let manifests = self.read_json(entry)?["manifests"].take();
-        serde_json::from_value(manifests).when(format!("{} is not an index", entry.digest))
+        let index = Index::read(&self.document("index", entry), &self.read(entry)?);
+        index.map(|index| index.manifests).map_err(|error| error.hint(REBUILD))
     }
 
-    /// Returns the content that a manifest names: its configuration and its layers.
-    pub(crate) fn parts(&self, manifest: &Descriptor) -> Result<Vec<Descriptor>> {
-        let what = || format!("{} is not a manifest", manifest.digest);
-        let mut read = self.read_json(manifest)?;
-        let mut parts = vec![serde_json::from_value(read["config"].take()).when(what())?];
-        parts.extend(serde_json::from_value::<Vec<Descriptor>>(read["layers"].take()).when(what())?);
-        Ok(parts)
+    pub(crate) fn manifest(&self, descriptor: &Descriptor) -> Result<Manifest> {
+        let manifest = Manifest::read(&self.document("manifest", descriptor), &self.read(descriptor)?);
+        manifest.map_err(|error| error.hint(REBUILD))
+    }
+
+    /// Returns the name of a document in errors.
+    fn document(&self, kind: &str, descriptor: &Descriptor) -> String {
+        format!("{kind} {} in {}", descriptor.digest, self.folder.display())
+    }
+
+    /// Returns the blobs that a manifest refers to: its configuration and its layers.
+    pub(crate) fn blobs(&self, descriptor: &Descriptor) -> Result<Vec<Descriptor>> {
+        let Manifest { config, layers, .. } = self.manifest(descriptor)?;
+        Ok([config].into_iter().chain(layers).collect())
     }
 
     /// Writes the images that have a name into an archive that other tools import.
     pub(crate) fn archive(&self, file: &Path) -> Result<()> {
         let what = || format!("cannot write {}", file.display());
         let named = self.named()?;
-        let mut archive = tar::Builder::new(fs::File::create(file).when(what())?);
-        let mut add = |path: &str, bytes: &[u8]| {
-            let mut header = tar::Header::new_ustar();
-            header.set_size(bytes.len() as u64);
-            header.set_mode(0o644);
-            archive.append_data(&mut header, path, bytes).when(what())
-        };
-        add(MARK, &mark())?;
-        add("index.json", &index(std::slice::from_ref(named)))?;
+        let mut archive = ArchiveWriter::new(fs::File::create(file).context(what())?, Timestamp::UNIX_EPOCH);
+        let mut add = |path: &str, bytes: &[u8]| archive.add(path, 0o644, bytes).context(what());
+        add(MARKER, &marker())?;
+        add("index.json", &index(vec![named.clone()]))?;
         let mut all = vec![named.clone()];
         for image in self.images(named)? {
-            all.extend(self.parts(&image)?);
+            all.extend(self.blobs(&image)?);
             all.push(image);
         }
         all.sort_by(|one, other| one.digest.cmp(&other.digest));
@@ -125,25 +131,25 @@ impl Layout {
             let path = format!("blobs/sha256/{}", hex(&descriptor.digest).unwrap_or_default());
             add(&path, &self.read(descriptor)?)?;
         }
-        archive.finish().when(what())
+        archive.finish().map(drop).context(what())
     }
 }
 
 fn fill(folder: &Path, blobs: &[Blob], manifests: &[Descriptor]) -> io::Result<()> {
     let _ = fs::remove_dir_all(folder);
-    let place = folder.join("blobs/sha256");
-    fs::create_dir_all(&place)?;
+    let blob_folder = folder.join("blobs/sha256");
+    fs::create_dir_all(&blob_folder)?;
     for blob in blobs {
-        fs::write(place.join(hex(&blob.descriptor.digest).unwrap_or_default()), &blob.bytes)?;
+        fs::write(blob_folder.join(hex(&blob.descriptor.digest).unwrap_or_default()), &blob.bytes)?;
     }
-    fs::write(folder.join(MARK), mark())?;
-    fs::write(folder.join("index.json"), index(manifests))
+    fs::write(folder.join(MARKER), marker())?;
+    fs::write(folder.join("index.json"), index(manifests.to_vec()))
 }
 
-fn mark() -> Vec<u8> {
+fn marker() -> Vec<u8> {
     json!({"imageLayoutVersion": "1.0.0"}).to_string().into_bytes()
 }
 
-fn index(manifests: &[Descriptor]) -> Vec<u8> {
-    json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}).to_string().into_bytes()
+fn index(manifests: Vec<Descriptor>) -> Vec<u8> {
+    Index::new(manifests).to_json().to_string().into_bytes()
 }

@@ -9,9 +9,9 @@ use std::process::Command;
 /// Reads the loader of a program and the libraries that it loads, at their own paths.
 ///
 /// The loader itself lists them, see <https://man7.org/linux/man-pages/man8/ld.so.8.html>.
-pub(crate) fn of_program(program: &Path, loader: &str) -> Result<Vec<ImageFile>> {
+pub(crate) fn shared_libraries(program: &Path, loader: &str) -> Result<Vec<ImageFile>> {
     let what = || format!("cannot list the libraries of {}", program.display());
-    let listed = Command::new(loader).arg("--list").arg(program).output().when(what())?;
+    let listed = Command::new(loader).arg("--list").arg(program).output().context(what())?;
     if !listed.status.success() {
         let why = String::from_utf8_lossy(&listed.stderr).trim().to_owned();
         return Err(Error::new(format!("{}: {why}", what())).hint("use a statically linked flyball: --program FILE"));
@@ -21,7 +21,7 @@ pub(crate) fn of_program(program: &Path, loader: &str) -> Result<Vec<ImageFile>>
     paths.sort_unstable();
     paths.dedup();
     let file = |path: &str| {
-        let bytes = fs::read(path).when(format!("cannot read library {path}"))?;
+        let bytes = fs::read(path).context(format!("cannot read library {path}"))?;
         Ok(ImageFile { path: path.trim_start_matches('/').to_owned(), is_executable: true, bytes })
     };
     paths.into_iter().map(file).collect()

@@ -1,7 +1,9 @@
 //! Platforms of images, and their Rust targets.
 
 use crate::error::{Error, Result, ResultExt};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,6 +20,20 @@ pub(crate) struct Platform {
     gnu: &'static str,
     /// ELF machine type, see [`elf`](super::elf).
     pub(crate) machine: u16,
+}
+
+/// The platform of an image, as descriptors and configurations contain it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub(crate) struct ImagePlatform {
+    #[serde(default)]
+    pub(crate) os: String,
+    #[serde(default)]
+    pub(crate) architecture: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) variant: Option<String>,
+    /// Unknown fields, which are written unchanged.
+    #[serde(flatten)]
+    pub(crate) others: BTreeMap<String, Value>,
 }
 
 const fn platform(
@@ -66,21 +82,22 @@ impl Platform {
         })
     }
 
-    /// Writes it into an object, as configurations and descriptors have it.
-    pub(crate) fn write(&self, object: &mut Value) {
-        object["architecture"] = self.architecture.into();
-        object["os"] = "linux".into();
-        if let Some(variant) = self.variant {
-            object["variant"] = variant.into();
+    /// Returns the platform of images for it.
+    pub(crate) fn image_platform(&self) -> ImagePlatform {
+        ImagePlatform {
+            os: "linux".into(),
+            architecture: self.architecture.into(),
+            variant: self.variant.map(str::to_owned),
+            others: BTreeMap::new(),
         }
     }
 
-    /// Returns true if an object is about this platform. A missing variant is the usual one.
-    pub(crate) fn is_of(&self, object: &Value) -> bool {
-        let variant = &object["variant"];
-        object["os"] == "linux"
-            && object["architecture"] == self.architecture
-            && (self.variant.is_none() || variant.is_null() || variant.as_str() == self.variant)
+    /// Returns true if an image is for this platform. A missing variant is the usual one.
+    pub(crate) fn is_of(&self, image: &ImagePlatform) -> bool {
+        let variant = image.variant.as_deref();
+        image.os == "linux"
+            && image.architecture == self.architecture
+            && (self.variant.is_none() || variant.is_none() || variant == self.variant)
     }
 
     /// Finds the target of programs for it: musl if it is installed, otherwise statically linked glibc.
@@ -106,7 +123,7 @@ impl Platform {
 /// Returns the sysroot of the compiler.
 fn sysroot() -> Result<String> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let response = Command::new(compiler).args(["--print", "sysroot"]).output().when("cannot run rustc");
+    let response = Command::new(compiler).args(["--print", "sysroot"]).output().context("cannot run rustc");
     let response =
         response.map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
     Ok(String::from_utf8_lossy(&response.stdout).trim().to_owned())

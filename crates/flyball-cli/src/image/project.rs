@@ -91,20 +91,20 @@ pub(crate) fn check_program() -> Result<()> {
 
 impl Project {
     /// Runs `cargo metadata` for the project in this folder and a target.
-    pub(crate) async fn ask(target: Option<&str>) -> Result<Self> {
+    pub(crate) async fn load(target: Option<&str>) -> Result<Self> {
         let mut cargo = cargo();
         cargo.args(["metadata", "--format-version=1"]).stdout(Stdio::piped());
         cargo.args(target.map(|target| format!("--filter-platform={target}")));
         let response = cargo
             .spawn()
-            .when("cannot start cargo")
+            .context("cannot start cargo")
             .map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
-        let response = response.wait_with_output().await.when("cannot run cargo")?;
+        let response = response.wait_with_output().await.context("cannot run cargo")?;
         if !response.status.success() {
             return Err(Error::new("cargo metadata failed"));
         }
         let mut project: Self =
-            serde_json::from_slice(&response.stdout).when("cannot parse the output of cargo metadata")?;
+            serde_json::from_slice(&response.stdout).context("cannot parse the output of cargo metadata")?;
         let lock = fs::read_to_string(project.workspace_root.join("Cargo.lock")).unwrap_or_default();
         project.checksums = checksums(&lock);
         Ok(project)
@@ -140,7 +140,7 @@ impl Project {
 
     /// Returns the packages in a program of this package, each with its dependencies, sorted by name. Build and dev
     /// dependencies are omitted.
-    pub(crate) fn parts(&self, root: &str) -> Result<Vec<(Package, Vec<Package>)>> {
+    pub(crate) fn program_packages(&self, root: &str) -> Result<Vec<(Package, Vec<Package>)>> {
         let nodes: BTreeMap<&str, &Node> =
             self.resolve.iter().flat_map(|resolve| &resolve.nodes).map(|node| (node.id.as_str(), node)).collect();
         let (mut seen, mut queue, mut parts) = (BTreeSet::from([root]), vec![root], Vec::new());
@@ -218,18 +218,21 @@ pub(crate) fn labels(package: &Package, revision: Option<&str>, created: &str) -
 }
 
 /// Describes a prebuilt program.
-pub(crate) fn stranger(program: &Path) -> Package {
+pub(crate) fn prebuilt_package(program: &Path) -> Package {
     let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    unbuilt(name, "latest", None)
+    package_of_program(name, "latest", None)
 }
 
 /// Describes an operator of charts or roles, and the program that runs it: this one.
-pub(crate) fn of_watches(name: &str) -> (Package, Package) {
+pub(crate) fn watches_packages(name: &str) -> (Package, Package) {
     let license = Some(env!("CARGO_PKG_LICENSE"));
-    (unbuilt(name.to_owned(), "latest", None), unbuilt("flyball-cli".to_owned(), env!("CARGO_PKG_VERSION"), license))
+    (
+        package_of_program(name.to_owned(), "latest", None),
+        package_of_program("flyball-cli".to_owned(), env!("CARGO_PKG_VERSION"), license),
+    )
 }
 
-fn unbuilt(name: String, version: &str, license: Option<&str>) -> Package {
+fn package_of_program(name: String, version: &str, license: Option<&str>) -> Package {
     Package {
         id: name.clone(),
         name,
@@ -273,7 +276,7 @@ mod tests {
 
     #[test]
     fn build_and_dev_dependencies_are_excluded() {
-        let parts = project().parts("op").unwrap();
+        let parts = project().program_packages("op").unwrap();
         let found: Vec<(&str, Vec<&str>, Option<&str>)> = parts
             .iter()
             .map(|(package, needs)| {
@@ -282,6 +285,6 @@ mod tests {
             .collect();
         assert_eq!(found, [("deep", vec![], None), ("lib", vec!["deep"], Some("ab12")), ("op", vec!["lib"], None)]);
         assert_eq!(parts[0].0.purl(), "pkg:cargo/deep@1.0.0%2Bx");
-        assert!(project().parts("other").is_err());
+        assert!(project().program_packages("other").is_err());
     }
 }

@@ -4,18 +4,21 @@
 //! <https://distribution.github.io/distribution/spec/auth/token/> for authentication.
 
 use super::credentials::Credentials;
+use super::manifest::Index;
 use super::reference::Reference;
 use super::{Descriptor, INDEX, hex};
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::complain;
+use crate::render::terminal::print_labeled;
 use crate::web::{OnReceived, Receiver, Web};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, LINK, LOCATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+use url::form_urlencoded;
 
 /// Timeout of a response. A layer is acknowledged after its last byte.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -26,6 +29,12 @@ const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const MAX_TAG_PAGES: usize = 100;
 /// Limit of tags of a repository.
 const MAX_TAGS: usize = 100_000;
+
+/// A page of the tags of a repository.
+#[derive(Deserialize)]
+struct TagList {
+    tags: Option<Vec<String>>,
+}
 
 /// Use of a repository by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +53,7 @@ impl Purpose {
     }
 
     /// Returns the words before the name of a repository.
-    fn words(self) -> &'static str {
+    fn verb(self) -> &'static str {
         match self {
             Self::Pull => "pull from",
             Self::Push => "push to",
@@ -88,14 +97,14 @@ impl Registry {
         purpose: Purpose,
     ) -> Result<Self> {
         let scheme = if plain { "http" } else { "https" };
-        let base: Uri = format!("{scheme}://{}/", reference.server()).parse().when("invalid registry address")?;
+        let base: Uri = format!("{scheme}://{}/", reference.server()).parse().context("invalid registry address")?;
         let mut registry = Self { web, base, purpose, reference: reference.clone(), credentials, authorization: None };
         // A small request triggers authentication before a large upload.
         let answer = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await?;
         match answer.status().is_success() {
             true => Ok(registry),
             false => Err(registry
-                .refused("authorize the request", &answer)
+                .response_error("authorize the request", &answer)
                 .hint(format!("check that {} is a container registry", reference.registry))),
         }
     }
@@ -111,15 +120,15 @@ impl Registry {
         let response = self.send(Method::POST, &format!("/v2/{repository}/blobs/uploads/"), &[], Bytes::new()).await?;
         let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
         let (StatusCode::ACCEPTED, Some(location)) = (response.status(), location) else {
-            return Err(self.refused("accept an upload", &response));
+            return Err(self.response_error("accept an upload", &response));
         };
-        let mark = if location.contains('?') { '&' } else { '?' };
-        let location = format!("{location}{mark}digest={digest}");
+        let separator = if location.contains('?') { '&' } else { '?' };
+        let location = format!("{location}{separator}digest={digest}");
         let headers = [(CONTENT_TYPE, "application/octet-stream")];
         let done = self.send(Method::PUT, &location, &headers, bytes.into()).await?;
         match done.status() {
             StatusCode::CREATED => Ok(true),
-            _ => Err(self.refused(&format!("accept {digest}"), &done)),
+            _ => Err(self.response_error(&format!("accept {digest}"), &done)),
         }
     }
 
@@ -129,7 +138,7 @@ impl Registry {
         let done = self.send(Method::PUT, &path, &[(CONTENT_TYPE, media_type)], bytes.into()).await?;
         match done.status() {
             StatusCode::CREATED | StatusCode::OK => Ok(done.headers().clone()),
-            _ => Err(self.refused(&format!("accept the manifest {name}"), &done)),
+            _ => Err(self.response_error(&format!("accept the manifest {name}"), &done)),
         }
     }
 
@@ -140,7 +149,7 @@ impl Registry {
         match found.status() {
             StatusCode::OK => Ok(Some(found.into_body())),
             StatusCode::NOT_FOUND => Ok(None),
-            _ => Err(self.refused(&format!("return the manifest {name}"), &found)),
+            _ => Err(self.response_error(&format!("return the manifest {name}"), &found)),
         }
     }
 
@@ -165,7 +174,7 @@ impl Registry {
         if found.status().is_redirection() {
             // Many registries redirect to presigned URLs of blobs.
             let location = found.headers().get(LOCATION).and_then(|location| location.to_str().ok()).map(str::to_owned);
-            let location = location.ok_or_else(|| self.refused(&format!("return {digest}"), &found))?;
+            let location = location.ok_or_else(|| self.response_error(&format!("return {digest}"), &found))?;
             found = self.exchange(Method::GET, &location, &[], Bytes::new(), receiver).await?;
         }
         match found.status() {
@@ -173,7 +182,7 @@ impl Registry {
             StatusCode::OK => {
                 Err(Error::new(format!("{} returned content that does not match {digest}", self.reference.registry)))
             }
-            _ => Err(self.refused(&format!("return {digest}"), &found)),
+            _ => Err(self.response_error(&format!("return {digest}"), &found)),
         }
     }
 
@@ -189,10 +198,11 @@ impl Registry {
             let Some(path) = next.take() else { return Ok(tags) };
             let page = self.send(Method::GET, &path, &[], Bytes::new()).await?;
             if page.status() != StatusCode::OK {
-                return Err(self.refused("list the tags", &page));
+                return Err(self.response_error("list the tags", &page));
             }
-            let body: Value = serde_json::from_slice(page.body()).unwrap_or_default();
-            tags.extend(body["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+            let list: TagList = serde_json::from_slice(page.body())
+                .context(format!("{} returned an invalid list of tags", self.reference.registry))?;
+            tags.extend(list.tags.unwrap_or_default());
             if tags.len() > MAX_TAGS {
                 break;
             }
@@ -202,7 +212,7 @@ impl Registry {
             None if tags.len() <= MAX_TAGS => Ok(tags),
             _ => {
                 Err(Error::new(format!("{} lists too many tags", self.reference.registry))
-                    .hint("name the exact version"))
+                    .hint("pass the exact version"))
             }
         }
     }
@@ -215,16 +225,16 @@ impl Registry {
         }
         // The registry does not support referrers: they are listed under the fallback tag.
         let tag = format!("sha256-{}", hex(subject).unwrap_or_default());
+        let Reference { registry, repository, .. } = &self.reference;
+        let document = format!("index {registry}/{repository}:{tag}");
         let mut index = match self.get_manifest(&tag, &[INDEX]).await? {
-            Some(found) => serde_json::from_slice(&found).when(format!("{tag} is not an image index"))?,
-            None => json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}),
+            Some(found) => Index::read(&document, &found)
+                .map_err(|error| error.hint(format!("delete the tag {tag}, which lists the referrers of an image")))?,
+            None => Index::new(Vec::new()),
         };
-        let Some(listed) = index["manifests"].as_array_mut() else {
-            return Err(Error::new(format!("{tag} is not an image index")));
-        };
-        if !listed.iter().any(|one| one["digest"] == *referrer.digest) {
-            listed.push(json!(referrer));
-            self.put_manifest(INDEX, &tag, index.to_string().into_bytes()).await?;
+        if index.manifests.iter().all(|listed| listed.digest != referrer.digest) {
+            index.manifests.push(referrer.clone());
+            self.put_manifest(INDEX, &tag, index.to_json().to_string().into_bytes()).await?;
         }
         Ok(())
     }
@@ -260,7 +270,7 @@ impl Registry {
             if let Some(authorization) = authorization.filter(|_| is_home) {
                 request = request.header(AUTHORIZATION, authorization);
             }
-            request.body(body.clone()).when("cannot build the request")
+            request.body(body.clone()).context("cannot build the request")
         };
         let answer = self.web.receive(request(self.authorization.as_ref())?, receiver).await;
         let answer = answer.map_err(|error| match self.base.scheme_str() {
@@ -275,7 +285,7 @@ impl Registry {
         self.authorization = Some(self.authorize(&answer).await?);
         let answer = self.web.receive(request(self.authorization.as_ref())?, receiver).await?;
         if answer.status() == StatusCode::UNAUTHORIZED {
-            return Err(self.unauthorized());
+            return Err(self.unauthorized_error());
         }
         Ok(answer)
     }
@@ -285,7 +295,7 @@ impl Registry {
             true => format!("{}{}", self.base.to_string().trim_end_matches('/'), path),
             false => path.to_owned(),
         };
-        let uri: Uri = whole.parse().when("the registry returned an invalid location")?;
+        let uri: Uri = whole.parse().context("the registry returned an invalid location")?;
         // An upload over TLS must not continue without TLS.
         match uri.scheme() == self.base.scheme() || uri.scheme_str() == Some("https") {
             true => Ok(uri),
@@ -300,7 +310,7 @@ impl Registry {
             match challenge.scheme.as_str() {
                 "basic" => {
                     let basic = self.credentials.as_ref().and_then(Credentials::basic);
-                    return basic.ok_or_else(|| self.unauthorized());
+                    return basic.ok_or_else(|| self.unauthorized_error());
                 }
                 "bearer" => return Ok(format!("Bearer {}", self.token(&challenge).await?)),
                 _ => {}
@@ -312,19 +322,19 @@ impl Registry {
     /// Requests a token from the token server of the registry.
     async fn token(&self, challenge: &Challenge) -> Result<String> {
         let registry = &self.reference.registry;
-        let realm = challenge.of("realm");
-        let address: Uri = realm.parse().when(format!("{registry} has an invalid token realm {realm:?}"))?;
+        let realm = challenge.parameter("realm");
+        let address: Uri = realm.parse().context(format!("{registry} has an invalid token realm {realm:?}"))?;
         if !may_authenticate_at(&self.base, &address, self.credentials.is_some()) {
             return Err(Error::new(format!("the token realm {realm} of {registry} has no TLS")));
         }
         let host = address.host().unwrap_or_default();
         if self.credentials.is_some() && !is_related(host, self.base.host().unwrap_or_default()) {
-            complain(
+            print_labeled(
                 "warning",
                 &format!("{registry} uses the token service of {host}, which receives your password for {registry}"),
             );
         }
-        let service = challenge.of("service");
+        let service = challenge.parameter("service");
         let scope = format!("repository:{}:{}", self.reference.repository, self.purpose.actions());
         let request = match &self.credentials {
             Some(Credentials::Identity(token)) => {
@@ -335,23 +345,24 @@ impl Registry {
                     ("scope", &scope),
                     ("refresh_token", token),
                 ];
-                let form = form.map(|(name, value)| format!("{name}={}", encode(value))).join("&");
+                let form = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
                 let request = Request::post(address).header(CONTENT_TYPE, "application/x-www-form-urlencoded");
                 request.body(form.into())
             }
             credentials => {
-                let mark = if realm.contains('?') { '&' } else { '?' };
-                let query = format!("{realm}{mark}service={}&scope={}", encode(service), encode(&scope));
-                let mut request = Request::get(query);
+                let separator = if realm.contains('?') { '&' } else { '?' };
+                let query = [("service", service), ("scope", &scope)];
+                let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+                let mut request = Request::get(format!("{realm}{separator}{query}"));
                 if let Some(basic) = credentials.as_ref().and_then(Credentials::basic) {
                     request = request.header(AUTHORIZATION, basic);
                 }
                 request.body(Bytes::new())
             }
         };
-        let answer = self.web.send(request.when("cannot request a token")?).await?;
+        let answer = self.web.send(request.context("cannot request a token")?).await?;
         if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST].contains(&answer.status()) {
-            return Err(self.unauthorized());
+            return Err(self.unauthorized_error());
         }
         let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         let token =
@@ -362,9 +373,9 @@ impl Registry {
         })
     }
 
-    fn unauthorized(&self) -> Error {
+    fn unauthorized_error(&self) -> Error {
         let (registry, repository) = (&self.reference.registry, &self.reference.repository);
-        let words = self.purpose.words();
+        let words = self.purpose.verb();
         let file = super::credentials::path().map(|path| path.display().to_string()).unwrap_or_default();
         match &self.credentials {
             Some(credentials) => {
@@ -377,7 +388,7 @@ impl Registry {
     }
 
     /// Creates the error for a request that the registry rejected.
-    fn refused(&self, what: &str, answer: &Response<Bytes>) -> Error {
+    fn response_error(&self, what: &str, answer: &Response<Bytes>) -> Error {
         let registry = &self.reference.registry;
         let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         let text = |error: &Value| {
@@ -390,7 +401,7 @@ impl Registry {
         let error = Error::new(format!("{registry} did not {what} ({}){messages}", answer.status()));
         match answer.status() {
             StatusCode::FORBIDDEN => {
-                let (words, repository) = (self.purpose.words(), &self.reference.repository);
+                let (words, repository) = (self.purpose.verb(), &self.reference.repository);
                 error.hint(format!("request permission to {words} {repository}, or use another name"))
             }
             StatusCode::NOT_FOUND if self.purpose == Purpose::Pull => {
@@ -458,14 +469,9 @@ impl Challenge {
         Self { scheme: scheme.to_ascii_lowercase(), parameters }
     }
 
-    fn of(&self, name: &str) -> &str {
+    fn parameter(&self, name: &str) -> &str {
         self.parameters.get(name).map_or("", String::as_str)
     }
-}
-
-fn encode(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 #[cfg(test)]
@@ -521,7 +527,13 @@ mod tests {
     fn challenges_are_parsed() {
         let read = Challenge::parse(r#"Bearer realm="https://a.example.com/token?x=1",service="r, s" , scope=plain"#);
         assert_eq!(
-            (read.scheme.as_str(), read.of("realm"), read.of("service"), read.of("scope"), read.of("other")),
+            (
+                read.scheme.as_str(),
+                read.parameter("realm"),
+                read.parameter("service"),
+                read.parameter("scope"),
+                read.parameter("other")
+            ),
             ("bearer", "https://a.example.com/token?x=1", "r, s", "plain", "")
         );
         assert_eq!(Challenge::parse("Basic").scheme, "basic");

@@ -7,6 +7,7 @@
 //!
 //! The payload from a registry is trusted only after its signature was verified, and then only its digest.
 
+use super::manifest::Manifest;
 use super::reference::Reference;
 use super::registry::Registry;
 use super::{Blob, CONFIG, Descriptor, MANIFEST, hex};
@@ -16,7 +17,6 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, UnparsedPublicKey};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ impl SigningKey {
     ///
     /// If the file cannot be read, or is not a private key for ECDSA P-256 in PKCS #8.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read(path).when(format!("cannot read the key {}", path.display()))?;
+        let text = fs::read(path).context(format!("cannot read the key {}", path.display()))?;
         let wrong = |why: &str| Error::new(format!("{} is not a usable private key: {why}", path.display()));
         if String::from_utf8_lossy(&text).contains("-----BEGIN ENCRYPTED") {
             return Err(wrong("it is encrypted")
@@ -55,8 +55,8 @@ impl SigningKey {
         }
         let der = PrivatePkcs8KeyDer::from_pem_slice(&text).map_err(|_| {
             wrong("no PRIVATE KEY block found").hint(
-                "create one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out image.key; one of another \
-                 form is converted by: openssl pkcs8 -topk8 -nocrypt",
+                "create one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out image.key; \
+                 to convert a key of another format: openssl pkcs8 -topk8 -nocrypt",
             )
         })?;
         let random = SystemRandom::new();
@@ -92,7 +92,7 @@ impl VerifyingKey {
     ///
     /// If the file cannot be read, or is not a public key for ECDSA P-256.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read(path).when(format!("cannot read the key {}", path.display()))?;
+        let text = fs::read(path).context(format!("cannot read the key {}", path.display()))?;
         let der = SubjectPublicKeyInfoDer::from_pem_slice(&text).ok();
         let point = der.as_ref().and_then(|der| der.strip_prefix(&P256_PREFIX));
         let point = point.ok_or_else(|| {
@@ -115,21 +115,22 @@ impl VerifyingKey {
     }
 }
 
-/// The manifest with the signatures of another one.
-#[derive(Default, Deserialize)]
-struct Signatures {
-    layers: Vec<Descriptor>,
-}
-
 fn tag(digest: &str) -> String {
     format!("sha256-{}.sig", hex(digest).unwrap_or_default())
 }
 
-async fn signatures(registry: &mut Registry, digest: &str) -> Result<Signatures> {
+/// Returns the descriptors of the payloads that are signatures of a manifest.
+async fn signatures(registry: &mut Registry, digest: &str) -> Result<Vec<Descriptor>> {
     let tag = tag(digest);
     match registry.get_manifest(&tag, &[MANIFEST]).await? {
-        Some(manifest) => serde_json::from_slice(&manifest).when(format!("{tag} is not a signature manifest")),
-        None => Ok(Signatures::default()),
+        Some(manifest) => {
+            let manifest = Manifest::read(&format!("signature manifest {tag}"), &manifest);
+            manifest.map(|manifest| manifest.layers).map_err(|error| {
+                error
+                    .hint(format!("delete the tag {tag}, and sign the image again: flyball image push --sign-key FILE"))
+            })
+        }
+        None => Ok(Vec::new()),
     }
 }
 
@@ -139,8 +140,13 @@ pub(crate) async fn is_signed(registry: &mut Registry, digest: &str, key: &Verif
     is_among(registry, &signatures, digest, key).await
 }
 
-async fn is_among(registry: &mut Registry, found: &Signatures, digest: &str, key: &VerifyingKey) -> Result<bool> {
-    for layer in found.layers.iter().take(MAX_SIGNATURES) {
+async fn is_among(
+    registry: &mut Registry,
+    signatures: &[Descriptor],
+    digest: &str,
+    key: &VerifyingKey,
+) -> Result<bool> {
+    for layer in signatures.iter().take(MAX_SIGNATURES) {
         let Some(signature) = layer.annotations.get(SIGNATURE) else { continue };
         let payload = registry.get_blob(&layer.digest).await?;
         if key.accepts(&payload, signature, digest) {
@@ -157,8 +163,8 @@ async fn is_among(registry: &mut Registry, found: &Signatures, digest: &str, key
 ///
 /// If the registry rejects the signature.
 pub(crate) async fn sign(registry: &mut Registry, reference: &Reference, digest: &str, key: &SigningKey) -> Result<()> {
-    let mut found = signatures(registry, digest).await?;
-    if is_among(registry, &found, digest, &key.public()).await? {
+    let mut layers = signatures(registry, digest).await?;
+    if is_among(registry, &layers, digest, &key.public()).await? {
         return Ok(());
     }
     let payload = json!({
@@ -172,9 +178,9 @@ pub(crate) async fn sign(registry: &mut Registry, reference: &Reference, digest:
     let mut payload = Blob::json(PAYLOAD, &payload);
     payload.descriptor.annotations.insert(SIGNATURE.into(), key.sign(&payload.bytes)?);
     registry.put_blob(&payload.descriptor.digest, payload.bytes.into()).await?;
-    found.layers.push(payload.descriptor);
+    layers.push(payload.descriptor);
 
-    let contents: Vec<&str> = found.layers.iter().map(|layer| layer.digest.as_str()).collect();
+    let contents: Vec<&str> = layers.iter().map(|layer| layer.digest.as_str()).collect();
     let config = json!({
         "architecture": "",
         "os": "",
@@ -188,7 +194,7 @@ pub(crate) async fn sign(registry: &mut Registry, reference: &Reference, digest:
         "schemaVersion": 2,
         "mediaType": MANIFEST,
         "config": config.descriptor,
-        "layers": found.layers,
+        "layers": layers,
     });
     registry.put_blob(&config.descriptor.digest, config.bytes.into()).await?;
     registry.put_manifest(MANIFEST, &tag(digest), manifest.to_string().into_bytes()).await?;

@@ -13,8 +13,8 @@ mod rbac;
 pub(crate) mod sample;
 mod target;
 
-pub(crate) use base::{HEADER, Samples, files};
-pub(crate) use target::{InstallTarget, NAMESPACE, TargetArgs};
+pub(crate) use base::{HEADER, SYSTEM, Samples, files};
+pub(crate) use target::{InstallTarget, MANAGED_BY, NAMESPACE, TargetArgs};
 
 use crate::error::Result;
 use crate::operator::program::Program;
@@ -22,11 +22,11 @@ use flyball::description::Description;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// All objects of one operator at one place.
+/// All objects of one installed operator.
 #[derive(Debug)]
 pub(crate) struct Installation {
     pub(crate) description: Description,
-    pub(crate) place: InstallTarget,
+    pub(crate) target: InstallTarget,
     pieces: Vec<Piece>,
 }
 
@@ -84,34 +84,34 @@ impl Piece {
 
 impl Installation {
     /// Builds the installation of a program at a target: its own manifests, and those of every operator.
-    pub(crate) async fn ask(args: &TargetArgs, namespace: Option<&str>, image: Option<&str>) -> Result<Self> {
+    pub(crate) async fn load(args: &TargetArgs, namespace: Option<&str>, image: Option<&str>) -> Result<Self> {
         let program = Program::find(&args.source).await?;
         let description = program.describe(&args.args, &BTreeMap::new()).await?;
-        let place = InstallTarget::of(&description, args, namespace, image)?;
+        let target = InstallTarget::of(&description, args, namespace, image)?;
         let mut flags = args.args.clone();
-        flags.extend(place.flags(&description));
+        flags.extend(target.flags(&description));
         let manifests = program.manifests(&flags, &BTreeMap::new()).await?;
-        let mut installation = Self::new(description, place, manifests);
+        let mut installation = Self::new(description, target, manifests);
         if program.has_roles() {
             installation.pieces.iter_mut().for_each(|piece| manager::add_temporary_folder(&mut piece.object));
         }
         Ok(installation)
     }
 
-    fn new(description: Description, place: InstallTarget, manifests: Vec<Value>) -> Self {
+    fn new(description: Description, target: InstallTarget, manifests: Vec<Value>) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
         for object in manifests {
-            pieces.extend(piece(object, &place));
+            pieces.extend(piece(object, &target));
         }
-        pieces.extend(rbac::pieces(&description, &place));
-        pieces.extend(manager::pieces(&description, &place, &pieces));
-        pieces.push(network::piece(&place, &pieces));
-        pieces.extend(monitoring::pieces(&description, &place));
+        pieces.extend(rbac::pieces(&description, &target));
+        pieces.extend(manager::pieces(&description, &target, &pieces));
+        pieces.push(network::piece(&target, &pieces));
+        pieces.extend(monitoring::pieces(&description, &target));
         for piece in &mut pieces {
-            place.label(&mut piece.object);
+            target.label(&mut piece.object);
         }
         pieces.sort_by_key(|piece| (piece.folder, order(&piece.object)));
-        Self { description, place, pieces }
+        Self { description, target, pieces }
     }
 
     /// Returns the objects in the order of application, optionally with those for Prometheus.
@@ -150,10 +150,10 @@ pub(crate) fn is_webhook_configuration(object: &Value) -> bool {
 }
 
 /// Returns the file of an object from the program.
-fn piece(object: Value, place: &InstallTarget) -> Vec<Piece> {
+fn piece(object: Value, target: &InstallTarget) -> Vec<Piece> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let part = place.part(&name).to_owned();
+    let part = target.without_prefix(&name).to_owned();
     match kind.as_str() {
         "CustomResourceDefinition" => {
             let spec = &object["spec"];
@@ -161,7 +161,7 @@ fn piece(object: Value, place: &InstallTarget) -> Vec<Piece> {
             let file = format!("{}_{}", text(&spec["group"]), text(&spec["names"]["plural"]));
             vec![Piece::new(Folder::Definitions, file, object)]
         }
-        "ClusterRole" | "Role" => rbac::granted(object, &part, place),
+        "ClusterRole" | "Role" => rbac::role_pieces(object, &part, target),
         "MutatingWebhookConfiguration" => vec![Piece::new(Folder::Webhook, "mutating", object)],
         "ValidatingWebhookConfiguration" => vec![Piece::new(Folder::Webhook, "validating", object)],
         "Service" => vec![Piece::new(Folder::Webhook, "service", object)],

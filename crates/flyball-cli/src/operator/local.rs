@@ -7,13 +7,13 @@ use crate::cluster::account::Account;
 use crate::cluster::apply::{self, Outcome};
 use crate::cluster::connection::Connection;
 use crate::cluster::created::CreatedObjects;
-use crate::cluster::wait::{POLL_INTERVAL, until};
+use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::files::watcher::{self, FileWatcher};
-use crate::operator::metrics::free_address;
+use crate::operator::metrics::{HEALTH_PORT, HEALTH_VARIABLE, METRICS_PORT, METRICS_VARIABLE, free_address};
 use crate::operator::process::{self, LineSink, Process};
 use crate::operator::program::{Build, Program, check_project};
-use crate::render::terminal::{self, Style, complain, paint, say};
+use crate::render::terminal::{self, Style, paint, print_labeled, print_line};
 use clap::Args;
 use flyball::description::Description;
 use http::Request;
@@ -24,7 +24,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::pending;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::str::FromStr;
@@ -53,22 +53,22 @@ pub(crate) struct LocalArgs {
 
 impl LocalArgs {
     /// Returns the program that needs not be built.
-    fn ready(&self) -> Option<Program> {
+    fn prebuilt(&self) -> Option<Program> {
         self.program.clone().or_else(Program::here)
     }
 
     /// Returns true if it is an operator of a watches.yaml.
     pub(crate) fn needs_no_build(&self) -> bool {
-        matches!(self.ready(), Some(Program::Watches(_)))
+        matches!(self.prebuilt(), Some(Program::Watches(_)))
     }
 
     /// Fails in a folder without a project, unless a program is given, before connecting to a cluster.
     pub(crate) fn check_project(&self) -> Result<()> {
-        self.ready().map_or_else(check_project, |_| Ok(()))
+        self.prebuilt().map_or_else(check_project, |_| Ok(()))
     }
 
     /// Returns true if the operator's arguments request its help or version instead of a run.
-    pub(crate) fn asks_for_help(&self) -> bool {
+    pub(crate) fn requests_help(&self) -> bool {
         self.args.iter().any(|arg| matches!(arg.as_str(), "-h" | "--help" | "-V" | "--version"))
     }
 
@@ -80,7 +80,7 @@ impl LocalArgs {
 
     /// Builds the program if needed, with an optional sink for cargo's output.
     pub(crate) async fn build(&self, sink: Option<LineSink>) -> Result<Program> {
-        match self.ready() {
+        match self.prebuilt() {
             Some(program) => Ok(program),
             None => Build { sink, ..Build::new(self.bin.as_deref(), self.release) }.run().await.map(Program::File),
         }
@@ -142,28 +142,28 @@ pub(crate) struct Local {
     current: Option<(Program, FileWatcher)>,
     applied: Vec<Value>,
     /// The webhook configurations and converted definitions that the operator points at itself, as they were applied.
-    pointed: Vec<ConversionTarget>,
+    webhook_targets: Vec<WebhookTarget>,
 }
 
 /// An object with a webhook URL on this machine.
-struct ConversionTarget {
+struct WebhookTarget {
     object: Value,
     uid: Option<String>,
 }
 
 /// Timeout of the removal of webhook configurations after the operator has stopped.
-const MAX_WITHDRAWAL: Duration = Duration::from_secs(10);
+const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of an operator to set the URLs of its webhooks.
-const MAX_WEBHOOK_WAIT: Duration = Duration::from_secs(10);
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of the deletion of samples.
-const MAX_SAMPLE_WAIT: Duration = Duration::from_secs(20);
+const SAMPLE_DELETION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A page that an operator serves at a usual address, which another operator on this machine may have taken.
 struct Page {
     what: &'static str,
-    address: &'static str,
+    port: u16,
     path: &'static str,
     flag: &'static str,
     variable: &'static str,
@@ -172,23 +172,17 @@ struct Page {
 const PAGES: [Page; 2] = [
     Page {
         what: "metrics are",
-        address: "127.0.0.1:8080",
+        port: METRICS_PORT,
         path: "/metrics",
         flag: "--metrics-addr",
-        variable: "FLYBALL_METRICS_ADDR",
+        variable: METRICS_VARIABLE,
     },
-    Page {
-        what: "health is",
-        address: "127.0.0.1:8081",
-        path: "/readyz",
-        flag: "--health-addr",
-        variable: "FLYBALL_HEALTH_ADDR",
-    },
+    Page { what: "health is", port: HEALTH_PORT, path: "/readyz", flag: "--health-addr", variable: HEALTH_VARIABLE },
 ];
 
 impl Page {
     /// Returns true if the address is configured: by a flag, by a variable, or in a file.
-    fn is_chosen(&self, args: &[String], variables: &BTreeMap<String, String>) -> bool {
+    fn is_configured(&self, args: &[String], variables: &BTreeMap<String, String>) -> bool {
         let is_flag = |arg: &String, flag: &str| {
             arg.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
         };
@@ -199,8 +193,8 @@ impl Page {
     }
 }
 
-fn is_free(address: &str) -> bool {
-    TcpListener::bind(address).is_ok()
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 /// Sinks for the output of cargo and the operator; inherited by default.
@@ -226,19 +220,19 @@ impl Local {
             created: None,
             current: None,
             applied: Vec::new(),
-            pointed: Vec::new(),
+            webhook_targets: Vec::new(),
         }
     }
 
     /// Runs the operator as in its pod: as its service account, with its own kubeconfig. Metrics and health are served
     /// at these addresses.
-    pub(crate) fn be_as_in_pod(&mut self, config: Config, kubeconfig: PathBuf, metrics: &str, health: &str) {
+    pub(crate) fn configure_as_pod(&mut self, config: Config, kubeconfig: PathBuf, metrics: &str, health: &str) {
         self.flags = vec!["--kubeconfig".into(), kubeconfig.clone().into()];
         self.own_account = Some((config, kubeconfig));
         self.variables = [
-            ("FLYBALL_METRICS_ADDR", metrics),
+            (METRICS_VARIABLE, metrics),
             ("FLYBALL_METRICS_SECURE", "false"),
-            ("FLYBALL_HEALTH_ADDR", health),
+            (HEALTH_VARIABLE, health),
             ("FLYBALL_OPERATOR_NAMESPACE", &self.connection.namespace),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -257,7 +251,7 @@ impl Local {
         let result = tokio::select! {
             biased;
             () = stop => Ok(()),
-            result = self.keep(&mut running) => result,
+            result = self.run_and_reload(&mut running) => result,
         };
         let result = match &mut running {
             None => result,
@@ -266,47 +260,47 @@ impl Local {
                 if let Some(created) = &self.created {
                     self.connection.remove_samples(created.samples()).await;
                 }
-                let stopped = process.stop().await.and_then(|status| status.map_or(Ok(()), succeeded));
+                let stopped = process.stop().await.and_then(|status| status.map_or(Ok(()), check_exit_status));
                 // The reason of the stop takes precedence over the exit status.
                 result.and(stopped)
             }
         };
-        self.withdraw().await;
+        self.unregister_webhooks().await;
         result
     }
 
     /// Ends the calls of the API server to an operator that has ended: they would fail, and with them the writes that
     /// they are about.
-    async fn withdraw(&mut self) {
+    async fn unregister_webhooks(&mut self) {
         let connection = &self.connection;
         let wait = async {
-            for ConversionTarget { object, uid } in self.pointed.drain(..) {
-                match connection.withdraw(&object, uid).await {
-                    Ok(Some(withdrawn)) if !self.quiet => say(&paint(Style::Faint, &withdrawn)),
+            for WebhookTarget { object, uid } in self.webhook_targets.drain(..) {
+                match connection.unregister_webhook(&object, uid).await {
+                    Ok(Some(unregistered)) if !self.quiet => print_line(&paint(Style::Faint, &unregistered)),
                     Ok(_) => {}
-                    Err(error) => terminal::report(&error),
+                    Err(error) => terminal::print_error(&error),
                 }
             }
         };
-        if timeout(MAX_WITHDRAWAL, wait).await.is_err() {
-            complain(
+        if timeout(UNREGISTER_TIMEOUT, wait).await.is_err() {
+            print_labeled(
                 "note",
                 "webhooks still point to this machine; run `flyball uninstall` to remove their configurations",
             );
         }
     }
 
-    async fn keep(&mut self, running: &mut Option<Process>) -> Result<()> {
+    async fn run_and_reload(&mut self, running: &mut Option<Process>) -> Result<()> {
         let mut watcher = FileWatcher::default();
         loop {
             watcher.add(self.files());
-            match self.renew(running).await {
+            match self.update(running).await {
                 Err(error) if self.reload == Reload::Never => return Err(error),
                 Err(error) if self.reload == Reload::AfterStart && running.is_none() => return Err(error),
                 Err(error) => {
-                    terminal::report(&error);
+                    terminal::print_error(&error);
                     let goes_on = if running.is_some() { "the operator continues" } else { "nothing is running" };
-                    say(&paint(Style::Busy, &format!("{goes_on}; waiting for a file change")));
+                    print_line(&paint(Style::Busy, &format!("{goes_on}; waiting for a file change")));
                 }
                 Ok(()) => {}
             }
@@ -314,19 +308,19 @@ impl Local {
             watcher.add(self.files());
             tokio::select! {
                 biased;
-                status = ended(running) => {
+                status = wait_for_exit(running) => {
                     *running = None;
-                    let status = succeeded(status?);
+                    let status = check_exit_status(status?);
                     if self.reload != Reload::Always {
                         return status;
                     }
                     let why = status.map_or_else(|error| error.to_string(), |()| "the operator exited".into());
-                    complain("error", &format!("{why}; waiting for a file change"));
+                    print_labeled("error", &format!("{why}; waiting for a file change"));
                     self.current = None;
                     watcher.change(|| self.files()).await;
                 }
                 () = watcher.change(|| self.files()), if self.reload != Reload::Never => {}
-                () = renewed(self.account.as_ref()) => unreachable!("tokens are renewed for ever"),
+                () = keep_renewing(self.account.as_ref()) => unreachable!("tokens are renewed forever"),
             }
         }
     }
@@ -347,7 +341,7 @@ impl Local {
 
     /// Returns the files whose change means something.
     fn files(&self) -> Vec<PathBuf> {
-        let mut files = match (self.args.ready(), &self.current) {
+        let mut files = match (self.args.prebuilt(), &self.current) {
             (Some(program), _) => program.files(),
             (None, current) => {
                 let built = current.as_ref().and_then(|(program, _)| match program {
@@ -364,7 +358,7 @@ impl Local {
     }
 
     /// Updates the program and the applied objects to the files.
-    async fn renew(&mut self, running: &mut Option<Process>) -> Result<()> {
+    async fn update(&mut self, running: &mut Option<Process>) -> Result<()> {
         // Validate the samples before any change.
         let samples = self.samples.as_deref().map(apply::read).transpose()?.unwrap_or_default();
         let program = self.args.build(self.sinks.build.clone()).await?;
@@ -376,7 +370,7 @@ impl Local {
             let variables = self.variables().await?;
             webhooks = self.install(&program, &variables).await?;
             if let Some(old) = running {
-                say(&paint(Style::Faint, "stopping the previous program"));
+                print_line(&paint(Style::Faint, "stopping the previous program"));
                 old.stop().await?;
                 *running = None;
             }
@@ -387,7 +381,7 @@ impl Local {
             self.connection.wait_for_webhooks(&webhooks).await;
             for sample in &samples {
                 let (description, outcome) = self.connection.apply_with(sample, false, false).await?;
-                say(&paint(Style::Faint, &format!("applied {description}")));
+                print_line(&paint(Style::Faint, &format!("applied {description}")));
                 if let (Some(created), Outcome::Created) = (&mut self.created, outcome) {
                     created.add_sample(sample)?;
                 }
@@ -409,34 +403,34 @@ impl Local {
             let account = Account::new(&self.connection.client, config, &name, kubeconfig)?;
             let object = account.object();
             self.account = Some(account);
-            self.put(&object).await?;
+            self.apply(&object).await?;
         }
         for object in manifests {
             match object["kind"].as_str().unwrap_or_default() {
                 "CustomResourceDefinition" => {
                     let is_converted = object["spec"]["conversion"]["webhook"].is_object();
                     let definition = without_conversion(object);
-                    self.put(&definition).await?;
+                    self.apply(&definition).await?;
                     if is_converted {
-                        self.points_here(&definition).await?;
+                        self.record_webhook_target(&definition).await?;
                     }
                 }
                 "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
                     // The operator points it at itself; that of an earlier run points at a process that is no more.
                     self.connection.delete(&object).await?;
-                    self.put(&object).await?;
-                    self.points_here(&object).await?;
+                    self.apply(&object).await?;
+                    self.record_webhook_target(&object).await?;
                     webhooks.push(object);
                 }
                 "MutatingAdmissionPolicy"
                 | "MutatingAdmissionPolicyBinding"
                 | "ValidatingAdmissionPolicy"
-                | "ValidatingAdmissionPolicyBinding" => self.put(&object).await?,
+                | "ValidatingAdmissionPolicyBinding" => self.apply(&object).await?,
                 "ClusterRole" | "Role" => {
                     if let Some(account) = &self.account {
                         let binding = account.binding(&object);
-                        self.put(&object).await?;
-                        self.put(&binding).await?;
+                        self.apply(&object).await?;
+                        self.apply(&binding).await?;
                     }
                 }
                 _ => {}
@@ -462,7 +456,7 @@ impl Local {
                 None => (format!("/api/{version}"), version.to_owned()),
             };
             let what = || format!("cannot list {}", controller.reconciles);
-            let request = Request::get(format!("{root}/{plural}?limit=1")).body(Vec::new()).when(what())?;
+            let request = Request::get(format!("{root}/{plural}?limit=1")).body(Vec::new()).context(what())?;
             if let Err(kube::Error::Api(status)) = self.connection.client.request::<Value>(request).await
                 && status.code == 404
             {
@@ -481,24 +475,24 @@ impl Local {
     }
 
     /// Records an applied object for removal at the end.
-    async fn points_here(&mut self, object: &Value) -> Result<()> {
+    async fn record_webhook_target(&mut self, object: &Value) -> Result<()> {
         let uid = self.connection.read(object).await?["metadata"]["uid"].as_str().map(str::to_owned);
         // It replaces an object of an earlier program of the same run.
-        self.pointed.retain(|pointed| !same_place(&pointed.object, object));
-        self.pointed.push(ConversionTarget { object: object.clone(), uid });
+        self.webhook_targets.retain(|webhook_targets| !is_same_object(&webhook_targets.object, object));
+        self.webhook_targets.push(WebhookTarget { object: object.clone(), uid });
         Ok(())
     }
 
-    async fn put(&mut self, object: &Value) -> Result<()> {
+    async fn apply(&mut self, object: &Value) -> Result<()> {
         let (description, outcome) = self.connection.apply_with(object, false, false).await?;
         if let (Some(created), Outcome::Created) = (&mut self.created, outcome)
-            && !created.parts().iter().any(|created| same_place(created, object))
+            && !created.parts().iter().any(|created| is_same_object(created, object))
         {
             created.add_part(object)?;
         }
         // Unchanged objects were printed before.
         if !self.quiet && (outcome != Outcome::Unchanged || self.current.is_none()) {
-            say(&paint(Style::Faint, &format!("applied {description}")));
+            print_line(&paint(Style::Faint, &format!("applied {description}")));
         }
         Ok(())
     }
@@ -506,12 +500,12 @@ impl Local {
     fn start(&self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Process> {
         let mut command = process::supervised(&program.command_line());
         command.arg("run").args(&self.args.args).args(&self.flags).envs(variables);
-        let is_chosen = |page: &Page| page.is_chosen(&self.args.args, variables);
-        for page in PAGES.iter().filter(|page| !is_chosen(page) && !is_free(page.address)) {
+        let is_configured = |page: &Page| page.is_configured(&self.args.args, variables);
+        for page in PAGES.iter().filter(|page| !is_configured(page) && !is_free(page.port)) {
             let address = free_address()?;
-            say(&paint(
+            print_line(&paint(
                 Style::Faint,
-                &format!("{} is in use: {} at http://{address}{}", page.address, page.what, page.path),
+                &format!("127.0.0.1:{} is in use: {} at http://{address}{}", page.port, page.what, page.path),
             ));
             command.env(page.variable, address);
         }
@@ -519,21 +513,21 @@ impl Local {
     }
 }
 
-async fn ended(running: &mut Option<Process>) -> Result<ExitStatus> {
+async fn wait_for_exit(running: &mut Option<Process>) -> Result<ExitStatus> {
     match running {
-        Some(process) => process.ended().await,
+        Some(process) => process.wait().await,
         None => pending().await,
     }
 }
 
-async fn renewed(account: Option<&Account>) {
+async fn keep_renewing(account: Option<&Account>) {
     match account {
         Some(account) => account.keep_renewing().await,
         None => pending().await,
     }
 }
 
-fn succeeded(status: ExitStatus) -> Result<()> {
+fn check_exit_status(status: ExitStatus) -> Result<()> {
     if status.success() { Ok(()) } else { Err(Error::new(format!("the operator failed with {status}"))) }
 }
 
@@ -550,12 +544,12 @@ async fn variables(connection: &Connection, sources: &[Source]) -> Result<BTreeM
         match source {
             Source::ConfigMap(name) => {
                 let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-                let map = maps.get(name).await.when(format!("cannot read ConfigMap {namespace}/{name}"))?;
+                let map = maps.get(name).await.context(format!("cannot read ConfigMap {namespace}/{name}"))?;
                 all.extend(map.data.unwrap_or_default());
             }
             Source::Secret(name) => {
                 let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-                let secret = secrets.get(name).await.when(format!("cannot read Secret {namespace}/{name}"))?;
+                let secret = secrets.get(name).await.context(format!("cannot read Secret {namespace}/{name}"))?;
                 for (key, value) in secret.data.unwrap_or_default() {
                     let text = String::from_utf8(value.0);
                     let text =
@@ -574,7 +568,7 @@ fn without_conversion(mut definition: Value) -> Value {
     definition
 }
 
-fn same_place(one: &Value, other: &Value) -> bool {
+fn is_same_object(one: &Value, other: &Value) -> bool {
     let key = |object: &Value| {
         [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]].map(Value::clone)
     };
@@ -593,17 +587,17 @@ impl Connection {
         };
         for object in webhooks {
             let called = async || Ok(if is_registered(object).await { Ok(()) } else { Err(()) });
-            let _ = until(MAX_WEBHOOK_WAIT, POLL_INTERVAL, called).await;
+            let _ = poll_until(WEBHOOK_TIMEOUT, POLL_INTERVAL, called).await;
         }
     }
 
     /// Deletes a webhook configuration, or resets the conversion of a definition, unless it was replaced since; returns
     /// a description of the action.
-    async fn withdraw(&self, object: &Value, uid: Option<String>) -> Result<Option<String>> {
-        let (objects, description, name) = self.place(object).await?;
+    async fn unregister_webhook(&self, object: &Value, uid: Option<String>) -> Result<Option<String>> {
+        let (objects, description, name) = self.resolve(object).await?;
         let is_replaced =
             |error: &kube::Error| matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409));
-        let withdrawn = if object["kind"] == "CustomResourceDefinition" {
+        let unregistered = if object["kind"] == "CustomResourceDefinition" {
             let found = self.find(object).await?.unwrap_or_default();
             let client = &found["spec"]["conversion"]["webhook"]["clientConfig"];
             if found["metadata"]["uid"].as_str() != uid.as_deref() || !client["url"].is_string() {
@@ -616,9 +610,9 @@ impl Connection {
             let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
             objects.delete(&name, &params).await.map(|_| format!("deleted {description}"))
         };
-        match withdrawn {
+        match unregistered {
             Err(error) if is_replaced(&error) => Ok(None),
-            withdrawn => withdrawn.map(Some).when(format!("cannot withdraw {description}")),
+            unregistered => unregistered.map(Some).context(format!("cannot unregister the webhooks of {description}")),
         }
     }
 
@@ -627,10 +621,10 @@ impl Connection {
     async fn remove_samples(&self, samples: &[Value]) {
         for sample in samples.iter().rev() {
             if let Err(error) = self.delete_with(sample, &DeleteParams::foreground()).await {
-                terminal::report(&error);
+                terminal::print_error(&error);
             }
         }
-        let are_deleted = until(MAX_SAMPLE_WAIT, POLL_INTERVAL, async || {
+        let are_deleted = poll_until(SAMPLE_DELETION_TIMEOUT, POLL_INTERVAL, async || {
             for sample in samples {
                 if self.read(sample).await.is_ok() {
                     return Ok(Err(()));
@@ -639,7 +633,7 @@ impl Connection {
             Ok(Ok(()))
         });
         if !matches!(are_deleted.await, Ok(Ok(()))) {
-            complain("note", "some samples are still being deleted: their finalizers wait for the operator");
+            print_labeled("note", "some samples are still being deleted: their finalizers wait for the operator");
         }
     }
 }
@@ -649,18 +643,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chosen_address_is_detected() {
-        let chosen = |args: &[&str], variables: &[(&str, &str)]| {
+    fn configured_address_is_detected() {
+        let configured = |args: &[&str], variables: &[(&str, &str)]| {
             let args: Vec<String> = args.iter().map(ToString::to_string).collect();
             let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            PAGES.map(|page| page.is_chosen(&args, &variables))
+            PAGES.map(|page| page.is_configured(&args, &variables))
         };
-        assert_eq!(chosen(&["--metrics-address-book=1"], &[]), [false, false]);
-        assert_eq!(chosen(&["--metrics-addr", "0"], &[]), [true, false]);
-        assert_eq!(chosen(&["--health-addr=0"], &[]), [false, true]);
-        assert_eq!(chosen(&[], &[("FLYBALL_METRICS_ADDR", "0")]), [true, false]);
-        assert_eq!(chosen(&["--config=a.yaml"], &[]), [true, true]);
+        assert_eq!(configured(&["--metrics-address-book=1"], &[]), [false, false]);
+        assert_eq!(configured(&["--metrics-addr", "0"], &[]), [true, false]);
+        assert_eq!(configured(&["--health-addr=0"], &[]), [false, true]);
+        assert_eq!(configured(&[], &[(METRICS_VARIABLE, "0")]), [true, false]);
+        assert_eq!(configured(&["--config=a.yaml"], &[]), [true, true]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(!is_free(&listener.local_addr().unwrap().to_string()));
+        assert!(!is_free(listener.local_addr().unwrap().port()));
     }
 }

@@ -1,11 +1,28 @@
-//! Metrics of an operator at `/metrics`.
+//! Metrics of operators and of the embedded API server, and the ports of operators.
 
 use crate::error::{Error, Result, ResultExt};
 use crate::web::Web;
 use bytes::Bytes;
 use http::Request;
+use kube::Client;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
+
+/// Default port of metrics.
+pub(crate) const METRICS_PORT: u16 = 8080;
+/// Port of metrics over TLS in pods.
+pub(crate) const SECURE_METRICS_PORT: u16 = 8443;
+/// Port of health checks.
+pub(crate) const HEALTH_PORT: u16 = 8081;
+/// Variable with the address of metrics, as the flag `--metrics-addr`.
+pub(crate) const METRICS_VARIABLE: &str = "FLYBALL_METRICS_ADDR";
+/// Variable with the address of health checks, as the flag `--health-addr`.
+pub(crate) const HEALTH_VARIABLE: &str = "FLYBALL_HEALTH_ADDR";
+
+/// Returns the URL of the metrics of an operator at this address.
+pub(crate) fn url(address: &str) -> String {
+    format!("http://{address}/metrics")
+}
 
 /// The text of one response.
 #[derive(Debug, Default)]
@@ -13,13 +30,19 @@ pub(crate) struct Metrics(String);
 
 impl Metrics {
     /// Fetches the metrics of the operator at this address.
-    pub(crate) async fn ask(web: &Web, address: &str) -> Result<Self> {
-        let request = Request::get(format!("http://{address}/metrics")).body(Bytes::new()).when("invalid address")?;
+    pub(crate) async fn fetch(web: &Web, address: &str) -> Result<Self> {
+        let request = Request::get(url(address)).body(Bytes::new()).context("invalid address")?;
         let response = web.send(request).await?;
         if !response.status().is_success() {
             return Err(Error::new(format!("{address} returned {} instead of metrics", response.status())));
         }
         Ok(Self(String::from_utf8_lossy(response.body()).into_owned()))
+    }
+
+    /// Fetches the metrics of the API server that a client is connected to.
+    pub(crate) async fn of_server(client: &Client) -> Result<Self> {
+        let request = Request::get("/metrics").body(Vec::new()).context("invalid address")?;
+        client.request_text(request).await.map(Self).context("the control plane did not respond")
     }
 
     /// Returns the sum of all series of a name that have this label, such as `result="error"`, or of all for an empty
@@ -94,7 +117,7 @@ fn value<'a>(labels: &'a str, label: &str) -> &'a str {
 /// Finds a free address for the metrics of an operator.
 pub(crate) fn free_address() -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.map(|address| address.to_string()).when("cannot find a free port")
+    listener.map(|address| address.to_string()).context("cannot find a free port")
 }
 
 impl From<&str> for Metrics {

@@ -40,7 +40,7 @@ impl FromStr for SetImage {
 
 impl OverlayArgs {
     /// Applies the flags to objects: images first, so that patches take precedence.
-    pub(crate) fn lay_over(&self, objects: &mut Vec<Value>, place: &InstallTarget) -> Result<()> {
+    pub(crate) fn apply(&self, objects: &mut Vec<Value>, target: &InstallTarget) -> Result<()> {
         for SetImage { name, image } in &self.set_image {
             let mut there = Vec::new();
             let mut changed = false;
@@ -59,7 +59,7 @@ impl OverlayArgs {
         }
         for file in &self.patch {
             for patch in patch::read(file)? {
-                patch.lay_over(objects, place, file)?;
+                patch.apply(objects, target, file)?;
             }
         }
         Ok(())
@@ -71,5 +71,5 @@ fn containers(object: &mut Value) -> impl Iterator<Item = &mut Value> {
     let spec = object.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut);
     let lists = spec.into_iter().flat_map(|spec| spec.iter_mut());
     let lists = lists.filter(|(name, _)| *name == "containers" || *name == "initContainers");
-    lists.flat_map(|(_, list)| list.as_array_mut().into_iter().flatten())
+    lists.flat_map(|(_, list)| list.as_array_mut().into_iter().flatten()).filter(|container| container.is_object())
 }

@@ -24,7 +24,7 @@ pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) type LineSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Forwards the output line by line until the end.
-pub(crate) fn relay(from: impl AsyncRead + Unpin + Send + 'static, sink: LineSink) -> JoinHandle<()> {
+pub(crate) fn forward_lines(from: impl AsyncRead + Unpin + Send + 'static, sink: LineSink) -> JoinHandle<()> {
     tokio::spawn(async move {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
         loop {
@@ -65,18 +65,18 @@ impl Process {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         }
         let program = command.as_std().get_program().to_string_lossy().into_owned();
-        let mut child = command.spawn().when(format!("cannot start {program}"))?;
+        let mut child = command.spawn().context(format!("cannot start {program}"))?;
         let mut relays = Vec::new();
         if let Some(sink) = sink {
-            relays.extend(child.stdout.take().map(|out| relay(out, sink.clone())));
-            relays.extend(child.stderr.take().map(|err| relay(err, sink)));
+            relays.extend(child.stdout.take().map(|out| forward_lines(out, sink.clone())));
+            relays.extend(child.stderr.take().map(|err| forward_lines(err, sink)));
         }
         Ok(Self { child, relays })
     }
 
     /// Waits until it exits, and all of its output is forwarded.
-    pub(crate) async fn ended(&mut self) -> Result<ExitStatus> {
-        let status = self.child.wait().await.when("cannot wait for the operator")?;
+    pub(crate) async fn wait(&mut self) -> Result<ExitStatus> {
+        let status = self.child.wait().await.context("cannot wait for the operator")?;
         for relay in &mut self.relays {
             // Its own child processes may still write.
             let _ = timeout(Duration::from_millis(200), relay).await;
@@ -100,7 +100,7 @@ impl Process {
         self.terminate();
         tokio::select! {
             biased;
-            result = self.ended() => {
+            result = self.wait() => {
                 return Ok(Some(result?).filter(|status| status.signal() != Some(Signal::TERM.as_raw())));
             }
             () = again => {}
@@ -117,7 +117,7 @@ impl Process {
     /// Kills it, and waits, as in a crash.
     pub(crate) async fn kill(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::KILL);
-        self.ended().await
+        self.wait().await
     }
 
     fn signal(&self, signal: Signal) {
@@ -131,7 +131,7 @@ impl Process {
 
 /// Waits for Ctrl-C, SIGTERM, or the end of the terminal.
 pub(crate) fn stop_signal() -> Result<impl Future<Output = ()>> {
-    let listen = |kind| signal(kind).when("cannot listen to signals");
+    let listen = |kind| signal(kind).context("cannot listen to signals");
     let mut interrupted = listen(SignalKind::interrupt())?;
     let mut terminated = listen(SignalKind::terminate())?;
     let mut hung_up = listen(SignalKind::hangup())?;

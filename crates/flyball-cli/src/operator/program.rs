@@ -2,8 +2,8 @@
 
 use crate::cluster::apply;
 use crate::error::{Error, Result, ResultExt};
-use crate::files::watcher;
-use crate::operator::process::{LineSink, relay};
+use crate::files::{WATCHES, watcher};
+use crate::operator::process::{LineSink, forward_lines};
 use crate::render::terminal;
 use clap::Args;
 use flyball::description::Description;
@@ -17,8 +17,6 @@ use std::process::Stdio;
 use std::str::FromStr;
 use tokio::process::Command;
 
-/// Name of the file that maps charts, roles and playbooks to kinds.
-pub(crate) const WATCHES: &str = "watches.yaml";
 /// Lines of a failed program's standard error that are printed.
 const MAX_PRINTED_LINES: usize = 10;
 
@@ -69,14 +67,14 @@ impl Build {
         cargo.envs(&self.variables);
         if self.sink.is_some() {
             cargo.stderr(Stdio::piped());
-            cargo.args(terminal::is_lively().then_some("--color=always"));
+            cargo.args(terminal::is_interactive().then_some("--color=always"));
         }
         let mut cargo = cargo
             .spawn()
-            .when("cannot start cargo")
+            .context("cannot start cargo")
             .map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
-        let relayed = self.sink.clone().and_then(|sink| Some(relay(cargo.stderr.take()?, sink)));
-        let built = cargo.wait_with_output().await.when("cannot run cargo")?;
+        let relayed = self.sink.clone().and_then(|sink| Some(forward_lines(cargo.stderr.take()?, sink)));
+        let built = cargo.wait_with_output().await.context("cannot run cargo")?;
         if let Some(relayed) = relayed {
             // The last output precedes the error.
             let _ = relayed.await;
@@ -241,15 +239,15 @@ impl Program {
 
     /// Returns the manifests of the operator.
     pub(crate) async fn manifests(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
-        let list: Value = self.ask("manifests", args, variables).await?;
-        let mut objects = apply::flat(list);
-        objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(tidy);
+        let list: Value = self.query("manifests", args, variables).await?;
+        let mut objects = apply::objects(apply::items(list), &format!("output of `{self} manifests`"))?;
+        objects.iter_mut().filter(|object| object["kind"] == "CustomResourceDefinition").for_each(normalize_definition);
         Ok(objects)
     }
 
     /// Returns the description of the operator.
     pub(crate) async fn describe(&self, args: &[String], variables: &BTreeMap<String, String>) -> Result<Description> {
-        self.ask("describe", args, variables).await
+        self.query("describe", args, variables).await
     }
 
     /// Runs the program with arguments that make it print its help.
@@ -259,18 +257,18 @@ impl Program {
         let mut process = Command::new(&line[0]);
         // Behind a command, the arguments are not those of this program.
         process.args(&line[1..]).arg("run").args(args).stdout(Stdio::inherit()).stderr(Stdio::piped());
-        let started = process.spawn().when(format!("cannot run `{shown}`"))?;
-        let response = started.wait_with_output().await.when(format!("cannot run `{shown}`"))?;
+        let started = process.spawn().context(format!("cannot run `{shown}`"))?;
+        let response = started.wait_with_output().await.context(format!("cannot run `{shown}`"))?;
         let printed = String::from_utf8_lossy(&response.stderr);
         if !response.status.success() {
             return Err(self.failed(&shown, &format!("failed with {}", response.status), &printed));
         }
-        terminal::pass_on(&printed);
+        terminal::forward_stderr(&printed);
         Ok(())
     }
 
     /// Runs a command of the program and parses its output.
-    async fn ask<T: DeserializeOwned>(
+    async fn query<T: DeserializeOwned>(
         &self,
         command: &str,
         args: &[String],
@@ -280,14 +278,14 @@ impl Program {
         let line = self.command_line();
         let mut process = Command::new(&line[0]);
         process.args(&line[1..]).arg(command).args(args).envs(variables).stdin(Stdio::null());
-        let response = process.output().await.when(format!("cannot run `{shown}`"))?;
+        let response = process.output().await.context(format!("cannot run `{shown}`"))?;
         let printed = String::from_utf8_lossy(&response.stderr);
         if !response.status.success() {
             return Err(self.failed(&shown, &format!("failed with {}", response.status), &printed));
         }
         match serde_json::from_slice(&response.stdout) {
             Ok(read) => {
-                terminal::pass_on(&printed);
+                terminal::forward_stderr(&printed);
                 Ok(read)
             }
             Err(error) => {
@@ -326,14 +324,17 @@ fn entries(path: &Path) -> Vec<Value> {
 }
 
 /// Removes attributes of the schema generator, which the API server ignores, from a definition, and sets its default
-/// names.
-fn tidy(definition: &mut Value) {
-    let names = &mut definition["spec"]["names"];
-    if let (true, Some(kind)) = (names["listKind"].is_null(), names["kind"].as_str()) {
-        names["listKind"] = format!("{kind}List").into();
+/// names. Parts of other types remain: the API server rejects them.
+fn normalize_definition(definition: &mut Value) {
+    if let Some(names) = definition.pointer_mut("/spec/names").and_then(Value::as_object_mut)
+        && names.get("listKind").is_none_or(Value::is_null)
+        && let Some(kind) = names.get("kind").and_then(Value::as_str).map(str::to_owned)
+    {
+        names.insert("listKind".into(), format!("{kind}List").into());
     }
-    for version in definition["spec"]["versions"].as_array_mut().into_iter().flatten() {
-        let schema = &mut version["schema"]["openAPIV3Schema"];
+    let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    for version in versions.into_iter().flatten() {
+        let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") else { continue };
         if let Some(root) = schema.as_object_mut() {
             root.remove("title");
             // All objects have these fields, and editors use the schema.
@@ -364,5 +365,28 @@ fn write_integers(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(write_integers),
         Value::Object(fields) => fields.values_mut().for_each(write_integers),
         Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_definitions_remain() {
+        for spec in [json!("x"), json!([]), json!({"names": 1, "versions": [1, {"schema": "x"}]}), Value::Null] {
+            let mut definition = json!({"kind": "CustomResourceDefinition", "spec": spec});
+            let before = definition.clone();
+            normalize_definition(&mut definition);
+            assert_eq!(definition, before);
+        }
+        let schema = json!({"title": "Site", "properties": {"status": {"nullable": true, "minimum": 1.0}}});
+        let spec = json!({"names": {"kind": "Site"}, "versions": [{"schema": {"openAPIV3Schema": schema}}]});
+        let mut definition = json!({"spec": spec});
+        normalize_definition(&mut definition);
+        assert_eq!(definition["spec"]["names"]["listKind"], "SiteList");
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert_eq!(schema["properties"]["status"], json!({"minimum": 1}));
+        assert!(schema["title"].is_null() && schema["properties"]["kind"]["type"] == "string");
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kinds;
-use crate::cluster::wait::{POLL_INTERVAL, until};
+use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
-use crate::operator::installation::InstallTarget;
-use crate::render::terminal::{Style, is_lively, paint, tell_in_place};
+use crate::operator::installation::{InstallTarget, MANAGED_BY};
+use crate::render::terminal::{Style, is_interactive, paint, print_progress};
 use http::Request;
 use kube::api::{DeleteParams, Preconditions};
 use serde::Serialize;
@@ -31,14 +31,14 @@ pub(crate) struct Resources {
 }
 
 /// One custom resource.
-struct Found {
+struct CustomResource {
     namespace: Option<String>,
     name: String,
     uid: String,
     finalizers: Vec<String>,
 }
 
-impl Found {
+impl CustomResource {
     fn key(&self) -> String {
         self.namespace.as_ref().map_or_else(|| self.name.clone(), |namespace| format!("{namespace}/{}", self.name))
     }
@@ -70,16 +70,16 @@ impl Resources {
         Ok(all)
     }
 
-    async fn list(&self, connection: &Connection) -> Result<Vec<Found>> {
+    async fn list(&self, connection: &Connection) -> Result<Vec<CustomResource>> {
         let what = || format!("cannot list {}", self.definition);
-        let request = Request::get(&self.path).body(Vec::new()).when(what())?;
-        let list: Value = connection.client.request(request).await.when(what())?;
+        let request = Request::get(&self.path).body(Vec::new()).context(what())?;
+        let list: Value = connection.client.request(request).await.context(what())?;
         let found = |object: &Value| {
             let metadata = &object["metadata"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let finalizers = metadata["finalizers"].as_array().into_iter().flatten().map(text).collect();
             let namespace = metadata["namespace"].as_str().map(str::to_owned);
-            Found { namespace, name: text(&metadata["name"]), uid: text(&metadata["uid"]), finalizers }
+            CustomResource { namespace, name: text(&metadata["name"]), uid: text(&metadata["uid"]), finalizers }
         };
         Ok(list["items"].as_array().into_iter().flatten().map(found).collect())
     }
@@ -87,31 +87,31 @@ impl Resources {
     /// Deletes all of them, and waits until their finalizers are removed.
     pub(crate) async fn delete(&self, connection: &Connection, wait: Duration, quiet: bool) -> Result<()> {
         let (root, plural) = self.path.rsplit_once('/').unwrap_or_default();
-        for Found { namespace, name, uid, .. } in self.list(connection).await? {
-            let place = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
+        for CustomResource { namespace, name, uid, .. } in self.list(connection).await? {
+            let scope = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
             let what = || format!("cannot delete {} {name}", self.kind);
             // With the UID as precondition, in case the object was recreated meanwhile.
             let params =
                 DeleteParams::default().preconditions(Preconditions { uid: Some(uid), resource_version: None });
-            let body = serde_json::to_vec(&params).when(what())?;
-            let request = Request::delete(format!("{root}{place}/{plural}/{name}"));
-            let request = request.header(http::header::CONTENT_TYPE, "application/json").body(body).when(what())?;
+            let body = serde_json::to_vec(&params).context(what())?;
+            let request = Request::delete(format!("{root}{scope}/{plural}/{name}"));
+            let request = request.header(http::header::CONTENT_TYPE, "application/json").body(body).context(what())?;
             match connection.client.request::<Value>(request).await {
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                response => drop(response.when(what())?),
+                response => drop(response.context(what())?),
             }
         }
-        let removed = until(wait, POLL_INTERVAL, async || {
+        let removed = poll_until(wait, POLL_INTERVAL, async || {
             let remaining = self.list(connection).await?;
-            if !quiet && is_lively() && !remaining.is_empty() {
-                tell_in_place(&paint(Style::Busy, &format!("{} {} left", remaining.len(), self.kind)));
+            if !quiet && is_interactive() && !remaining.is_empty() {
+                print_progress(&paint(Style::Busy, &format!("{} {} left", remaining.len(), self.kind)));
             }
             Ok(if remaining.is_empty() { Ok(()) } else { Err(remaining) })
         });
-        removed.await?.map_err(|remaining| self.stuck(&remaining, wait))
+        removed.await?.map_err(|remaining| self.timeout_error(&remaining, wait))
     }
 
-    fn stuck(&self, remaining: &[Found], wait: Duration) -> Error {
+    fn timeout_error(&self, remaining: &[CustomResource], wait: Duration) -> Error {
         let mut lines: Vec<String> = remaining
             .iter()
             .take(NAMED)
@@ -126,7 +126,7 @@ impl Resources {
         if remaining.len() > NAMED {
             lines.push(format!("\n  and {} more", remaining.len() - NAMED));
         }
-        let first = remaining.first().map(Found::key).unwrap_or_default();
+        let first = remaining.first().map(CustomResource::key).unwrap_or_default();
         Error::new(format!("timed out after {} s with {} {} left:{}", wait.as_secs(), remaining.len(), self.kind, lines.concat()))
             .hint("the operator removes finalizers after cleaning up: check that it runs, and check its log (flyball logs); the operator was not removed")
             .hint(format!("if no operator is left to clean up, remove the finalizers of {first} yourself"))
@@ -134,7 +134,7 @@ impl Resources {
 }
 
 /// Kinds of objects that an operator may no longer need.
-const PASSING: [(&str, &str); 11] = [
+const PRUNED_KINDS: [(&str, &str); 11] = [
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
     ("rbac.authorization.k8s.io/v1", "ClusterRole"),
     ("rbac.authorization.k8s.io/v1", "RoleBinding"),
@@ -151,31 +151,28 @@ const PASSING: [(&str, &str); 11] = [
 /// Finds objects of an earlier `deploy` of the operator that are not among these objects: roles, and webhook
 /// configurations and policies, which would call an operator that no longer serves them. Other objects in other
 /// namespaces are kept.
-pub(crate) async fn stale(
+pub(crate) async fn find_stale(
     connection: &Connection,
     kinds: &Kinds,
-    place: &InstallTarget,
+    target: &InstallTarget,
     objects: &[Value],
 ) -> Result<Vec<Value>> {
-    let selector = format!("app.kubernetes.io/managed-by=flyball,app.kubernetes.io/name={}", place.name());
+    let selector = format!("{}={},app.kubernetes.io/name={}", MANAGED_BY.0, MANAGED_BY.1, target.name());
     let key = |object: &Value| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         (text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
     };
     let desired: BTreeSet<_> = objects.iter().map(key).collect();
     let mut stale = Vec::new();
-    for (api_version, kind) in PASSING {
+    for (api_version, kind) in PRUNED_KINDS {
         let Some(known) = kinds.of(api_version, kind) else { continue };
         let path = known.path(None, None);
         let what = || format!("cannot list {}", known.plural);
-        let request = Request::get(format!("{path}?labelSelector={selector}")).body(Vec::new()).when(what())?;
-        let list: Value = connection.client.request(request).await.when(what())?;
-        for object in list["items"].as_array().into_iter().flatten() {
-            let mut object = object.clone();
-            // Objects in lists have no kind.
-            (object["apiVersion"], object["kind"]) = (api_version.into(), kind.into());
+        let request = Request::get(format!("{path}?labelSelector={selector}")).body(Vec::new()).context(what())?;
+        let list: Value = connection.client.request(request).await.context(what())?;
+        for object in known.items(list) {
             let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-            let may_go = namespace.is_empty() || namespace == place.namespace || kind.starts_with("Role");
+            let may_go = namespace.is_empty() || namespace == target.namespace || kind.starts_with("Role");
             if may_go && !desired.contains(&key(&object)) {
                 stale.push(object);
             }

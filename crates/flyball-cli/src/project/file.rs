@@ -4,6 +4,7 @@
 
 use super::names;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::WATCHES;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -14,8 +15,6 @@ use std::path::{Path, PathBuf};
 pub(crate) const FILE: &str = "PROJECT";
 /// Version of the layout of a project.
 pub(crate) const LAYOUT: &str = "flyball/1";
-/// Name of the file that maps kinds to charts, roles and playbooks.
-pub(crate) const WATCHES: &str = "watches.yaml";
 /// First lines of the file.
 const HEAD: &str = "# Written by `flyball init` and `flyball create`, which read and extend it.\n";
 
@@ -127,7 +126,7 @@ pub(crate) struct Webhooks {
 }
 
 /// Returns true if the file of a project is one of kubebuilder's or of the operator-sdk's.
-fn is_of_others(text: &str) -> bool {
+fn is_of_another_tool(text: &str) -> bool {
     let layout = serde_saphyr::from_str::<Value>(text).map(|project| project["layout"].clone()).unwrap_or_default();
     let theirs = [".kubebuilder.io/", ".operatorframework.io/"];
     layout.is_array() || layout.as_str().is_some_and(|layout| theirs.iter().any(|name| layout.contains(name)))
@@ -188,11 +187,11 @@ impl Project {
     /// Finds the project of a folder: its own, or that of the nearest parent folder. Projects of other tools, with a
     /// file of the same name, are ignored.
     pub(crate) fn find(folder: &Path) -> Result<Option<Self>> {
-        let folder = folder.canonicalize().when(format!("cannot read {}", folder.display()))?;
+        let folder = folder.canonicalize().context(format!("cannot read {}", folder.display()))?;
         let Some(folder) = folder.ancestors().find(|folder| folder.join(FILE).is_file()) else { return Ok(None) };
         let path = folder.join(FILE);
-        let text = fs::read_to_string(&path).when(format!("cannot read {}", path.display()))?;
-        if is_of_others(&text) {
+        let text = fs::read_to_string(&path).context(format!("cannot read {}", path.display()))?;
+        if is_of_another_tool(&text) {
             return Ok(None);
         }
         let remedy = "fix it, or restore it from version control";
@@ -247,7 +246,7 @@ impl Project {
 
     /// Returns the deterministic content of the file.
     pub(crate) fn text(&self) -> Result<String> {
-        Ok(format!("{HEAD}{}", serde_saphyr::to_string(self).when(format!("cannot write {FILE}"))?))
+        Ok(format!("{HEAD}{}", serde_saphyr::to_string(self).context(format!("cannot write {FILE}"))?))
     }
 
     /// Finds one version of a kind.

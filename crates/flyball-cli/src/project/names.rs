@@ -88,12 +88,12 @@ pub(crate) fn project(text: &str) -> Result<String, String> {
 }
 
 /// Returns a name for a module or a field that Rust does not keep for itself.
-pub(crate) fn unreserved(name: &str) -> String {
+pub(crate) fn escape_keyword(name: &str) -> String {
     if RESERVED.contains(&name) { format!("{name}_") } else { name.to_owned() }
 }
 
 /// Returns the name of many objects of a kind, as an English noun.
-pub(crate) fn pluralized(kind: &str) -> String {
+pub(crate) fn pluralize(kind: &str) -> String {
     let word = kind.to_lowercase();
     let ends = |ends: &[&str]| ends.iter().any(|end| word.ends_with(end));
     match word.strip_suffix('y') {

@@ -13,7 +13,7 @@ use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::project::scaffold::changes::Changes;
 use crate::project::{FILE, ProjectType};
-use crate::render::terminal::{columns, say};
+use crate::render::terminal::{columns, print_line};
 use clap::Args;
 use flags::Flag;
 use program::{Name, Plugin};
@@ -61,7 +61,7 @@ pub(crate) enum PluginCommand {
 
 impl PluginCommand {
     /// Returns the command, and its flag in requests for flags and metadata.
-    fn words(self) -> (&'static str, &'static str) {
+    fn command_and_flag(self) -> (&'static str, &'static str) {
         match self {
             Self::Init => ("init", "--init"),
             Self::CreateApi => ("create api", "--api"),
@@ -97,13 +97,13 @@ impl PluginArgs {
             if !self.plugin_args.is_empty() {
                 self.check(command, &plugins).await?;
             }
-            let (command, _) = command.words();
+            let (command, _) = command.command_and_flag();
             let flags = args.iter().flat_map(|(name, value)| [format!("--{name}"), (*value).to_owned()]);
             let mut request = Request::new(command, flags.chain(self.plugin_args.iter().cloned()).collect());
             request.plugin_chain = plugins.iter().map(|plugin| plugin.full_name.clone()).collect();
             for plugin in &plugins {
                 request.universe = universe(changes)?;
-                let response = plugin.ask(changes.root(), &request).await?;
+                let response = plugin.call(changes.root(), &request).await?;
                 apply_response(plugin, response, &request.universe, changes)?;
             }
             Ok(())
@@ -112,23 +112,23 @@ impl PluginArgs {
 
     /// Validates the flags for plugins, or prints the known flags and exits.
     async fn check(&self, command: PluginCommand, plugins: &[Plugin]) -> Result<()> {
-        let (command, flag) = command.words();
+        let (command, flag) = command.command_and_flag();
         let mut flags: Vec<Flag> = Vec::new();
         for plugin in plugins {
             let here = Path::new(".");
-            flags.extend(plugin.ask(here, &Request::new("flags", vec![flag.into()])).await?.flags);
+            flags.extend(plugin.call(here, &Request::new("flags", vec![flag.into()])).await?.flags);
             if self.plugin_args.iter().any(|arg| arg == "--help") {
-                let about = plugin.ask(here, &Request::new("metadata", vec![flag.into()])).await?.metadata;
-                say(&format!("{}: {}", plugin.full_name, about.description));
+                let about = plugin.call(here, &Request::new("metadata", vec![flag.into()])).await?.metadata;
+                print_line(&format!("{}: {}", plugin.full_name, about.description));
                 if !about.examples.is_empty() {
-                    say(&format!("\nExamples:\n{}\n", about.examples.trim_end()));
+                    print_line(&format!("\nExamples:\n{}\n", about.examples.trim_end()));
                 }
             }
         }
         if self.plugin_args.iter().any(|arg| arg == "--help") {
             let rows =
                 flags.iter().map(|flag| vec![format!("  --{} {}", flag.name, flag.kind), flag.usage()]).collect();
-            columns(rows).iter().for_each(|line| say(line));
+            columns(rows).iter().for_each(|line| print_line(line));
             std::process::exit(0);
         }
         let plugins = &self.plugins[0].0;
@@ -154,23 +154,23 @@ fn universe(changes: &Changes) -> Result<BTreeMap<String, String>> {
     if changes.root().is_dir() {
         read(changes.root(), changes.root(), &mut files)?;
     }
-    let pending = changes.pending().filter(|(path, _)| wrong_with(Path::new(path), changes.root()).is_none());
+    let pending = changes.pending().filter(|(path, _)| path_error(Path::new(path), changes.root()).is_none());
     files.extend(pending.map(|(path, text)| (path.to_owned(), text.to_owned())));
     Ok(files)
 }
 
 fn read(root: &Path, folder: &Path, files: &mut BTreeMap<String, String>) -> Result<()> {
     let what = || format!("cannot read {}", folder.display());
-    for entry in fs::read_dir(folder).when(what())? {
-        let entry = entry.when(what())?;
-        let (path, kind) = (entry.path(), entry.file_type().when(what())?);
+    for entry in fs::read_dir(folder).context(what())? {
+        let entry = entry.context(what())?;
+        let (path, kind) = (entry.path(), entry.file_type().context(what())?);
         // Symbolic links, build output and version control data are not source files.
         if is_secret(&entry.file_name().to_string_lossy()) {
             continue;
         }
         if kind.is_dir() && ![".git", "target"].iter().any(|name| entry.file_name() == *name) {
             read(root, &path, files)?;
-        } else if kind.is_file() && entry.metadata().when(what())?.len() <= MAX_SOURCE_BYTES {
+        } else if kind.is_file() && entry.metadata().context(what())?.len() <= MAX_SOURCE_BYTES {
             let name = path.strip_prefix(root).ok().and_then(Path::to_str);
             if let (Some(name), Ok(text)) = (name, fs::read_to_string(&path)) {
                 files.insert(name.to_owned(), text);
@@ -205,7 +205,7 @@ fn apply_response(
             {
                 Some("the file may contain secrets")
             }
-            path => wrong_with(Path::new(path), changes.root()),
+            path => path_error(Path::new(path), changes.root()),
         };
         if let Some(wrong) = wrong {
             return Err(Error::new(format!("plugin {} must not write {path:?}: {wrong}", plugin.full_name))
@@ -217,7 +217,7 @@ fn apply_response(
 }
 
 /// Returns the reason why a path may be outside of the project, if it may.
-fn wrong_with(path: &Path, root: &Path) -> Option<&'static str> {
+fn path_error(path: &Path, root: &Path) -> Option<&'static str> {
     let mut whole = root.to_owned();
     for part in path.components() {
         match part {
@@ -266,11 +266,11 @@ mod tests {
         fs::create_dir_all(root.join("src")).unwrap();
         std::os::unix::fs::symlink("/tmp", root.join("link")).unwrap();
         for path in ["a", "src/a.rs", "new/folder/a", ".gitignore", ".github/a.yaml"] {
-            assert_eq!(wrong_with(Path::new(path), &root), None, "{path}");
+            assert_eq!(path_error(Path::new(path), &root), None, "{path}");
         }
         for path in ["", "/etc/passwd", "../a", "src/../../a", "./a", "link", "link/a", ".git/hooks/pre-commit", "src"]
         {
-            assert!(wrong_with(Path::new(path), &root).is_some(), "{path}");
+            assert!(path_error(Path::new(path), &root).is_some(), "{path}");
         }
         fs::remove_dir_all(&root).unwrap();
     }

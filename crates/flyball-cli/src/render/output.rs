@@ -1,7 +1,7 @@
 //! Answers for programs.
 
 use crate::error::{Result, ResultExt};
-use crate::render::terminal::say;
+use crate::render::terminal::print_line;
 use crate::render::yaml;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -15,30 +15,30 @@ pub(crate) enum Output {
 
 impl Output {
     /// Prints a value in this format.
-    pub(crate) fn say(self, value: &impl Serialize) -> Result<()> {
-        say(&self.write(value)?);
+    pub(crate) fn print(self, value: &impl Serialize) -> Result<()> {
+        print_line(&self.write(value)?);
         Ok(())
     }
 
     /// Prints one of many values: JSON as a line, YAML as a document.
-    pub(crate) fn say_next(self, value: &impl Serialize) -> Result<()> {
-        say(&self.write_next(value)?);
+    pub(crate) fn print_next(self, value: &impl Serialize) -> Result<()> {
+        print_line(&self.write_next(value)?);
         Ok(())
     }
 
     /// Writes one of many values: JSON on a line, YAML as a document.
     pub(crate) fn write_next(self, value: &impl Serialize) -> Result<String> {
         match self {
-            Self::Json => serde_json::to_string(value).when("cannot write JSON"),
+            Self::Json => serde_json::to_string(value).context("cannot write JSON"),
             Self::Yaml => Ok(format!("---\n{}", self.write(value)?)),
         }
     }
 
     fn write(self, value: &impl Serialize) -> Result<String> {
         match self {
-            Self::Json => serde_json::to_string_pretty(value).when("cannot write JSON"),
+            Self::Json => serde_json::to_string_pretty(value).context("cannot write JSON"),
             Self::Yaml => {
-                let value = serde_json::to_value(value).when("cannot write YAML")?;
+                let value = serde_json::to_value(value).context("cannot write YAML")?;
                 Ok(yaml::write(&value).trim_end().to_owned())
             }
         }

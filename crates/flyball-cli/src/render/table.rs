@@ -1,7 +1,7 @@
 //! Tables as in `kubectl get`, from the server.
 
 use crate::error::{Result, ResultExt};
-use crate::render::terminal::{Style, is_lively, paint};
+use crate::render::terminal::{Style, is_interactive, paint};
 use http::Request;
 use http::header::ACCEPT;
 use kube::Client;
@@ -47,8 +47,8 @@ pub(crate) struct TableOptions {
 
 /// Fetches a table and lays it out as kubectl does.
 pub(crate) async fn fetch(client: &Client, path: &str) -> Result<Vec<String>> {
-    let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new()).when("cannot build the request")?;
-    let table: Table = client.request(request).await.when("cannot get the table")?;
+    let request = Request::get(path).header(ACCEPT, TABLE).body(Vec::new()).context("cannot build the request")?;
+    let table: Table = client.request(request).await.context("cannot get the table")?;
     Ok(table.lines(TableOptions::default()))
 }
 
@@ -65,7 +65,8 @@ impl Table {
 
     /// Replaces the rows by those of a watch event. Only the first event has columns.
     pub(crate) fn show_next(&mut self, event: &mut Value) -> Result<()> {
-        self.rows = serde_json::from_value(event["rows"].take()).when("the watch event has no rows")?;
+        let rows = event.get_mut("rows").map(Value::take).unwrap_or_default();
+        self.rows = serde_json::from_value(rows).context("the watch event has no rows")?;
         Ok(())
     }
 
@@ -84,7 +85,7 @@ impl Table {
         let names = shown.iter().map(|column| self.column_definitions[*column].name.to_uppercase());
         let heading = namespace("NAMESPACE").into_iter().chain(names).collect();
         let rows = self.rows.iter().map(|row| {
-            let cells = shown.iter().map(|column| text(row.cells.get(*column)));
+            let cells = shown.iter().map(|column| cell_text(row.cells.get(*column)));
             let of = row.object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
             namespace(of).into_iter().chain(cells).collect()
         });
@@ -108,7 +109,7 @@ impl Table {
 /// Colors the phase of an object.
 fn paint_cell(cell: &str) -> String {
     match cell {
-        _ if !is_lively() => cell.to_owned(),
+        _ if !is_interactive() => cell.to_owned(),
         "RUNNING" => paint(Style::Good, cell),
         "PENDING" => paint(Style::Busy, cell),
         "ERROR" => paint(Style::Bad, cell),
@@ -116,7 +117,7 @@ fn paint_cell(cell: &str) -> String {
     }
 }
 
-fn text(cell: Option<&Value>) -> String {
+fn cell_text(cell: Option<&Value>) -> String {
     match cell {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
@@ -168,6 +169,8 @@ mod tests {
         };
         assert_eq!(next("a-long-one"), ["a-long-one   ERROR"]);
         assert_eq!(next("b"), ["b            ERROR"]);
-        assert!(table.show_next(&mut json!({})).is_err());
+        for malformed in [json!({}), json!([]), json!({"rows": "x"})] {
+            assert!(table.show_next(&mut malformed.clone()).is_err(), "{malformed}");
+        }
     }
 }

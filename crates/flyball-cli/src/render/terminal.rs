@@ -1,11 +1,11 @@
 //! Terminal output: colors and updates in place on a terminal, plain lines elsewhere.
 
 use crate::error::Error;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
 /// The status line below all others on a terminal; empty if there is none.
-static FOOTER: Mutex<String> = Mutex::new(String::new());
+static STATUS_LINE: Mutex<String> = Mutex::new(String::new());
 
 /// A color or emphasis.
 #[derive(Clone, Copy, Debug)]
@@ -36,83 +36,78 @@ pub(crate) fn shows_colors(stream: &impl IsTerminal) -> bool {
 }
 
 /// Returns true if standard output is such a terminal, where lines may change as well.
-pub(crate) fn is_lively() -> bool {
+pub(crate) fn is_interactive() -> bool {
     shows_colors(&stdout())
 }
 
 /// Styles a string if the output is a terminal.
 pub(crate) fn paint(style: Style, text: &str) -> String {
-    if is_lively() { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
+    if is_interactive() { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
 }
 
 /// Prints a line.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_line(text: &str) {
     // A closed pipe must not interrupt the command.
-    above_footer(|| drop(writeln!(stdout(), "{text}")));
+    write_above_status_line(|| drop(writeln!(stdout(), "{text}")));
 }
 
 /// Prints a line of endless output; returns false if the reader has closed it.
-pub(crate) fn say_on(text: &str) -> bool {
+pub(crate) fn try_print_line(text: &str) -> bool {
     writeln!(stdout(), "{text}").is_ok()
 }
 
 /// Prints a line with the name of its source, for several concurrent sources.
-pub(crate) fn say_as(prefix: &str, style: Style, text: &str) {
-    say(&format!("{} {text}", paint(style, &format!("{prefix:>8} |"))));
+pub(crate) fn print_prefixed(prefix: &str, style: Style, text: &str) {
+    print_line(&format!("{} {text}", paint(style, &format!("{prefix:>8} |"))));
 }
 
 /// Sets the status line below all others on a terminal, truncated to its width; empty removes it.
-pub(crate) fn keep_below(text: &str) {
-    if !is_lively() {
+pub(crate) fn set_status_line(text: &str) {
+    if !is_interactive() {
         return;
     }
     let screen = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(2);
     let cut: String = text.chars().take(screen - 1).collect();
-    let mut footer = footer();
-    *footer = if cut.is_empty() { cut } else { paint(Style::Faint, &cut) };
-    let _ = write!(stdout(), "\r\x1b[K{footer}").and_then(|()| stdout().flush());
+    let mut status_line = STATUS_LINE.lock();
+    *status_line = if cut.is_empty() { cut } else { paint(Style::Faint, &cut) };
+    let _ = write!(stdout(), "\r\x1b[K{status_line}").and_then(|()| stdout().flush());
 }
 
-fn footer() -> MutexGuard<'static, String> {
-    // The line is consistent even after a panic.
-    FOOTER.lock()
-}
-
-fn above_footer(speak: impl FnOnce()) {
-    let footer = footer();
-    if footer.is_empty() {
-        return speak();
+fn write_above_status_line(write: impl FnOnce()) {
+    let status_line = STATUS_LINE.lock();
+    if status_line.is_empty() {
+        return write();
     }
     let _ = write!(stdout(), "\r\x1b[K").and_then(|()| stdout().flush());
-    speak();
-    let _ = write!(stdout(), "{footer}").and_then(|()| stdout().flush());
+    write();
+    let _ = write!(stdout(), "{status_line}").and_then(|()| stdout().flush());
 }
 
 /// Prints progress on a terminal; the next line overwrites it.
-pub(crate) fn tell_in_place(text: &str) {
+pub(crate) fn print_progress(text: &str) {
     let mut out = stdout();
     let _ = write!(out, "\r\x1b[K{text}\r").and_then(|()| out.flush());
 }
 
 /// Prints a line with a prefix to standard error.
-pub(crate) fn complain(word: &str, text: &str) {
+pub(crate) fn print_labeled(word: &str, text: &str) {
     let word = match shows_colors(&stderr()) {
         true if word == "error" => format!("\x1b[1;31m{word}:\x1b[0m"),
         true => format!("\x1b[1m{word}:\x1b[0m"),
         false => format!("{word}:"),
     };
-    above_footer(|| drop(writeln!(stderr(), "{word} {text}")));
+    write_above_status_line(|| drop(writeln!(stderr(), "{word} {text}")));
 }
 
 /// Prints the standard error of another program.
-pub(crate) fn pass_on(text: &str) {
-    text.lines().for_each(|line| above_footer(|| drop(writeln!(stderr(), "{line}"))));
+pub(crate) fn forward_stderr(text: &str) {
+    text.lines().for_each(|line| write_above_status_line(|| drop(writeln!(stderr(), "{line}"))));
 }
 
 /// Prints an error and its hints on standard error.
-pub(crate) fn report(error: &Error) {
-    complain("error", &error.to_string());
-    error.hints().iter().for_each(|hint| complain("hint", hint));
+pub(crate) fn print_error(error: &Error) {
+    print_labeled("error", &error.to_string());
+    error.hints().iter().for_each(|hint| print_labeled("hint", hint));
 }
 
 /// Lines that are shown again when they change: in place on a terminal, one after the other elsewhere.
@@ -127,15 +122,15 @@ impl Board {
         if lines == self.shown {
             return;
         }
-        if is_lively() {
+        if is_interactive() {
             let screen = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(1);
             let rows: usize = self.shown.iter().map(|line| width(line).max(1).div_ceil(screen)).sum();
             let up = if rows == 0 { String::new() } else { format!("\x1b[{rows}A\x1b[J") };
-            say(&(up + &lines.join("\n")));
+            print_line(&(up + &lines.join("\n")));
         } else {
             let same_heading = self.shown.first() == lines.first();
             for line in lines.iter().skip(usize::from(same_heading)) {
-                say(line);
+                print_line(line);
             }
         }
         self.shown = lines;

@@ -1,6 +1,6 @@
 //! Static checks of definitions and samples.
 
-use super::{Check, Found, few};
+use super::{Check, CheckOutcome, join_some};
 use serde_json::{Map, Value};
 
 /// Checks that each kind has a sample with a spec.
@@ -10,12 +10,12 @@ pub(super) fn samples(definitions: &[Value], samples: &[Value]) -> Check {
     };
     let missing: Vec<String> = definitions.iter().filter(|definition| !has_sample(definition)).map(kind).collect();
     let found = match () {
-        () if definitions.is_empty() => Found::skipped("the operator defines no kinds"),
-        () if !missing.is_empty() => Found::failed(
-            format!("no sample with a spec for {}", few(&missing)),
+        () if definitions.is_empty() => CheckOutcome::skipped("the operator defines no kinds"),
+        () if !missing.is_empty() => CheckOutcome::failed(
+            format!("no sample with a spec for {}", join_some(&missing)),
             "add one to config/samples, or pass --samples PATH",
         ),
-        () => Found::Passed,
+        () => CheckOutcome::Passed,
     };
     Check { name: "each kind has a sample", found }
 }
@@ -33,11 +33,12 @@ pub(super) fn fields(definitions: &[Value]) -> Check {
         }
     }
     let found = match () {
-        () if definitions.is_empty() => Found::skipped("the operator defines no kinds"),
-        () if !lacking.is_empty() => {
-            Found::failed(few(&lacking), "add a doc comment to the field; `flyball get` and editors show it")
-        }
-        () => Found::Passed,
+        () if definitions.is_empty() => CheckOutcome::skipped("the operator defines no kinds"),
+        () if !lacking.is_empty() => CheckOutcome::failed(
+            join_some(&lacking),
+            "add a doc comment to the field; `flyball get` and editors show it",
+        ),
+        () => CheckOutcome::Passed,
     };
     Check { name: "each field has a type and a description", found }
 }
@@ -89,15 +90,15 @@ mod tests {
         let definitions = [definition(json!({}))];
         let sample =
             |group: &str, spec: Value| json!({"apiVersion": format!("{group}/v1"), "kind": "Site", "spec": spec});
-        assert_eq!(samples(&definitions, &[sample("a.io", json!({}))]).found, Found::Passed);
+        assert_eq!(samples(&definitions, &[sample("a.io", json!({}))]).found, CheckOutcome::Passed);
         for bad in [sample("b.io", json!({})), sample("a.io", Value::Null)] {
             let found = samples(&definitions, &[bad]).found;
             assert!(
-                matches!(&found, Found::Failed { why, .. } if why == "no sample with a spec for Site"),
+                matches!(&found, CheckOutcome::Failed { why, .. } if why == "no sample with a spec for Site"),
                 "{found:?}"
             );
         }
-        assert!(matches!(samples(&[], &[]).found, Found::Skipped { .. }));
+        assert!(matches!(samples(&[], &[]).found, CheckOutcome::Skipped { .. }));
     }
 
     #[test]
@@ -106,7 +107,7 @@ mod tests {
         let text = json!({"type": "string", "description": "d"});
         let any = json!({"x-kubernetes-int-or-string": true, "description": "d"});
         for good in [field(text.clone()), field(any), json!({"type": "object"}), field(field(text.clone()))] {
-            assert_eq!(fields(&[definition(good)]).found, Found::Passed);
+            assert_eq!(fields(&[definition(good)]).found, CheckOutcome::Passed);
         }
         let list = |items: Value| field(json!({"type": "array", "description": "d", "items": items}));
         for (bad, expected) in [
@@ -115,7 +116,7 @@ mod tests {
             (list(field(json!({"type": "string"}))), "spec.a[].a of Site v1 has no description"),
         ] {
             let found = fields(&[definition(bad)]).found;
-            assert!(matches!(&found, Found::Failed { why, .. } if why == expected), "{found:?}");
+            assert!(matches!(&found, CheckOutcome::Failed { why, .. } if why == expected), "{found:?}");
         }
     }
 }

@@ -12,8 +12,8 @@ pub(super) async fn inventory_of(client: &Client, kinds: &Kinds) -> Result<Inven
     let mut found = Vec::new();
     for kind in kinds.all().iter().filter(|kind| kind.can_list && !Inventory::PASSING.contains(&kind.plural.as_str())) {
         let what = || format!("cannot list {}", kind.plural);
-        let request = Request::get(kind.path(None, None)).body(Vec::new()).when(what())?;
-        let list: ObjectList<DynamicObject> = client.request(request).await.when(what())?;
+        let request = Request::get(kind.path(None, None)).body(Vec::new()).context(what())?;
+        let list: ObjectList<DynamicObject> = client.request(request).await.context(what())?;
         found.extend(list.items.into_iter().map(|object| (display_name(kind, &object), object)));
     }
     Ok(found.iter().map(|(name, object)| (name.clone(), object)).collect())

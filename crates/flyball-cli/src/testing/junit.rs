@@ -22,7 +22,7 @@ impl Report {
                 let case = format!(
                     "    <testcase name=\"{}\" classname=\"{}: {name}\"",
                     escape(&test.name),
-                    test.suite.word()
+                    test.suite.as_str()
                 );
                 let _ = match test.outcome {
                     Outcome::Passed => writeln!(xml, "{case}/>"),
@@ -64,15 +64,15 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scorecard::{Check, Found};
+    use crate::scorecard::{Check, CheckOutcome};
     use std::time::Duration;
 
     #[test]
     fn checks_are_reported_as_tests() {
         let check = |name, found| Check { name, found };
-        let failed = Found::Failed { why: "a & b".into(), remedy: "do c".into() };
-        let skipped = Found::Skipped { why: "no d".into() };
-        let checks = [check("one", Found::Passed), check("two", failed), check("three", skipped)];
+        let failed = CheckOutcome::Failed { why: "a & b".into(), remedy: "do c".into() };
+        let skipped = CheckOutcome::Skipped { why: "no d".into() };
+        let checks = [check("one", CheckOutcome::Passed), check("two", failed), check("three", skipped)];
         let xml = Report::of_scorecard(&checks, Duration::from_secs(2)).junit();
         for line in [
             "tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\" time=\"2.000\"",

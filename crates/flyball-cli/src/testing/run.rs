@@ -2,7 +2,7 @@
 
 use super::{Outcome, Report};
 use crate::error::{Result, ResultExt};
-use crate::render::terminal::{complain, say};
+use crate::render::terminal::{print_labeled, print_line};
 use std::io::{BufRead, BufReader, Read, Write, pipe, stderr};
 use std::process::{Command, Stdio};
 
@@ -11,22 +11,22 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Destination of the output of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutputMode {
+pub(crate) enum TestOutput {
     /// The whole output.
-    Aloud,
+    Stdout,
     /// The same on standard error, since standard output is for programs.
-    Aside,
+    Stderr,
     /// Build messages and the output of failed tests, on standard error.
-    Quiet,
+    Failures,
 }
 
-impl OutputMode {
-    pub(crate) fn say(self, text: &str) {
+impl TestOutput {
+    pub(crate) fn print(self, text: &str) {
         match self {
-            Self::Aloud => say(text),
+            Self::Stdout => print_line(text),
             // A closed pipe is not an error.
-            Self::Aside => drop(writeln!(stderr(), "{text}")),
-            Self::Quiet => {}
+            Self::Stderr => drop(writeln!(stderr(), "{text}")),
+            Self::Failures => {}
         }
     }
 }
@@ -39,34 +39,37 @@ pub(crate) fn cargo_test() -> Command {
 }
 
 /// Runs it; returns the test results, and true if cargo succeeded.
-pub(crate) fn run(mut cargo: Command, voice: OutputMode) -> Result<(Report, bool)> {
-    let (reader, writer) = pipe().when("cannot create a pipe")?;
-    if voice != OutputMode::Quiet {
+pub(crate) fn run(mut cargo: Command, test_output: TestOutput) -> Result<(Report, bool)> {
+    let (reader, writer) = pipe().context("cannot create a pipe")?;
+    if test_output != TestOutput::Failures {
         // One pipe for both, so that the output stays in order.
-        cargo.stderr(writer.try_clone().when("cannot create a pipe")?);
+        cargo.stderr(writer.try_clone().context("cannot create a pipe")?);
     }
     cargo.stdout(writer);
-    let mut child =
-        cargo.spawn().when("cannot start cargo").map_err(|error| error.hint("install Rust from https://rustup.rs"))?;
+    let mut child = cargo
+        .spawn()
+        .context("cannot start cargo")
+        .map_err(|error| error.hint("install Rust from https://rustup.rs"))?;
     // It holds the other end of the pipe, which must be closed when cargo exits.
     drop(cargo);
     let (mut report, mut reader, mut line) = (Report::default(), BufReader::new(reader), Vec::new());
     loop {
         line.clear();
-        if (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).when("cannot read the output of cargo")? == 0
+        if (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).context("cannot read the output of cargo")?
+            == 0
         {
             break;
         }
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\r', '\n']);
-        report.hear(text);
-        voice.say(text);
+        report.parse_line(text);
+        test_output.print(text);
     }
-    report.end();
-    if voice == OutputMode::Quiet {
+    report.finish();
+    if test_output == TestOutput::Failures {
         for test in report.tests().filter(|test| test.outcome == Outcome::Failed) {
-            complain("failed", &format!("{}\n{}", test.name, test.output));
+            print_labeled("failed", &format!("{}\n{}", test.name, test.output));
         }
     }
-    Ok((report, child.wait().when("cannot wait for cargo")?.success()))
+    Ok((report, child.wait().context("cannot wait for cargo")?.success()))
 }

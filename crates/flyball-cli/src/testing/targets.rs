@@ -42,7 +42,7 @@ impl Targets {
     pub(crate) fn here() -> Result<Self> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["metadata", "--no-deps", "--format-version=1"]).stdin(Stdio::null()).stderr(Stdio::inherit());
-        let output = cargo.output().when("cannot start cargo")?;
+        let output = cargo.output().context("cannot start cargo")?;
         if !output.status.success() {
             return Err(Error::new("cargo metadata failed"));
         }
@@ -50,7 +50,8 @@ impl Targets {
     }
 
     fn read(metadata: &[u8]) -> Result<Self> {
-        let metadata: Metadata = serde_json::from_slice(metadata).when("cannot parse the output of cargo metadata")?;
+        let metadata: Metadata =
+            serde_json::from_slice(metadata).context("cannot parse the output of cargo metadata")?;
         let mut found = Self::default();
         for package in
             metadata.packages.iter().filter(|package| metadata.workspace_default_members.contains(&package.id))

@@ -10,12 +10,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("web", &["error"]),
     ("cluster", &["error", "files", "render"]),
     ("operator", &["cluster", "error", "files", "render", "web"]),
-    ("project", &["cluster", "error", "render"]),
+    ("project", &["cluster", "error", "files", "render"]),
     ("image", &["error", "files", "operator", "render", "web"]),
     ("chart", &["error", "files", "image", "render", "web"]),
     ("scorecard", &["cluster", "error", "operator"]),
     ("testing", &["error", "render", "scorecard"]),
-    ("cases", &["cluster", "error", "operator", "testing"]),
+    ("cases", &["cluster", "error", "files", "operator"]),
     (
         "commands",
         &[

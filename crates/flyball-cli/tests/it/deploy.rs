@@ -237,7 +237,10 @@ fn namespace_flag_is_accepted_only_where_applicable() {
     }
     for command in ["deploy", "undeploy", "render"] {
         let output = home.run(&[command, "--help"]).ok().out;
-        assert!(output.contains("Namespace of the operator; defaults to the prefix and `system`"), "{output}");
+        assert!(
+            output.contains("Namespace of the operator; defaults to the name prefix followed by `system`"),
+            "{output}"
+        );
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::chart::range::Range;
 use crate::error::{Result, ResultExt};
+use crate::files::entries;
 use flyball_chart::{Chart, Dependency, Version};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 const HEADER: [&str; 4] = ["NAME", "VERSION", "REPOSITORY", "STATUS"];
@@ -14,23 +14,24 @@ const HEADER: [&str; 4] = ["NAME", "VERSION", "REPOSITORY", "STATUS"];
 ///
 /// If there is no chart.
 pub(crate) fn list(path: &Path, max_width: usize) -> Result<String> {
-    let chart = Chart::open(path).when(format!("cannot load the chart in {}", path.display()))?;
+    let chart = Chart::open(path).context(format!("cannot load the chart in {}", path.display()))?;
     // Paths are shown without `./`.
     let charts = path.strip_prefix(".").unwrap_or(path).join("charts");
     let required = &chart.metadata().dependencies;
     if required.is_empty() {
         return Ok(format!("WARNING: no dependencies at {}\n", charts.display()));
     }
+    let vendored = entries(&charts)?;
     let row = |dependency: &Dependency| {
         let Dependency { name, version, repository, .. } = dependency;
-        [name.clone(), version.clone(), repository.clone(), status(&charts, dependency, &chart).to_owned()]
+        [name.clone(), version.clone(), repository.clone(), status(&vendored, dependency, &chart).to_owned()]
     };
     let mut rows = vec![HEADER.map(str::to_owned)];
     rows.extend(required.iter().map(row));
     let mut text = table(&rows, max_width) + "\n";
-    for path in entries(&charts).into_iter().filter(|path| path.is_dir() || has_ending(path)) {
+    for path in vendored.iter().filter(|path| path.is_dir() || is_archive(path)) {
         let shown = path.display().to_string();
-        match Chart::open(&path) {
+        match Chart::open(path) {
             Err(_) => text.push_str(&format!("WARNING: {shown:?} is not a chart.\n")),
             Ok(found) if required.iter().all(|one| one.name != found.name()) => {
                 text.push_str(&format!("WARNING: {shown:?} is not in Chart.yaml.\n"));
@@ -57,14 +58,13 @@ fn table(rows: &[[String; 4]], max_width: usize) -> String {
 }
 
 /// Returns the status of a subchart, in the words of Helm.
-fn status(charts: &Path, dependency: &Dependency, parent: &Chart) -> &'static str {
+fn status(vendored: &[PathBuf], dependency: &Dependency, parent: &Chart) -> &'static str {
     let prefix = format!("{}-", dependency.name);
     let version = |path: &PathBuf| {
         let name = path.file_name()?.to_str()?;
         name.strip_prefix(&prefix)?.strip_suffix(".tgz").map(str::to_owned)
     };
-    let mut archives = entries(charts);
-    archives.retain(|path| version(path).is_some());
+    let mut archives: Vec<&PathBuf> = vendored.iter().filter(|path| version(path).is_some()).collect();
     if archives.len() > 1 {
         let is_version = |text: &String| Version::parse(text).is_ok_and(|version| version.to_string() == **text);
         archives.retain(|path| version(path).as_ref().is_some_and(is_version));
@@ -93,16 +93,8 @@ fn mismatch(chart: &Chart, dependency: &Dependency) -> Option<&'static str> {
     }
 }
 
-fn has_ending(path: &Path) -> bool {
+fn is_archive(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "tgz")
-}
-
-/// Returns the entries of a folder, in the order of their names.
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
 }
 
 #[cfg(test)]

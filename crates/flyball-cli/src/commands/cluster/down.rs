@@ -3,7 +3,7 @@
 use super::Named;
 use super::record::Files;
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::say;
+use crate::render::terminal::print_line;
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 use std::thread;
@@ -29,21 +29,21 @@ pub(crate) fn cmd_down(args: &DownArgs) -> Result<()> {
     let name = &args.named.name;
     let quietly = |text: String| {
         if !args.quiet {
-            say(&text);
+            print_line(&text);
         }
     };
     if !running {
         // Clean up after a crashed process.
         if let Some(record) = record {
             record.remove_context()?;
-            files.forget();
+            files.remove();
         }
         quietly(format!("{name} is not running"));
         return Ok(());
     }
     let record = record.ok_or_else(|| Error::new(format!("cluster {name} is starting or stopping")))?;
     let pid = Pid::from_raw(record.pid).ok_or_else(|| Error::new("the cluster's record has no process"))?;
-    kill_process(pid, Signal::TERM).when(format!("cannot stop process {}", record.pid))?;
+    kill_process(pid, Signal::TERM).context(format!("cannot stop process {}", record.pid))?;
     for _ in 0..MAX_STOP_POLLS {
         if files.lock()?.is_some() {
             quietly(match &record.data_dir {

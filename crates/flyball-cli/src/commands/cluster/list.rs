@@ -3,7 +3,7 @@
 use super::record::Files;
 use crate::error::{Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, say};
+use crate::render::terminal::{Style, columns, paint, print_line};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -30,15 +30,15 @@ pub(super) fn cmd_list(args: &ListArgs) -> Result<()> {
         };
         let mut row = json!({"name": files.name(), "state": state});
         if let Some(record) = record {
-            let known = serde_json::to_value(record).when("cannot write the record")?;
+            let known = serde_json::to_value(record).context("cannot write the record")?;
             row.as_object_mut().zip(known.as_object()).into_iter().for_each(|(row, known)| row.extend(known.clone()));
         }
         rows.push(row);
     }
     match args.output {
-        Some(output) => output.say(&rows)?,
-        None if rows.is_empty() => say("no clusters found; start one: flyball cluster up"),
-        None => table(&rows).iter().for_each(|line| say(line)),
+        Some(output) => output.print(&rows)?,
+        None if rows.is_empty() => print_line("no clusters found; start one: flyball cluster up"),
+        None => table(&rows).iter().for_each(|line| print_line(line)),
     }
     Ok(())
 }

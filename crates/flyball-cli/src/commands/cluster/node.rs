@@ -35,7 +35,7 @@ pub(crate) fn cmd_node(args: NodeArgs) -> Result<()> {
 }
 
 /// Runs an action on the API server of a cluster on this machine.
-fn ask<T>(named: &Named, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> Result<T> {
+fn with_client<T>(named: &Named, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> Result<T> {
     let files = Files::of(&named.name)?;
     let (running, record) = files.find()?;
     let Some(record) = record.filter(|_| running) else {
@@ -43,11 +43,12 @@ fn ask<T>(named: &Named, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> R
         return Err(error.hint(format!("flyball cluster up{}", named.flag())));
     };
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(async {
-        let config = Kubeconfig::read_from(&record.own_kubeconfig).when("cannot read its kubeconfig")?;
+        let config = Kubeconfig::read_from(&record.own_kubeconfig).context("cannot read its kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let client = flyball::connect(config.when("cannot use its kubeconfig")?).when("cannot create a client")?;
+        let client =
+            flyball::connect(config.context("cannot use its kubeconfig")?).context("cannot create a client")?;
         work(client).await
     })
 }

@@ -1,7 +1,7 @@
 //! Records of clusters in `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
 
 use crate::error::{Result, ResultExt};
-use crate::files::private;
+use crate::files::{entries, private};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -44,13 +44,9 @@ impl Files {
     /// Returns the files of all clusters that were started on this machine, in the order of their names.
     pub(super) fn all() -> Result<Vec<Self>> {
         let folder = private::state_folder()?;
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.when(format!("cannot read {}", folder.display()))?,
-        };
         // The lock remains when a cluster ends.
-        let name = |file: std::ffi::OsString| Some(file.to_str()?.strip_suffix(".lock")?.to_owned());
-        let mut names: Vec<String> = entries.flatten().filter_map(|entry| name(entry.file_name())).collect();
+        let name = |path: &Path| Some(path.file_name()?.to_str()?.strip_suffix(".lock")?.to_owned());
+        let mut names: Vec<String> = entries(&folder)?.iter().filter_map(|path| name(path)).collect();
         names.sort();
         Ok(names.into_iter().map(|name| Self { folder: folder.clone(), name }).collect())
     }
@@ -74,7 +70,7 @@ impl Files {
     /// Creates the folder.
     pub(super) fn prepare(&self) -> Result<()> {
         let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        created.when(format!("cannot create {}", self.folder.display()))
+        created.context(format!("cannot create {}", self.folder.display()))
     }
 
     /// Acquires the lock of the cluster; `None` if a running cluster holds it.
@@ -82,11 +78,11 @@ impl Files {
         let path = self.file("lock");
         let what = format!("cannot lock {}", path.display());
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = file.when(what.clone())?;
+        let file = file.context(what.clone())?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error).when(what),
+            Err(TryLockError::Error(error)) => Err(error).context(what),
         }
     }
 
@@ -95,9 +91,9 @@ impl Files {
         let path = self.file("json");
         let what = format!("cannot read {}", path.display());
         match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).when(what).map(Some),
+            Ok(text) => serde_json::from_slice(&text).context(what).map(Some),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).when(what),
+            Err(error) => Err(error).context(what),
         }
     }
 
@@ -112,7 +108,7 @@ impl Files {
     pub(super) fn write(&self, record: &Record) -> Result<()> {
         let path = self.file("json");
         let written = serde_json::to_vec_pretty(record).map_err(std::io::Error::other);
-        written.and_then(|text| private::write(&path, &text)).when(format!("cannot write {}", path.display()))
+        written.and_then(|text| private::write(&path, &text)).context(format!("cannot write {}", path.display()))
     }
 
     /// Records the progress of a start.
@@ -126,20 +122,20 @@ impl Files {
         fs::read_to_string(self.file("starting")).unwrap_or_default()
     }
 
-    pub(super) fn forget_progress(&self) {
+    pub(super) fn remove_progress(&self) {
         let _ = fs::remove_file(self.file("starting"));
     }
 
     /// Removes the record of a cluster, but not its log.
-    pub(super) fn forget(&self) {
-        self.forget_progress();
+    pub(super) fn remove(&self) {
+        self.remove_progress();
         for ending in ["json", "kubeconfig"] {
             let _ = fs::remove_file(self.file(ending));
         }
     }
 
     /// Returns the last lines of the log.
-    pub(super) fn last_words(&self) -> String {
+    pub(super) fn log_tail(&self) -> String {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(10)..].join("\n")
@@ -159,13 +155,13 @@ impl Record {
     pub(super) fn kubectl_flags(&self) -> String {
         match &self.kubeconfig {
             Some(path) if crate::cluster::kubeconfig::path().is_ok_and(|usual| usual == *path) => String::new(),
-            Some(path) => format!(" --kubeconfig {}", shown(path)),
-            None => format!(" --kubeconfig {}", shown(&self.own_kubeconfig)),
+            Some(path) => format!(" --kubeconfig {}", shell_quoted(path)),
+            None => format!(" --kubeconfig {}", shell_quoted(&self.own_kubeconfig)),
         }
     }
 }
 
-fn shown(path: &Path) -> String {
+fn shell_quoted(path: &Path) -> String {
     let text = path.display().to_string();
     if text.contains(' ') { format!("'{text}'") } else { text }
 }

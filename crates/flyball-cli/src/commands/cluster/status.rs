@@ -4,7 +4,7 @@ use super::Named;
 use super::record::Files;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
@@ -25,16 +25,16 @@ pub(crate) fn cmd_status(args: &StatusArgs) -> Result<()> {
     let record = record.filter(|_| running);
     let mut status = json!({"name": args.named.name, "running": running, "ready": false});
     if let Some(record) = &record {
-        let ready = ask(&record.own_kubeconfig);
+        let ready = read_version(&record.own_kubeconfig);
         status["ready"] = ready.is_ok().into();
         if let Ok(version) = &ready {
             status["version"] = version.clone().into();
         }
-        let known = serde_json::to_value(record).when("cannot write the record")?;
+        let known = serde_json::to_value(record).context("cannot write the record")?;
         status.as_object_mut().zip(known.as_object()).into_iter().for_each(|(all, known)| all.extend(known.clone()));
     }
     match args.output {
-        Some(output) => output.say(&status)?,
+        Some(output) => output.print(&status)?,
         None => print(&status),
     }
     match status["ready"].as_bool() {
@@ -53,7 +53,7 @@ fn print(status: &Value) {
         return;
     }
     let text = |field: &str| status[field].as_str().unwrap_or("-").to_owned();
-    say(&format!("cluster {} is {}", paint(Style::Strong, &text("name")), paint(Style::Good, "ready")));
+    print_line(&format!("cluster {} is {}", paint(Style::Strong, &text("name")), paint(Style::Good, "ready")));
     let mut rows = vec![
         ("server", text("url")),
         ("version", text("version")),
@@ -63,20 +63,21 @@ fn print(status: &Value) {
     ];
     rows.extend(status["dataDir"].as_str().map(|path| ("data", path.to_owned())));
     for (what, value) in rows {
-        say(&format!("  {what:<8} {value}"));
+        print_line(&format!("  {what:<8} {value}"));
     }
 }
 
 /// Returns the version of the server, once it is ready.
-fn ask(path: &std::path::Path) -> Result<String> {
+fn read_version(path: &std::path::Path) -> Result<String> {
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().when("cannot start the runtime")?;
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(async {
-        let config = Kubeconfig::read_from(path).when("cannot read its kubeconfig")?;
+        let config = Kubeconfig::read_from(path).context("cannot read its kubeconfig")?;
         let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await;
-        let client = flyball::connect(config.when("cannot use its kubeconfig")?).when("cannot create a client")?;
-        let ready = http::Request::get("/readyz").body(Vec::new()).when("cannot build the request")?;
-        client.request_text(ready).await.when("it is not ready")?;
-        Ok(client.apiserver_version().await.when("cannot read its version")?.git_version)
+        let client =
+            flyball::connect(config.context("cannot use its kubeconfig")?).context("cannot create a client")?;
+        let ready = http::Request::get("/readyz").body(Vec::new()).context("cannot build the request")?;
+        client.request_text(ready).await.context("it is not ready")?;
+        Ok(client.apiserver_version().await.context("cannot read its version")?.git_version)
     })
 }

@@ -5,7 +5,7 @@ use super::{Named, parse_count};
 use crate::cluster::connection::block_on_threads;
 use crate::cluster::kubeconfig;
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use flyball_cluster::{
     Cluster, Controller, Controllers, DataDir, DataDirError, Endpoint, EndpointError, Nodes, OpeningStage, Options,
@@ -81,7 +81,7 @@ fn parse_port(text: &str) -> Result<u16, String> {
 pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
     let files = Files::of(&args.named.name)?;
     files.prepare()?;
-    let Some(lock) = files.lock()? else { return already_up(&files, &args) };
+    let Some(lock) = files.lock()? else { return check_running(&files, &args) };
     if args.foreground {
         return serve(&args, &files, lock);
     }
@@ -98,11 +98,11 @@ pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
 fn hint_at_nodes(args: &UpArgs) {
     if args.nodes == 0 {
         let name = args.named.flag();
-        say(&format!("  {:<8} none; pods stay pending until: flyball cluster node add{name}", "nodes"));
+        print_line(&format!("  {:<8} none; pods stay pending until: flyball cluster node add{name}", "nodes"));
     }
 }
 
-fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
+fn check_running(files: &Files, args: &UpArgs) -> Result<()> {
     let name = &args.named.name;
     let record = files.read()?.ok_or_else(|| Error::new(format!("cluster {name} is starting or stopping")))?;
     let requested =
@@ -126,18 +126,18 @@ fn already_up(files: &Files, args: &UpArgs) -> Result<()> {
 
 fn print(record: &Record, state: &str) {
     let pairs = [("server", record.url.clone()), ("process", record.pid.to_string())];
-    say(&format!("cluster {} is {}", paint(Style::Strong, &record.name), paint(Style::Good, state)));
+    print_line(&format!("cluster {} is {}", paint(Style::Strong, &record.name), paint(Style::Good, state)));
     for (what, value) in pairs {
-        say(&format!("  {what:<8} {value}"));
+        print_line(&format!("  {what:<8} {value}"));
     }
     if let Some(path) = &record.data_dir {
-        say(&format!("  {:<8} {}", "data", path.display()));
+        print_line(&format!("  {:<8} {}", "data", path.display()));
     }
     match &record.kubeconfig {
-        Some(path) => say(&format!("  {:<8} {} in {}", "context", record.name, path.display())),
-        None => say(&format!("  {:<8} none; its kubeconfig is {}", "context", record.own_kubeconfig.display())),
+        Some(path) => print_line(&format!("  {:<8} {} in {}", "context", record.name, path.display())),
+        None => print_line(&format!("  {:<8} none; its kubeconfig is {}", "context", record.own_kubeconfig.display())),
     }
-    say(&format!("  {:<8} kubectl{} get namespaces", "try", record.kubectl_flags()));
+    print_line(&format!("  {:<8} kubectl{} get namespaces", "try", record.kubectl_flags()));
 }
 
 /// Environment variable of mimalloc for the delay before freed memory is returned, in milliseconds.
@@ -146,10 +146,10 @@ const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 /// Starts this program in the background, and waits until it serves.
 #[expect(clippy::disallowed_methods, reason = "waits for another process")]
 fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
-    let program = std::env::current_exe().when("cannot find the path of this program")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let log = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(files.log());
-    let log = log.when(format!("cannot write {}", files.log().display()))?;
-    let also = log.try_clone().when("cannot share the log")?;
+    let log = log.context(format!("cannot write {}", files.log().display()))?;
+    let also = log.try_clone().context("cannot share the log")?;
     let mut command = Command::new(program);
     command.args(["cluster", "up", "--foreground", "--quiet", "--name", &args.named.name]);
     command.args(["--port", &args.port.to_string()]);
@@ -172,15 +172,15 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     // A process group of its own, so that Ctrl-C at this terminal does not stop it. Its working directory must not
     // block unmounts.
     command.stdin(Stdio::null()).stdout(log).stderr(also).process_group(0).current_dir("/");
-    files.forget_progress();
-    let mut child = command.spawn().when("cannot start the cluster")?;
+    files.remove_progress();
+    let mut child = command.spawn().context("cannot start the cluster")?;
     let (mut progress, mut progressed) = (String::new(), Instant::now());
     while progressed.elapsed() < START_TIMEOUT {
         if let Some(record) = files.read()?.filter(|record| u32::try_from(record.pid) == Ok(child.id())) {
             return Ok(record);
         }
-        if let Some(status) = child.try_wait().when("cannot wait for the cluster")? {
-            let words = files.last_words();
+        if let Some(status) = child.try_wait().context("cannot wait for the cluster")? {
+            let words = files.log_tail();
             // Its message is repeated without the prefix, which is added again.
             let words = words.strip_prefix("error: ").unwrap_or(&words);
             return Err(Error::new(if words.is_empty() {
@@ -193,7 +193,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
         if now != progress {
             (progress, progressed) = (now, Instant::now());
             if !args.quiet && !progress.is_empty() {
-                say(&progress);
+                print_line(&progress);
             }
         }
         thread::sleep(START_POLL);
@@ -227,28 +227,28 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
     let most = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let served = block_on_threads(async {
-        let options = Options::system().when("cannot start a cluster")?;
+        let options = Options::system().context("cannot start a cluster")?;
         let directory = args.data_dir.as_ref().map(|path| DataDir::open(absolute(path))).transpose();
-        let directory = directory.map_err(|error| unusable(error, args))?;
+        let directory = directory.map_err(|error| data_dir_error(error, args))?;
         let directory = directory.map(|directory| directory.on_progress(progress_writer(files.clone())));
         let endpoint = match &directory {
             Some(directory) => Endpoint::bind_kept(args.port, &options.clock, directory).await,
             None => Endpoint::bind(args.port, &options.clock).await,
         };
-        let endpoint = endpoint.map_err(|error| refuse(error, args))?;
+        let endpoint = endpoint.map_err(|error| endpoint_error(error, args))?;
         let started = options.clock.now_rfc3339();
         let cluster = match directory {
-            Some(directory) => Cluster::open(options, directory).map_err(|error| unusable(error, args))?,
+            Some(directory) => Cluster::open(options, directory).map_err(|error| data_dir_error(error, args))?,
             None => Cluster::new(options),
         };
         let cluster = cluster.with_certificate(endpoint.certificate());
-        let mut terminated = signal(SignalKind::terminate()).when("cannot listen to signals")?;
+        let mut terminated = signal(SignalKind::terminate()).context("cannot listen to signals")?;
 
         if args.nodes > 0 {
             let nodes = Nodes::new("node", usize::try_from(args.nodes).unwrap_or(usize::MAX));
-            nodes.add_to(&cluster.admin()).await.when("cannot add nodes")?;
+            nodes.add_to(&cluster.admin()).await.context("cannot add nodes")?;
         }
-        let record = write_down(args, files, &endpoint, started)?;
+        let record = write_record(args, files, &endpoint, started)?;
         if !args.quiet {
             print(&record, "ready");
             hint_at_nodes(args);
@@ -266,12 +266,12 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
         running.spawn(async move { controlled.run(&controllers).await });
         let served = tokio::select! {
             biased;
-            served = endpoint.serve(&cluster, stop) => served.when("cannot serve"),
-            Some(result) = running.join_next() => result.when("the controllers exited"),
+            served = endpoint.serve(&cluster, stop) => served.context("cannot serve"),
+            Some(result) = running.join_next() => result.context("the controllers exited"),
         };
         running.shutdown().await;
         cluster.close();
-        files.forget();
+        files.remove();
         let cleaned = record.remove_context();
         served.and(cleaned)
     });
@@ -280,7 +280,7 @@ fn serve(args: &UpArgs, files: &Files, lock: File) -> Result<()> {
 }
 
 /// Writes the record of the cluster, which marks it as ready.
-fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String) -> Result<Record> {
+fn write_record(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String) -> Result<Record> {
     let name = &args.named.name;
     let config = endpoint.kubeconfig(name);
     let own_kubeconfig = files.kubeconfig();
@@ -296,7 +296,7 @@ fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String
     if let Some(path) = &kubeconfig {
         context_before = kubeconfig::add(path, &config)?.or_else(|| crashed.and_then(|record| record.context_before));
     }
-    files.forget_progress();
+    files.remove_progress();
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let record = Record {
         name: name.clone(),
@@ -313,7 +313,7 @@ fn write_down(args: &UpArgs, files: &Files, endpoint: &Endpoint, started: String
     Ok(record)
 }
 
-fn refuse(error: EndpointError, args: &UpArgs) -> Error {
+fn endpoint_error(error: EndpointError, args: &UpArgs) -> Error {
     match error {
         EndpointError::Listen { port, source } if source.kind() == std::io::ErrorKind::AddrInUse => {
             let error = Error::new(format!("port {port} of 127.0.0.1 is in use"));
@@ -323,13 +323,13 @@ fn refuse(error: EndpointError, args: &UpArgs) -> Error {
                 _ => error.hint("pass another --port, or none to use a free one"),
             }
         }
-        EndpointError::DataDir(error) => unusable(error, args),
-        error => Err::<(), _>(error).when("no cluster").expect_err("it is one"),
+        EndpointError::DataDir(error) => data_dir_error(error, args),
+        error => Err::<(), _>(error).context("no cluster").expect_err("it is one"),
     }
 }
 
 /// Adds a hint to the error about a data directory.
-fn unusable(error: DataDirError, args: &UpArgs) -> Error {
+fn data_dir_error(error: DataDirError, args: &UpArgs) -> Error {
     let hint = match &error {
         DataDirError::InUse { .. } => "stop that process, or pass another --data-dir",
         DataDirError::Newer { .. } => "use the release that wrote it, or pass another --data-dir",
@@ -346,7 +346,7 @@ fn unusable(error: DataDirError, args: &UpArgs) -> Error {
     };
     let what =
         args.data_dir.as_ref().map_or_else(String::new, |path| format!("cannot start a cluster in {}", path.display()));
-    Err::<(), _>(error).when(what).expect_err("it is one").hint(hint)
+    Err::<(), _>(error).context(what).expect_err("it is one").hint(hint)
 }
 
 fn absolute(path: impl AsRef<Path>) -> PathBuf {

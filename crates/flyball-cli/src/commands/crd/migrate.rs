@@ -8,7 +8,7 @@
 use crate::cluster::connection::ContextArgs;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, complain, is_lively, paint, say, tell_in_place};
+use crate::render::terminal::{Style, is_interactive, paint, print_labeled, print_line, print_progress};
 use clap::Args;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 /// Maximum number of concurrent updates.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_UPDATES: usize = 8;
 /// Attempts to write the definition on conflicts.
-const ATTEMPTS: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 /// Rewrite all objects of a CRD in its storage version and remove other versions from status.storedVersions
 #[derive(Args, Debug)]
@@ -96,10 +96,10 @@ pub(crate) async fn cmd_migrate(args: &MigrateArgs) -> Result<()> {
     let due = definition.stored != [definition.storage.clone()];
     let stored = if due { store_all(&client, args, &definition, &mut report).await } else { Ok(()) };
     if stored.is_ok() && due && report.failed.is_empty() && !args.dry_run {
-        report.stored_versions = trim(&client, &args.name, &definition).await?;
+        report.stored_versions = update_stored_versions(&client, &args.name, &definition).await?;
     }
     match args.output {
-        Some(output) => output.say(&report)?,
+        Some(output) => output.print(&report)?,
         None => print(&report),
     }
     stored?;
@@ -113,21 +113,21 @@ pub(crate) async fn cmd_migrate(args: &MigrateArgs) -> Result<()> {
 fn print(report: &Report) {
     let versions = |versions: &[String]| versions.join(", ");
     for failed in &report.failed {
-        complain("failed", &format!("{}: {}", failed.object, failed.message));
+        print_labeled("failed", &format!("{}: {}", failed.object, failed.message));
     }
     if report.stored_versions_before == [report.storage_version.clone()] {
-        say(&format!("{} is stored only in {}: nothing to do", report.definition, report.storage_version));
+        print_line(&format!("{} is stored only in {}: nothing to do", report.definition, report.storage_version));
         return;
     }
     let Report { rewritten, unchanged, left_to_others, checked, .. } = report;
     if report.dry_run {
-        say(&format!("{checked} objects can be stored in {} (dry run)", report.storage_version));
+        print_line(&format!("{checked} objects can be stored in {} (dry run)", report.storage_version));
         return;
     }
-    say(&format!("{rewritten} rewritten, {unchanged} unchanged, {left_to_others} updated by other clients"));
+    print_line(&format!("{rewritten} rewritten, {unchanged} unchanged, {left_to_others} updated by other clients"));
     if report.stored_versions != report.stored_versions_before {
         let (before, now) = (versions(&report.stored_versions_before), versions(&report.stored_versions));
-        say(&format!("{} status.storedVersions: {before} → {now}", paint(Style::Good, "done")));
+        print_line(&format!("{} status.storedVersions: {before} → {now}", paint(Style::Good, "done")));
     }
 }
 
@@ -139,7 +139,7 @@ async fn read(client: &Client, name: &str) -> Result<(Definition, Value)> {
             let error = Error::new(format!("CustomResourceDefinition {name} not found"));
             return Err(error.hint("kubectl get customresourcedefinitions"));
         }
-        other => other.when(format!("cannot read definition {name}"))?,
+        other => other.context(format!("cannot read definition {name}"))?,
     };
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let versions = crd["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -209,7 +209,7 @@ impl ObjectMeta {
 async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition, report: &mut Report) -> Result<()> {
     let Definition { group, plural, through, .. } = definition;
     let root = format!("/apis/{group}/{through}");
-    let (mut token, mut behind, mut seen) = (String::new(), args.after.clone().unwrap_or_default(), 0);
+    let (mut token, mut last_key, mut seen) = (String::new(), args.after.clone().unwrap_or_default(), 0);
     loop {
         let page: List = match get(client, &format!("{root}/{plural}?limit={}&continue={token}", args.page)).await {
             // The continue token has expired: the list continues with the current objects.
@@ -217,14 +217,14 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
                 token = status.metadata.and_then(|metadata| metadata.continue_).unwrap_or_default();
                 continue;
             }
-            Err(error) => return Err(broke_off(error, &behind)),
+            Err(error) => return Err(migration_error(error, &last_key)),
             Ok(page) => page,
         };
-        for objects in page.items.chunks(AT_ONCE) {
+        for objects in page.items.chunks(MAX_CONCURRENT_UPDATES) {
             let mut stored = JoinSet::new();
             for raw in objects {
-                let object: Object = serde_json::from_str(raw.get()).when("cannot parse an object of the list")?;
-                if object.metadata.key() > behind {
+                let object: Object = serde_json::from_str(raw.get()).context("cannot parse an object of the list")?;
+                if object.metadata.key() > last_key {
                     stored.spawn(store(
                         client.clone(),
                         root.clone(),
@@ -249,30 +249,30 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
                     {
                         report.failed.push(Failed { object: key.clone(), message: status.message.clone() });
                     }
-                    Err(error) => return Err(broke_off(error, &behind)),
+                    Err(error) => return Err(migration_error(error, &last_key)),
                 }
-                behind = key;
+                last_key = key;
             }
         }
-        if args.output.is_none() && is_lively() {
-            tell_in_place(&format!("{seen} of {} objects", seen + page.metadata.remaining_item_count));
+        if args.output.is_none() && is_interactive() {
+            print_progress(&format!("{seen} of {} objects", seen + page.metadata.remaining_item_count));
         }
         token = page.metadata.next;
         if token.is_empty() {
-            if seen > 0 && args.output.is_none() && is_lively() {
-                tell_in_place("");
+            if seen > 0 && args.output.is_none() && is_interactive() {
+                print_progress("");
             }
             return Ok(());
         }
     }
 }
 
-fn broke_off(error: kube::Error, behind: &str) -> Error {
-    let error = Err::<(), _>(error).when("the migration failed");
+fn migration_error(error: kube::Error, last_key: &str) -> Error {
+    let error = Err::<(), _>(error).context("the migration failed");
     let error = error.err().unwrap_or_else(|| Error::new("the migration failed"));
-    match behind {
+    match last_key {
         "" => error,
-        behind => error.hint(format!("continue with --after {behind}")),
+        last_key => error.hint(format!("continue with --after {last_key}")),
     }
 }
 
@@ -313,7 +313,7 @@ async fn store(
 }
 
 /// Sets `status.storedVersions` to the storage version, provided that it has not changed.
-async fn trim(client: &Client, name: &str, migrated: &Definition) -> Result<Vec<String>> {
+async fn update_stored_versions(client: &Client, name: &str, migrated: &Definition) -> Result<Vec<String>> {
     let mut attempt = 1;
     loop {
         let (now, mut crd) = read(client, name).await?;
@@ -322,14 +322,16 @@ async fn trim(client: &Client, name: &str, migrated: &Definition) -> Result<Vec<
             return Err(error.hint("run the command again"));
         }
         // The resource version is included, so that a concurrent change causes a conflict.
-        crd["status"]["storedVersions"] = json!([migrated.storage]);
+        let status = crd.get_mut("status").and_then(Value::as_object_mut);
+        let status = status.ok_or_else(|| Error::new(format!("CustomResourceDefinition {name}: status is missing")))?;
+        status.insert("storedVersions".into(), json!([migrated.storage]));
         let request = Request::put(format!("{}/status?fieldManager=flyball-migrate", url(name)));
         let request = request.header(CONTENT_TYPE, "application/json").body(crd.to_string().into_bytes());
-        match client.request::<Value>(request.when("cannot build the request")?).await {
+        match client.request::<Value>(request.context("cannot build the request")?).await {
             Ok(_) => return Ok(vec![migrated.storage.clone()]),
-            Err(kube::Error::Api(status)) if status.is_conflict() && attempt < ATTEMPTS => attempt += 1,
+            Err(kube::Error::Api(status)) if status.is_conflict() && attempt < MAX_ATTEMPTS => attempt += 1,
             Err(error) => {
-                return Err(error).when("all objects are stored, but status.storedVersions could not be updated");
+                return Err(error).context("all objects are stored, but status.storedVersions could not be updated");
             }
         }
     }

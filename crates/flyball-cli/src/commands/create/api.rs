@@ -13,9 +13,9 @@ use crate::project::scaffold::changes::{Changes, print_written};
 use crate::project::scaffold::types::Definition;
 use crate::project::scaffold::{built_in, versions};
 use crate::project::{FILE, Project, Resource, names};
-use crate::render::ask;
 use crate::render::output::Output;
-use crate::render::terminal::say;
+use crate::render::prompt;
+use crate::render::terminal::print_line;
 use crate::render::yaml;
 use clap::{ArgAction, Args};
 use serde_json::{Value, json};
@@ -92,12 +92,9 @@ struct NewApi {
 pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     let mut project = Project::here()?;
     let mut changes = Changes::new(&project.folder);
+    watched::check_chart(&project, args.chart.chart.as_deref())?;
     if !project.project_type.is_rust() {
         return add_watched(args, changes, &mut project);
-    }
-    if let Some(chart) = &args.chart.chart {
-        return Err(Error::new(format!("--chart {chart}: project {} is of type Rust", project.project_name))
-            .hint("create a project for it: flyball init --helm --chart FOLDER DIR"));
     }
     let new_api = match &args.crd {
         Some(crd) => {
@@ -114,7 +111,7 @@ pub(crate) fn cmd_api(args: &ApiArgs) -> Result<()> {
     args.plugins.extend(PluginCommand::CreateApi, &arguments, &mut changes)?;
     print_written(&changes.commit()?, args.output)?;
     if args.output.is_none() {
-        say("\nNext: cargo test");
+        print_line("\nNext: cargo test");
     }
     Ok(())
 }
@@ -131,7 +128,6 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
         return Err(Error::new(format!("project {name} is of type {of}: {flag} does not apply, since {why}"))
             .hint(format!("drop {flag}")));
     }
-    watched::check_chart(project, args.chart.chart.as_deref())?;
     let chart = args.chart.local()?;
     let new = NewKind {
         group: args.group.as_deref(),
@@ -149,7 +145,7 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
     print_written(&changes.commit()?, args.output)?;
     added.print_errors();
     if args.output.is_none() {
-        say("\nNext: flyball run --samples");
+        print_line("\nNext: flyball run --samples");
     }
     Ok(())
 }
@@ -157,7 +153,7 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
 fn chosen(flag: Option<bool>, question: &str) -> Result<bool> {
     match flag {
         Some(flag) => Ok(flag),
-        None if ask::can_ask() => ask::whether(question),
+        None if prompt::is_available() => prompt::confirm(question),
         None => Ok(true),
     }
 }
@@ -186,7 +182,7 @@ fn prompt_new_api(args: &ApiArgs, project: &Project) -> Result<NewApi> {
     let is_other = |other: &&Resource| other.group == group && other.kind == kind && other.version != version;
     let other = project.resources.iter().find(is_other);
     let of_other = other.map(|other| (other.plural.clone(), other.namespaced));
-    let (plural, namespaced) = of_other.clone().unwrap_or_else(|| (names::pluralized(&kind), true));
+    let (plural, namespaced) = of_other.clone().unwrap_or_else(|| (names::pluralize(&kind), true));
     let (plural, namespaced) = (args.plural.clone().unwrap_or(plural), args.namespaced.unwrap_or(namespaced));
     if let (Some(other), true) = (other, of_other.is_some_and(|known| known != (plural.clone(), namespaced))) {
         return Err(Error::new(format!(

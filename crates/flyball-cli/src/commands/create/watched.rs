@@ -9,7 +9,7 @@ use crate::project::scaffold::definition::{self, Column};
 use crate::project::scaffold::role::{self, ROLES};
 use crate::project::scaffold::{case, sample, watches};
 use crate::project::{FILE, Project, ProjectType, Resource, names};
-use crate::render::terminal::complain;
+use crate::render::terminal::print_labeled;
 use crate::render::yaml;
 use flyball_schema::{openapi, validate};
 use serde_json::Value;
@@ -52,7 +52,7 @@ impl AddedKind {
     /// Prints a note if the sample is invalid.
     pub(crate) fn print_errors(&self) {
         for error in &self.errors {
-            complain("note", error);
+            print_labeled("note", error);
         }
     }
 }
@@ -150,8 +150,8 @@ fn resource(project: &Project, new: &NewKind<'_>, chart: Option<&ExistingChart>)
             let kind = match new.kind {
                 Some(kind) => kind.to_owned(),
                 None => names::kind(&chart.kind()).map_err(|error| {
-                    Error::new(format!("the name of chart {} is not a valid kind name: {error}", chart.name))
-                        .hint("name the kind: --kind Site")
+                    Error::new(format!("the name of chart {} is not a kind name: {error}", chart.name))
+                        .hint("set the kind: --kind Site")
                 })?,
             };
             [new.group.unwrap_or(GROUP).to_owned(), new.version.unwrap_or(VERSION).to_owned(), kind]
@@ -161,7 +161,7 @@ fn resource(project: &Project, new: &NewKind<'_>, chart: Option<&ExistingChart>)
         return Err(Error::new("--group is empty: kinds of charts and roles cannot be in the core group")
             .hint("pass a group such as --group cache"));
     }
-    let plural = new.plural.map_or_else(|| names::pluralized(&kind), str::to_owned);
+    let plural = new.plural.map_or_else(|| names::pluralize(&kind), str::to_owned);
     let (resource, controller, namespaced) = (true, true, !new.is_cluster_scoped);
     if !namespaced && project.project_type == ProjectType::Helm {
         return Err(Error::new(format!("{kind} cannot be cluster-scoped: a release and its objects need a namespace"))

@@ -1,7 +1,7 @@
 //! `flyball create webhook`: adds webhooks for a kind.
 
 use super::api::defined;
-use super::misused;
+use super::exit_with_usage_error;
 use crate::error::{Error, Result};
 use crate::operator::installation::sample;
 use crate::project::plugins::{PluginArgs, PluginCommand};
@@ -11,7 +11,7 @@ use crate::project::scaffold::types::Definition;
 use crate::project::scaffold::{built_in, webhook};
 use crate::project::{FILE, Project, Resource, names};
 use crate::render::output::Output;
-use crate::render::terminal::say;
+use crate::render::terminal::print_line;
 use crate::render::yaml;
 use clap::Args;
 use serde_json::Value;
@@ -67,7 +67,7 @@ pub(crate) struct WebhookArgs {
 
 pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     if !(args.defaulting || args.validation || args.conversion) {
-        misused("pass at least one of --defaulting, --validation, --conversion");
+        exit_with_usage_error("pass at least one of --defaulting, --validation, --conversion");
     }
     let mut project = Project::of_rust("flyball create webhook")?;
     let mut changes = Changes::new(&project.folder);
@@ -106,15 +106,15 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     }
 
     let names = Names::new(&project, &first);
-    webhook::open(&mut changes, &names)?;
+    webhook::create(&mut changes, &names)?;
     if args.defaulting {
-        webhook::completes(&mut changes, &names)?;
+        webhook::add_defaulting(&mut changes, &names)?;
     }
     if args.validation {
-        webhook::judges(&mut changes, &names)?;
+        webhook::add_validation(&mut changes, &names)?;
     }
     if args.conversion {
-        others.iter().try_for_each(|other| webhook::converts(&mut changes, &names, other))?;
+        others.iter().try_for_each(|other| webhook::add_conversion(&mut changes, &names, other))?;
     }
     match args.defaulting || args.validation {
         true if first.foreign => {
@@ -135,7 +135,7 @@ pub(crate) fn cmd_webhook(args: &WebhookArgs) -> Result<()> {
     args.plugins.extend(PluginCommand::CreateWebhook, &arguments, &mut changes)?;
     print_written(&changes.commit()?, args.output)?;
     if args.output.is_none() {
-        say("\nNext: cargo test");
+        print_line("\nNext: cargo test");
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Installation of the operator, which runs in this process.
 
-use super::show::GLANCE;
-use super::stage::{MARK, OPERATOR, Stage, make};
+use super::cluster::{DemoCluster, LABEL, OPERATOR, create};
+use super::show::POLL_INTERVAL;
 use crate::cluster::account::token;
-use crate::cluster::wait::until;
+use crate::cluster::wait::poll_until;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::last_seen::summary;
-use crate::render::terminal::say;
+use crate::render::terminal::print_line;
 use flyball::Operator;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -28,40 +28,41 @@ pub(super) struct Installed {
 }
 
 /// Installs the CRD, the service account and its permissions, and starts the operator with this name.
-pub(super) async fn install(stage: &Stage, operator: Operator, name: &str) -> Result<Installed> {
-    let admin = &stage.admin;
-    let mut crd = stage.crd.clone();
-    crd.metadata.labels.get_or_insert_default().insert(MARK.0.into(), MARK.1.into());
-    make(&Api::all(admin.clone()), &crd).await?;
-    established(stage).await?;
-    say(&format!("installed CRD {}", crd.name_any()));
+pub(super) async fn install(cluster: &DemoCluster, operator: Operator, name: &str) -> Result<Installed> {
+    let admin = &cluster.admin;
+    let mut crd = cluster.crd.clone();
+    crd.metadata.labels.get_or_insert_default().insert(LABEL.0.into(), LABEL.1.into());
+    create(&Api::all(admin.clone()), &crd).await?;
+    established(cluster).await?;
+    print_line(&format!("installed CRD {}", crd.name_any()));
 
-    if stage.namespace != "default" {
-        make(&Api::all(admin.clone()), &object::<Namespace>(json!({"metadata": marked(stage.namespace)}))?).await?;
+    if cluster.namespace != "default" {
+        create(&Api::all(admin.clone()), &object::<Namespace>(json!({"metadata": labeled(cluster.namespace)}))?)
+            .await?;
     }
-    let account = object::<ServiceAccount>(json!({"metadata": marked(OPERATOR)}))?;
-    let accounts = Api::namespaced(admin.clone(), stage.namespace);
-    make(&accounts, &account).await?;
-    let role = json!({"metadata": marked(OPERATOR), "rules": operator.rules()});
-    make(&Api::all(admin.clone()), &object::<ClusterRole>(role)?).await?;
+    let account = object::<ServiceAccount>(json!({"metadata": labeled(OPERATOR)}))?;
+    let accounts = Api::namespaced(admin.clone(), cluster.namespace);
+    create(&accounts, &account).await?;
+    let role = json!({"metadata": labeled(OPERATOR), "rules": operator.rules()});
+    create(&Api::all(admin.clone()), &object::<ClusterRole>(role)?).await?;
     let binding = json!({
-        "metadata": marked(OPERATOR),
+        "metadata": labeled(OPERATOR),
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": OPERATOR},
-        "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": stage.namespace}],
+        "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": cluster.namespace}],
     });
-    make(&Api::all(admin.clone()), &object::<ClusterRoleBinding>(binding)?).await?;
+    create(&Api::all(admin.clone()), &object::<ClusterRoleBinding>(binding)?).await?;
 
-    let client = as_account(stage, &accounts).await?;
+    let client = as_account(cluster, &accounts).await?;
     let rules = operator.rules().len();
-    let running = tokio::spawn(async move { operator.run(client, pending()).await.when("the operator exited") });
-    say(&format!("operator {name} runs as service account {}/{OPERATOR} with {rules} rules", stage.namespace));
+    let running = tokio::spawn(async move { operator.run(client, pending()).await.context("the operator exited") });
+    print_line(&format!("operator {name} runs as service account {}/{OPERATOR} with {rules} rules", cluster.namespace));
     Ok(Installed { running })
 }
 
 impl Installed {
     /// Waits for the exit of the operator, which is always an error.
-    pub(super) async fn ended(mut self) -> Result<()> {
-        (&mut self.running).await.when("the operator panicked")?
+    pub(super) async fn wait(mut self) -> Result<()> {
+        (&mut self.running).await.context("the operator panicked")?
     }
 }
 
@@ -71,34 +72,34 @@ impl Drop for Installed {
     }
 }
 
-fn marked(name: &str) -> Value {
-    json!({"name": name, "labels": {MARK.0: MARK.1}})
+fn labeled(name: &str) -> Value {
+    json!({"name": name, "labels": {LABEL.0: LABEL.1}})
 }
 
 fn object<T: DeserializeOwned>(object: Value) -> Result<T> {
-    serde_json::from_value(object).when("cannot parse an object of the demo")
+    serde_json::from_value(object).context("cannot parse an object of the demo")
 }
 
 /// Waits until the cluster serves the kind.
-async fn established(stage: &Stage) -> Result<()> {
-    let objects = stage.objects();
+async fn established(cluster: &DemoCluster) -> Result<()> {
+    let objects = cluster.objects();
     let params = kube::api::ListParams::default().limit(1);
-    let served = until(CRD_TIMEOUT, GLANCE, async || Ok(objects.list(&params).await));
+    let served = poll_until(CRD_TIMEOUT, POLL_INTERVAL, async || Ok(objects.list(&params).await));
     if served.await?.is_ok() {
         return Ok(());
     }
-    let name = stage.crd.name_any();
+    let name = cluster.crd.name_any();
     let what = format!("CRD {name} was not served within {} s", CRD_TIMEOUT.as_secs());
-    let found = Api::<CustomResourceDefinition>::all(stage.admin.clone()).get(&name).await.when(what.clone())?;
-    let mut seen = serde_json::to_value(&found).when(what.clone())?;
+    let found = Api::<CustomResourceDefinition>::all(cluster.admin.clone()).get(&name).await.context(what.clone())?;
+    let mut seen = serde_json::to_value(&found).context(what.clone())?;
     seen["kind"] = "CustomResourceDefinition".into();
     Err(Error::new(format!("{what}; last seen:\n{}", summary(&seen))))
 }
 
 /// Creates a client that uses the operator's service account.
-async fn as_account(stage: &Stage, accounts: &Api<ServiceAccount>) -> Result<Client> {
+async fn as_account(cluster: &DemoCluster, accounts: &Api<ServiceAccount>) -> Result<Client> {
     let token = token(accounts, OPERATOR).await?;
-    let mut config = stage.config.clone();
+    let mut config = cluster.config.clone();
     config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
-    flyball::connect(config).when("cannot create a client for the operator")
+    flyball::connect(config).context("cannot create a client for the operator")
 }

@@ -1,7 +1,7 @@
 //! Visitors: a database, a backend and a frontend, one after the other.
 
-use super::show::{MANAGER, title, until};
-use super::stage::Stage;
+use super::cluster::DemoCluster;
+use super::show::{MANAGER, print_title, wait_until};
 use crate::error::{Result, ResultExt};
 use ::visitors::api::visitorsapp_v1::VisitorsApp;
 use flyball_cluster::Nodes;
@@ -29,12 +29,12 @@ pub(super) fn sample() -> Value {
 }
 
 /// Runs the show.
-pub(super) async fn run(stage: &Stage) -> Result<()> {
-    if stage.is_own() {
-        Nodes::new("node", 1).add_to(&stage.admin).await.when("cannot create a node")?;
+pub(super) async fn run(cluster: &DemoCluster) -> Result<()> {
+    if cluster.is_own() {
+        Nodes::new("node", 1).add_to(&cluster.admin).await.context("cannot create a node")?;
     }
-    let sites: Api<VisitorsApp> = Api::namespaced(stage.admin.clone(), stage.namespace);
-    let deployments: Api<Deployment> = Api::namespaced(stage.admin.clone(), stage.namespace);
+    let sites: Api<VisitorsApp> = Api::namespaced(cluster.admin.clone(), cluster.namespace);
+    let deployments: Api<Deployment> = Api::namespaced(cluster.admin.clone(), cluster.namespace);
     let ready = |site: &VisitorsApp| {
         let conditions = site.status.iter().flat_map(|status| &status.conditions);
         let generation = site.metadata.generation;
@@ -42,21 +42,21 @@ pub(super) async fn run(stage: &Stage) -> Result<()> {
     };
     let change = async |what: &str, spec: Value| {
         let patch = Patch::Merge(json!({"spec": spec}));
-        sites.patch(NAME, &PatchParams::default(), &patch).await.map(drop).when(what.to_owned())
+        sites.patch(NAME, &PatchParams::default(), &patch).await.map(drop).context(what.to_owned())
     };
 
-    title("Apply site: a MySQL database, then a backend, then a frontend");
+    print_title("Apply site: a MySQL database, then a backend, then a frontend");
     let applied = Patch::Apply(sample());
-    sites.patch(NAME, &PatchParams::apply(MANAGER), &applied).await.when("cannot apply site")?;
-    until(stage, &sites, NAME, "all three are ready", |site| std::future::ready(ready(site))).await?;
+    sites.patch(NAME, &PatchParams::apply(MANAGER), &applied).await.context("cannot apply site")?;
+    wait_until(cluster, &sites, NAME, "all three are ready", |site| std::future::ready(ready(site))).await?;
 
-    title("Change the title, which only the frontend shows");
+    print_title("Change the title, which only the frontend shows");
     change("cannot change the title", json!({"title": "Welcome"})).await?;
-    until(stage, &sites, NAME, "the frontend rolled out", |site| std::future::ready(ready(site))).await?;
+    wait_until(cluster, &sites, NAME, "the frontend rolled out", |site| std::future::ready(ready(site))).await?;
 
-    title("Scale the backend to three pods");
+    print_title("Scale the backend to three pods");
     change("cannot change the size", json!({"size": 3})).await?;
-    until(stage, &sites, NAME, "three backends are available", |site| {
+    wait_until(cluster, &sites, NAME, "three backends are available", |site| {
         let (deployments, ready) = (deployments.clone(), ready(site));
         async move {
             let backend = deployments.get("site-backend").await.ok().and_then(|backend| backend.status);

@@ -1,10 +1,10 @@
 //! VmGroup, the operator of virtual machines, on a simulated vCenter: creation, scaling, repair and deletion.
 
-use super::show::{GLANCE, MANAGER, STEP_TIMEOUT, done, late, title, until};
-use super::stage::Stage;
+use super::cluster::DemoCluster;
+use super::show::{MANAGER, POLL_INTERVAL, STEP_TIMEOUT, print_done, print_title, timeout_error, wait_until};
 use crate::cluster::wait;
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use ::vmgroup::NAME as OPERATOR;
 use ::vmgroup::api::vmgroup_v1alpha1::{Phase, VmGroup};
 use ::vmgroup::controllers::vmgroup::{VmGroupReconciler, controller};
@@ -37,7 +37,7 @@ pub(super) fn vcenter() -> Simulator {
 pub(super) fn operator(vcenter: &Simulator) -> Result<Operator> {
     let timing = Timing { poll: Duration::from_millis(50), ..Timing::default() };
     let client = vsphere::Client::new(Simulator::credentials(), Site::default(), timing, vcenter.transport());
-    let groups = VmGroupReconciler::new(Groups::new(client.when("cannot create a client of vCenter")?, 3), RESYNC);
+    let groups = VmGroupReconciler::new(Groups::new(client.context("cannot create a client of vCenter")?, 3), RESYNC);
     Ok(Operator::new(OPERATOR).controller(controller(groups)))
 }
 
@@ -51,25 +51,25 @@ pub(super) fn sample() -> Value {
 }
 
 struct Show<'a> {
-    stage: &'a Stage,
+    cluster: &'a DemoCluster,
     vcenter: &'a Simulator,
     groups: Api<VmGroup>,
 }
 
 /// Runs the show.
-pub(super) async fn run(stage: &Stage, vcenter: &Simulator) -> Result<()> {
-    let groups = Api::namespaced(stage.admin.clone(), stage.namespace);
-    let show = Show { stage, vcenter, groups };
+pub(super) async fn run(cluster: &DemoCluster, vcenter: &Simulator) -> Result<()> {
+    let groups = Api::namespaced(cluster.admin.clone(), cluster.namespace);
+    let show = Show { cluster, vcenter, groups };
 
-    title("Apply vg-1: three machines of one CPU and 1 GiB");
+    print_title("Apply vg-1: three machines of one CPU and 1 GiB");
     let applied = Patch::Apply(sample());
-    show.groups.patch(NAME, &PatchParams::apply(MANAGER), &applied).await.when("cannot apply vg-1")?;
+    show.groups.patch(NAME, &PatchParams::apply(MANAGER), &applied).await.context("cannot apply vg-1")?;
     show.running("three machines are running", 3).await?;
 
     for (replicas, word) in [(5, "up to five"), (2, "down to two")] {
-        title(&format!("Scale {word}, through the scale subresource"));
+        print_title(&format!("Scale {word}, through the scale subresource"));
         let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        show.groups.patch_scale(NAME, &PatchParams::default(), &scale).await.when("cannot scale vg-1")?;
+        show.groups.patch_scale(NAME, &PatchParams::default(), &scale).await.context("cannot scale vg-1")?;
         show.running(&format!("{replicas} machines are running"), replicas).await?;
     }
 
@@ -81,7 +81,7 @@ pub(super) async fn run(stage: &Stage, vcenter: &Simulator) -> Result<()> {
 impl Show<'_> {
     /// Shows the table until the group is in its desired state.
     async fn running(&self, what: &str, replicas: i32) -> Result<()> {
-        self.until(what, |group| {
+        self.wait_until(what, |group| {
             let status = group.status.as_ref();
             let vms = self.vcenter.vms();
             group.spec.replicas == replicas
@@ -97,19 +97,19 @@ impl Show<'_> {
     }
 
     /// Shows the table until the group meets a condition.
-    async fn until(&self, what: &str, holds: impl Fn(&VmGroup) -> bool) -> Result<()> {
-        until(self.stage, &self.groups, NAME, what, |group| std::future::ready(holds(group))).await
+    async fn wait_until(&self, what: &str, holds: impl Fn(&VmGroup) -> bool) -> Result<()> {
+        wait_until(self.cluster, &self.groups, NAME, what, |group| std::future::ready(holds(group))).await
     }
 
     async fn heal(&self) -> Result<()> {
         let vcenter = self.vcenter;
         let first = vcenter.vms().into_iter().next().ok_or_else(|| Error::new("no machine to power off"))?;
-        title(&format!("Power off {} behind the operator's back", first.name));
+        print_title(&format!("Power off {} behind the operator's back", first.name));
         if !vcenter.power_off(&first.name) {
             return Err(Error::new(format!("machine {} cannot be powered off", first.name)));
         }
         // The operator detects it at the next resync, so the status is outdated at first.
-        self.until("the operator detected it", |group| {
+        self.wait_until("the operator detected it", |group| {
             group.status.as_ref().is_some_and(|status| status.current_replicas == Some(1))
                 || vcenter.calls().iter().any(|(call, n)| call.contains("PowerOn") && *n > 0)
         })
@@ -118,54 +118,54 @@ impl Show<'_> {
     }
 
     async fn refuse(&self) -> Result<()> {
-        title("Apply an invalid object: five CPUs, where four are allowed");
+        print_title("Apply an invalid object: five CPUs, where four are allowed");
         let mut invalid = sample();
         invalid["metadata"]["name"] = "too-large".into();
         invalid["spec"]["cpu"] = 5.into();
         let response = self.groups.patch("too-large", &PatchParams::apply(MANAGER), &Patch::Apply(invalid)).await;
         match response {
             Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("spec.cpu") => {
-                say(&format!("  {}", paint(Style::Faint, &status.message)));
-                done("rejected, with the field's name");
+                print_line(&format!("  {}", paint(Style::Faint, &status.message)));
+                print_done("rejected, with the field's name");
                 Ok(())
             }
-            Err(error) => Err(error).when("step \"rejected, with the field's name\" got an unexpected response"),
+            Err(error) => Err(error).context("step \"rejected, with the field's name\" got an unexpected response"),
             Ok(_) => Err(Error::new("step \"rejected, with the field's name\": the object was accepted")),
         }
     }
 
     async fn delete(&self) -> Result<()> {
-        title("Delete vg-1");
+        print_title("Delete vg-1");
         let vcenter = self.vcenter;
-        let folder = format!("{}-{NAME}", self.stage.namespace);
-        self.groups.delete(NAME, &DeleteParams::default()).await.when("cannot delete vg-1")?;
+        let folder = format!("{}-{NAME}", self.cluster.namespace);
+        self.groups.delete(NAME, &DeleteParams::default()).await.context("cannot delete vg-1")?;
         let (mut machines, mut folder_there) = (vcenter.vms().len(), true);
-        let gone = wait::until(STEP_TIMEOUT, GLANCE, async || {
+        let gone = wait::poll_until(STEP_TIMEOUT, POLL_INTERVAL, async || {
             // The object is read first, so that deletions in vCenter are known to precede its deletion.
-            let group = self.groups.get_opt(NAME).await.when("cannot read vg-1")?;
+            let group = self.groups.get_opt(NAME).await.context("cannot read vg-1")?;
             let left = vcenter.vms().len();
             if left != machines {
-                say(&format!("  {left} machines left"));
+                print_line(&format!("  {left} machines left"));
                 machines = left;
             }
             if folder_there && !vcenter.folders().contains(&folder) {
                 if left > 0 {
                     return Err(Error::new(format!("folder {folder} was deleted before its machines")));
                 }
-                say(&format!("  folder {folder} deleted"));
+                print_line(&format!("  folder {folder} deleted"));
                 folder_there = false;
             }
             match group {
                 None if folder_there => Err(Error::new(format!("vg-1 was deleted but folder {folder} was not"))),
                 None => {
-                    say("  finalizer removed, vg-1 deleted");
+                    print_line("  finalizer removed, vg-1 deleted");
                     Ok(Ok(()))
                 }
                 Some(group) => Ok(Err(group)),
             }
         });
-        gone.await?.or_else(|group| Err(late("nothing is left", &group)?))?;
-        done("nothing is left");
+        gone.await?.or_else(|group| Err(timeout_error("nothing is left", &group)?))?;
+        print_done("nothing is left");
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! One log of several processes.
 
 use crate::operator::process::LineSink;
-use crate::render::terminal::{Style, say_as};
+use crate::render::terminal::{Style, print_prefixed};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) struct Log {
 
 /// Returns the sink for cargo's output.
 pub(super) fn of_cargo() -> LineSink {
-    Arc::new(|line| say_as("cargo", Style::Faint, line))
+    Arc::new(|line| print_prefixed("cargo", Style::Faint, line))
 }
 
 impl Log {
@@ -29,7 +29,7 @@ impl Log {
                 Some(("WARN", _)) => Style::Busy,
                 _ => Style::Good,
             };
-            say_as("operator", style, line);
+            print_prefixed("operator", style, line);
         })
     }
 

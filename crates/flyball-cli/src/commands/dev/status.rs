@@ -3,7 +3,7 @@
 use super::log::Log;
 use crate::error::Result;
 use crate::operator::metrics::Metrics;
-use crate::render::terminal::{is_lively, keep_below};
+use crate::render::terminal::{is_interactive, set_status_line};
 use crate::web::Web;
 use std::future::pending;
 use std::time::Duration;
@@ -18,16 +18,16 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// If the HTTP client cannot be created.
 pub(super) async fn show(address: &str, log: &Log) -> Result<()> {
-    if !is_lively() {
+    if !is_interactive() {
         return pending().await;
     }
     let web = Web::new(POLL_INTERVAL)?;
     loop {
-        let line = match Metrics::ask(&web, address).await {
+        let line = match Metrics::fetch(&web, address).await {
             Ok(metrics) => line(&metrics, log.last_error().as_deref()),
             Err(_) => "the operator is not running".to_owned(),
         };
-        keep_below(&line);
+        set_status_line(&line);
         sleep(POLL_INTERVAL).await;
     }
 }

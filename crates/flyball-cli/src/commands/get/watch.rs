@@ -3,14 +3,14 @@
 //! It runs while the cluster responds and the output is read. After an expired resource version, all objects are
 //! printed again. See <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
-use super::{Format, GetArgs, tidy};
+use super::{Format, GetArgs, remove_managed_fields};
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kind;
 use crate::cluster::selection::{Selection, fail_if_missing};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::table::{TABLE, Table, TableOptions};
-use crate::render::terminal::say_on;
+use crate::render::terminal::try_print_line;
 use futures_util::TryStreamExt;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderValue};
@@ -43,19 +43,19 @@ pub(super) async fn watch(args: &GetArgs, connection: &Connection, selections: &
         }
         loop {
             let objects = kube::core::Request::new(kind.path(args.objects.namespace(connection), None));
-            let mut request = objects.watch(&params(args, names), &version).when(what())?;
+            let mut request = objects.watch(&params(args, names), &version).context(what())?;
             request.headers_mut().extend(view.headers());
             let events = match connection.client.request_events::<Value>(request).await {
                 Err(kube::Error::Api(status)) if status.code == STATUS_GONE => continue 'anew,
-                other => other.when(what())?,
+                other => other.context(what())?,
             };
             let mut events = pin!(events);
-            while let Some(event) = events.try_next().await.when(what())? {
+            while let Some(event) = events.try_next().await.context(what())? {
                 let object = match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => object,
                     WatchEvent::Bookmark(_) => continue,
                     WatchEvent::Error(status) if status.code == STATUS_GONE => continue 'anew,
-                    WatchEvent::Error(status) => return Err(kube::Error::Api(status)).when(what()),
+                    WatchEvent::Error(status) => return Err(kube::Error::Api(status)).context(what()),
                 };
                 version = version_of(object.pointer("/rows/0/object").unwrap_or(&object));
                 if !view.show_next(object)? {
@@ -111,7 +111,7 @@ impl<'a> View<'a> {
     /// Prints the initial state: a table, a list or an object.
     fn show_first(&mut self, first: Value) -> Result<bool> {
         if let Self::Table { table, .. } = self {
-            *table = Some(serde_json::from_value(first).when("the response is not a table")?);
+            *table = Some(serde_json::from_value(first).context("the response is not a table")?);
             return Ok(self.show_table());
         }
         let (Self::Name(kind) | Self::Object(kind, _)) = *self else { return Ok(true) };
@@ -129,19 +129,19 @@ impl<'a> View<'a> {
                 table.iter_mut().try_for_each(|table| table.show_next(&mut object))?;
                 Ok(self.show_table())
             }
-            Self::Name(kind) => Ok(say_on(&kind.object_name(object["metadata"]["name"].as_str().unwrap_or_default()))),
+            Self::Name(kind) => {
+                Ok(try_print_line(&kind.object_name(object["metadata"]["name"].as_str().unwrap_or_default())))
+            }
             Self::Object(kind, output) => {
-                // Items of lists have no kind and apiVersion.
-                object["apiVersion"] = kind.api_version().into();
-                object["kind"] = kind.kind.as_str().into();
-                tidy(&mut object);
-                Ok(say_on(&output.write_next(&object)?))
+                kind.set_type(&mut object);
+                remove_managed_fields(&mut object);
+                Ok(try_print_line(&output.write_next(&object)?))
             }
         }
     }
 
     fn show_table(&mut self) -> bool {
         let Self::Table { table: Some(table), widths, shown } = self else { return true };
-        table.is_empty() || table.lines_after(*shown, widths).iter().all(|line| say_on(line))
+        table.is_empty() || table.lines_after(*shown, widths).iter().all(|line| try_print_line(line))
     }
 }

@@ -18,11 +18,11 @@ pub(super) struct DependencyArgs {
 enum Command {
     /// Download the subcharts in the versions of Chart.lock
     ///
-    /// Credentials are sent to one server: --username is refused if the chart names repositories on several.
+    /// Credentials are sent to one server: --username is rejected if the dependencies are on several.
     Build(FetchArgs),
     /// Download the newest subcharts that Chart.yaml allows, and write Chart.lock
     ///
-    /// Credentials are sent to one server: --username is refused if the chart names repositories on several.
+    /// Credentials are sent to one server: --username is rejected if the dependencies are on several.
     #[command(visible_alias = "up")]
     Update(FetchArgs),
     /// List the subcharts and their status

@@ -33,7 +33,7 @@ pub(super) struct PullArgs {
 
 pub(super) fn pull(args: &PullArgs) -> Result<(), HelmError> {
     if args.prov {
-        return Err(Error::new("--prov is not supported: signatures are not verified")
+        return Err(Error::new("--prov is not supported: provenance files are not verified")
             .hint("download it with Helm: helm pull --prov CHART")
             .into());
     }
@@ -51,7 +51,7 @@ pub(super) fn pull(args: &PullArgs) -> Result<(), HelmError> {
 
 fn pull_one(args: &PullArgs, access: &Access, chart: &str) -> Result<()> {
     let Source::Remote(remote) = request(chart, &args.path).source()? else {
-        return Err(Error::new(format!("{chart} is on this machine")).hint("pass a URL, oci://…, or --repo URL NAME"));
+        return Err(Error::new(format!("{chart} is a local path")).hint("pass a URL, oci://…, or --repo URL NAME"));
     };
     let archive = block_on(remote.fetch(access))?;
     if let Some((reference, digest)) = &archive.manifest {

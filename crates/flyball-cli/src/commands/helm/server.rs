@@ -3,7 +3,7 @@
 //! Objects are applied as dry runs, as far as nothing depends on them: namespaces, CRDs and other objects that the
 //! admission of others reads are created in the server, which ends with the check.
 
-use crate::cluster::apply::flat;
+use crate::cluster::apply::items;
 use crate::cluster::connection::block_on;
 use crate::error::{Result, ResultExt};
 use flyball_chart::{HelmVersion, Lint, LintMessage, Severity};
@@ -50,7 +50,7 @@ fn message(severity: Severity, path: &str, text: String) -> LintMessage {
 }
 
 async fn run(lint: &Lint, namespace: &str, helm: HelmVersion, messages: &mut Vec<LintMessage>) -> Result<()> {
-    let cluster = Cluster::new(Options::system().when("cannot start an API server")?);
+    let cluster = Cluster::new(Options::system().context("cannot start an API server")?);
     let server = Server { client: cluster.admin(), namespace, helm };
     server.create_namespace(namespace).await?;
     let mut sources = Vec::new();
@@ -64,7 +64,7 @@ async fn run(lint: &Lint, namespace: &str, helm: HelmVersion, messages: &mut Vec
     sources.extend(objects.map(|manifest| Source { path: &manifest.path, object: manifest.object.clone() }));
     let flat = sources
         .into_iter()
-        .flat_map(|Source { path, object }| flat(object).into_iter().map(move |object| Source { path, object }));
+        .flat_map(|Source { path, object }| items(object).into_iter().map(move |object| Source { path, object }));
     let mut sources: Vec<Source<'_>> = flat.filter(|source| !source.object.is_null()).collect();
     let order = |source: &Source<'_>| CREATED.iter().position(|kind| source.object["kind"] == *kind);
     sources.sort_by_key(|source| order(source).unwrap_or(CREATED.len()));
@@ -120,7 +120,7 @@ impl Server<'_> {
         let mut found = Vec::new();
         for validation in ["Strict", "Ignore"] {
             let Err(error) = self.send(url, name, object, validation, is_created).await else { break };
-            let kube::Error::Api(status) = error else { return Err(error).when("cannot check objects") };
+            let kube::Error::Api(status) = error else { return Err(error).context("cannot check objects") };
             let text = format!("{description}: {}", status.message);
             if !found.contains(&(Severity::Error, text.clone())) {
                 found.push((Severity::Error, text));
@@ -157,7 +157,7 @@ impl Server<'_> {
     }
 
     async fn has_group(&self, group: &str) -> Result<bool> {
-        let groups = self.client.list_api_groups().await.when("cannot list API groups")?;
+        let groups = self.client.list_api_groups().await.context("cannot list API groups")?;
         Ok(group.is_empty() || groups.groups.iter().any(|known| known.name == group))
     }
 
@@ -176,7 +176,7 @@ impl Server<'_> {
     async fn create(&self, url: &str, object: &Value) -> Result<()> {
         match self.send(url, "", object, "Strict", true).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-            other => other.when("cannot prepare the API server"),
+            other => other.context("cannot prepare the API server"),
         }
     }
 }

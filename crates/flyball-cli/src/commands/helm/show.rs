@@ -60,18 +60,18 @@ pub(super) fn show_part(part: &str, args: &PartArgs) -> Result<(), HelmError> {
     let mut charts = [args.chart.clone()];
     let _local = localize(&mut charts, &args.path)?;
     let [chart] = charts;
-    print(&text(part, Path::new(&chart))?);
+    print(&render_part(part, Path::new(&chart))?);
     Ok(())
 }
 
-fn text(part: &str, path: &Path) -> Result<String> {
+fn render_part(part: &str, path: &Path) -> Result<String> {
     let what = || format!("cannot load the chart in {}", path.display());
-    let chart = Chart::open(path).when(what()).map_err(|error| {
+    let chart = Chart::open(path).context(what()).map_err(|error| {
         error.hint(
             "pass a directory with a Chart.yaml, a .tgz, an https:// URL, oci://HOST/PATH/CHART, or --repo URL NAME",
         )
     })?;
-    let files = Chart::read_files(path).when(what())?;
+    let files = Chart::read_files(path).context(what())?;
     let is_shown = |one: &str| part == "all" || part == one;
     let separator = if part == "all" { "---\n" } else { "" };
     let document = |file: &File| format!("{separator}{}\n", String::from_utf8_lossy(&file.data));

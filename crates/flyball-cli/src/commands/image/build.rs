@@ -3,19 +3,20 @@
 use super::{FOLDER, size};
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
+use crate::files::WATCHES;
 use crate::image::base::{BUNDLES, Base, BaseName};
 use crate::image::elf::Elf;
 use crate::image::files::{self, ImageFile};
-use crate::image::inventory::{self, Origin};
+use crate::image::inventory::{self, BuildOrigin};
 use crate::image::layout::Layout;
 use crate::image::libraries;
 use crate::image::platform::{PLATFORMS, Platform, Target, parse};
 use crate::image::project::{self, Package, Project};
 use crate::image::reference::{self, Reference};
 use crate::image::{Blob, Contents, Image, ProjectFiles, attachment, digest, epoch, index};
-use crate::operator::program::{Build, Program, WATCHES};
+use crate::operator::program::{Build, Program};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, complain, paint, say};
+use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::Args;
 use flyball_core::time::{Timestamp, rfc3339};
 use serde::Serialize;
@@ -54,7 +55,7 @@ pub(super) struct BuildArgs {
     /// flyball instead of this one
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "profile", "platform"])]
     program: Vec<PathBuf>,
-    /// Image with the files that the program needs: a reference, or a directory in OCI layout. Empty by default
+    /// Base image: a reference, or a directory in OCI layout; defaults to an empty image
     #[arg(long, value_name = "REF|DIR")]
     base: Option<BaseName>,
     /// Binary target of the project, if it has several
@@ -72,7 +73,7 @@ pub(super) struct BuildArgs {
 }
 
 /// A program for an image, and its metadata.
-struct Part {
+struct BuiltProgram {
     platform: &'static Platform,
     name: String,
     program: Vec<u8>,
@@ -90,12 +91,12 @@ struct BuiltImage {
     name: String,
     folder: PathBuf,
     digest: String,
-    platforms: Vec<MadePlatform>,
+    platforms: Vec<PlatformImage>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct MadePlatform {
+struct PlatformImage {
     platform: &'static str,
     digest: String,
     /// Bytes that are pulled, besides those of a base.
@@ -111,15 +112,15 @@ pub(crate) fn cmd_build(args: BuildArgs) -> Result<()> {
         let certificates = certificates(args.ca_certificates.as_deref())?;
         let (parts, project) = match Program::here() {
             Some(program) => {
-                let (parts, project) = of_watches(&args, &program).await?;
+                let (parts, project) = watches_programs(&args, &program).await?;
                 (parts, Some(project))
             }
             None if args.program.is_empty() => (build(&args).await?, None),
             None => (read_programs(&args.program, args.base.is_some())?, None),
         };
-        let image = make(&args, &parts, project.as_ref(), &certificates, epoch).await?;
+        let image = build_image(&args, &parts, project.as_ref(), &certificates, epoch).await?;
         match args.output {
-            Some(output) => output.say(&image)?,
+            Some(output) => output.print(&image)?,
             None => print(&image),
         }
         Ok(())
@@ -127,20 +128,25 @@ pub(crate) fn cmd_build(args: BuildArgs) -> Result<()> {
 }
 
 fn print(built: &BuiltImage) {
-    say(&format!("{} {}", paint(Style::Good, "image"), paint(Style::Strong, &built.name)));
-    say(&format!("  {:<11} {}", "digest", built.digest));
+    print_line(&format!("{} {}", paint(Style::Good, "image"), paint(Style::Strong, &built.name)));
+    print_line(&format!("  {:<11} {}", "digest", built.digest));
     for one in &built.platforms {
-        say(&format!("  {:<11} {} compressed, program {}", one.platform, size(one.compressed), size(one.program)));
+        print_line(&format!(
+            "  {:<11} {} compressed, program {}",
+            one.platform,
+            size(one.compressed),
+            size(one.program)
+        ));
     }
-    say(&format!("  {:<11} {}", "directory", built.folder.display()));
-    say(&format!("  {:<11} flyball image push {}", "next", built.name));
+    print_line(&format!("  {:<11} {}", "directory", built.folder.display()));
+    print_line(&format!("  {:<11} flyball image push {}", "next", built.name));
 }
 
 fn certificates(named: Option<&Path>) -> Result<Vec<u8>> {
     let found = named.or_else(|| BUNDLES.iter().map(Path::new).find(|path| path.is_file()));
     let path = found
         .ok_or_else(|| Error::new("no CA certificates found on this machine").hint("pass --ca-certificates FILE"))?;
-    let read = fs::read(path).when(format!("cannot read {}", path.display()))?;
+    let read = fs::read(path).context(format!("cannot read {}", path.display()))?;
     match String::from_utf8_lossy(&read).contains("-----BEGIN CERTIFICATE-----") {
         true => Ok(read),
         false => Err(Error::new(format!("{} contains no PEM certificates", path.display()))),
@@ -148,18 +154,18 @@ fn certificates(named: Option<&Path>) -> Result<Vec<u8>> {
 }
 
 /// Reads prebuilt programs.
-fn read_programs(programs: &[PathBuf], has_base: bool) -> Result<Vec<Part>> {
-    let mut parts: Vec<Part> = Vec::new();
+fn read_programs(programs: &[PathBuf], has_base: bool) -> Result<Vec<BuiltProgram>> {
+    let mut parts: Vec<BuiltProgram> = Vec::new();
     for path in programs {
-        let program = fs::read(path).when(format!("cannot read {}", path.display()))?;
+        let program = fs::read(path).context(format!("cannot read {}", path.display()))?;
         let platform = platform(path, &program, has_base)?;
         if parts.iter().any(|part| part.platform == platform) {
             return Err(Error::new(format!("{} is a second program for platform {}", path.display(), platform.name)));
         }
-        let package = project::stranger(path);
+        let package = project::prebuilt_package(path);
         let contents = vec![(package.clone(), Vec::new())];
         let name = parts.first().map_or_else(|| package.name.clone(), |first| first.name.clone());
-        parts.push(Part {
+        parts.push(BuiltProgram {
             platform,
             name,
             program,
@@ -174,22 +180,22 @@ fn read_programs(programs: &[PathBuf], has_base: bool) -> Result<Vec<Part>> {
 }
 
 /// Reads the project of a watches.yaml, and the program that runs it.
-async fn of_watches(args: &BuildArgs, program: &Program) -> Result<(Vec<Part>, ProjectFiles)> {
+async fn watches_programs(args: &BuildArgs, program: &Program) -> Result<(Vec<BuiltProgram>, ProjectFiles)> {
     let name = program.describe(&[], &BTreeMap::new()).await?.name;
     let folder = format!("opt/{name}");
     let project = ProjectFiles {
-        files: files::of_project(Path::new("."), &program.entries(), &folder)?,
+        files: files::project_files(Path::new("."), &program.entries(), &folder)?,
         args: vec!["operate".to_owned(), format!("/{folder}/{WATCHES}")],
         // Ansible writes temporary files to the home directory.
         variables: if program.has_roles() { vec![("HOME", "/tmp".to_owned())] } else { Vec::new() },
         folder,
     };
     let mut parts = match &args.program[..] {
-        [] => vec![this_program(args)?],
+        [] => vec![own_program(args)?],
         programs => read_programs(programs, args.base.is_some())?,
     };
     for part in &mut parts {
-        let (operator, flyball) = project::of_watches(&name);
+        let (operator, flyball) = project::watches_packages(&name);
         part.name = "flyball".to_owned();
         part.contents = vec![(operator.clone(), vec![flyball.clone()]), (flyball, Vec::new())];
         part.package = operator;
@@ -198,20 +204,29 @@ async fn of_watches(args: &BuildArgs, program: &Program) -> Result<(Vec<Part>, P
 }
 
 /// Reads this program, with its libraries if it is dynamically linked and the image has no base.
-fn this_program(args: &BuildArgs) -> Result<Part> {
-    let path = std::env::current_exe().when("cannot find the path of flyball")?;
-    let program = fs::read(&path).when(format!("cannot read {}", path.display()))?;
+fn own_program(args: &BuildArgs) -> Result<BuiltProgram> {
+    let path = std::env::current_exe().context("cannot find the path of flyball")?;
+    let program = fs::read(&path).context(format!("cannot read {}", path.display()))?;
     let platform = platform(&path, &program, true)
-        .map_err(|error| error.hint("pass a flyball for Linux: --program FILE, once for each platform"))?;
+        .map_err(|error| error.hint("pass a flyball program for Linux: --program FILE, once for each platform"))?;
     if args.platform.iter().any(|wanted| *wanted != platform) {
         return Err(Error::new(format!("this flyball is for platform {}", platform.name))
-            .hint("pass a flyball for each platform: --program FILE"));
+            .hint("pass a flyball program for each platform: --program FILE"));
     }
     let loader = Elf::read(&program).and_then(|elf| elf.loader).filter(|_| args.base.is_none());
-    let libraries = loader.map(|loader| libraries::of_program(&path, &loader)).transpose()?.unwrap_or_default();
-    let package = project::stranger(&path);
+    let libraries = loader.map(|loader| libraries::shared_libraries(&path, &loader)).transpose()?.unwrap_or_default();
+    let package = project::prebuilt_package(&path);
     let contents = Vec::new();
-    Ok(Part { platform, name: package.name.clone(), program, package, contents, libraries, target: None, lock: None })
+    Ok(BuiltProgram {
+        platform,
+        name: package.name.clone(),
+        program,
+        package,
+        contents,
+        libraries,
+        target: None,
+        lock: None,
+    })
 }
 
 /// Returns the platform of a program, which must be statically linked unless the image has libraries.
@@ -231,7 +246,7 @@ fn platform(path: &Path, program: &[u8], has_libraries: bool) -> Result<&'static
 }
 
 /// Builds the project for each platform.
-async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
+async fn build(args: &BuildArgs) -> Result<Vec<BuiltProgram>> {
     let mut platforms: Vec<&'static Platform> = Vec::new();
     for &platform in &args.platform {
         if !platforms.contains(&platform) {
@@ -247,9 +262,9 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
     for (platform, target) in platforms.into_iter().zip(targets) {
         if target.is_gnu {
             let note = format!("no musl target is installed for {}; linking glibc statically", platform.name);
-            complain("note", &note);
+            print_labeled("note", &note);
         }
-        let project = Project::ask(Some(target.name)).await?;
+        let project = Project::load(Some(target.name)).await?;
         let build = Build {
             bin: args.bin.clone(),
             profile: Some(args.profile.clone()),
@@ -264,18 +279,18 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
                     "cross-compiling for {} needs a linker, and a C compiler if a crate contains C code",
                     platform.name
                 ))
-                .hint(format!("set the linker with CARGO_TARGET_{}_LINKER", shout(target.name))),
+                .hint(format!("set the linker with CARGO_TARGET_{}_LINKER", env_name(target.name))),
         });
         let (path, id) = built?;
-        let program = fs::read(&path).when(format!("cannot read {}", path.display()))?;
+        let program = fs::read(&path).context(format!("cannot read {}", path.display()))?;
         self::platform(&path, &program, false)?;
         let package = project.package(&id)?;
         let lock = fs::read(project.workspace_root.join("Cargo.lock")).ok().map(|lock| digest(&lock));
-        parts.push(Part {
+        parts.push(BuiltProgram {
             platform,
             name: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             program,
-            contents: project.parts(&id)?,
+            contents: project.program_packages(&id)?,
             package,
             libraries: Vec::new(),
             target: Some(target.name),
@@ -286,7 +301,7 @@ async fn build(args: &BuildArgs) -> Result<Vec<Part>> {
 }
 
 /// Converts a name for an environment variable.
-fn shout(name: &str) -> String {
+fn env_name(name: &str) -> String {
     name.to_uppercase().replace('-', "_")
 }
 
@@ -306,15 +321,15 @@ fn variables(target: Target, profile: &str, workspace: &Path) -> BTreeMap<String
     // RUSTFLAGS replaces the flags of a target.
     let (name, before) = match std::env::var("RUSTFLAGS") {
         Ok(before) => ("RUSTFLAGS".to_owned(), before + " "),
-        Err(_) => (format!("CARGO_TARGET_{}_RUSTFLAGS", shout(target.name)), String::new()),
+        Err(_) => (format!("CARGO_TARGET_{}_RUSTFLAGS", env_name(target.name)), String::new()),
     };
-    let stripped = (format!("CARGO_PROFILE_{}_STRIP", shout(profile)), "symbols".to_owned());
+    let stripped = (format!("CARGO_PROFILE_{}_STRIP", env_name(profile)), "symbols".to_owned());
     [(name, before + &flags.join(" ")), stripped].into()
 }
 
-async fn make(
+async fn build_image(
     args: &BuildArgs,
-    parts: &[Part],
+    parts: &[BuiltProgram],
     project: Option<&ProjectFiles>,
     certificates: &[u8],
     epoch: Timestamp,
@@ -356,7 +371,7 @@ async fn make(
             project,
         };
         let image = Image::new(part.platform, &contents, epoch)?;
-        let origin = Origin {
+        let origin = BuildOrigin {
             name: &name,
             platform: part.platform.name,
             target: part.target,
@@ -369,8 +384,8 @@ async fn make(
         };
         let subject = &image.manifest.descriptor;
         let documents = [
-            (inventory::MATERIALS, inventory::materials(&part.package, &part.contents, &created)),
-            (inventory::STATEMENT, inventory::statement(subject, &origin)),
+            (inventory::SBOM_TYPE, inventory::sbom(&part.package, &part.contents, &created)),
+            (inventory::PROVENANCE_TYPE, inventory::provenance(subject, &origin)),
         ];
         let mut digests = Vec::new();
         for (kind, document) in &documents {
@@ -379,7 +394,7 @@ async fn make(
             attached.extend(attachment_blobs.last().map(|manifest| manifest.descriptor.clone()));
             blobs.extend(attachment_blobs);
         }
-        platforms.push(MadePlatform {
+        platforms.push(PlatformImage {
             platform: image.platform.name,
             digest: subject.digest.clone(),
             compressed: image.own,

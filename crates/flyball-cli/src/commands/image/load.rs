@@ -8,7 +8,7 @@ use crate::files::private::PrivateFolder;
 use crate::image::layout::Layout;
 use crate::image::reference::FULL_NAME;
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use flyball_cluster::SIMULATED;
 use k8s_openapi::api::core::v1::Node;
@@ -55,8 +55,8 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
     let loaded = match cluster::kubeconfig(&args.cluster)? {
         Some(kubeconfig) => {
             let first = layout.images(named)?.into_iter().next();
-            let parts = first.map(|image| layout.parts(&image)).transpose()?.unwrap_or_default();
-            let size = parts.iter().map(|part| part.size).sum();
+            let blobs = first.map(|image| layout.blobs(&image)).transpose()?.unwrap_or_default();
+            let size = blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
             let repository = name.rsplit_once(':').map_or(name.as_str(), |(repository, _)| repository);
             let names = [format!("{repository}@{}", named.digest), name.clone()];
             let nodes = block_on(note(&kubeconfig, &names, size))?;
@@ -70,14 +70,14 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
         None => LoadReport { by: elsewhere(&layout, &args.cluster)?, name, nodes: Vec::new() },
     };
     match args.output {
-        Some(output) => output.say(&loaded)?,
+        Some(output) => output.print(&loaded)?,
         None => {
             let place = match loaded.nodes.len() {
                 0 => format!("cluster {}, by {}", args.cluster, loaded.by),
                 1 => format!("node {} of cluster {}", loaded.nodes[0], args.cluster),
                 count => format!("{count} nodes of cluster {}", args.cluster),
             };
-            say(&format!("{} {} to {place}", paint(Style::Good, "loaded"), paint(Style::Strong, &loaded.name)));
+            print_line(&format!("{} {} to {place}", paint(Style::Good, "loaded"), paint(Style::Strong, &loaded.name)));
         }
     }
     Ok(())
@@ -85,10 +85,10 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
 
 /// Adds an image to the status of all simulated nodes of a cluster, and returns their names.
 async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<String>> {
-    let client = flyball::connect(config_of(kubeconfig, None).await?).when("cannot use its kubeconfig")?;
+    let client = flyball::connect(config_of(kubeconfig, None).await?).context("cannot use its kubeconfig")?;
     let api: Api<Node> = Api::all(client);
     let mut noted = Vec::new();
-    for node in api.list(&ListParams::default()).await.when("cannot list the nodes")?.items {
+    for node in api.list(&ListParams::default()).await.context("cannot list the nodes")?.items {
         if node.annotations().get(SIMULATED.0).is_none_or(|value| value != SIMULATED.1) {
             continue;
         }
@@ -100,7 +100,7 @@ async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<Stri
         images.push(json!({"names": names, "sizeBytes": size}));
         let patch = json!({"status": {"images": images}});
         let done = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
-        done.when(format!("cannot record the image on node {name}"))?;
+        done.context(format!("cannot record the image on node {name}"))?;
         noted.push(name);
     }
     Ok(noted)
@@ -125,7 +125,7 @@ fn elsewhere(layout: &Layout, cluster: &str) -> Result<&'static str> {
             "kind" => command.args(["load", "image-archive"]).arg(&archive).args(["--name", cluster]),
             _ => command.args(["image", "import"]).arg(&archive).args(["--cluster", cluster]),
         };
-        let done = command.status().when(format!("cannot run {tool}"))?;
+        let done = command.status().context(format!("cannot run {tool}"))?;
         return match done.success() {
             true => Ok(tool),
             false => Err(Error::new(format!("{tool} failed to load the image: {done}"))),

@@ -3,13 +3,13 @@
 use super::{FOLDER, size};
 use crate::cluster::connection::block_on;
 use crate::error::Result;
-use crate::image::Descriptor;
 use crate::image::layout::Layout;
 use crate::image::reference::Reference;
 use crate::image::registry::{Purpose, Registry};
 use crate::image::signature::{SigningKey, sign};
+use crate::image::{Descriptor, INDEX};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -62,22 +62,25 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
         let mut registry = Registry::connect(&args.reference, plain, Purpose::Push).await?;
         let name = args.reference.to_string();
         let mut pushed = PushReport { name, digest: named.digest.clone(), sent: 0, there: 0, signed: Vec::new() };
-        let is_lively = args.output.is_none();
+        let is_verbose = args.output.is_none();
         // Referenced content is uploaded before its references.
         let images = layout.images(&named)?;
         for image in &images {
-            parts(&mut registry, &layout, image, &mut pushed, is_lively).await?;
+            push_blobs(&mut registry, &layout, image, &mut pushed, is_verbose).await?;
             registry.put_manifest(&image.media_type, &image.digest, layout.read(image)?).await?;
         }
         registry.put_manifest(&named.media_type, &args.reference.tag, layout.read(&named)?).await?;
         let mut signable = vec![named.digest.clone()];
         signable.extend(images.iter().map(|image| image.digest.clone()));
         for referrer in &layout.manifests {
-            let manifest = layout.read_json(referrer)?;
-            let Some(subject) = manifest["subject"]["digest"].as_str() else { continue };
-            if images.iter().any(|image| image.digest == subject) {
-                parts(&mut registry, &layout, referrer, &mut pushed, is_lively).await?;
-                registry.put_referrer(referrer, layout.read(referrer)?, subject).await?;
+            // The index of the images has no subject.
+            if referrer.media_type == INDEX {
+                continue;
+            }
+            let Some(subject) = layout.manifest(referrer)?.subject else { continue };
+            if images.iter().any(|image| image.digest == subject.digest) {
+                push_blobs(&mut registry, &layout, referrer, &mut pushed, is_verbose).await?;
+                registry.put_referrer(referrer, layout.read(referrer)?, &subject.digest).await?;
                 signable.push(referrer.digest.clone());
             }
         }
@@ -88,13 +91,13 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
             }
         }
         match args.output {
-            Some(output) => output.say(&pushed)?,
+            Some(output) => output.print(&pushed)?,
             None => {
-                say(&format!("{} {}", paint(Style::Good, "pushed"), paint(Style::Strong, &pushed.name)));
-                say(&format!("  {:<8} {}", "digest", pushed.digest));
-                say(&format!("  {:<8} {}, {} already present", "sent", size(pushed.sent), size(pushed.there)));
+                print_line(&format!("{} {}", paint(Style::Good, "pushed"), paint(Style::Strong, &pushed.name)));
+                print_line(&format!("  {:<8} {}", "digest", pushed.digest));
+                print_line(&format!("  {:<8} {}, {} already present", "sent", size(pushed.sent), size(pushed.there)));
                 if key.is_some() {
-                    say(&format!("  {:<8} {} manifests", "signed", pushed.signed.len()));
+                    print_line(&format!("  {:<8} {} manifests", "signed", pushed.signed.len()));
                 }
             }
         }
@@ -103,20 +106,20 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
 }
 
 /// Uploads the blobs of a manifest.
-async fn parts(
+async fn push_blobs(
     registry: &mut Registry,
     layout: &Layout,
     manifest: &Descriptor,
     pushed: &mut PushReport,
-    is_lively: bool,
+    is_verbose: bool,
 ) -> Result<()> {
-    for part in layout.parts(manifest)? {
-        let was_sent = registry.put_blob(&part.digest, layout.read(&part)?).await?;
-        *(if was_sent { &mut pushed.sent } else { &mut pushed.there }) += part.size;
-        if is_lively {
-            let short = part.digest.get(..19).unwrap_or(&part.digest);
+    for blob in layout.blobs(manifest)? {
+        let was_sent = registry.put_blob(&blob.digest, layout.read(&blob)?).await?;
+        *(if was_sent { &mut pushed.sent } else { &mut pushed.there }) += blob.size;
+        if is_verbose {
+            let short = blob.digest.get(..19).unwrap_or(&blob.digest);
             let state = if was_sent { "sent" } else { "exists" };
-            say(&paint(Style::Faint, &format!("{short} {:>9} {state}", size(part.size))));
+            print_line(&paint(Style::Faint, &format!("{short} {:>9} {state}", size(blob.size))));
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::image::epoch;
-use crate::image::inventory::materials;
+use crate::image::inventory::sbom;
 use crate::image::project::{Project, check_program};
 use crate::render::output::Output;
 use clap::Args;
@@ -35,14 +35,14 @@ pub(super) struct SbomArgs {
 pub(super) fn cmd_sbom(args: &SbomArgs) -> Result<()> {
     check_program()?;
     block_on(async {
-        let project = Project::ask(args.target.as_deref()).await?;
+        let project = Project::load(args.target.as_deref()).await?;
         let root = project.member(args.package.as_deref())?;
-        let document = materials(&root, &project.parts(&root.id)?, &rfc3339(epoch()?));
+        let document = sbom(&root, &project.program_packages(&root.id)?, &rfc3339(epoch()?));
         match &args.out {
-            None => Output::Json.say(&document),
+            None => Output::Json.print(&document),
             Some(path) => {
                 let text = serde_json::to_vec_pretty(&document).map_err(|error| Error::new(error.to_string()))?;
-                fs::write(path, text).when(format!("cannot write {}", path.display()))
+                fs::write(path, text).context(format!("cannot write {}", path.display()))
             }
         }
     })

@@ -7,7 +7,7 @@ use crate::image::registry::{Purpose, Registry};
 use crate::image::signature::{VerifyingKey, is_signed};
 use crate::image::{INDEX, MANIFEST, digest};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -59,10 +59,10 @@ pub(super) fn cmd_verify(args: &VerifyArgs) -> Result<()> {
             .hint("sign it when pushing: flyball image push --sign-key FILE"));
         }
         match args.output {
-            Some(output) => output.say(&verified)?,
+            Some(output) => output.print(&verified)?,
             None => {
-                say(&format!("{} {}", paint(Style::Good, "verified"), paint(Style::Strong, &verified.name)));
-                say(&format!("  {:<8} {}", "digest", verified.digest));
+                print_line(&format!("{} {}", paint(Style::Good, "verified"), paint(Style::Strong, &verified.name)));
+                print_line(&format!("  {:<8} {}", "digest", verified.digest));
             }
         }
         Ok(())

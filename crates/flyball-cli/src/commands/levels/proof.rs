@@ -38,7 +38,7 @@ test my_level_1_is_no_proof ... ok
 test result: FAILED. 1 passed
 ";
         let mut report = Report::default();
-        output.lines().for_each(|line| report.hear(line));
+        output.lines().for_each(|line| report.parse_line(line));
         let proof = |level, test: &str, outcome| Proof { level, test: test.into(), outcome };
         let all = [
             proof(1, "levels::level_1_install", Outcome::Passed),

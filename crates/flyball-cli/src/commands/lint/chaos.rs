@@ -4,7 +4,7 @@
 
 use crate::error::{Result, ResultExt};
 use crate::files::private::PrivateFolder;
-use crate::testing::{CHAOS, Outcome, OutputMode, Report, Suite, Test, cargo_test, run};
+use crate::testing::{CHAOS, Outcome, Report, Suite, Test, TestOutput, cargo_test, run};
 use serde::Deserialize;
 use std::fs;
 
@@ -42,10 +42,10 @@ impl Chaos {
         let mut cargo = cargo_test();
         // The suite never runs on a real cluster.
         cargo.args(["--tests", "--", CHAOS]).env(FILE, &file).env_remove("FLYBALL_TEST_KUBECONFIG");
-        let (report, succeeded) = run(cargo, OutputMode::Quiet)?;
+        let (report, succeeded) = run(cargo, TestOutput::Failures)?;
         let chaos_report = fs::read_to_string(&file).unwrap_or_default();
         let runs = chaos_report.lines().map(serde_json::from_str).collect::<Result<_, _>>();
-        Ok(Self { report, succeeded, runs: runs.when("cannot read a test's report of the operator")? })
+        Ok(Self { report, succeeded, runs: runs.context("cannot read a test's report of the operator")? })
     }
 
     /// Returns the reason why the suite is missing or fails.

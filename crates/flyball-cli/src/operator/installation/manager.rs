@@ -1,25 +1,24 @@
 //! The operator itself: its namespace, its Deployment, and the Service of its metrics.
 
 use super::{Folder, InstallTarget, Piece, object};
+use crate::operator::metrics::{HEALTH_PORT, SECURE_METRICS_PORT};
 use flyball::description::Description;
 use serde_json::{Value, json};
 
 /// The user ID of operator images.
 const USER: u32 = 65532;
-pub(super) const METRICS_PORT: u16 = 8443;
-const HEALTH_PORT: u16 = 8081;
 
-pub(super) fn pieces(description: &Description, place: &InstallTarget, others: &[Piece]) -> Vec<Piece> {
-    let namespace = object("v1", "Namespace", &place.namespace, None);
-    let mut service = object("v1", "Service", &place.named("metrics"), Some(&place.namespace));
+pub(super) fn pieces(description: &Description, target: &InstallTarget, others: &[Piece]) -> Vec<Piece> {
+    let namespace = object("v1", "Namespace", &target.namespace, None);
+    let mut service = object("v1", "Service", &target.object_name("metrics"), Some(&target.namespace));
     service["spec"] = json!({
-        "ports": [{"name": "https", "port": METRICS_PORT, "protocol": "TCP", "targetPort": METRICS_PORT}],
-        "selector": place.selector(),
+        "ports": [{"name": "https", "port": SECURE_METRICS_PORT, "protocol": "TCP", "targetPort": SECURE_METRICS_PORT}],
+        "selector": target.selector(),
     });
     vec![
         Piece::new(Folder::Manager, "namespace", namespace),
         Piece::new(Folder::Manager, "metrics_service", service),
-        Piece::new(Folder::Manager, "manager", deployment(description, place, webhook_port(others))),
+        Piece::new(Folder::Manager, "manager", deployment(description, target, webhook_port(others))),
     ]
 }
 
@@ -41,24 +40,24 @@ pub(super) fn add_temporary_folder(object: &mut Value) {
     }
 }
 
-fn deployment(description: &Description, place: &InstallTarget, webhooks: Option<Value>) -> Value {
-    let mut args = vec![format!("--metrics-addr=:{METRICS_PORT}"), "--metrics-secure".to_owned()];
+fn deployment(description: &Description, target: &InstallTarget, webhooks: Option<Value>) -> Value {
+    let mut args = vec![format!("--metrics-addr=:{SECURE_METRICS_PORT}"), "--metrics-secure".to_owned()];
     args.push(format!("--health-addr=:{HEALTH_PORT}"));
     if description.lease.is_some() {
         args.push("--leader-elect".to_owned());
     }
-    args.extend(place.rename(description));
-    args.extend(place.args.iter().cloned());
+    args.extend(target.rename(description));
+    args.extend(target.args.iter().cloned());
 
     let port = |name: &str, port: Value| json!({"name": name, "containerPort": port, "protocol": "TCP"});
-    let mut ports = vec![port("metrics", METRICS_PORT.into()), port("health", HEALTH_PORT.into())];
+    let mut ports = vec![port("metrics", SECURE_METRICS_PORT.into()), port("health", HEALTH_PORT.into())];
     // The budgets of webhooks take 352 MiB, see `flyball::webhook`.
     let memory_limit = if webhooks.is_some() { "512Mi" } else { "256Mi" };
     ports.extend(webhooks.map(|number| port("webhook", number)));
     let probe = |path: &str, delay: u32, period: u32| json!({"httpGet": {"path": path, "port": "health"}, "initialDelaySeconds": delay, "periodSeconds": period});
     let container = json!({
         "name": "manager",
-        "image": place.image,
+        "image": target.image,
         "args": args,
         "ports": ports,
         "livenessProbe": probe("/healthz", 15, 20),
@@ -73,14 +72,14 @@ fn deployment(description: &Description, place: &InstallTarget, webhooks: Option
             "readOnlyRootFilesystem": true,
         },
     });
-    let mut deployment = object("apps/v1", "Deployment", &place.account(), Some(&place.namespace));
+    let mut deployment = object("apps/v1", "Deployment", &target.account(), Some(&target.namespace));
     deployment["spec"] = json!({
         "replicas": 1,
-        "selector": {"matchLabels": place.selector()},
+        "selector": {"matchLabels": target.selector()},
         "template": {
             "metadata": {
                 "annotations": {"kubectl.kubernetes.io/default-container": "manager"},
-                "labels": place.selector(),
+                "labels": target.selector(),
             },
             "spec": {
                 "containers": [container],
@@ -90,7 +89,7 @@ fn deployment(description: &Description, place: &InstallTarget, webhooks: Option
                     "runAsGroup": USER,
                     "seccompProfile": {"type": "RuntimeDefault"},
                 },
-                "serviceAccountName": place.account(),
+                "serviceAccountName": target.account(),
                 // The shutdown timeout of reconciles, and some seconds more.
                 "terminationGracePeriodSeconds": 30,
             },

@@ -16,8 +16,8 @@ const CERTIFICATE_NOTE: &str = "\
 # see \"Certificate of the metrics\" in Flyball's docs/deploy.md.
 ";
 
-pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Piece> {
-    let mut monitor = object(MONITORING, "ServiceMonitor", &place.named("metrics"), Some(&place.namespace));
+pub(super) fn pieces(description: &Description, target: &InstallTarget) -> Vec<Piece> {
+    let mut monitor = object(MONITORING, "ServiceMonitor", &target.object_name("metrics"), Some(&target.namespace));
     monitor["spec"] = json!({
         "endpoints": [{
             "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
@@ -27,14 +27,14 @@ pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Pi
             // Each process creates its own certificate in memory: there is no Secret with a CA.
             "tlsConfig": {"insecureSkipVerify": true},
         }],
-        "selector": {"matchLabels": place.selector()},
+        "selector": {"matchLabels": target.selector()},
     });
-    let mut rule = object(MONITORING, "PrometheusRule", &place.named("alerts"), Some(&place.namespace));
-    rule["spec"] = json!({"groups": [{"name": place.name(), "rules": alerts(description, place)}]});
-    let mut map = object("v1", "ConfigMap", &place.named("dashboard"), Some(&place.namespace));
+    let mut rule = object(MONITORING, "PrometheusRule", &target.object_name("alerts"), Some(&target.namespace));
+    rule["spec"] = json!({"groups": [{"name": target.name(), "rules": alerts(description, target)}]});
+    let mut map = object("v1", "ConfigMap", &target.object_name("dashboard"), Some(&target.namespace));
     // By this label Grafana's sidecar finds it.
     map["metadata"]["labels"]["grafana_dashboard"] = "1".into();
-    map["data"] = json!({(format!("{}.json", place.name())): format!("{:#}\n", dashboard(description, place))});
+    map["data"] = json!({(format!("{}.json", target.name())): format!("{:#}\n", dashboard(description, target))});
     vec![
         Piece { note: CERTIFICATE_NOTE, ..Piece::new(Folder::Monitoring, "monitor", monitor) },
         Piece::new(Folder::Monitoring, "alerts", rule),
@@ -43,12 +43,12 @@ pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Pi
 }
 
 /// Selects the series of this operator.
-fn of(place: &InstallTarget) -> String {
-    format!("namespace=\"{}\",job=\"{}\"", place.namespace, place.named("metrics"))
+fn of(target: &InstallTarget) -> String {
+    format!("namespace=\"{}\",job=\"{}\"", target.namespace, target.object_name("metrics"))
 }
 
-fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
-    let (of, name) = (of(place), place.name());
+fn alerts(description: &Description, target: &InstallTarget) -> Vec<Value> {
+    let (of, name) = (of(target), target.name());
     let alert = |alert: &str, severity: &str, wait: &str, expr: String, summary: String| {
         json!({
             "alert": alert, "expr": expr, "for": wait,
@@ -118,7 +118,7 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
         "warning",
         "5m",
         format!("max by (kind) (flyball_watch_failing_seconds{{{of}}}) > 120"),
-        format!("The watch of {{{{ $labels.kind }}}} of {name} has failed for more than two minutes; see /readyz and the log."),
+        format!("{name} has had no watch of {{{{ $labels.kind }}}} for minutes; see /readyz and the log."),
     ));
     if description.lease.is_some() {
         alerts.push(alert(
@@ -126,7 +126,7 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
             "critical",
             "5m",
             format!("sum(leader_election_master_status{{{of}}}) == 0"),
-            format!("No replica of {name} is the leader."),
+            format!("No replica of {name} holds the lease."),
         ));
     }
     if !description.webhooks.is_empty() {
@@ -143,11 +143,11 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
 
 /// Draws a dashboard for Grafana, see
 /// <https://grafana.com/docs/grafana/latest/dashboards/build-dashboards/view-dashboard-json-model/>.
-fn dashboard(description: &Description, place: &InstallTarget) -> Value {
-    let of = of(place);
+fn dashboard(description: &Description, target: &InstallTarget) -> Value {
+    let of = of(target);
     let mut panels = vec![
         (
-            "Latency: from the trigger of a reconcile to its end",
+            "Latency: from the due time of an object to the end of its reconcile",
             "s",
             vec![
                 ("p50 {{controller}}", quantile(0.5, "flyball_latency_seconds_bucket", "controller", &of)),
@@ -169,18 +169,22 @@ fn dashboard(description: &Description, place: &InstallTarget) -> Value {
             "percentunit",
             vec![("{{controller}}", format!("max by (controller) (flyball_saturation{{{of}}})"))],
         ),
-        ("Queue depth", "short", vec![("{{controller}}", format!("sum by (controller) (workqueue_depth{{{of}}})"))]),
-        ("Objects in caches", "short", vec![("{{kind}}", format!("max by (kind) (flyball_cache_objects{{{of}}})"))]),
+        ("Queued objects", "short", vec![("{{controller}}", format!("sum by (controller) (workqueue_depth{{{of}}})"))]),
+        ("Cached objects", "short", vec![("{{kind}}", format!("max by (kind) (flyball_cache_objects{{{of}}})"))]),
         (
             "Requests to the API server",
             "reqps",
             vec![("{{method}} {{code}}", rate("rest_client_requests_total", "method, code", &of))],
         ),
-        ("Applies by outcome", "ops", vec![("{{kind}} {{result}}", rate("flyball_apply_total", "kind, result", &of))]),
+        (
+            "Results of applied objects",
+            "ops",
+            vec![("{{kind}} {{result}}", rate("flyball_apply_total", "kind, result", &of))],
+        ),
     ];
     if description.lease.is_some() {
         panels.push((
-            "Who leads",
+            "Leader",
             "short",
             vec![("{{pod}}", format!("max by (pod) (leader_election_master_status{{{of}}})"))],
         ));
@@ -213,8 +217,8 @@ fn dashboard(description: &Description, place: &InstallTarget) -> Value {
         })
         .collect();
     json!({
-        "title": place.name(),
-        "uid": place.name().chars().take(40).collect::<String>(),
+        "title": target.name(),
+        "uid": target.name().chars().take(40).collect::<String>(),
         "tags": ["operator"],
         "schemaVersion": 39,
         "time": {"from": "now-1h", "to": "now"},

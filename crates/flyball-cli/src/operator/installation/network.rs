@@ -4,21 +4,22 @@
 //! So the port of webhooks is open to all clients, and the operator itself limits their load. If the addresses are
 //! known, an overlay should list them by `ipBlock`.
 
-use super::manager::{METRICS_PORT, webhook_port};
+use super::manager::webhook_port;
 use super::{Folder, InstallTarget, Piece, object};
+use crate::operator::metrics::SECURE_METRICS_PORT;
 use serde_json::json;
 
-pub(super) fn piece(place: &InstallTarget, others: &[Piece]) -> Piece {
+pub(super) fn piece(target: &InstallTarget, others: &[Piece]) -> Piece {
     let mut ingress = vec![json!({
         "from": [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}],
-        "ports": [{"port": METRICS_PORT, "protocol": "TCP"}],
+        "ports": [{"port": SECURE_METRICS_PORT, "protocol": "TCP"}],
     })];
     ingress.extend(webhook_port(others).map(|port| json!({"ports": [{"port": port, "protocol": "TCP"}]})));
-    let name = place.named("controller-manager");
-    let mut policy = object("networking.k8s.io/v1", "NetworkPolicy", &name, Some(&place.namespace));
+    let name = target.object_name("controller-manager");
+    let mut policy = object("networking.k8s.io/v1", "NetworkPolicy", &name, Some(&target.namespace));
     policy["spec"] = json!({
         "ingress": ingress,
-        "podSelector": {"matchLabels": place.selector()},
+        "podSelector": {"matchLabels": target.selector()},
         "policyTypes": ["Ingress"],
     });
     Piece::new(Folder::NetworkPolicy, "network_policy", policy)

@@ -9,7 +9,7 @@ const API: &str = "rbac.authorization.k8s.io";
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// Builds the installed roles and bindings from a role of the program.
-pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec<Piece> {
+pub(super) fn role_pieces(mut role: Value, part: &str, target: &InstallTarget) -> Vec<Piece> {
     let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
     if part == "metrics-reader" {
         return vec![Piece::new(Folder::Rbac, "metrics_reader_role", role)];
@@ -18,15 +18,15 @@ pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec
     let (asking, own): (Vec<Value>, Vec<Value>) = rules.into_iter().partition(creates_access_reviews);
     let mut pieces = Vec::new();
     if !asking.is_empty() {
-        let mut auth = object(VERSION, "ClusterRole", &place.named("metrics-auth-role"), None);
+        let mut auth = object(VERSION, "ClusterRole", &target.object_name("metrics-auth-role"), None);
         auth["rules"] = asking.into();
-        pieces.extend(bound(auth, "metrics_auth_role", place));
+        pieces.extend(with_binding(auth, "metrics_auth_role", target));
     }
     // The role with all permissions of the operator has the operator's name.
-    let base = if place.name() == part { "manager" } else { part };
-    role["metadata"]["name"] = place.named(&format!("{base}-role")).into();
-    role["rules"] = summed(own).into();
-    let folder = namespace.as_deref().filter(|namespace| *namespace != place.namespace);
+    let base = if target.name() == part { "manager" } else { part };
+    role["metadata"]["name"] = target.object_name(&format!("{base}-role")).into();
+    role["rules"] = merge_rules(own).into();
+    let folder = namespace.as_deref().filter(|namespace| *namespace != target.namespace);
     let file = match (base, folder) {
         ("manager", None) if namespace.is_some() => "role_in_system".to_owned(),
         ("manager", None) => "role".to_owned(),
@@ -34,7 +34,7 @@ pub(super) fn granted(mut role: Value, part: &str, place: &InstallTarget) -> Vec
         (base, _) => format!("{}_role", base.replace('-', "_")),
     };
     if role["rules"] != json!([]) {
-        pieces.extend(bound(role, &file, place));
+        pieces.extend(with_binding(role, &file, target));
     }
     pieces
 }
@@ -46,7 +46,7 @@ fn creates_access_reviews(rule: &Value) -> bool {
 }
 
 /// Sums rules up to one for each resource, in the order of groups and resources.
-fn summed(rules: Vec<Value>) -> Vec<Value> {
+fn merge_rules(rules: Vec<Value>) -> Vec<Value> {
     let mut sums: BTreeMap<String, (Value, BTreeSet<String>)> = BTreeMap::new();
     for mut rule in rules {
         let verbs = rule.as_object_mut().and_then(|rule| rule.remove("verbs")).unwrap_or_default();
@@ -62,19 +62,19 @@ fn summed(rules: Vec<Value>) -> Vec<Value> {
 }
 
 /// Binds a role to the operator's account.
-fn bound(role: Value, file: &str, place: &InstallTarget) -> [Piece; 2] {
+fn with_binding(role: Value, file: &str, target: &InstallTarget) -> [Piece; 2] {
     let (kind, name) = (role["kind"].as_str().unwrap_or_default().to_owned(), role["metadata"]["name"].clone());
     let namespace = role["metadata"]["namespace"].as_str();
     let binding_name = format!("{}binding", name.as_str().unwrap_or_default());
     let mut binding = object(VERSION, &format!("{kind}Binding"), &binding_name, namespace);
     binding["roleRef"] = json!({"apiGroup": API, "kind": kind, "name": name});
-    binding["subjects"] = json!([{"kind": "ServiceAccount", "name": place.account(), "namespace": place.namespace}]);
+    binding["subjects"] = json!([{"kind": "ServiceAccount", "name": target.account(), "namespace": target.namespace}]);
     [Piece::new(Folder::Rbac, file, role), Piece::new(Folder::Rbac, format!("{file}_binding"), binding)]
 }
 
 /// Creates the service account, and the viewer, editor and admin roles of each kind.
-pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Piece> {
-    let account = object("v1", "ServiceAccount", &place.account(), Some(&place.namespace));
+pub(super) fn pieces(description: &Description, target: &InstallTarget) -> Vec<Piece> {
+    let account = object("v1", "ServiceAccount", &target.account(), Some(&target.namespace));
     let mut pieces = vec![Piece::new(Folder::Rbac, "service_account", account)];
     let kinds: Vec<&str> = description.definitions.iter().map(|definition| definition.kind.as_str()).collect();
     for definition in &description.definitions {
@@ -87,7 +87,8 @@ pub(super) fn pieces(description: &Description, place: &InstallTarget) -> Vec<Pi
             ("viewer", json!(["get", "list", "watch"])),
         ];
         for (role_name, verbs) in roles {
-            let mut role = object(VERSION, "ClusterRole", &place.named(&format!("{kind}-{role_name}-role")), None);
+            let mut role =
+                object(VERSION, "ClusterRole", &target.object_name(&format!("{kind}-{role_name}-role")), None);
             role["rules"] = json!([
                 {"apiGroups": [group], "resources": [plural], "verbs": verbs},
                 {"apiGroups": [group], "resources": [format!("{plural}/status")], "verbs": ["get"]},
@@ -108,6 +109,6 @@ mod tests {
         let named = json!({"apiGroups": ["a"], "resources": ["x"], "resourceNames": ["n"], "verbs": ["get"]});
         let rules =
             vec![rule("y", json!(["get"])), named.clone(), rule("x", json!(["watch"])), rule("x", json!(["get"]))];
-        assert_eq!(summed(rules), [named, rule("x", json!(["get", "watch"])), rule("y", json!(["get"]))]);
+        assert_eq!(merge_rules(rules), [named, rule("x", json!(["get", "watch"])), rule("y", json!(["get"]))]);
     }
 }

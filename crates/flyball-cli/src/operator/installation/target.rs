@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 /// The default image, which kustomize overlays replace.
 const IMAGE: &str = "controller:latest";
 
+/// Label of the objects that commands install.
+pub(crate) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball");
+
 /// Help of `--namespace` in commands about installed operators.
-pub(crate) const NAMESPACE: &str = "Namespace of the operator; defaults to the prefix and `system`";
+pub(crate) const NAMESPACE: &str = "Namespace of the operator; defaults to the name prefix followed by `system`";
 
 /// The flags for the operator and its names.
 #[derive(Args, Clone, Debug)]
@@ -58,7 +61,7 @@ impl InstallTarget {
                 let wrong = dns_label(name);
                 if !wrong.is_empty() {
                     return Err(Error::new(format!(
-                        "{name:?} cannot begin the names of objects: {}",
+                        "{name:?} is not a valid prefix of object names: {}",
                         wrong.join("; ")
                     ))
                     .hint("set a prefix: --name-prefix my-operator-"));
@@ -81,12 +84,12 @@ impl InstallTarget {
     }
 
     /// Returns the full name of something of the operator.
-    pub(crate) fn named(&self, part: &str) -> String {
+    pub(crate) fn object_name(&self, part: &str) -> String {
         format!("{}{part}", self.prefix)
     }
 
     /// Returns a name without the common prefix.
-    pub(super) fn part<'a>(&self, name: &'a str) -> &'a str {
+    pub(super) fn without_prefix<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&self.prefix).unwrap_or(name)
     }
 
@@ -111,12 +114,12 @@ impl InstallTarget {
     pub(super) fn label(&self, object: &mut Value) {
         if object["kind"] != "CustomResourceDefinition" {
             object["metadata"]["labels"]["app.kubernetes.io/name"] = self.name().into();
-            object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "flyball".into();
+            object["metadata"]["labels"][MANAGED_BY.0] = MANAGED_BY.1.into();
         }
     }
 
     /// Returns the name of the account that the operator runs as.
     pub(crate) fn account(&self) -> String {
-        self.named("controller-manager")
+        self.object_name("controller-manager")
     }
 }

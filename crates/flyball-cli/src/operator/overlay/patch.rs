@@ -19,11 +19,11 @@ pub(super) struct Patch {
     group: Option<String>,
     name: Option<String>,
     namespace: Option<String>,
-    how: PatchForm,
+    how: PatchKind,
 }
 
 #[derive(Debug)]
-enum PatchForm {
+enum PatchKind {
     /// Strategic, or, of a kind that is not built in, a merge.
     Merge(Value),
     Json(Vec<Value>),
@@ -44,9 +44,8 @@ impl Patch {
         if let Some(target) = document.get("target") {
             let how = match &document["patch"] {
                 // Kustomize has patches as texts.
-                Value::String(patch) => {
-                    serde_saphyr::from_str(patch).when(format!("the patch in {} is not valid YAML", file.display()))?
-                }
+                Value::String(patch) => serde_saphyr::from_str(patch)
+                    .context(format!("the patch in {} is not valid YAML", file.display()))?,
                 patch => patch.clone(),
             };
             return Ok(Self {
@@ -55,8 +54,8 @@ impl Patch {
                 name: text(&target["name"]),
                 namespace: text(&target["namespace"]),
                 how: match how {
-                    Value::Array(operations) => PatchForm::Json(operations),
-                    Value::Object(_) => PatchForm::Merge(how),
+                    Value::Array(operations) => PatchKind::Json(operations),
+                    Value::Object(_) => PatchKind::Merge(how),
                     _ => return Err(wrong()),
                 },
             });
@@ -68,15 +67,16 @@ impl Patch {
         let name = text(&metadata["name"]).ok_or_else(wrong)?;
         let group = Some(group(&api_version).to_owned());
         let namespace = text(&metadata["namespace"]);
-        Ok(Self { kind, group, name: Some(name), namespace, how: PatchForm::Merge(document) })
+        Ok(Self { kind, group, name: Some(name), namespace, how: PatchKind::Merge(document) })
     }
 
     /// Lays the patch over all objects that it fits. Names may lack the prefix, as in `config`.
-    pub(super) fn lay_over(&self, objects: &mut Vec<Value>, place: &InstallTarget, file: &Path) -> Result<()> {
+    pub(super) fn apply(&self, objects: &mut Vec<Value>, target: &InstallTarget, file: &Path) -> Result<()> {
         let fits = |object: &Value| {
             let metadata = &object["metadata"];
-            let has_name =
-                |name: &String| metadata["name"] == name.as_str() || metadata["name"] == place.named(name).as_str();
+            let has_name = |name: &String| {
+                metadata["name"] == name.as_str() || metadata["name"] == target.object_name(name).as_str()
+            };
             let has_namespace = |namespace: &String| metadata["namespace"] == namespace.as_str();
             let has_group = |expected: &String| group(object["apiVersion"].as_str().unwrap_or_default()) == expected;
             object["kind"] == self.kind.as_str()
@@ -105,7 +105,7 @@ impl Patch {
         }
         for object in objects.iter_mut().filter(|object| fits(object)) {
             let what = format!("cannot apply the patch in {} to {}", file.display(), object_name(object));
-            self.change(object).and_then(|()| self.check(object)).when(what)?;
+            self.change(object).and_then(|()| self.check(object)).context(what)?;
         }
         // A patch may delete an object.
         objects.retain(|object| object.as_object().is_some_and(|fields| !fields.is_empty()));
@@ -129,8 +129,8 @@ impl Patch {
 
     fn change(&self, object: &mut Value) -> Result<(), flyball_schema::patch::Error> {
         let patch = match &self.how {
-            PatchForm::Json(operations) => return Ok(json::apply(object, operations)?),
-            PatchForm::Merge(patch) => patch,
+            PatchKind::Json(operations) => return Ok(json::apply(object, operations)?),
+            PatchKind::Merge(patch) => patch,
         };
         let (name, namespace) = (object["metadata"]["name"].clone(), object["metadata"].get("namespace").cloned());
         let api_version = object["apiVersion"].as_str().unwrap_or_default();

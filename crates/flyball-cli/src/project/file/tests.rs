@@ -38,9 +38,9 @@ fn project_file_round_trips() {
 
 #[test]
 fn projects_of_other_tools_are_recognized() {
-    assert!(is_of_others("layout:\n- helm.sdk.operatorframework.io/v1\nversion: \"3\"\n"));
-    assert!(is_of_others("layout: go.kubebuilder.io/v3\n"));
-    assert!(!is_of_others(REDIS) && !is_of_others("layout: flyball/2\n") && !is_of_others("{"));
+    assert!(is_of_another_tool("layout:\n- helm.sdk.operatorframework.io/v1\nversion: \"3\"\n"));
+    assert!(is_of_another_tool("layout: go.kubebuilder.io/v3\n"));
+    assert!(!is_of_another_tool(REDIS) && !is_of_another_tool("layout: flyball/2\n") && !is_of_another_tool("{"));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn names_are_validated() {
         ("Box", "boxes"),
         ("Batch", "batches"),
     ] {
-        assert_eq!(names::pluralized(kind), plural);
+        assert_eq!(names::pluralize(kind), plural);
         assert!(names::kind(kind).is_ok() && names::plural(plural).is_ok());
     }
     assert!(names::kind("Größe").is_err() && names::kind("Vm-Group").is_err() && names::kind("").is_err());

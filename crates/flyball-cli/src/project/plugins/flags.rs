@@ -27,7 +27,7 @@ impl Flag {
 
     /// Returns the expected form if a value is invalid. The forms are those of Go's package `strconv`, which most
     /// plugins use.
-    fn wrong_with(&self, value: &str) -> Option<&'static str> {
+    fn value_error(&self, value: &str) -> Option<&'static str> {
         const BOOLEANS: [&str; 12] = ["1", "t", "T", "true", "TRUE", "True", "0", "f", "F", "false", "FALSE", "False"];
         let (fits, expected) = match self.kind.as_str() {
             "bool" => (BOOLEANS.contains(&value), "true or false"),
@@ -58,7 +58,7 @@ pub(super) fn check(flags: &[Flag], args: &[String]) -> Result<(), String> {
             None if flag.kind == "bool" => continue,
             None => args.next().ok_or_else(|| format!("flag --{name} needs a value of type {}", flag.kind))?,
         };
-        if let Some((flag, expected)) = named.find_map(|flag| Some((flag, flag.wrong_with(value)?))) {
+        if let Some((flag, expected)) = named.find_map(|flag| Some((flag, flag.value_error(value)?))) {
             return Err(format!("{value:?} is not a valid {} for flag --{name}: expected {expected}", flag.kind));
         }
     }

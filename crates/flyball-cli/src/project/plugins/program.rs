@@ -2,10 +2,10 @@
 
 use super::protocol::{Request, Response, VERSION};
 use crate::error::{Error, Result, ResultExt};
+use crate::files::entries;
 use crate::project::names;
 use flyball_core::names::dns_subdomain;
 use std::env::var_os;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -65,10 +65,8 @@ fn folder() -> PathBuf {
 
 /// Returns the names in a folder, in order; none if it is not there.
 fn names_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort();
-    names
+    let paths = entries(folder).unwrap_or_default();
+    paths.iter().filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect()
 }
 
 impl Name {
@@ -104,10 +102,10 @@ impl Plugin {
     /// # Errors
     ///
     /// If it cannot be run, reports an error, or violates the protocol.
-    pub(super) async fn ask(&self, folder: &Path, request: &Request) -> Result<Response> {
+    pub(super) async fn call(&self, folder: &Path, request: &Request) -> Result<Response> {
         let Self { full_name, program } = self;
         let what = || format!("cannot run plugin {full_name}");
-        let question = serde_json::to_vec(request).when(what())?;
+        let question = serde_json::to_vec(request).context(what())?;
         let mut command = Command::new(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         if folder.is_dir() {
@@ -115,7 +113,7 @@ impl Plugin {
         }
         let spawned = command.spawn();
         let is_denied = spawned.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
-        let spawned = spawned.when(what());
+        let spawned = spawned.context(what());
         let mut child = spawned.map_err(|error| match is_denied {
             true => error.hint(format!("chmod +x {}", program.display())),
             false => error,
@@ -139,12 +137,12 @@ impl Plugin {
             Error::new(format!("plugin {full_name} timed out after {} s", plugin_timeout().as_secs()))
                 .hint(format!("nothing was written; raise the timeout with {TIMEOUT_VARIABLE}=SECONDS"))
         })?;
-        let status = status.when(what())?;
+        let status = status.context(what())?;
         if !status.success() {
             return Err(Error::new(format!("plugin {full_name} failed with {status}")));
         }
         let response: Response =
-            serde_json::from_slice(&answer).when(format!("plugin {full_name} returned an invalid response"))?;
+            serde_json::from_slice(&answer).context(format!("plugin {full_name} returned an invalid response"))?;
         if response.error {
             let error = Error::new(format!("plugin {full_name} failed"));
             return Err(response.error_msgs.into_iter().fold(error, Error::hint));

@@ -4,7 +4,7 @@ use super::built_in::{self, BuiltInKind};
 use super::changes::{Changes, order};
 use super::template::fill;
 use crate::error::Result;
-use crate::project::names::unreserved;
+use crate::project::names::escape_keyword;
 use crate::project::{Project, Resource};
 
 /// Path of the file that assembles the operator.
@@ -100,7 +100,7 @@ impl Names {
 
     /// Returns the module name of the kind.
     pub(crate) fn part(&self) -> String {
-        unreserved(&self.stem)
+        escape_keyword(&self.stem)
     }
 
     /// Returns its group and version.
@@ -136,7 +136,7 @@ impl Names {
                 ("version", version),
                 ("api_version", &self.api_version()),
                 ("lower", &lower),
-                ("variable", &unreserved(&lower)),
+                ("variable", &escape_keyword(&lower)),
                 ("plural", &self.resource.plural),
                 ("type", &self.kind_type),
                 ("module", &self.module()),
@@ -158,7 +158,7 @@ pub(crate) fn types(changes: &mut Changes, names: &Names, force: bool) -> Result
         attributes += &format!("    root = \"{}\",\n", names.kind_type);
     }
     // The other values are the defaults of the derive macro.
-    if *plural != crate::project::names::pluralized(kind) {
+    if *plural != crate::project::names::pluralize(kind) {
         attributes += &format!("    plural = \"{plural}\",\n");
     }
     if *namespaced {

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use flyball_files::Replace;
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,7 @@ impl Changes {
             None => self.read_bytes(path)?,
         };
         let what = || format!("cannot read {}", self.root.join(path).display());
-        bytes.map(String::from_utf8).transpose().map_err(|error| error.utf8_error()).when(what())
+        bytes.map(String::from_utf8).transpose().map_err(|error| error.utf8_error()).context(what())
     }
 
     fn read_bytes(&self, path: &str) -> Result<Option<Vec<u8>>> {
@@ -64,7 +64,7 @@ impl Changes {
         match fs::read(&whole) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).when(format!("cannot read {}", whole.display())),
+            Err(error) => Err(error).context(format!("cannot read {}", whole.display())),
         }
     }
 
@@ -180,13 +180,13 @@ impl Changes {
             for (path, change) in &changed {
                 let whole = self.root.join(path);
                 let what = || format!("cannot write {}", whole.display());
-                make_folders(whole.parent().unwrap_or(&self.root), &mut folders).when(what())?;
-                let mut file = Replace::default().stage(&whole).when(what())?;
-                file.write_all(&change.after).when(what())?;
+                make_folders(whole.parent().unwrap_or(&self.root), &mut folders).context(what())?;
+                let mut file = Replace::default().stage(&whole).context(what())?;
+                file.write_all(&change.after).context(what())?;
                 staged.push((file, whole));
             }
             for (file, whole) in staged {
-                file.commit().when(format!("cannot write {}", whole.display()))?;
+                file.commit().context(format!("cannot write {}", whole.display()))?;
                 done += 1;
             }
             Ok(())
@@ -213,10 +213,10 @@ impl Changes {
 /// Prints the files that were written, with the outcome of each.
 pub(crate) fn print_written(written: &[Written], output: Option<Output>) -> Result<()> {
     if let Some(output) = output {
-        return output.say(&written);
+        return output.print(&written);
     }
     for one in written {
-        say(&format!("{} {}", paint(Style::Good, one.outcome), one.file));
+        print_line(&format!("{} {}", paint(Style::Good, one.outcome), one.file));
     }
     Ok(())
 }

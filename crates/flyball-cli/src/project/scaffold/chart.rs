@@ -39,7 +39,7 @@ pub(crate) fn create(changes: &mut Changes, name: &str, kind: &str, force: bool)
         let text = fill(template, &[("chart", name), ("kind", kind)]);
         changes.create(&format!("{folder}/{path}"), text, force)?;
     }
-    let values = serde_saphyr::from_str(VALUES).when("cannot read the values of the chart")?;
+    let values = serde_saphyr::from_str(VALUES).context("cannot read the values of the chart")?;
     Ok(DefaultValues { text: VALUES.into(), values, schema: None, is_complete: true })
 }
 
@@ -82,10 +82,8 @@ impl ExistingChart {
         let name = chart.name().to_owned();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.starts_with(['.', '-']) || !name.chars().all(is_plain) {
-            return Err(Error::new(format!(
-                "--chart {given}: name {name:?} in Chart.yaml is not a valid directory name"
-            ))
-            .hint("rename the chart: use letters, digits and dashes"));
+            return Err(Error::new(format!("--chart {given}: name {name:?} in Chart.yaml is not a directory name"))
+                .hint("rename the chart: use letters, digits and dashes"));
         }
         if chart.metadata().chart_type == "library" {
             return Err(Error::new(format!(
@@ -132,7 +130,7 @@ impl ExistingChart {
         if !force {
             return Err(exists(folder));
         }
-        let old = Chart::read_files(target).when(format!("cannot read {folder}"))?;
+        let old = Chart::read_files(target).context(format!("cannot read {folder}"))?;
         match old.iter().find(|old| !self.files.iter().any(|file| file.path == old.path)) {
             None => Ok(()),
             Some(old) => Err(Error::new(format!("{folder}/{} is not in the new chart", old.path))

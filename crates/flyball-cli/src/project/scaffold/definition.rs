@@ -9,8 +9,10 @@ pub(crate) type Column = [&'static str; 3];
 /// Adds a version to a CRD, with the schema of the stored one. The new version becomes the stored one. Objects are not
 /// converted: all versions have the same fields.
 pub(crate) fn add_version(definition: &mut Value, version: &str) -> Result<(), String> {
-    let versions = definition["spec"]["versions"].as_array_mut().ok_or("spec.versions is no list")?;
-    let stored = versions.iter_mut().find(|version| version["storage"] == true).ok_or("no version is stored")?;
+    let versions = definition.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    let versions = versions.ok_or("spec.versions is missing or not a list")?;
+    let stored = versions.iter_mut().find(|version| version["storage"] == true);
+    let stored = stored.ok_or("no item of spec.versions has storage: true")?;
     let mut added = stored.clone();
     stored["storage"] = false.into();
     added["name"] = version.into();
@@ -56,4 +58,20 @@ pub(crate) fn of(resource: &Resource, description: &str, spec: Value, columns: &
             }],
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn malformed_definitions_are_rejected() {
+        for definition in [json!([]), json!("x"), json!({"spec": []}), json!({"spec": {"versions": {}}})] {
+            let added = add_version(&mut definition.clone(), "v2");
+            assert_eq!(added, Err("spec.versions is missing or not a list".to_owned()), "{definition}");
+        }
+        let mut definition = json!({"spec": {"versions": [1, {"name": "v1", "storage": true}]}});
+        assert_eq!(add_version(&mut definition, "v2"), Ok(()));
+        assert_eq!(definition["spec"]["versions"][0], json!({"name": "v2", "storage": true}));
+    }
 }

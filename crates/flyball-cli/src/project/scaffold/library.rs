@@ -66,7 +66,7 @@ impl Library {
                 let what = format!("{} is not a Flyball source tree: it has no crates/flyball", path.display());
                 return Err(Error::new(what).hint("pass --flyball-path PATH or --flyball-git URL"));
             }
-            let root = path.canonicalize().when(format!("cannot read {}", path.display()))?;
+            let root = path.canonicalize().context(format!("cannot read {}", path.display()))?;
             let dependency = if path.is_absolute() { root.clone() } else { relative(&root, folder) };
             return Ok(Self::Path { root, dependency });
         }

@@ -42,7 +42,8 @@ pub(crate) fn create(changes: &mut Changes, role: &str, resource: &Resource, for
     ] {
         changes.create(&format!("{folder}/{path}"), fill(template, &gaps), force)?;
     }
-    let defaults: Map<String, Value> = serde_saphyr::from_str(DEFAULTS).when("cannot read the defaults of the role")?;
+    let defaults: Map<String, Value> =
+        serde_saphyr::from_str(DEFAULTS).context("cannot read the defaults of the role")?;
     let text: String = DEFAULTS.lines().map(|line| field_line(line) + "\n").collect();
     let values = defaults.into_iter().map(|(name, value)| (camel(&name), value)).collect();
     Ok(DefaultValues { text, values, schema: None, is_complete: true })

@@ -6,7 +6,7 @@
 use super::api::Names;
 use super::template::fill;
 use crate::error::{Error, Result};
-use crate::project::names::unreserved;
+use crate::project::names::escape_keyword;
 use crate::project::{Resource, names};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -249,7 +249,7 @@ fn snake(name: &str) -> String {
     let name = words(name).join("_");
     let first = name.chars().next();
     let name = if first.is_none_or(|first| first.is_ascii_digit()) { format!("field_{name}") } else { name };
-    unreserved(&name)
+    escape_keyword(&name)
 }
 
 /// Returns a part of the name of a type.

@@ -40,8 +40,8 @@ pub(crate) fn add(changes: &mut Changes, names: &Names, first: &Names, force: bo
     let sample = sample.replacen(&format!("name: {first_name}"), &format!("name: {first_name}-{version}"), 1);
     let name = name_of(&sample, &names.sample)?;
     changes.create(&format!("config/samples/{}", names.sample), sample, force)?;
-    webhook::open(changes, first)?;
-    webhook::converts(changes, first, names)?;
+    webhook::create(changes, first)?;
+    webhook::add_conversion(changes, first, names)?;
 
     let mut uses = vec![
         "use flyball_cluster::testing::Test;".to_owned(),

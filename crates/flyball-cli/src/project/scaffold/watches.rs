@@ -5,7 +5,8 @@ use super::chart::CHARTS;
 use super::role::ROLES;
 use super::template::fill;
 use crate::error::{Error, Result};
-use crate::project::{FILE, Project, ProjectType, Resource, WATCHES};
+use crate::files::WATCHES;
+use crate::project::{FILE, Project, ProjectType, Resource};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 
@@ -68,7 +69,7 @@ pub(crate) fn add_entry(changes: &mut Changes, resource: &Resource, field: &str,
         Ok(read) if read.len() == entries.len() && entries.iter().all(|entry| read.contains(entry)) => {
             changes.put(WATCHES, after)
         }
-        _ => Err(by_hand("it is not a list of entries that begin with `- ` in the first column".into())),
+        _ => Err(by_hand("it is not a list whose entries begin with `- ` in the first column".into())),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::error::{Error, Result, ResultExt};
 use serde_json::{Value, json};
 
 /// Creates the file for the webhooks of a kind unless it exists, and registers it with the operator.
-pub(crate) fn open(changes: &mut Changes, names: &Names) -> Result<()> {
+pub(crate) fn create(changes: &mut Changes, names: &Names) -> Result<()> {
     let part = names.part();
     if changes.read(&path(names))?.is_none() {
         let uses =
@@ -25,13 +25,13 @@ fn path(names: &Names) -> String {
 }
 
 /// Adds a conversion webhook.
-pub(crate) fn converts(changes: &mut Changes, names: &Names, other: &Names) -> Result<()> {
+pub(crate) fn add_conversion(changes: &mut Changes, names: &Names, other: &Names) -> Result<()> {
     let line = format!("    .converts::<crate::api::{}::{}>()", other.module(), other.kind_type);
     changes.insert(&path(names), "webhook", &[line])
 }
 
 /// Adds a defaulting webhook.
-pub(crate) fn completes(changes: &mut Changes, names: &Names) -> Result<()> {
+pub(crate) fn add_defaulting(changes: &mut Changes, names: &Names) -> Result<()> {
     function(
         changes,
         names,
@@ -46,7 +46,7 @@ pub(crate) fn completes(changes: &mut Changes, names: &Names) -> Result<()> {
 }
 
 /// Adds a validating webhook.
-pub(crate) fn judges(changes: &mut Changes, names: &Names) -> Result<()> {
+pub(crate) fn add_validation(changes: &mut Changes, names: &Names) -> Result<()> {
     function(changes, names, "validate", "    .validates(validate)", include_str!("../../../templates/validation.rs"))?;
     for line in [
         "use flyball::webhook::AdmissionRequest;",
@@ -74,19 +74,19 @@ fn function(changes: &mut Changes, names: &Names, name: &str, line: &str, templa
 pub(crate) fn test_of_foreign(
     changes: &mut Changes,
     names: &Names,
-    completes: bool,
-    judges: bool,
+    defaulting: bool,
+    validation: bool,
     sample: Option<Value>,
     force: bool,
 ) -> Result<()> {
-    let functions = match (completes, judges) {
+    let functions = match (defaulting, validation) {
         (true, true) => "{set_defaults, validate}",
         (true, false) => "set_defaults",
         _ => "validate",
     };
     let mut object = sample.unwrap_or_else(|| json!({"apiVersion": names.api_version(), "kind": names.resource.kind}));
     object["metadata"] = json!({"name": "NAME"});
-    let object = serde_json::to_string(&object).when("cannot write a sample")?.replacen(r#""NAME""#, "name", 1);
+    let object = serde_json::to_string(&object).context("cannot write a sample")?.replacen(r#""NAME""#, "name", 1);
     let uses = names.sorted(vec![
         format!("use {};", names.type_path(&names.library)),
         "use flyball::webhook::AdmissionRequest;".into(),
@@ -95,19 +95,19 @@ pub(crate) fn test_of_foreign(
     ]);
     let gaps = [("uses", uses.as_str()), ("object", &object)];
     let mut text = fill(include_str!("../../../templates/test_webhook_foreign.rs"), &gaps);
-    if completes {
+    if defaulting {
         text += include_str!("../../../templates/test_defaulting_foreign.rs");
     }
-    if judges {
+    if validation {
         text += include_str!("../../../templates/test_validation_foreign.rs");
     }
     let text = names.fill(&text, &[]);
-    changes.create(&format!("tests/{}_{}.rs", names.stem, duties(completes, judges)), text, force)
+    changes.create(&format!("tests/{}_{}.rs", names.stem, test_name(defaulting, validation)), text, force)
 }
 
 /// Returns the name of the test for these webhooks.
-fn duties(completes: bool, judges: bool) -> &'static str {
-    match (completes, judges) {
+fn test_name(defaulting: bool, validation: bool) -> &'static str {
+    match (defaulting, validation) {
         (true, true) => "webhook",
         (true, false) => "defaulting",
         _ => "validation",
@@ -115,7 +115,13 @@ fn duties(completes: bool, judges: bool) -> &'static str {
 }
 
 /// Writes the webhook test of a kind.
-pub(crate) fn test(changes: &mut Changes, names: &Names, completes: bool, judges: bool, force: bool) -> Result<()> {
+pub(crate) fn test(
+    changes: &mut Changes,
+    names: &Names,
+    defaulting: bool,
+    validation: bool,
+    force: bool,
+) -> Result<()> {
     let file = &names.sample;
     let Some(sample) = changes.read(&format!("config/samples/{file}"))? else {
         return Err(Error::new(format!("config/samples/{file} not found; the webhook's test needs it"))
@@ -127,15 +133,15 @@ pub(crate) fn test(changes: &mut Changes, names: &Names, completes: bool, judges
         "use {{crate}}::api::{{module}}::{{type}};".into(),
         "use {{crate}}::operator;".into(),
     ];
-    uses.extend(judges.then(|| "use kube::api::{ObjectMeta, PostParams};".into()));
+    uses.extend(validation.then(|| "use kube::api::{ObjectMeta, PostParams};".into()));
     uses.extend((!names.resource.namespaced).then(|| "use kube::Api;".into()));
     let mut text = include_str!("../../../templates/test_webhook_head.rs").to_owned();
-    if completes {
+    if defaulting {
         text += include_str!("../../../templates/test_defaulting.rs");
     }
-    if judges {
+    if validation {
         text += include_str!("../../../templates/test_validation.rs");
     }
     let text = names.fill(&fill(&text, &[("uses", &names.sorted(uses)), ("sample", &name)]), &[]);
-    changes.create(&format!("tests/{}_{}.rs", names.stem, duties(completes, judges)), text, force)
+    changes.create(&format!("tests/{}_{}.rs", names.stem, test_name(defaulting, validation)), text, force)
 }

@@ -110,7 +110,7 @@ fn is_matched(member: &str, path: &str) -> bool {
 
 /// Returns the absolute path of a folder that may not exist yet.
 pub(crate) fn absolute(folder: &Path) -> Result<PathBuf> {
-    std::path::absolute(folder).when(format!("cannot find {}", folder.display()))
+    std::path::absolute(folder).context(format!("cannot find {}", folder.display()))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! `flyball cluster node add`.
 
 use super::super::parse_count;
-use super::{Named, ask};
-use crate::cluster::wait::{POLL_INTERVAL, until};
+use super::{Named, with_client};
+use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use flyball_cluster::Nodes;
 use flyball_core::{Quantity, names};
@@ -124,8 +124,8 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
     for taint in &args.taints {
         nodes = nodes.taint(taint.clone());
     }
-    let added = ask(&args.named, async |client| {
-        let added = nodes.add_to(&client).await.when("cannot add the nodes")?;
+    let added = with_client(&args.named, async |client| {
+        let added = nodes.add_to(&client).await.context("cannot add the nodes")?;
         if !args.no_wait {
             let ready = ready(&client, &added).await?;
             let late = || {
@@ -137,13 +137,13 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
         Ok(added)
     })?;
     match args.output {
-        Some(output) => output.say(&json!({"nodes": added}))?,
+        Some(output) => output.print(&json!({"nodes": added}))?,
         None if args.quiet => {}
         None => {
             let word = if args.no_wait { paint(Style::Busy, "added") } else { paint(Style::Good, "ready") };
             match &added[..] {
-                [one] => say(&format!("{word} {one}")),
-                all => say(&format!("{word} {} to {}, {} nodes", all[0], all[all.len() - 1], all.len())),
+                [one] => print_line(&format!("{word} {one}")),
+                all => print_line(&format!("{word} {} to {}, {} nodes", all[0], all[all.len() - 1], all.len())),
             }
         }
     }
@@ -154,8 +154,8 @@ pub(super) fn cmd_add(args: AddArgs) -> Result<()> {
 async fn ready(client: &kube::Client, names: &[String]) -> Result<Result<(), ()>> {
     let mut waiting: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let api = Api::<Node>::all(client.clone());
-    until(READY_TIMEOUT, POLL_INTERVAL, async || {
-        for node in api.list(&ListParams::default()).await.when("cannot list the nodes")? {
+    poll_until(READY_TIMEOUT, POLL_INTERVAL, async || {
+        for node in api.list(&ListParams::default()).await.context("cannot list the nodes")? {
             if super::list::is_ready(&node) && !super::list::is_new(&node) {
                 waiting.remove(node.metadata.name.as_deref().unwrap_or_default());
             }

@@ -1,9 +1,9 @@
 //! `flyball cluster node list`.
 
-use super::{Named, ask};
+use super::{Named, with_client};
 use crate::error::{Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, say};
+use crate::render::terminal::{Style, columns, paint, print_line};
 use clap::Args;
 use flyball_cluster::SIMULATED;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -38,10 +38,10 @@ pub(super) fn is_new(node: &Node) -> bool {
 }
 
 pub(super) fn cmd_list(args: &ListArgs) -> Result<()> {
-    let (nodes, pods) = ask(&args.named, async |client| {
+    let (nodes, pods) = with_client(&args.named, async |client| {
         let nodes =
-            Api::<Node>::all(client.clone()).list(&ListParams::default()).await.when("cannot list the nodes")?;
-        let pods = Api::<Pod>::all(client).list(&ListParams::default()).await.when("cannot list the pods")?;
+            Api::<Node>::all(client.clone()).list(&ListParams::default()).await.context("cannot list the nodes")?;
+        let pods = Api::<Pod>::all(client).list(&ListParams::default()).await.context("cannot list the pods")?;
         Ok((nodes.items, pods.items))
     })?;
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -50,8 +50,8 @@ pub(super) fn cmd_list(args: &ListArgs) -> Result<()> {
     }
     let rows: Vec<Value> = nodes.iter().map(|node| row(node, counts.get(&node.name_any()).copied())).collect();
     match args.output {
-        Some(output) => output.say(&rows)?,
-        None if rows.is_empty() => say("no nodes found"),
+        Some(output) => output.print(&rows)?,
+        None if rows.is_empty() => print_line("no nodes found"),
         None => print(&rows),
     }
     Ok(())
@@ -81,5 +81,5 @@ fn print(rows: &[Value]) {
         vec![text(&row["name"]), status.to_owned(), text(&row["cpu"]), text(&row["memory"]), pods]
     };
     let heading = ["NAME", "STATUS", "CPU", "MEMORY", "PODS"].map(|name| paint(Style::Faint, name)).to_vec();
-    columns(std::iter::once(heading).chain(rows.iter().map(cells)).collect()).iter().for_each(|line| say(line));
+    columns(std::iter::once(heading).chain(rows.iter().map(cells)).collect()).iter().for_each(|line| print_line(line));
 }

@@ -1,8 +1,8 @@
 //! `flyball cluster node remove`.
 
-use super::{Named, ask};
+use super::{Named, with_client};
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::say;
+use crate::render::terminal::print_line;
 use clap::Args;
 use flyball_cluster::SIMULATED;
 use k8s_openapi::api::core::v1::Node;
@@ -29,11 +29,11 @@ pub(super) struct RemoveArgs {
 }
 
 pub(super) fn cmd_remove(args: &RemoveArgs) -> Result<()> {
-    let removed = ask(&args.named, async |client| {
+    let removed = with_client(&args.named, async |client| {
         let api = Api::<Node>::all(client);
         let mut names = args.nodes.clone();
         if args.all {
-            let all = api.list(&ListParams::default()).await.when("cannot list the nodes")?;
+            let all = api.list(&ListParams::default()).await.context("cannot list the nodes")?;
             let is_simulated =
                 |node: &&Node| node.annotations().get(SIMULATED.0).is_some_and(|value| value == SIMULATED.1);
             names = all.iter().filter(is_simulated).map(ResourceExt::name_any).collect();
@@ -45,16 +45,16 @@ pub(super) fn cmd_remove(args: &RemoveArgs) -> Result<()> {
                     let error = Error::new(format!("node {name} not found"));
                     return Err(error.hint("flyball cluster node list"));
                 }
-                Err(error) => return Err(error).when(format!("cannot remove {name}")),
+                Err(error) => return Err(error).context(format!("cannot remove {name}")),
             }
         }
         Ok(names)
     })?;
     if !args.quiet {
         match &removed[..] {
-            [] => say("no nodes to remove"),
-            [one] => say(&format!("removed {one}")),
-            all => say(&format!("removed {} nodes", all.len())),
+            [] => print_line("no nodes to remove"),
+            [one] => print_line(&format!("removed {one}")),
+            all => print_line(&format!("removed {} nodes", all.len())),
         }
     }
     Ok(())

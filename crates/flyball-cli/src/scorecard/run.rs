@@ -1,20 +1,19 @@
 //! An operator and its samples on a control plane: from the start of its process to the end, with a crash in between.
 //!
-//! It runs as in its pod, see [`Trial`].
+//! It runs as in its pod, see [`TestEnvironment`].
 
 use super::definitions::is_of;
 use super::inventory::inventory_of;
-use super::{Check, Found, few};
+use super::{Check, CheckOutcome, join_some};
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kinds;
-use crate::cluster::wait::until;
-use crate::error::{Error, Result, ResultExt};
+use crate::cluster::wait::poll_until;
+use crate::error::{Error, Result};
 use crate::operator::local::LocalArgs;
 use crate::operator::metrics::Metrics;
 use crate::operator::process;
-use crate::operator::trial::Trial;
+use crate::operator::test_environment::TestEnvironment;
 use flyball_cluster::Inventory;
-use http::Request;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -26,8 +25,8 @@ const IDLE_PERIOD: Duration = Duration::from_secs(3);
 /// Hint for unexpected behavior of the operator.
 const LOG: &str = "see its output with -v";
 
-struct Play<'a> {
-    trial: Trial,
+struct ScorecardRun<'a> {
+    environment: TestEnvironment,
     connection: Connection,
     definitions: &'a [Value],
     /// Those that the API server took.
@@ -46,64 +45,64 @@ struct Checks {
 }
 
 impl Checks {
-    async fn make(&mut self, name: &'static str, work: impl Future<Output = Result<Found>>) -> bool {
+    async fn run(&mut self, name: &'static str, work: impl Future<Output = Result<CheckOutcome>>) -> bool {
         let found = match self.skip {
-            Some(why) => Found::skipped(why),
-            None => work.await.unwrap_or_else(|error| Found::failed(error.to_string(), LOG)),
+            Some(why) => CheckOutcome::skipped(why),
+            None => work.await.unwrap_or_else(|error| CheckOutcome::failed(error.to_string(), LOG)),
         };
         self.done.push(Check { name, found });
-        self.done.last().is_some_and(|check| check.found == Found::Passed)
+        self.done.last().is_some_and(|check| check.found == CheckOutcome::Passed)
     }
 }
 
 /// Runs all steps. Only failures that the operator did not cause are errors.
-pub(super) async fn play(
+pub(super) async fn run(
     args: LocalArgs,
     definitions: &[Value],
     samples: &[Value],
     timeout: Duration,
 ) -> Result<Vec<Check>> {
-    let mut play = Play::new(args, definitions, timeout).await?;
+    let mut run = ScorecardRun::new(args, definitions, timeout).await?;
     let mut checks = Checks::default();
-    if !checks.make("the operator starts", play.start()).await {
+    if !checks.run("the operator starts", run.check_start()).await {
         checks.skip = Some("the operator does not start");
     }
-    checks.make("samples are accepted", play.accept(samples)).await;
-    let runs = checks.skip.or(play.samples.is_empty().then_some("no samples found on the control plane"));
+    checks.run("samples are accepted", run.check_samples(samples)).await;
+    let runs = checks.skip.or(run.samples.is_empty().then_some("no samples found on the control plane"));
     let starts = std::mem::replace(&mut checks.skip, runs);
-    checks.make("each sample gets a status", play.status()).await;
-    checks.make("the operator converges", play.comes_to_rest()).await;
-    checks.make("a crash changes nothing", play.survive()).await;
-    checks.make("deleted samples leave nothing behind", play.leave_nothing()).await;
+    checks.run("each sample gets a status", run.check_status()).await;
+    checks.run("the operator converges", run.check_convergence()).await;
+    checks.run("a crash changes nothing", run.check_crash()).await;
+    checks.run("deleted samples leave nothing behind", run.check_deletion()).await;
     checks.skip = starts;
-    checks.make("metrics are served", play.measure()).await;
-    checks.make("the operator stops on SIGTERM", play.stop()).await;
+    checks.run("metrics are served", run.check_metrics()).await;
+    checks.run("the operator stops on SIGTERM", run.check_stop()).await;
     checks.skip = None;
-    checks.make("the roles permit all requests", play.is_permitted()).await;
+    checks.run("the roles permit all requests", run.check_permissions()).await;
     Ok(checks.done)
 }
 
-impl<'a> Play<'a> {
+impl<'a> ScorecardRun<'a> {
     async fn new(args: LocalArgs, definitions: &'a [Value], timeout: Duration) -> Result<Self> {
-        let trial = Trial::new(args, "flyball-scorecard").await?;
-        let connection = Connection::open(trial.control_plane.config.clone()).await?;
+        let environment = TestEnvironment::new(args, "flyball-scorecard").await?;
+        let connection = Connection::open(environment.control_plane.config.clone()).await?;
         let (samples, before) = (Vec::new(), Inventory::default());
-        Ok(Self { trial, connection, definitions, samples, kinds: None, before, timeout })
+        Ok(Self { environment, connection, definitions, samples, kinds: None, before, timeout })
     }
 
-    async fn start(&mut self) -> Result<Found> {
+    async fn check_start(&mut self) -> Result<CheckOutcome> {
         let found = self.launch().await?;
         self.kinds = Some(Kinds::discover(&self.connection.client).await?);
         self.before = self.inventory().await?;
         Ok(found)
     }
 
-    async fn launch(&mut self) -> Result<Found> {
-        let launched = self.trial.launch(self.timeout).await?;
-        Ok(launched.map_or_else(|why| Found::failed(why, LOG), |()| Found::Passed))
+    async fn launch(&mut self) -> Result<CheckOutcome> {
+        let launched = self.environment.launch(self.timeout).await?;
+        Ok(launched.map_or_else(|why| CheckOutcome::failed(why, LOG), |()| CheckOutcome::Passed))
     }
 
-    async fn accept(&mut self, samples: &'a [Value]) -> Result<Found> {
+    async fn check_samples(&mut self, samples: &'a [Value]) -> Result<CheckOutcome> {
         let mut refused = Vec::new();
         for sample in samples {
             match self.connection.apply(sample).await {
@@ -112,20 +111,20 @@ impl<'a> Play<'a> {
             }
         }
         Ok(match () {
-            () if samples.is_empty() => Found::skipped("no samples found; pass --samples PATH"),
-            () if refused.is_empty() => Found::Passed,
-            () => Found::failed(refused.join("; "), "fix the samples or the validation of the kind"),
+            () if samples.is_empty() => CheckOutcome::skipped("no samples found; pass --samples PATH"),
+            () if refused.is_empty() => CheckOutcome::Passed,
+            () => CheckOutcome::failed(refused.join("; "), "fix the samples or the validation of the kind"),
         })
     }
 
-    async fn status(&self) -> Result<Found> {
-        let set = until(self.timeout, POLL_INTERVAL, async || {
+    async fn check_status(&self) -> Result<CheckOutcome> {
+        let set = poll_until(self.timeout, POLL_INTERVAL, async || {
             let (mut judged, mut lacking) = (0, Vec::new());
             for sample in &self.samples {
                 let Some(schema) = self.status_schema(sample) else { continue };
                 judged += 1;
                 let found = self.connection.read(sample).await?;
-                let missing = missing_in(&found, !schema["properties"]["conditions"].is_null());
+                let missing = missing_status_part(&found, !schema["properties"]["conditions"].is_null());
                 lacking.extend(missing.map(|what| {
                     format!(
                         "{} {} {what}",
@@ -135,13 +134,13 @@ impl<'a> Play<'a> {
                 }));
             }
             Ok(match judged {
-                0 => Ok(Found::skipped("no sample is of a kind of the operator that has a status")),
-                _ if lacking.is_empty() => Ok(Found::Passed),
+                0 => Ok(CheckOutcome::skipped("no sample is of a kind of the operator that has a status")),
+                _ if lacking.is_empty() => Ok(CheckOutcome::Passed),
                 _ => Err(lacking),
             })
         });
         let remedy = "set it in each reconcile with cx.set_status, including all conditions (Condition::new)";
-        Ok(set.await?.unwrap_or_else(|lacking| Found::failed(few(&lacking), remedy)))
+        Ok(set.await?.unwrap_or_else(|lacking| CheckOutcome::failed(join_some(&lacking), remedy)))
     }
 
     /// Returns the status schema of a sample's kind.
@@ -152,81 +151,80 @@ impl<'a> Play<'a> {
         Some(&version["schema"]["openAPIV3Schema"]["properties"]["status"]).filter(|status| status.is_object())
     }
 
-    async fn comes_to_rest(&self) -> Result<Found> {
-        let moving = self.rest().await?;
-        let why = format!("after {} s still writing to {}", self.timeout.as_secs(), few(&moving));
+    async fn check_convergence(&self) -> Result<CheckOutcome> {
+        let moving = self.wait_until_idle().await?;
+        let why = format!("after {} s still writing to {}", self.timeout.as_secs(), join_some(&moving));
         let remedy = "write only changes: a reconcile's writes must not cause the next reconcile to write";
-        Ok(if moving.is_empty() { Found::Passed } else { Found::failed(why, remedy) })
+        Ok(if moving.is_empty() { CheckOutcome::Passed } else { CheckOutcome::failed(why, remedy) })
     }
 
-    async fn survive(&mut self) -> Result<Found> {
+    async fn check_crash(&mut self) -> Result<CheckOutcome> {
         let created = self.inventory().await?;
-        if let Some(process) = &mut self.trial.process {
+        if let Some(process) = &mut self.environment.process {
             process.kill().await?;
         }
         let launched = self.launch().await?;
-        if launched != Found::Passed {
+        if launched != CheckOutcome::Passed {
             return Ok(launched);
         }
         // Convergence is a separate check.
-        let _ = self.rest().await?;
+        let _ = self.wait_until_idle().await?;
         let harmed = created.harmed(&self.inventory().await?);
         let remedy =
             "do not rewrite existing objects: cx.apply changes only differences, cx.create creates missing objects";
-        Ok(if harmed.is_empty() { Found::Passed } else { Found::failed(few(&harmed), remedy) })
+        Ok(if harmed.is_empty() { CheckOutcome::Passed } else { CheckOutcome::failed(join_some(&harmed), remedy) })
     }
 
-    async fn leave_nothing(&self) -> Result<Found> {
+    async fn check_deletion(&self) -> Result<CheckOutcome> {
         for sample in self.samples.iter().rev() {
             self.connection.delete(sample).await?;
         }
-        let deleted = until(self.timeout, POLL_INTERVAL, async || {
+        let deleted = poll_until(self.timeout, POLL_INTERVAL, async || {
             let remaining: Vec<String> = self.inventory().await?.names().map(str::to_owned).collect();
-            Ok(if remaining.is_empty() { Ok(Found::Passed) } else { Err(remaining) })
+            Ok(if remaining.is_empty() { Ok(CheckOutcome::Passed) } else { Err(remaining) })
         });
         Ok(deleted.await?.unwrap_or_else(|remaining| {
-            let why = format!("after {} s these still exist: {}", self.timeout.as_secs(), few(&remaining));
-            let remedy = "make it by cx.apply or cx.create, by which samples own it, or take it away in finalize; \
-                          what has a finalizer goes when finalize returns Action::done()";
-            Found::failed(why, remedy)
+            let why = format!("after {} s these still exist: {}", self.timeout.as_secs(), join_some(&remaining));
+            let remedy = "create it with cx.apply or cx.create, so that a sample owns it, or delete it in finalize; \
+                          an object with a finalizer is deleted when finalize returns Action::done()";
+            CheckOutcome::failed(why, remedy)
         }))
     }
 
-    async fn measure(&self) -> Result<Found> {
+    async fn check_metrics(&self) -> Result<CheckOutcome> {
         let remedy = "run the operator with Operator::main, which serves them";
-        Ok(match Metrics::ask(&self.trial.web, &self.trial.metrics).await {
-            Ok(metrics) if metrics.series("controller_runtime_reconcile_total").next().is_some() => Found::Passed,
-            Ok(_) => Found::failed("/metrics has no reconcile counters", remedy),
-            Err(error) => Found::failed(format!("/metrics is not served: {error}"), remedy),
+        Ok(match Metrics::fetch(&self.environment.web, &self.environment.metrics).await {
+            Ok(metrics) if metrics.series("controller_runtime_reconcile_total").next().is_some() => {
+                CheckOutcome::Passed
+            }
+            Ok(_) => CheckOutcome::failed("/metrics has no reconcile counters", remedy),
+            Err(error) => CheckOutcome::failed(format!("/metrics is not served: {error}"), remedy),
         })
     }
 
-    async fn stop(&mut self) -> Result<Found> {
-        let Some(mut process) = self.trial.process.take() else {
-            return Ok(Found::skipped("the operator is not running"));
+    async fn check_stop(&mut self) -> Result<CheckOutcome> {
+        let Some(mut process) = self.environment.process.take() else {
+            return Ok(CheckOutcome::skipped("the operator is not running"));
         };
         let limit = self.timeout.min(process::STOP_TIMEOUT);
         let remedy = "run the operator with Operator::main, and finish tasks and reconciles within Operator::grace";
         process.terminate();
-        let Ok(status) = tokio::time::timeout(limit, process.ended()).await else {
+        let Ok(status) = tokio::time::timeout(limit, process.wait()).await else {
             process.kill().await?;
-            return Ok(Found::failed(format!("still running {} s after SIGTERM", limit.as_secs()), remedy));
+            return Ok(CheckOutcome::failed(format!("still running {} s after SIGTERM", limit.as_secs()), remedy));
         };
         Ok(match status? {
-            status if status.success() => Found::Passed,
-            status => Found::failed(format!("exited with {status} after SIGTERM"), remedy),
+            status if status.success() => CheckOutcome::Passed,
+            status => CheckOutcome::failed(format!("exited with {status} after SIGTERM"), remedy),
         })
     }
 
     /// Reads the denied requests of the control plane. No other client lacks permissions.
-    async fn is_permitted(&self) -> Result<Found> {
-        let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
-        let metrics_text =
-            self.connection.client.request_text(request).await.when("the control plane did not respond")?;
-        let denied: Vec<String> = Metrics::from(&*metrics_text).denied();
+    async fn check_permissions(&self) -> Result<CheckOutcome> {
+        let denied = Metrics::of_server(&self.connection.client).await?.denied();
         let remedy = "declare them on its controllers: Controller::owns, watches, reads, replaces or allows";
-        let why = format!("denied: {}", few(&denied));
-        Ok(if denied.is_empty() { Found::Passed } else { Found::failed(why, remedy) })
+        let why = format!("denied: {}", join_some(&denied));
+        Ok(if denied.is_empty() { CheckOutcome::Passed } else { CheckOutcome::failed(why, remedy) })
     }
 
     /// Lists the samples and the objects created since they were applied.
@@ -236,9 +234,9 @@ impl<'a> Play<'a> {
     }
 
     /// Waits until there were no writes to them for a while; on timeout, returns the last written objects.
-    async fn rest(&self) -> Result<Vec<String>> {
+    async fn wait_until_idle(&self) -> Result<Vec<String>> {
         let (mut last, mut since, mut moving) = (self.inventory().await?, Instant::now(), Vec::new());
-        let rested = until(self.timeout, POLL_INTERVAL, async || {
+        let rested = poll_until(self.timeout, POLL_INTERVAL, async || {
             let next = self.inventory().await?;
             let moved = last.moved(&next);
             if !moved.is_empty() {
@@ -251,7 +249,7 @@ impl<'a> Play<'a> {
 }
 
 /// Returns the missing part of a status.
-fn missing_in(object: &Value, has_conditions: bool) -> Option<&'static str> {
+fn missing_status_part(object: &Value, has_conditions: bool) -> Option<&'static str> {
     let status = object["status"].as_object().filter(|status| !status.is_empty());
     let Some(status) = status else { return Some("has none") };
     let conditions = status.get("conditions").and_then(Value::as_array).filter(|all| !all.is_empty());
@@ -282,8 +280,8 @@ mod tests {
             (conditions(json!(1)), Some("has a condition whose observedGeneration is not the object's")),
             (conditions(Value::Null), Some("has a condition whose observedGeneration is not the object's")),
         ] {
-            assert_eq!(missing_in(&object(status.clone()), true), expected, "{status}");
+            assert_eq!(missing_status_part(&object(status.clone()), true), expected, "{status}");
         }
-        assert_eq!(missing_in(&object(json!({"phase": "x"})), false), None);
+        assert_eq!(missing_status_part(&object(json!({"phase": "x"})), false), None);
     }
 }

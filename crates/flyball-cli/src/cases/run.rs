@@ -1,14 +1,13 @@
 //! Runs test cases with an operator on a control plane.
 
-use super::format::{Case, DeletedObject, ReadObject, Step, StepCommand, Suite};
+use super::format::{Case, DeletedObject, ReadObject, Shell, Step, Suite};
 use super::matching::differences;
 use crate::cluster::connection::Connection;
-use crate::cluster::wait::until;
+use crate::cluster::wait::poll_until;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::local::LocalArgs;
 use crate::operator::metrics::Metrics;
-use crate::operator::trial::Trial;
-use http::Request;
+use crate::operator::test_environment::TestEnvironment;
 use kube::api::{DeleteParams, ListParams};
 use kube::core::{DynamicObject, Selector};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -26,8 +25,8 @@ use tokio::time::{Instant, timeout};
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Timeout of the start of the operator.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Timeout of a command without one of its own.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Minimum timeout of a command that asserts, at the end of its step.
+const MIN_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Length limit of the end of a command's output in a message, in bytes.
 const MAX_OUTPUT: usize = 4096;
 /// Length limit of the part of a case's name in the name of its namespace.
@@ -42,34 +41,37 @@ pub(crate) struct CaseResult {
     pub(crate) took: Duration,
 }
 
-/// Results of all cases, and the permissions of the operator meanwhile.
+/// Permissions that an operator used and lacked, such as `list pods`.
 #[derive(Debug)]
-pub(crate) struct SuiteResult {
-    pub(crate) results: Vec<CaseResult>,
-    /// Permissions that it used, such as `list pods`.
+pub(crate) struct UsedPermissions {
     pub(crate) used: BTreeSet<String>,
-    /// Permissions that it lacked.
     pub(crate) denied: BTreeSet<String>,
 }
 
 /// Starts a control plane and the operator, and runs all cases, each in a namespace of its own. The function is called
-/// after each case.
+/// after each case. Returns the results, and the permissions of the operator if they are requested.
 ///
 /// # Errors
 ///
 /// If the operator does not start. Failures of cases are results.
-pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&CaseResult)) -> Result<SuiteResult> {
-    let mut trial = Trial::new(args, "flyball-cases").await?;
-    let config = trial.control_plane.config.clone();
+pub(crate) async fn run(
+    args: LocalArgs,
+    suite: &Suite,
+    records_permissions: bool,
+    mut on_result: impl FnMut(&CaseResult),
+) -> Result<(Vec<CaseResult>, Option<UsedPermissions>)> {
+    let mut environment = TestEnvironment::new(args, "flyball-cases").await?;
+    let config = environment.control_plane.config.clone();
     let connection = Connection::open(config.clone()).await?;
     for object in &suite.manifests {
         connection.apply_with(object, true, false).await?;
     }
-    let kubeconfig = trial.control_plane.kubeconfig.clone();
+    let kubeconfig = environment.control_plane.kubeconfig.clone();
     for shell in &suite.commands {
-        run(shell, Path::new("."), &kubeconfig, "default").await.map_err(Error::new)?;
+        let limit = shell.timeout(suite.command_timeout);
+        run_command(shell, limit, Path::new("."), &kubeconfig, "default").await.map_err(Error::new)?;
     }
-    if let Err(why) = trial.launch(START_TIMEOUT).await? {
+    if let Err(why) = environment.launch(START_TIMEOUT).await? {
         return Err(Error::new(format!("the operator does not start: {why}")).hint("see its output with -v"));
     }
     let mut results = Vec::new();
@@ -78,19 +80,20 @@ pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&C
         let namespace = namespace(&case.name, at);
         let mut connection = Connection::open(config.clone()).await?;
         connection.namespace.clone_from(&namespace);
-        let player = Player { connection, case, kubeconfig: &kubeconfig };
-        let failure = player.play().await.err();
+        let runner = CaseRunner { connection, case, kubeconfig: &kubeconfig };
+        let failure = runner.run().await.err();
         let result = CaseResult { name: case.name.clone(), failure, took: began.elapsed() };
-        each(&result);
+        on_result(&result);
         results.push(result);
     }
-    if let Some(mut process) = trial.process.take() {
+    if let Some(mut process) = environment.process.take() {
         process.stop().await?;
     }
-    let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
-    let page = connection.client.request_text(request).await.when("the control plane did not respond")?;
-    let metrics = Metrics::from(&*page);
-    Ok(SuiteResult { results, used: metrics.used(), denied: metrics.denied().into_iter().collect() })
+    if !records_permissions {
+        return Ok((results, None));
+    }
+    let metrics = Metrics::of_server(&connection.client).await?;
+    Ok((results, Some(UsedPermissions { used: metrics.used(), denied: metrics.denied().into_iter().collect() })))
 }
 
 /// Returns the namespace of a case: its name in letters that namespaces may have. The number makes it unique.
@@ -101,42 +104,43 @@ fn namespace(name: &str, number: usize) -> String {
 }
 
 /// Runs one case.
-struct Player<'a> {
+struct CaseRunner<'a> {
     connection: Connection,
     case: &'a Case,
     kubeconfig: &'a Path,
 }
 
-impl Player<'_> {
+impl CaseRunner<'_> {
     /// Runs all steps; returns the message of the first failure.
-    async fn play(&self) -> Result<(), String> {
+    async fn run(&self) -> Result<(), String> {
         let namespace = &self.connection.namespace;
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         self.connection.apply(&object).await.map_err(|error| error.to_string())?;
         for step in &self.case.steps {
-            self.step(step).await.map_err(|why| format!("step {}: {why}", step.name))?;
+            self.run_step(step).await.map_err(|why| format!("step {}: {why}", step.name))?;
         }
         Ok(())
     }
 
-    async fn step(&self, step: &Step) -> Result<(), String> {
+    async fn run_step(&self, step: &Step) -> Result<(), String> {
         let text = |error: Error| error.to_string();
         for deleted in &step.delete {
             self.delete(deleted, step.timeout).await.map_err(text)?;
         }
         for shell in &step.commands {
-            self.run(shell).await?;
+            self.run_command(shell, shell.timeout(step.command_timeout)).await?;
         }
         for ReadObject { object, file } in &step.apply {
             let applied = self.connection.apply_with(object, true, false).await;
             applied.map_err(|error| format!("{}: {error}", file.display()))?;
         }
-        let met = until(step.timeout, POLL_INTERVAL, async || Ok(self.unmet(step).await)).await.map_err(text)?;
-        met.map_err(|unmet| format!("after {} s:\n{}", step.timeout.as_secs(), unmet.join("\n")))
+        let end = Instant::now() + step.timeout;
+        let met = poll_until(step.timeout, POLL_INTERVAL, async || Ok(self.check_step(step, end).await)).await;
+        met.map_err(text)?.map_err(|unmet| format!("after {} s:\n{}", step.timeout.as_secs(), unmet.join("\n")))
     }
 
-    /// Returns the expectations of a step that are not met.
-    async fn unmet(&self, step: &Step) -> Result<(), Vec<String>> {
+    /// Checks the expectations of a step, which ends at this time; returns those that are not met.
+    async fn check_step(&self, step: &Step, end: Instant) -> Result<(), Vec<String>> {
         let mut unmet = Vec::new();
         for expected in &step.asserts {
             if let Err(why) = self.check(expected).await {
@@ -155,7 +159,8 @@ impl Player<'_> {
             }
         }
         for shell in &step.checks {
-            unmet.extend(self.run(shell).await.err());
+            let remaining = end.saturating_duration_since(Instant::now()).max(MIN_CHECK_TIMEOUT);
+            unmet.extend(self.run_command(shell, shell.timeout(remaining)).await.err());
         }
         if unmet.is_empty() { Ok(()) } else { Err(unmet) }
     }
@@ -177,7 +182,7 @@ impl Player<'_> {
         let actual = match expected["metadata"]["name"].as_str() {
             Some(_) => self.connection.find(expected).await?.into_iter().collect(),
             None => {
-                let labels = texts(&expected["metadata"]["labels"]);
+                let labels = string_fields(&expected["metadata"]["labels"]);
                 self.list(expected, &labels).await?
             }
         };
@@ -192,12 +197,12 @@ impl Player<'_> {
     async fn list(&self, kind: &Value, labels: &BTreeMap<String, String>) -> Result<Vec<Value>> {
         let mut named = kind.clone();
         named["metadata"]["name"] = "any".into();
-        let (objects, _, _) = self.connection.place(&named).await?;
+        let (objects, _, _) = self.connection.resolve(&named).await?;
         let what = || format!("cannot list {}", kind["kind"].as_str().unwrap_or_default());
         let params = ListParams::default().labels_from(&labels.clone().into_iter().collect::<Selector>());
-        let found = objects.list(&params).await.when(what())?;
+        let found = objects.list(&params).await.context(what())?;
         let whole = |object: DynamicObject| {
-            let mut object = serde_json::to_value(object).when(what())?;
+            let mut object = serde_json::to_value(object).context(what())?;
             // Items of a list have neither.
             ["apiVersion", "kind"].iter().for_each(|name| object[*name] = kind[*name].clone());
             Ok(object)
@@ -222,7 +227,7 @@ impl Player<'_> {
             self.connection.delete_with(object, &DeleteParams::background()).await?;
         }
         for object in &objects {
-            let gone = until(limit, POLL_INTERVAL, async || {
+            let gone = poll_until(limit, POLL_INTERVAL, async || {
                 Ok(match self.connection.find(object).await? {
                     None => Ok(()),
                     Some(found) => Err(found),
@@ -241,13 +246,19 @@ impl Player<'_> {
         Ok(())
     }
 
-    async fn run(&self, shell: &StepCommand) -> Result<(), String> {
-        run(shell, &self.case.folder, self.kubeconfig, &self.connection.namespace).await
+    async fn run_command(&self, shell: &Shell, limit: Duration) -> Result<(), String> {
+        run_command(shell, limit, &self.case.folder, self.kubeconfig, &self.connection.namespace).await
     }
 }
 
-/// Runs a command in a folder; returns the reason if it fails.
-async fn run(shell: &StepCommand, folder: &Path, kubeconfig: &Path, namespace: &str) -> Result<(), String> {
+/// Runs a command in a folder; returns the reason if it fails. After the timeout, its process group is killed.
+async fn run_command(
+    shell: &Shell,
+    limit: Duration,
+    folder: &Path,
+    kubeconfig: &Path,
+    namespace: &str,
+) -> Result<(), String> {
     let (text, line) = match (&shell.script, &shell.command) {
         (Some(script), None) => (script, script.clone()),
         // The shell splits it into words and replaces variables, as KUTTL does.
@@ -263,11 +274,10 @@ async fn run(shell: &StepCommand, folder: &Path, kubeconfig: &Path, namespace: &
     let path = std::env::var_os("PATH").unwrap_or_default();
     let path = std::env::join_paths(this.into_iter().chain(std::env::split_paths(&path)));
     process.envs(path.ok().map(|path| ("PATH", path)));
-    let limit = shell.timeout.map_or(COMMAND_TIMEOUT, Duration::from_secs);
     let failed = |error: io::Error| format!("cannot run `{text}`: {error}");
     let mut child = process.spawn().map_err(failed)?;
-    let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
-    let (out, err) = (end_of(child.stdout.take()), end_of(child.stderr.take()));
+    let mut group = ProcessGroup(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+    let (out, err) = (read_end(child.stdout.take()), read_end(child.stderr.take()));
     let Ok((status, out, err)) = timeout(limit, async { tokio::join!(child.wait(), out, err) }).await else {
         return Err(format!("`{text}` did not end within {} s", limit.as_secs()));
     };
@@ -285,9 +295,9 @@ async fn run(shell: &StepCommand, folder: &Path, kubeconfig: &Path, namespace: &
 }
 
 /// The process group of a command, which is killed if this is dropped before the command has ended.
-struct Group(Option<Pid>);
+struct ProcessGroup(Option<Pid>);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(pid) = self.0 {
             // Its processes may have ended by themselves meanwhile.
@@ -297,7 +307,7 @@ impl Drop for Group {
 }
 
 /// Reads an output to its end, and returns its last part.
-async fn end_of(output: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
+async fn read_end(output: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let (mut end, mut part) = (Vec::new(), vec![0; MAX_OUTPUT]);
     let Some(mut output) = output else { return end };
     while let Ok(length @ 1..) = output.read(&mut part).await {
@@ -307,7 +317,7 @@ async fn end_of(output: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     end
 }
 
-fn texts(object: &Value) -> BTreeMap<String, String> {
+fn string_fields(object: &Value) -> BTreeMap<String, String> {
     let fields = object.as_object().into_iter().flatten();
     fields.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
 }
@@ -338,19 +348,17 @@ mod tests {
 
     #[tokio::test]
     async fn command_reports_its_output() {
-        let run = async |shell: StepCommand| run(&shell, Path::new("/"), Path::new("/k"), "ns").await;
-        let script = |text: &str| StepCommand { script: Some(text.into()), ..StepCommand::default() };
+        let limit = Duration::from_secs(30);
+        let run = async |shell: Shell| run_command(&shell, limit, Path::new("/"), Path::new("/k"), "ns").await;
+        let script = |text: &str| Shell { script: Some(text.into()), ..Shell::default() };
         assert_eq!(run(script("test $NAMESPACE$KUBECONFIG = ns/k")).await, Ok(()));
         let failed = run(script("echo why; exit 3")).await.unwrap_err();
         assert_eq!(failed, "`echo why; exit 3` failed with exit status: 3: why");
-        assert_eq!(run(StepCommand { ignore_failure: true, ..script("exit 3") }).await, Ok(()));
-        let slow = StepCommand { timeout: Some(0), ..script("sleep 60") };
-        assert_eq!(run(slow).await.unwrap_err(), "`sleep 60` did not end within 0 s");
-        assert!(run(StepCommand::default()).await.is_err());
+        assert_eq!(run(Shell { ignore_failure: true, ..script("exit 3") }).await, Ok(()));
+        assert!(run(Shell::default()).await.is_err());
         let long = run(script("head -c 1000000 /dev/zero | tr '\\0' x; echo end; exit 3")).await.unwrap_err();
         assert!(long.ends_with("xend") && long.len() < 2 * MAX_OUTPUT, "{}", long.len());
-        let namespaced =
-            StepCommand { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..StepCommand::default() };
+        let namespaced = Shell { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..Shell::default() };
         assert!(run(namespaced).await.unwrap_err().contains("failed with"));
     }
 
@@ -360,9 +368,10 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
         let script = format!("exec 3>{path}; sleep 60 & echo started >&3; wait");
-        let slow = StepCommand { script: Some(script), timeout: Some(1), ..StepCommand::default() };
+        let slow = Shell { script: Some(script), ..Shell::default() };
         let began = Instant::now();
-        let failed = run(&slow, Path::new("/"), Path::new("/k"), "ns").await.unwrap_err();
+        let limit = Duration::from_secs(1);
+        let failed = run_command(&slow, limit, Path::new("/"), Path::new("/k"), "ns").await.unwrap_err();
         assert!(failed.contains("did not end within 1 s"), "{failed}");
         drop(writer);
         // The end of the pipe is read when no process has it.

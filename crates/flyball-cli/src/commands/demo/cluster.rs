@@ -2,9 +2,9 @@
 
 use crate::cluster::connection::{Connection, config_of};
 use crate::cluster::embedded::Embedded;
-use crate::cluster::wait::{POLL_INTERVAL, until};
+use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
-use crate::render::terminal::{Style, paint, say};
+use crate::render::terminal::{Style, paint, print_line};
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -18,14 +18,14 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// Label of the demo's objects. Other objects are never changed.
-pub(super) const MARK: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball-demo");
+pub(super) const LABEL: (&str, &str) = ("app.kubernetes.io/managed-by", "flyball-demo");
 /// Name of the operator's objects.
 pub(super) const OPERATOR: &str = "flyball-demo-operator";
 /// Timeout of the cleanup.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The cluster of a demo, and the connection to it.
-pub(super) struct Stage {
+pub(super) struct DemoCluster {
     /// A client of an administrator.
     pub(super) admin: Client,
     /// Connection without a user.
@@ -42,34 +42,34 @@ pub(super) struct Stage {
 }
 
 /// Connects to the cluster of a kubeconfig, or starts a control plane.
-pub(super) async fn set(
+pub(super) async fn connect(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
     crd: CustomResourceDefinition,
-) -> Result<Stage> {
+) -> Result<DemoCluster> {
     match kubeconfig {
-        Some(path) => elsewhere(path, context, crd).await,
+        Some(path) => existing(path, context, crd).await,
         None => embedded(crd).await,
     }
 }
 
-async fn embedded(crd: CustomResourceDefinition) -> Result<Stage> {
+async fn embedded(crd: CustomResourceDefinition) -> Result<DemoCluster> {
     let own = Embedded::start("flyball-demo", 0).await?;
-    say(&format!("control plane ready at {}, kubeconfig {}", own.url, own.kubeconfig.display()));
+    print_line(&format!("control plane ready at {}, kubeconfig {}", own.url, own.kubeconfig.display()));
     let config = own.config.clone();
-    let admin = flyball::connect(config.clone()).when("cannot create a client")?;
+    let admin = flyball::connect(config.clone()).context("cannot create a client")?;
     let kubeconfig = own.kubeconfig.clone();
-    Ok(Stage { admin, config, namespace: "default", crd, kubeconfig, context: None, own: Some(own) })
+    Ok(DemoCluster { admin, config, namespace: "default", crd, kubeconfig, context: None, own: Some(own) })
 }
 
-async fn elsewhere(path: &Path, context: Option<&str>, crd: CustomResourceDefinition) -> Result<Stage> {
+async fn existing(path: &Path, context: Option<&str>, crd: CustomResourceDefinition) -> Result<DemoCluster> {
     let config = config_of(path, context).await?;
     let silent = || format!("{} did not respond", config.cluster_url);
     let opened = timeout(Duration::from_secs(10), Connection::open(config.clone())).await;
-    let admin = opened.when(silent())??.client;
-    let version = admin.apiserver_version().await.when(silent())?;
-    say(&format!("cluster {} of version {}", config.cluster_url, version.git_version));
-    let stage = Stage {
+    let admin = opened.context(silent())??.client;
+    let version = admin.apiserver_version().await.context(silent())?;
+    print_line(&format!("cluster {} of version {}", config.cluster_url, version.git_version));
+    let cluster = DemoCluster {
         admin,
         config,
         namespace: "flyball-demo",
@@ -78,11 +78,11 @@ async fn elsewhere(path: &Path, context: Option<&str>, crd: CustomResourceDefini
         context: context.map(str::to_owned),
         own: None,
     };
-    stage.check().await?;
-    Ok(stage)
+    cluster.check().await?;
+    Ok(cluster)
 }
 
-impl Stage {
+impl DemoCluster {
     /// Returns true if the control plane is the demo's own, without other objects.
     pub(super) fn is_own(&self) -> bool {
         self.own.is_some()
@@ -105,7 +105,7 @@ impl Stage {
         ];
         match found.into_iter().flatten().next() {
             None => Ok(()),
-            Some(what) => Err(Error::new(format!("the cluster already has {what}, which is not the demo's"))
+            Some(what) => Err(Error::new(format!("the cluster already has {what}, which the demo did not create"))
                 .hint("use another cluster, or drop --kubeconfig")),
         }
     }
@@ -120,10 +120,10 @@ impl Stage {
         if matches!(&nodes, Err(kube::Error::Api(status)) if status.code == 403) {
             return Ok(());
         }
-        if !nodes.when("cannot list nodes")?.items.is_empty() {
+        if !nodes.context("cannot list nodes")?.items.is_empty() {
             return Ok(());
         }
-        let hint = "a cluster of `flyball cluster up` gets one by: flyball cluster node add";
+        let hint = "in a cluster of `flyball cluster up`, add one: flyball cluster node add";
         Err(Error::new("the cluster has no nodes, so the demo's pods would stay pending").hint(hint))
     }
 
@@ -132,10 +132,10 @@ impl Stage {
         if self.is_own() {
             return Ok(());
         }
-        say(&paint(Style::Faint, "cleaning up"));
+        print_line(&paint(Style::Faint, "cleaning up"));
         let cleared = timeout(CLEANUP_TIMEOUT, self.remove_all()).await;
-        let hint = format!("what is left carries the label {}={}", MARK.0, MARK.1);
-        let cleared = cleared.when("cleanup timed out").and_then(|cleared| cleared);
+        let hint = format!("the remaining objects have the label {}={}", LABEL.0, LABEL.1);
+        let cleared = cleared.context("cleanup timed out").and_then(|cleared| cleared);
         cleared.map_err(|error| error.hint(hint))
     }
 
@@ -169,8 +169,8 @@ where
     T: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope> + Clone + Debug + DeserializeOwned,
 {
     let what = format!("{} {name:?}", T::kind(&()));
-    let found = Api::<T>::all(client.clone()).get_opt(name).await.when(format!("cannot read {what}"))?;
-    let ours = |object: &T| object.labels().get(MARK.0).is_some_and(|value| value == MARK.1);
+    let found = Api::<T>::all(client.clone()).get_opt(name).await.context(format!("cannot read {what}"))?;
+    let ours = |object: &T| object.labels().get(LABEL.0).is_some_and(|value| value == LABEL.1);
     Ok(found.filter(|object| !ours(object)).map(|_| what))
 }
 
@@ -186,19 +186,19 @@ where
     let objects = Api::<T>::all(client.clone());
     match objects.delete(name, &DeleteParams::background()).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-        deleted => drop(deleted.when(what.clone())?),
+        deleted => drop(deleted.context(what.clone())?),
     }
-    let gone = until(CLEANUP_TIMEOUT, POLL_INTERVAL, async || {
-        Ok(objects.get_opt(name).await.when(what.clone())?.map_or(Ok(()), |_| Err(())))
+    let gone = poll_until(CLEANUP_TIMEOUT, POLL_INTERVAL, async || {
+        Ok(objects.get_opt(name).await.context(what.clone())?.map_or(Ok(()), |_| Err(())))
     });
     gone.await?.map_err(|()| Error::new(format!("{what}: it still exists after {} s", CLEANUP_TIMEOUT.as_secs())))
 }
 
 /// Creates an object. Leftovers of an interrupted demo were deleted before.
-pub(super) async fn make<T>(objects: &Api<T>, object: &T) -> Result<()>
+pub(super) async fn create<T>(objects: &Api<T>, object: &T) -> Result<()>
 where
     T: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + serde::Serialize,
 {
     let what = format!("cannot create {} {:?}", T::kind(&()), object.name_any());
-    objects.create(&PostParams::default(), object).await.map(drop).when(what)
+    objects.create(&PostParams::default(), object).await.map(drop).context(what)
 }

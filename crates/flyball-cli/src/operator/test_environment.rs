@@ -3,7 +3,7 @@
 
 use crate::cluster::connection::Connection;
 use crate::cluster::embedded::Embedded;
-use crate::cluster::wait::until;
+use crate::cluster::wait::poll_until;
 use crate::error::{Result, ResultExt};
 use crate::files::private::PrivateFolder;
 use crate::operator::local::{LineSinks, Local, LocalArgs};
@@ -20,7 +20,7 @@ use std::time::Duration;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A control plane and an operator for it. Everything is removed when this is dropped.
-pub(crate) struct Trial {
+pub(crate) struct TestEnvironment {
     pub(crate) operator: Local,
     /// `None` before it is started.
     pub(crate) process: Option<Process>,
@@ -34,7 +34,7 @@ pub(crate) struct Trial {
     _folder: PrivateFolder,
 }
 
-impl Trial {
+impl TestEnvironment {
     /// Starts the control plane, whose files have this name, with one simulated node.
     pub(crate) async fn new(args: LocalArgs, name: &str) -> Result<Self> {
         let control_plane = Embedded::start(name, 1).await?;
@@ -42,7 +42,7 @@ impl Trial {
         let (health, metrics) = (free_address()?, free_address()?);
         let config = &control_plane.config;
         let mut operator = Local::new(args, Connection::open(config.clone()).await?);
-        operator.be_as_in_pod(config.clone(), folder.path().join("kubeconfig"), &metrics, &health);
+        operator.configure_as_pod(config.clone(), folder.path().join("kubeconfig"), &metrics, &health);
         operator.quiet = true;
         let last_line = Arc::<Mutex<String>>::default();
         let last = last_line.clone();
@@ -62,18 +62,18 @@ impl Trial {
         let process = self.process.insert(self.operator.launch().await?);
         let page = format!("http://{}/readyz", self.health);
         let mut lacks = "no response".to_owned();
-        let ready = until(timeout, POLL_INTERVAL, async || {
-            let request = Request::get(&page).body(Bytes::new()).when("invalid address")?;
+        let ready = poll_until(timeout, POLL_INTERVAL, async || {
+            let request = Request::get(&page).body(Bytes::new()).context("invalid address")?;
             match self.web.send(request).await {
                 Ok(response) if response.status().is_success() => return Ok(Ok(())),
-                Ok(response) => lacks = unready(&String::from_utf8_lossy(response.body())),
+                Ok(response) => lacks = failed_checks(&String::from_utf8_lossy(response.body())),
                 Err(_) => {}
             }
             Ok(Err(lacks.clone()))
         });
         let ready = tokio::select! {
             biased;
-            result = process.ended() => {
+            result = process.wait() => {
                 let (status, last_line) = (result?, self.last_line.lock());
                 let last_line = if last_line.is_empty() { "nothing" } else { &last_line };
                 return Ok(Err(format!("exited with {status}; last output: {last_line}")));
@@ -86,7 +86,7 @@ impl Trial {
 }
 
 /// Returns the failed checks of `/readyz`.
-fn unready(page: &str) -> String {
+fn failed_checks(page: &str) -> String {
     let complaints: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("[-]")).map(str::trim_start).collect();
     if complaints.is_empty() { page.trim().to_owned() } else { complaints.join(", ") }
 }
