@@ -18,3 +18,6 @@ pub(crate) const RELEASE: &str = "meta.helm.sh/release-name";
 pub(crate) const NAMESPACE: &str = "meta.helm.sh/release-namespace";
 /// The annotation with the groups that an object depends on, as a JSON list.
 pub(crate) const DEPENDS_ON: &str = "helm.sh/depends-on/resource-groups";
+/// Helm's annotation of an object that the uninstallation keeps, with the value `keep`. See
+/// <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
+pub(crate) const RESOURCE_POLICY: &str = "helm.sh/resource-policy";

@@ -26,7 +26,7 @@ const MAX_WHOLE_BYTES: usize = (1 << 20) - (64 << 10);
 /// Size of a chunk. The index also contains the names of the other chunks.
 const CHUNK_BYTES: usize = 1_000_000;
 /// Limit of Secrets of a revision.
-const MAX_CHUNKS: usize = 10;
+pub(crate) const MAX_CHUNKS: usize = 10;
 /// Length limit of a label's value.
 const MAX_LABEL_BYTES: usize = 63;
 /// Digits of a hash: 13 of 5 bits.

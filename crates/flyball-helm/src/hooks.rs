@@ -68,41 +68,6 @@ pub(crate) fn is_test(hook: &Hook) -> bool {
     !hook.events.is_empty() && hook.events.iter().all(|event| event == "test")
 }
 
-/// Returns true if a hook runs when the release is uninstalled.
-pub(crate) fn runs_at_deletion(hook: &Hook) -> bool {
-    hook.events.iter().any(|event| is_deletion(event))
-}
-
-fn is_deletion(event: &str) -> bool {
-    matches!(event, "pre-delete" | "post-delete")
-}
-
-/// Returns true if two hooks of a release in this namespace have the same kind, namespace and name, and the second one
-/// runs whenever the first one runs at a deletion.
-pub(crate) fn is_namesake(hook: &Hook, other: &Hook, namespace: &str) -> bool {
-    // The first one may be forged: this way of parsing is bounded.
-    let place = |hook: &Hook| -> Option<String> {
-        let resource = resources::of_manifest(&hook.manifest).ok()?.into_iter().next()?;
-        Some(resource.namespace().unwrap_or(namespace).to_owned())
-    };
-    (&hook.kind, &hook.name) == (&other.kind, &other.name)
-        && hook.events.iter().all(|event| !is_deletion(event) || other.events.contains(event))
-        && place(hook).is_some_and(|place_of_hook| place(other) == Some(place_of_hook))
-}
-
-/// Empties a hook, so that it does not run, but keeps its place: completed steps are counted.
-pub(crate) fn empty(hook: &mut Hook) {
-    hook.manifest.clear();
-    hook.delete_policies.clear();
-}
-
-/// Replaces what a hook creates and deletes by that of another one; its place does not change.
-pub(crate) fn replace(hook: &mut Hook, other: &Hook) {
-    hook.path.clone_from(&other.path);
-    hook.manifest.clone_from(&other.manifest);
-    hook.delete_policies.clone_from(&other.delete_policies);
-}
-
 /// Returns true if a hook is empty and does not run.
 pub(crate) fn is_empty(hook: &Hook) -> bool {
     hook.manifest.is_empty()
@@ -221,26 +186,6 @@ mod tests {
         assert!(is_deleted(&revision.hooks[0], BEFORE_CREATION));
         let retained = Hook { delete_policies: vec!["hook-failed".into()], ..Hook::default() };
         assert!(is_deleted(&retained, "hook-failed") && !is_deleted(&retained, BEFORE_CREATION));
-    }
-
-    #[test]
-    fn namesakes_have_the_same_place_and_run_at_the_same_deletion_events() {
-        let hook = |kind: &str, namespace: &str, events: &[&str]| Hook {
-            name: "a".into(),
-            kind: kind.into(),
-            manifest: format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: a, namespace: '{namespace}'}}\n"),
-            events: events.iter().map(|event| (*event).to_owned()).collect(),
-            ..Hook::default()
-        };
-        let rendered = hook("Job", "", &["pre-delete", "post-install"]);
-        let is_namesake = |hook: &Hook| is_namesake(hook, &rendered, "default");
-        assert!(is_namesake(&hook("Job", "default", &["pre-delete"])));
-        assert!(is_namesake(&hook("Job", "", &["pre-delete", "pre-install"])));
-        assert!(!is_namesake(&hook("Job", "kube-system", &["pre-delete"])));
-        assert!(!is_namesake(&hook("Pod", "", &["pre-delete"])));
-        assert!(!is_namesake(&hook("Job", "", &["pre-delete", "post-delete"])));
-        assert!(!is_namesake(&Hook { manifest: "{".into(), ..hook("Job", "", &["pre-delete"]) }));
-        assert!(!is_namesake(&Hook { name: "b".into(), ..hook("Job", "", &["pre-delete"]) }));
     }
 
     #[test]

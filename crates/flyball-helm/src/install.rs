@@ -200,7 +200,7 @@ impl Work<'_> {
         };
         let key = resource.key(&known.kind, self.owner.namespace);
         let live = self.cx.dynamic(&known.kind).get(&key).await?;
-        let Some(live) = live.filter(|live| self.owner.has(live) && !is_kept(live)) else { return Ok(false) };
+        let Some(live) = live.filter(|live| self.owner.has(live) && !resources::is_kept(live)) else { return Ok(false) };
         if live.metadata.deletion_timestamp.is_none() {
             self.cx.delete(&live).await?;
         }
@@ -295,7 +295,7 @@ impl Work<'_> {
             Hooks::Failed(why) => return self.stays(&why).await,
         }
         // The Secret that records the progress is deleted last.
-        for stored in &self.history.revisions {
+        for stored in self.history.obsolete.iter().chain(&self.history.revisions) {
             history::delete(self.cx, stored).await?;
         }
         self.cx.set_status(&Report { uninstalled: true, ..Report::default() }.status()).await?;
@@ -343,11 +343,6 @@ pub(crate) fn check(revision: &Revision, kinds: &Kinds, namespace: &str) -> Resu
     // The operator does not run tests, as operator-sdk does not: their kinds need not be known.
     let mut run = revision.hooks.iter().filter(|hook| !hooks::is_test(hook));
     run.try_for_each(|hook| hooks::object(hook, kinds).map(drop))
-}
-
-fn is_kept(live: &DynamicObject) -> bool {
-    let policy = live.metadata.annotations.as_ref().and_then(|notes| notes.get("helm.sh/resource-policy"));
-    policy.is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
 }
 
 /// The manifest does not change, so a retry cannot succeed.

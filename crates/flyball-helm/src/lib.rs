@@ -7,6 +7,7 @@ mod annotation;
 mod chunks;
 mod current;
 mod definition;
+mod delete_hooks;
 mod digest;
 mod discovery;
 mod error;

@@ -6,8 +6,8 @@
 
 use crate::annotation::{FINALIZER, PAUSED, PERIOD, WAITS};
 use crate::current::Current;
+use crate::delete_hooks;
 use crate::history::{self, History, Notes, StoredRevision};
-use crate::hooks;
 use crate::install::{Progress, Work, time_to_retry};
 use crate::kinds::Kinds;
 use crate::lookup::Visibility;
@@ -16,7 +16,7 @@ use crate::resources::{self, Owner};
 use crate::source::{RenderRequest, Source};
 use crate::status::{self, FailedOperation, ReleaseError, Report};
 use crate::storage::{Info, Revision, State};
-use crate::verified::{Verified, is_rendered, is_same};
+use crate::verified::{Verified, is_same};
 use crate::watches::{Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
 use flyball_chart::{Release, Seed, Values};
@@ -33,10 +33,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(15);
 const PAUSED_INTERVAL: Duration = Duration::from_hours(1);
 /// Message while other long renderings occupy the slots.
 const BUSY: &str = "waiting for other releases to be rendered";
-
-/// Limit of hooks in an event about skipped ones, and of characters of their names.
-const MAX_NAMED_HOOKS: usize = 5;
-const MAX_NAME_CHARS: usize = 100;
 
 /// Creates releases for the custom resources of one kind.
 #[derive(Debug)]
@@ -211,6 +207,8 @@ impl Plan<'_> {
         self.check_owner(cx, &owner, &mut history, found.as_ref())
             .await
             .map_err(reconcile("failed to get helm release name"))?;
+        // It may have got an owner.
+        let current = history.deployed().cloned();
         *deployed = found;
         history.delete_surplus_chunks(cx).await.map_err(reconcile("failed to delete obsolete chunks"))?;
         let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
@@ -255,10 +253,9 @@ impl Plan<'_> {
                     return Ok(Progress::Failed { failed_operation, why, again });
                 }
             }
-            // A revision that was never deployed makes room for the next attempt.
+            // The next attempt replaces a revision that was never deployed.
             if last.state != State::Superseded {
-                history::delete(cx, &last).await.map_err(failed("failed to delete stale release version"))?;
-                history.revisions.pop();
+                history.delete_last(cx).await.map_err(failed("failed to delete stale release version"))?;
             }
         }
         let installed = current.as_ref().filter(|current| current.state == State::Deployed);
@@ -403,7 +400,11 @@ impl Plan<'_> {
         if check(&rendered) {
             return Ok(Some(true));
         }
-        if !(self.source.looks_up() && resources::has_fewer_objects(&rendered.manifest, &revision.manifest)) {
+        if !self.source.looks_up() {
+            return Ok(Some(false));
+        }
+        let (manifest, other) = (rendered.manifest, revision.manifest.clone());
+        if !self.slots.offload(move || resources::has_fewer_objects(&manifest, &other)).await? {
             return Ok(Some(false));
         }
         let rendered = self.render_again(cx, request, version, revision, seed, Visibility::OfOthers).await?;
@@ -559,7 +560,7 @@ impl Plan<'_> {
         let Some(mut last) = history.last().cloned() else { return Ok(Progress::Done) };
         let notes = last.notes();
         let is_verified = self.verified.has(owner.namespace, owner.release, &revision);
-        if !is_verified && revision.hooks.iter().any(hooks::runs_at_deletion) {
+        if !is_verified && revision.hooks.iter().any(delete_hooks::is_delete_hook) {
             let seed = notes.seed.clone().unwrap_or_default();
             let rendered = match self.request(object, owner) {
                 Ok(request) => self.render_again(cx, &request, last.version, &revision, &seed, Visibility::All).await,
@@ -572,7 +573,7 @@ impl Plan<'_> {
                 // The chart renders nothing for these values.
                 Err(_) => Revision::default(),
             };
-            let replace = move || (replace_unverified_hooks(&mut revision, &rendered), revision);
+            let replace = move || (delete_hooks::replace_unverified(&mut revision, &rendered), revision);
             let skipped;
             (skipped, revision) = self.slots.offload(replace).await?;
             if !skipped.is_empty() {
@@ -587,29 +588,6 @@ impl Plan<'_> {
     }
 }
 
-/// Replaces the hooks of a release being deleted by those that the chart renders. Empties those that it does not
-/// render, and returns some of their names.
-///
-/// Others may have written the Secret of the release, and the operator may create more than they may.
-fn replace_unverified_hooks(revision: &mut Revision, rendered: &Revision) -> Vec<String> {
-    let namespace = &rendered.namespace;
-    let mut skipped = Vec::new();
-    for hook in revision.hooks.iter_mut().filter(|hook| hooks::runs_at_deletion(hook) && !hooks::is_empty(hook)) {
-        if is_rendered(hook, rendered) {
-            continue;
-        }
-        if let Some(other) = rendered.hooks.iter().find(|other| hooks::is_namesake(hook, other, namespace)) {
-            hooks::replace(hook, other);
-            continue;
-        }
-        hooks::empty(hook);
-        if skipped.len() < MAX_NAMED_HOOKS {
-            skipped.push(shortened(&hook.name));
-        }
-    }
-    skipped
-}
-
 /// Publishes an event about hooks that are not run.
 fn report_skipped(cx: &Context<DynamicObject>, release: &str, hooks: &[String]) {
     let names = hooks.join(", ");
@@ -618,9 +596,4 @@ fn report_skipped(cx: &Context<DynamicObject>, release: &str, hooks: &[String]) 
         "Hooks {names} of release {release} were not run: the chart does not render them for this custom resource"
     );
     cx.event(Event::warning("HooksSkipped", note));
-}
-
-/// Shortens a name from a Secret for a message.
-fn shortened(name: &str) -> String {
-    name.chars().take(MAX_NAME_CHARS).collect()
 }

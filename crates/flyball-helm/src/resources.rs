@@ -1,6 +1,6 @@
 //! The objects in the manifest of a release.
 
-use crate::annotation::{self, DEPENDS_ON, OWNER, OWNER_KIND};
+use crate::annotation::{self, DEPENDS_ON, OWNER, OWNER_KIND, RESOURCE_POLICY};
 use flyball::{Kind, ObjectKey};
 use flyball_chart::{BoundedYaml, Budget, YamlError, from_yaml};
 use kube::core::{DynamicObject, ObjectMeta};
@@ -142,10 +142,9 @@ impl Resource {
         self.object["metadata"]["annotations"][name].as_str()
     }
 
-    /// Returns true if the uninstallation keeps the object. See
-    /// <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
+    /// Returns true if the uninstallation keeps the object.
     pub(crate) fn is_kept(&self) -> bool {
-        self.annotation("helm.sh/resource-policy").is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+        is_keep(self.annotation(RESOURCE_POLICY))
     }
 
     /// Returns its key, for a release in this namespace.
@@ -153,6 +152,15 @@ impl Resource {
         let place = kind.is_namespaced().then(|| self.namespace().unwrap_or(namespace));
         ObjectKey::new(place, self.name())
     }
+}
+
+/// Returns true if the uninstallation keeps an object in the cluster.
+pub(crate) fn is_kept(live: &DynamicObject) -> bool {
+    is_keep(note(&live.metadata, RESOURCE_POLICY))
+}
+
+fn is_keep(policy: Option<&str>) -> bool {
+    policy.is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
 }
 
 /// Returns true if objects of the kind are lists of other objects.

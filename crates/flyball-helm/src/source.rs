@@ -74,6 +74,10 @@ pub(crate) struct Source {
     /// The same before decoding.
     crds: Vec<Resource>,
     templates: Vec<String>,
+    /// A template calls `lookup`.
+    looks_up: bool,
+    /// A template uses `.Capabilities`.
+    uses_capabilities: bool,
 }
 
 impl Source {
@@ -93,9 +97,12 @@ impl Source {
             }
         }
         let digest = digest_of(&chart);
-        let mut found = Vec::new();
-        templates(&chart, &mut found);
-        Ok(Self { chart: Arc::new(chart), helm: watch.helm_version, digest, definitions, crds, templates: found })
+        let mut templates = Vec::new();
+        add_templates(&chart, &mut templates);
+        let contains = |name: &str| templates.iter().any(|text| text.contains(name));
+        let (looks_up, uses_capabilities) = (contains("lookup"), contains(".Capabilities"));
+        let (chart, helm) = (Arc::new(chart), watch.helm_version);
+        Ok(Self { chart, helm, digest, definitions, crds, templates, looks_up, uses_capabilities })
     }
 
     /// Returns the digest of the chart.
@@ -119,12 +126,12 @@ impl Source {
 
     /// Returns the reconcile period of releases.
     pub(crate) fn period(&self) -> Option<Duration> {
-        self.looks_up().then_some(PERIOD)
+        self.looks_up.then_some(PERIOD)
     }
 
     /// Returns true if the chart calls `lookup`.
     pub(crate) fn looks_up(&self) -> bool {
-        self.templates().any(|text| text.contains("lookup"))
+        self.looks_up
     }
 
     /// Returns the record of the chart in a revision.
@@ -156,7 +163,7 @@ impl Source {
         slots: &Slots,
         request: RenderRequest,
     ) -> Result<Option<Rendered>> {
-        let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
+        let capabilities = match self.uses_capabilities {
             true => discovery::capabilities(cx, self.helm).await?,
             false => Capabilities::of(self.helm),
         };
@@ -179,7 +186,7 @@ impl Source {
     /// Determines the kinds that releases of the chart may consist of.
     pub(crate) fn kinds(&self, watch: &Watch, definitions: &[CustomResourceDefinition], samples: &[Value]) -> Kinds {
         let mut kinds = Kinds::defined_by(definitions);
-        for text in self.templates() {
+        for text in &self.templates {
             kinds.add_literal(text);
             kinds.add_lookups(text);
         }
@@ -223,17 +230,12 @@ impl Source {
             objects.filter_map(|manifest| Resource::of(&manifest.path, &manifest.object).ok()).flatten().collect();
         kinds.add_rendered(&found, namespace);
     }
-
-    /// Returns the texts of all templates, including those of subcharts.
-    fn templates(&self) -> impl Iterator<Item = &str> {
-        self.templates.iter().map(String::as_str)
-    }
 }
 
-/// Lists the texts of the templates of a chart and of its subcharts.
-fn templates(chart: &Chart, found: &mut Vec<String>) {
+/// Adds the texts of the templates of a chart and of its subcharts.
+fn add_templates(chart: &Chart, found: &mut Vec<String>) {
     found.extend(chart.templates().iter().map(|file| String::from_utf8_lossy(&file.data).into_owned()));
-    chart.dependencies().iter().for_each(|subchart| templates(subchart, found));
+    chart.dependencies().iter().for_each(|subchart| add_templates(subchart, found));
 }
 
 /// Hashes the content of a chart, with its subcharts.

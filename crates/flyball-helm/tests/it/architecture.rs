@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("lookup", &["annotation", "kinds"]),
     ("places", &["kinds", "resources"]),
     ("hooks", &["kinds", "resources", "storage"]),
+    ("delete_hooks", &["hooks", "resources", "storage", "verified"]),
     (
         "source",
         &["digest", "discovery", "error", "kinds", "lookup", "record", "rendering", "resources", "storage", "watches"],
@@ -34,8 +35,8 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "annotation",
             "current",
+            "delete_hooks",
             "history",
-            "hooks",
             "install",
             "kinds",
             "lookup",
