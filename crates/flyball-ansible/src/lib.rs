@@ -56,7 +56,6 @@ mod error;
 mod executor;
 mod fields;
 mod job;
-mod memory;
 mod names;
 mod offload;
 mod operator;

@@ -97,7 +97,7 @@ fn controller(
     let created = kinds.created.iter().map(defined).collect();
     let kinds = Arc::new(Kinds { created, read: kinds.read.iter().map(defined).collect(), ..kinds });
     let roles = Roles {
-        watch: watch.clone(),
+        watch: Arc::new(watch.clone()),
         kind: kind.clone(),
         executor,
         finalizer,

@@ -43,7 +43,7 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
 }
 
 /// Parses all non-empty documents of a text that users may have written, at least in part. Their values may take a
-/// number of bytes, see [`memory`](crate::memory).
+/// number of bytes, see [`memory`](flyball_core::memory).
 pub(crate) fn documents_within(text: &str, bytes: usize) -> Result<Vec<Value>, Invalid> {
     let mut documents = compose::compose(text, bytes)?;
     documents.retain(|document| !document.is_null());

@@ -97,9 +97,9 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
     let serving = async move {
         // The connections end with this task.
         let mut connections = JoinSet::new();
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         // Connections beyond the limit wait.
-        while let Ok(place) = places.clone().acquire_owned().await {
+        while let Ok(slot) = slots.clone().acquire_owned().await {
             let Ok((stream, _)) = listener.accept().await else { break };
             let (forward, tls) = (forward.clone(), tls.clone());
             let serve = service_fn(move |request| {
@@ -107,7 +107,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
                 async move { Ok::<_, Infallible>(forward.answer(request).await) }
             });
             connections.spawn(async move {
-                let _place = place;
+                let _slot = slot;
                 // A client that disconnects needs no answer.
                 if let Ok(Ok(stream)) = timeout(READ_TIMEOUT, tls.accept(stream)).await {
                     let mut http = hyper::server::conn::http1::Builder::new();
@@ -172,12 +172,8 @@ impl Forward {
             Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "Timeout", "timeout while reading the request body"),
         };
         let body = match &target {
-            Some(target) => match self
-                .allowed(target, &parts)
-                .await
-                .and_then(|()| writable(&self.reach, target, &parts.method, &body))
-            {
-                Ok(()) => self.owned(target, &parts, body).await,
+            Some(target) => match self.checked(target, &parts, body).await {
+                Ok(body) => body,
                 Err(problem) => return refuse(StatusCode::FORBIDDEN, "Forbidden", &problem),
             },
             None => body,
@@ -199,33 +195,39 @@ impl Forward {
         }
     }
 
-    /// Checks a request; the error is the reason for denial, see [`Reach`].
-    async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<(), String> {
+    /// Checks a request, and returns the body to send; the error is the reason for denial.
+    async fn checked(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Result<Bytes, String> {
+        let live = self.allowed(target, parts).await?;
+        let objects = writable(&self.reach, target, &parts.method, &body)?;
+        Ok(self.owned(target, parts, body, objects, live).await)
+    }
+
+    /// Checks the target of a request, and returns its object if it was read; the error is the reason for denial, see
+    /// [`Reach`].
+    async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<Option<Live>, String> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         if let Some(namespace) = &target.namespace {
             self.reach.namespace(namespace)?;
         }
         // A cluster-scoped custom resource may access everything.
         if self.reach.is_own(None) || (reads && target.namespace.is_some()) {
-            return Ok(());
+            return Ok(None);
         }
         if self.reach.is_own(target.namespace.as_deref()) {
             return self.changes(target, &parts.method).await;
         }
         let kinds = self.reach.kinds();
-        let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
-        let created = kinds.created.iter().find(is_it);
+        let created = kinds.created.iter().find(|kind| target.is_of(kind));
         if reads {
-            return match created.or_else(|| kinds.read.iter().find(is_it)) {
-                Some(kind) if kind.is_namespaced() => self.reach.everywhere(kind.name()),
-                Some(_) => Ok(()),
-                None if is_cluster_wide(&target.group, &target.resource) => Ok(()),
-                None => self.reach.everywhere(&target.resource),
-            };
+            match created.or_else(|| kinds.read.iter().find(|kind| target.is_of(kind))) {
+                Some(kind) if kind.is_namespaced() => self.reach.everywhere(kind.name())?,
+                None if !is_cluster_wide(&target.group, &target.resource) => self.reach.everywhere(&target.resource)?,
+                _ => {}
+            }
+            return Ok(None);
         }
-        // Access reviews change nothing.
-        if target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews") {
-            return Ok(());
+        if target.is_review() {
+            return Ok(None);
         }
         let Some(kind) = created else {
             return Err(format!(
@@ -234,7 +236,7 @@ impl Forward {
             ));
         };
         match &target.name {
-            None if parts.method == Method::POST => Ok(()),
+            None if parts.method == Method::POST => Ok(None),
             None => Err(format!(
                 "deletecollection of {} outside of the namespace of the custom resource is not allowed",
                 target.resource
@@ -243,11 +245,10 @@ impl Forward {
         }
     }
 
-    /// Checks a write in the namespace of the custom resource.
-    async fn changes(&self, target: &Target, method: &Method) -> Result<(), String> {
+    /// Checks a write in the namespace of the custom resource, and returns its object if it was read.
+    async fn changes(&self, target: &Target, method: &Method) -> Result<Option<Live>, String> {
         let kinds = self.reach.kinds();
-        let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
-        let known = kinds.created.iter().chain(&kinds.read).find(is_it).map(Kind::name);
+        let known = kinds.created.iter().chain(&kinds.read).find(|kind| target.is_of(kind)).map(Kind::name);
         // The role or `watches.yaml` may name a kind without its version.
         let named = kinds.names.iter().map(|(kind, _)| kind).chain(kinds.allowed.iter().map(|(_, kind)| kind));
         let is_named = |kind: &&str| Kind::new(&target.group, "v1", kind).api_resource().plural == target.resource;
@@ -257,9 +258,9 @@ impl Forward {
         let connects =
             |part: &str| ["exec", "attach", "portforward", "token"].contains(&part) || part.starts_with("proxy");
         match &target.name {
-            Some(_) if target.subresource.as_deref().is_some_and(connects) => Ok(()),
+            Some(_) if target.subresource.as_deref().is_some_and(connects) => Ok(None),
             Some(_) => self.change(target, kind).await,
-            None if *method != Method::DELETE || self.reach.is_kind_allowed(&target.group, kind) => Ok(()),
+            None if *method != Method::DELETE || self.reach.is_kind_allowed(&target.group, kind) => Ok(None),
             None => Err(format!(
                 "deletecollection of {} is not allowed: delete single objects, or add the kind to allowKinds in watches.yaml",
                 target.resource
@@ -267,24 +268,35 @@ impl Forward {
         }
     }
 
-    /// Checks a change of an object, if it exists.
-    async fn change(&self, target: &Target, kind: &str) -> Result<(), String> {
-        let (Some(name), Some(live)) = (&target.name, self.live(target).await?) else { return Ok(()) };
-        self.reach.change(&target.group, kind, target.namespace.as_deref(), name, &live)
+    /// Checks a change of an object, if it exists, and returns the object.
+    async fn change(&self, target: &Target, kind: &str) -> Result<Option<Live>, String> {
+        let Some(name) = &target.name else { return Ok(None) };
+        let live = self.live(target).await?;
+        if let Live::Present(live) = &live {
+            self.reach.change(&target.group, kind, target.namespace.as_deref(), name, live)?;
+        }
+        Ok(Some(live))
     }
 
     /// Reads the current state of an object.
-    async fn live(&self, target: &Target) -> Result<Option<Value>, String> {
+    async fn live(&self, target: &Target) -> Result<Live, String> {
         let request = Request::get(&target.path).body(Vec::new()).map_err(|error| error.to_string())?;
         match self.client.request::<Value>(request).await {
-            Ok(live) => Ok(Some(live)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Ok(live) => Ok(Live::Present(live)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Live::Absent),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// Annotates objects with their owner, and adds the owner reference to those in its namespace.
-    async fn owned(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Bytes {
+    async fn owned(
+        &self,
+        target: &Target,
+        parts: &http::request::Parts,
+        body: Bytes,
+        mut objects: Vec<Value>,
+        live: Option<Live>,
+    ) -> Bytes {
         let kind = parts.headers.get(CONTENT_TYPE).map_or(&b"application/json"[..], |kind| kind.as_bytes());
         let write = match parts.method {
             Method::POST if target.name.is_none() => Write::Create,
@@ -296,22 +308,18 @@ impl Forward {
         let is_map =
             [&b"application/json"[..], b"application/merge-patch+json", b"application/strategic-merge-patch+json"];
         let is_map = write == Write::Apply || is_map.iter().any(|known| kind.starts_with(known));
-        if target.subresource.is_some() || !is_map {
+        if !is_map {
             return body;
         }
-        let read = serde_json::from_slice::<Value>(&body).ok();
-        let read = read.or_else(|| documents(&body).filter(|_| write == Write::Apply)?.pop());
-        let Some(mut object) = read else { return body };
+        let Some(mut object) = objects.pop() else { return body };
         if !self.reach.is_own(target.namespace.as_deref()) {
             self.reach.mark(&mut object);
             return object.to_string().into();
         }
-        let live = match write {
-            Write::Create => Live::Absent,
-            _ => match self.live(target).await {
-                Ok(live) => live.map_or(Live::Absent, Live::Present),
-                Err(_) => Live::Unknown,
-            },
+        let live = match (write, live) {
+            (Write::Create, _) => Live::Absent,
+            (_, Some(live)) => live,
+            (_, None) => self.live(target).await.unwrap_or(Live::Unknown),
         };
         let requested = object.clone();
         own(&self.reach, &self.owner, write, &live, &mut object);
@@ -369,12 +377,10 @@ fn own(reach: &Reach, owner: &Value, write: Write, live: &Live, object: &mut Val
     }
 }
 
-/// Checks a write; the error is the reason for denial, see [`Reach::write`].
-fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Result<(), String> {
-    // Access reviews change nothing.
-    let is_review = target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews");
-    if is_review || !matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
-        return Ok(());
+/// Checks a write, and returns the objects in its body; the error is the reason for denial, see [`Reach::write`].
+fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Result<Vec<Value>, String> {
+    if target.is_review() || !matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
+        return Ok(Vec::new());
     }
     let kinds = reach.kinds();
     let write = |group: &str, kind: &str, object: &Value| {
@@ -382,20 +388,21 @@ fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Res
     };
     if target.group.is_empty() && target.resource == "serviceaccounts" && target.subresource.as_deref() == Some("token")
     {
-        return write(TOKEN_REQUEST.0, TOKEN_REQUEST.1, &Value::Null);
+        write(TOKEN_REQUEST.0, TOKEN_REQUEST.1, &Value::Null)?;
+        return Ok(Vec::new());
     }
-    let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
     // Unknown kinds are not named in the role; Secrets are checked because of their type.
     let unknown = if target.group.is_empty() && target.resource == "secrets" { "Secret" } else { &target.resource };
-    let kind = kinds.created.iter().find(is_it).map_or(unknown, Kind::name);
+    let kind = kinds.created.iter().find(|kind| target.is_of(kind)).map_or(unknown, Kind::name);
     write(&target.group, kind, &Value::Null)?;
     // Bodies of subresources may have any format: those of `proxy` are for an application.
     if body.is_empty() || target.subresource.is_some() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let objects = serde_json::from_slice(body).ok().map(|object| vec![object]).or_else(|| documents(body));
     let objects = objects.ok_or("the request body is neither JSON nor YAML")?;
-    objects.iter().try_for_each(|object| write(&target.group, kind, object))
+    objects.iter().try_for_each(|object| write(&target.group, kind, object))?;
+    Ok(objects)
 }
 
 /// Parses a body as YAML.

@@ -78,16 +78,16 @@ impl Kinds {
                 !path.strip_prefix(folder).is_ok_and(|path| path.starts_with("config") || path.starts_with("deploy"));
             if is_text && is_role {
                 let text = yaml::text(&path)?;
-                search.nested(&text);
                 search.places(&text);
-                if is_yaml(&path) {
-                    yaml::documents(&text)
-                        .unwrap_or_default()
-                        .iter()
-                        .for_each(|document| search.tasks_as_read(document, 0));
+                match yaml::documents(&text) {
+                    Ok(documents) if is_yaml(&path) => {
+                        documents.iter().for_each(|document| search.unvalidated_tasks(document, 0));
+                    }
+                    _ => search.nested(&text),
                 }
             }
         }
+        found.read.retain(|kind| !found.created.contains(kind));
         Ok(found)
     }
 
@@ -206,8 +206,8 @@ impl Search<'_> {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Searches tasks of unknown modules for object names.
-    fn tasks_as_read(&mut self, value: &Value, depth: usize) {
+    /// Searches a document with tasks that may use any module: for objects, and for arguments of modules.
+    fn unvalidated_tasks(&mut self, value: &Value, depth: usize) {
         if depth > 4 * MAX_DEPTH {
             return;
         }
@@ -218,18 +218,28 @@ impl Search<'_> {
                     self.place(kind, fields);
                     self.place(kind, fields.get("metadata").and_then(Value::as_object).unwrap_or(&Map::new()));
                 }
+                let text = |name: &str| fields.get(name).and_then(Value::as_str);
+                if let (Some(version), Some(kind)) = (text("apiVersion").or(text("api_version")), text("kind"))
+                    && kind != "List"
+                {
+                    self.note(version, kind, true);
+                }
                 for (key, field) in fields {
-                    if let (Some("k8s_info" | "k8s_facts"), Value::Object(arguments)) = (key.rsplit('.').next(), field)
-                    {
-                        self.listed(arguments);
+                    match (key.rsplit('.').next(), field) {
+                        (Some("k8s"), Value::Object(arguments)) => self.created(arguments),
+                        (Some("k8s_info" | "k8s_facts"), Value::Object(arguments)) => {
+                            self.place(arguments.get("kind"), arguments);
+                            self.named(arguments, false);
+                            self.listed(arguments);
+                            continue;
+                        }
+                        _ => {}
                     }
-                    if let (Some("k8s"), Value::Object(arguments)) = (key.rsplit('.').next(), field) {
-                        self.kinds.literals.join(Literals::of(arguments));
-                    }
-                    self.tasks_as_read(field, depth + 1);
+                    self.unvalidated_tasks(field, depth + 1);
                 }
             }
-            Value::Array(items) => items.iter().for_each(|item| self.tasks_as_read(item, depth + 1)),
+            Value::Array(items) => items.iter().for_each(|item| self.unvalidated_tasks(item, depth + 1)),
+            Value::String(text) if text.contains("kind:") => self.nested(text),
             _ => {}
         }
     }
@@ -415,11 +425,39 @@ mod tests {
         search.text(
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: page\n  namespace: monitoring\nspec:\n  name: other\n",
         );
-        search.tasks_as_read(&json!([{"kubernetes.core.k8s_info": {"kind": "Pod"}}, {"k8s_info": {"kind": "Secret", "namespace": "{{ x }}"}}]), 0);
+        search.unvalidated_tasks(&json!([{"kubernetes.core.k8s_info": {"kind": "Pod"}}, {"k8s_info": {"kind": "Secret", "namespace": "{{ x }}"}}]), 0);
         assert_eq!(kinds.namespaces.into_iter().collect::<Vec<_>>(), ["monitoring", "shared"]);
         let name = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
         assert_eq!(kinds.names.into_iter().collect::<Vec<_>>(), [name("ConfigMap", "page"), name("Secret", "literal")]);
         assert_eq!(kinds.everywhere.into_iter().collect::<Vec<_>>(), ["Pod"]);
+    }
+
+    #[test]
+    fn kinds_of_unvalidated_tasks_are_created_or_only_read() {
+        let tasks = "
+- k8s: {api_version: v1, kind: ConfigMap, name: x}
+- kubernetes.core.k8s: {kind: Pod, name: x, state: absent}
+- kubernetes.core.k8s: {definition: {apiVersion: v1, kind: List, items: [{apiVersion: batch/v1, kind: Job}]}}
+- block:
+  - kubernetes.core.k8s_info:
+      api_version: v1
+      kind: Secret
+      name: known
+      namespace: other
+- kubernetes.core.k8s_scale: {api_version: apps/v1, kind: Deployment, name: x, replicas: 1}
+- shell: |
+    kubectl apply -f - <<EOF
+      apiVersion: v1
+      kind: Service
+    EOF
+";
+        let mut kinds = Kinds::default();
+        let mut search = Search { kinds: &mut kinds, layers: Vec::new(), files: Arc::default() };
+        yaml::documents(tasks).unwrap().iter().for_each(|document| search.unvalidated_tasks(document, 0));
+        let names = |kinds: &BTreeSet<Kind>| kinds.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names(&kinds.created), ["configmaps", "deployments.apps", "jobs.batch", "pods", "services"]);
+        assert_eq!(names(&kinds.read), ["secrets"]);
+        assert!(kinds.namespaces.contains("other"));
     }
 
     #[test]

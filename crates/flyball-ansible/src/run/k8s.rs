@@ -10,13 +10,13 @@ use super::objects::{self, Change};
 use super::tasks::Done;
 use super::wait::Wait;
 use crate::job::TaskError;
-use crate::memory;
 use crate::playbook::Literals;
 use crate::template::{BYTES_PER_FUEL, Scope};
 use crate::yaml::{self, truth, what};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball::{Kind, ObjectKey};
+use flyball_core::memory;
 use flyball_core::selector::LabelSelector;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value, json};
@@ -322,7 +322,7 @@ impl Run<'_> {
     /// Parses the documents of a text within the remaining memory. It is also charged to the budget of the run.
     fn documents(&self, text: &str, room: &mut usize) -> Result<Vec<Value>, String> {
         let documents = yaml::documents_within(text, *room).map_err(|error| yaml::invalid(&error))?;
-        let size: usize = documents.iter().map(memory::size).sum();
+        let size: usize = documents.iter().map(memory::of).sum();
         *room = room.saturating_sub(size);
         self.budget.charge((size / BYTES_PER_FUEL) as u64)?;
         Ok(documents)

@@ -3,10 +3,10 @@
 use super::frame::MAX_DEPTH;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
-use crate::memory::size;
 use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
 use crate::yaml::{truth, what};
+use flyball_core::memory;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::core::Status;
@@ -167,7 +167,7 @@ impl<'r> Run<'r> {
             if let Some(failed) = done.failure.take() {
                 failure.get_or_insert(failed);
             }
-            size_of_results += done.result.values().map(size).sum::<usize>();
+            size_of_results += done.result.values().map(memory::of).sum::<usize>();
             if size_of_results > MAX_RESULT_BYTES {
                 let problem = format!("the results of the loop exceed {MAX_RESULT_BYTES} bytes");
                 return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
@@ -229,7 +229,7 @@ impl<'r> Run<'r> {
         let delay = task.delay.as_ref().map_or(5.0, |delay| number(delay, &scope));
         for attempt in 1.. {
             let mut done = Box::pin(self.act(task, frame, looped)).await?;
-            let size = done.result.values().map(size).sum::<usize>();
+            let size = done.result.values().map(memory::of).sum::<usize>();
             self.charge(task, WORK_PER_ATTEMPT + (size / BYTES_PER_FUEL) as u64)?;
             if attempts > 1 {
                 done.result.insert("attempts".into(), attempt.into());
@@ -348,14 +348,14 @@ impl<'r> Run<'r> {
             return Done::failed(TaskError::new(format!("no variable file {file} {FILES_OF_ROLE}")));
         };
         match name {
-            None => self.included.extend(vars.iter().map(|(name, var)| (name.clone(), var.clone()))),
+            None => Arc::make_mut(&mut self.included).extend(vars.iter().map(|(name, var)| (name.clone(), var.clone()))),
             Some(name) => {
                 let field = |(name, var): (&String, &Var)| {
                     let (Var::Data(value) | Var::Template(value)) = var;
                     (name.clone(), (**value).clone())
                 };
                 let fields: Map<String, Value> = vars.iter().map(field).collect();
-                self.included.insert(name.to_owned(), Var::Template(Arc::new(fields.into())));
+                Arc::make_mut(&mut self.included).insert(name.to_owned(), Var::Template(Arc::new(fields.into())));
             }
         }
         Done::ok()
