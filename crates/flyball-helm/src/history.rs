@@ -6,7 +6,7 @@
 use crate::chunks::{self, CHUNK_TYPE, Chunk, INDEX_TYPE, MAX_CHUNKS};
 use crate::rendering::Slots;
 use crate::resources::Owner;
-use crate::storage::{HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, StorageError, encode_packed, secret_name};
+use crate::storage::{MAX_HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, StorageError, encode_packed, secret_name};
 use flyball::{Context, Error, Index, ObjectKey, Result};
 use flyball_chart::Seed;
 use k8s_openapi::ByteString;
@@ -42,8 +42,8 @@ impl Index for ByRelease {
 
     fn values(secret: &PartialObjectMeta<Secret>) -> Vec<(String, String)> {
         let stored = StoredRevision::of(secret.metadata.clone());
-        let place = |stored: StoredRevision| Some((stored.meta.namespace?, stored.meta.labels?.remove("name")?));
-        stored.and_then(place).into_iter().collect()
+        let name = |stored: StoredRevision| Some((stored.meta.namespace?, stored.meta.labels?.remove("name")?));
+        stored.and_then(name).into_iter().collect()
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct StoredRevision {
 
 /// Annotations of a revision beside Helm's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Notes {
+pub(crate) struct RevisionAnnotations {
     /// The digest of its inputs.
     pub(crate) inputs: String,
     /// Number of completed steps.
@@ -100,10 +100,10 @@ impl StoredRevision {
     }
 
     /// Returns its annotations.
-    pub(crate) fn notes(&self) -> Notes {
+    pub(crate) fn notes(&self) -> RevisionAnnotations {
         let note = |name: &str| self.meta.annotations.as_ref().and_then(|notes| notes.get(name)).map(String::as_str);
         let number = |name: &str| note(name).and_then(|text| text.parse().ok()).unwrap_or_default();
-        Notes {
+        RevisionAnnotations {
             inputs: note(INPUTS).unwrap_or_default().to_owned(),
             progress: number(PROGRESS),
             failures: number(FAILURES).try_into().unwrap_or(u32::MAX),
@@ -190,7 +190,7 @@ impl History {
     ///
     /// If the custom resource has revisions of its own, those of others are ignored: anyone who may write Secrets, or
     /// a custom resource with Secrets in its chart, can add them.
-    pub(crate) fn owned_by_other(&self, owner: &Owner<'_>) -> Option<&str> {
+    pub(crate) fn conflicting_owner(&self, owner: &Owner<'_>) -> Option<&str> {
         self.other_owner.as_deref().filter(|_| !self.is_owned(owner))
     }
 
@@ -273,7 +273,7 @@ impl History {
         cx: &Context<DynamicObject>,
         slots: &Slots,
         revision: &Revision,
-        notes: &Notes,
+        notes: &RevisionAnnotations,
     ) -> Result<StoredRevision> {
         let secret = revision.secret_name();
         let payload = encode(slots, revision, None).await?;
@@ -310,7 +310,7 @@ impl History {
         let mut secrets = incoming + self.obsolete.iter().chain(&self.revisions).map(StoredRevision::secrets).sum::<usize>();
         let mut deleted = BTreeSet::new();
         for stored in self.obsolete.iter().chain(&self.revisions) {
-            if count < HISTORY && secrets <= MAX_SECRETS {
+            if count < MAX_HISTORY && secrets <= MAX_SECRETS {
                 break;
             }
             if Some(stored.version) != deployed {
@@ -388,7 +388,7 @@ pub(crate) async fn update(
     slots: &Slots,
     before: &StoredRevision,
     revision: &Revision,
-    notes: &Notes,
+    notes: &RevisionAnnotations,
 ) -> Result<StoredRevision> {
     // The type of a Secret cannot be changed.
     let payload = encode(slots, revision, Some(before.is_index)).await?;
@@ -465,8 +465,8 @@ async fn chunks_of(cx: &Context<DynamicObject>, index: &StoredRevision) -> Resul
     if !index.is_index {
         return Ok(Vec::new());
     }
-    let place = (index.meta.namespace.clone().unwrap_or_default(), chunks::key_label(index.name()));
-    let mut found = cx.list_by::<ByIndex>(&place).await?;
+    let key = (index.meta.namespace.clone().unwrap_or_default(), chunks::key_label(index.name()));
+    let mut found = cx.list_by::<ByIndex>(&key).await?;
     found.retain(|chunk| {
         let is_chunk = |name: &str| name.strip_prefix(index.name()).is_some_and(|rest| rest.starts_with('-'));
         chunk.metadata.name.as_deref().is_some_and(is_chunk) && chunk.metadata.deletion_timestamp.is_none()
@@ -475,10 +475,10 @@ async fn chunks_of(cx: &Context<DynamicObject>, index: &StoredRevision) -> Resul
 }
 
 /// Sets annotations of a revision.
-pub(crate) async fn note(
+pub(crate) async fn annotate(
     cx: &Context<DynamicObject>,
     before: &StoredRevision,
-    notes: &Notes,
+    notes: &RevisionAnnotations,
 ) -> Result<StoredRevision> {
     patch(cx, before, json!({"metadata": {"annotations": annotations(notes)}})).await
 }
@@ -504,7 +504,7 @@ fn stored(secret: Secret) -> Result<StoredRevision> {
     StoredRevision::of(secret.metadata).ok_or_else(|| format!("Secret {name} has lost its release labels").into())
 }
 
-fn annotations(notes: &Notes) -> BTreeMap<String, String> {
+fn annotations(notes: &RevisionAnnotations) -> BTreeMap<String, String> {
     let seed = notes.seed.as_ref().map(|seed| (SEED, seed.to_hex()));
     let notes = [
         (INPUTS, notes.inputs.clone()),

@@ -4,7 +4,7 @@ use crate::digest::hex;
 use crate::discovery;
 use crate::error::OperatorError;
 use crate::kinds::Kinds;
-use crate::lookup::{Answers, ROUNDS, Visibility};
+use crate::lookup::{Answers, MAX_RENDERINGS, Visibility};
 use crate::record;
 use crate::rendering::Slots;
 use crate::resources::Resource;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Reconcile period of a release whose chart uses `lookup`, unless `watches.yaml` sets one; as in the operator-sdk.
 const PERIOD: Duration = Duration::from_secs(60);
 /// Name and namespace of the release when a chart is rendered at startup.
-const NOBODY: (&str, &str) = ("release-name", "default");
+const DEFAULT_RELEASE: (&str, &str) = ("release-name", "default");
 
 /// A release to render.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Source {
         let chart = Chart::open_as(&watch.chart, watch.helm_version).map_err(failed)?;
         let (mut definitions, mut crds) = (Vec::new(), Vec::new());
         for file in chart.crds() {
-            let wrong = |why: String| crate::error::DefinitionError::Yaml { file: file.path.clone().into(), why };
+            let wrong = |problem: String| crate::error::DefinitionError::Yaml { file: file.path.clone().into(), problem };
             let documents: Vec<Value> =
                 serde_saphyr::from_multiple(&file.text).map_err(|error| wrong(error.to_string()))?;
             for document in documents.into_iter().filter(|document| document["kind"] == "CustomResourceDefinition") {
@@ -170,7 +170,7 @@ impl Source {
         let Release { name, namespace, .. } = &request.release;
         let answers = Answers::new(Arc::clone(kinds), namespace, name, request.visibility);
         let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, answers };
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_RENDERINGS {
             let (back, rendered) = slots.run(job, Job::render).await?;
             job = back;
             let Some(rendered) = rendered else { return Ok(None) };
@@ -180,7 +180,7 @@ impl Source {
                 return rendered.map(Some).map_err(|error| Error::from(error.brief()).terminal());
             }
         }
-        Err(Error::from(format!("the chart still makes new lookups after {ROUNDS} renderings")).terminal())
+        Err(Error::from(format!("the chart still makes new lookups after {MAX_RENDERINGS} renderings")).terminal())
     }
 
     /// Determines the kinds that releases of the chart may consist of.
@@ -196,18 +196,18 @@ impl Source {
         let of_kind = |sample: &&Value| {
             sample["kind"] == *watch.kind.kind && sample["apiVersion"] == *watch.kind.api_version().to_string()
         };
-        let nobody = Value::Null;
-        for sample in samples.iter().filter(of_kind).chain([&nobody]) {
+        let no_sample = Value::Null;
+        for sample in samples.iter().filter(of_kind).chain([&no_sample]) {
             let values = sample["spec"].as_object().cloned().unwrap_or_default();
             let text = |field: &str| sample["metadata"][field].as_str();
-            let (name, namespace) = (text("name").unwrap_or(NOBODY.0), text("namespace").unwrap_or(NOBODY.1));
-            self.foresee(watch, values, name, namespace, &mut kinds);
+            let (name, namespace) = (text("name").unwrap_or(DEFAULT_RELEASE.0), text("namespace").unwrap_or(DEFAULT_RELEASE.1));
+            self.add_kinds_of(watch, values, name, namespace, &mut kinds);
         }
         kinds
     }
 
     /// Adds the kinds of a release with these values.
-    fn foresee(&self, watch: &Watch, values: Map<String, Value>, name: &str, namespace: &str, kinds: &mut Kinds) {
+    fn add_kinds_of(&self, watch: &Watch, values: Map<String, Value>, name: &str, namespace: &str, kinds: &mut Kinds) {
         let mut values = Values::from(values);
         for (path, value) in &watch.override_values {
             if let Err(error) = values.set_string(&format!("{path}={value}")) {
@@ -254,7 +254,7 @@ pub(crate) fn stored_hooks(hooks: &[Hook]) -> Vec<storage::Hook> {
         path: hook.manifest.path.clone(),
         manifest: hook.manifest.text.clone(),
         events: hook.events.iter().map(|event| event_word(*event).to_owned()).collect(),
-        last_run: storage::Run::default(),
+        last_run: storage::HookExecution::default(),
         weight: hook.weight,
         delete_policies: hook.delete_policies.iter().map(|policy| policy_word(*policy).to_owned()).collect(),
     };

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 
 /// Digests of the revisions that this process rendered, by namespace and release.
 #[derive(Debug, Default)]
-pub(crate) struct Verified(Mutex<BTreeMap<(String, String), String>>);
+pub(crate) struct VerifiedRevisions(Mutex<BTreeMap<(String, String), String>>);
 
-impl Verified {
+impl VerifiedRevisions {
     /// Returns true if the chart renders the same objects as the revision.
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
         let (digest, key) = (digest(revision), (namespace.to_owned(), release.to_owned()));
