@@ -51,6 +51,7 @@
 //!   a run can only access other namespaces that the role names literally. `allowVariables` and `allowNamespaces` in
 //!   `watches.yaml` extend this.
 
+mod access;
 mod ansible;
 mod error;
 mod executor;
@@ -60,7 +61,6 @@ mod names;
 mod offload;
 mod operator;
 mod playbook;
-mod reach;
 mod reconcile;
 mod run;
 mod shares;

@@ -12,7 +12,7 @@ mod task;
 pub(crate) use declared::DeclaredVariables;
 pub(crate) use kinds::Kinds;
 pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN, kind_of};
-pub(crate) use load::{load, named, places};
+pub(crate) use load::{candidate_paths, load, named};
 
 use crate::template::{Files, Vars};
 use serde_json::{Map, Value};

@@ -119,13 +119,13 @@ impl<'r> Run<'r> {
         layers.extend(frame.role.iter().map(|role| role.vars.clone()));
         layers.push(frame.play.vars.clone());
         layers.extend(frame.role.iter().map(|role| role.defaults.clone()));
-        layers.push(implied());
+        layers.push(default_vars());
         let files = frame.role.iter().map(|role| role.files.clone()).chain([frame.play.files.clone()]).collect();
         Scope::within(self.budget.clone(), layers, files)
     }
 
     /// Sets a fact.
-    fn remember(&mut self, name: &str, value: Value) -> Result<(), Stop> {
+    fn set_fact(&mut self, name: &str, value: Value) -> Result<(), Stop> {
         self.size_of_facts += memory::ITEM + memory::of(&value);
         if let Some(Var::Data(before) | Var::Template(before)) =
             Arc::make_mut(&mut self.facts).insert(name.to_owned(), Var::Data(Arc::new(value)))
@@ -151,7 +151,7 @@ impl<'r> Run<'r> {
         if self.share.is_none() {
             let namespace = self.job.cx.key().namespace();
             self.share = match self.shares.acquire(namespace) {
-                None if self.has_changed() => Some(self.shares.await_one(namespace).await),
+                None if self.has_changed() => Some(self.shares.acquire_when_released(namespace).await),
                 share => share,
             };
         }
@@ -168,7 +168,7 @@ impl<'r> Run<'r> {
 }
 
 /// Variables that always exist.
-fn implied() -> Arc<Vars> {
+fn default_vars() -> Arc<Vars> {
     let names = [("inventory_hostname", "localhost"), ("ansible_connection", "local")];
     let var = |value: &str| Var::Data(Arc::new(value.into()));
     Arc::new(names.into_iter().map(|(name, value)| (name.to_owned(), var(value))).collect())

@@ -180,8 +180,7 @@ impl History {
         };
         let next = next_version(newest, &versions);
         stored.retain(|stored| stored.version < next);
-        let is_obsolete =
-            |stored: &StoredRevision| stored.version < newest && !stored.is_controlled_by(owner.uid);
+        let is_obsolete = |stored: &StoredRevision| stored.version < newest && !stored.is_controlled_by(owner.uid);
         let (obsolete, revisions) = stored.into_iter().partition(is_obsolete);
         Self { revisions, obsolete, other_owner, versions }
     }
@@ -307,7 +306,8 @@ impl History {
     async fn prune(&mut self, cx: &Context<DynamicObject>, incoming: usize) -> Result<()> {
         let deployed = self.deployed().map(|stored| stored.version);
         let mut count = self.obsolete.len() + self.revisions.len();
-        let mut secrets = incoming + self.obsolete.iter().chain(&self.revisions).map(StoredRevision::secrets).sum::<usize>();
+        let mut secrets =
+            incoming + self.obsolete.iter().chain(&self.revisions).map(StoredRevision::secrets).sum::<usize>();
         let mut deleted = BTreeSet::new();
         for stored in self.obsolete.iter().chain(&self.revisions) {
             if count < MAX_HISTORY && secrets <= MAX_SECRETS {
@@ -561,8 +561,13 @@ mod tests {
     #[test]
     fn number_of_secrets_is_bounded() {
         let secrets = |kind: &str, number: &str| {
-            let labels = json!({"owner": "a", "name": "a", "version": "1", "status": "failed", "key": "a", "type": kind});
-            let labels = if kind.is_empty() { json!({"owner": "helm", "name": "a", "version": "1", "status": "failed"}) } else { labels };
+            let labels =
+                json!({"owner": "a", "name": "a", "version": "1", "status": "failed", "key": "a", "type": kind});
+            let labels = if kind.is_empty() {
+                json!({"owner": "helm", "name": "a", "version": "1", "status": "failed"})
+            } else {
+                labels
+            };
             let meta = json!({"name": secret_name("a", 1), "labels": labels, "annotations": {CHUNKS: number}});
             StoredRevision::of(serde_json::from_value(meta).unwrap()).unwrap().secrets()
         };

@@ -117,7 +117,9 @@ pub(crate) async fn remove(
 ) -> Result<()> {
     let (resource, kind) = object(hook, kinds).map_err(terminal)?;
     match cx.dynamic(&kind).get(&resource.key(&kind, owner.namespace)).await? {
-        Some(live) if is_created_by(&live, step) && live.metadata.deletion_timestamp.is_none() => cx.delete(&live).await,
+        Some(live) if is_created_by(&live, step) && live.metadata.deletion_timestamp.is_none() => {
+            cx.delete(&live).await
+        }
         _ => Ok(()),
     }
 }

@@ -181,7 +181,7 @@ impl Operation<'_> {
             let kind = self.kinds.kind_of(&resource.api_version, &resource.kind);
             (kind.gvk().group.to_string(), kind.name().to_owned(), resource.key(&kind, namespace))
         };
-        let retained: BTreeSet<_> = resources.iter().map(index).collect();
+        let retained: BTreeSet<_> = resources.iter().map(identity).collect();
         // The objects of an unreadable revision cannot be determined.
         let mut surplus = objects(self.slots, before).await.unwrap_or_default();
         surplus.retain(|resource| !retained.contains(&identity(resource)) && !resource.is_kept());
@@ -200,7 +200,9 @@ impl Operation<'_> {
         };
         let key = resource.key(&known.kind, self.owner.namespace);
         let live = self.cx.dynamic(&known.kind).get(&key).await?;
-        let Some(live) = live.filter(|live| self.owner.has(live) && !resources::is_kept(live)) else { return Ok(false) };
+        let Some(live) = live.filter(|live| self.owner.has(live) && !resources::is_kept(live)) else {
+            return Ok(false);
+        };
         if live.metadata.deletion_timestamp.is_none() {
             self.cx.delete(&live).await?;
         }

@@ -94,7 +94,13 @@ fn check_one(
             }
         }
         if !structure_from_values && let Some(field) = outline_difference(&outline.object, &resource.object) {
-            return Err(ManifestError::PrivilegedStructure { path: resource.path, kind: resource.kind, name, location, field });
+            return Err(ManifestError::PrivilegedStructure {
+                path: resource.path,
+                kind: resource.kind,
+                name,
+                location,
+                field,
+            });
         }
     }
     Ok(())

@@ -4,8 +4,8 @@
 //! the chart renders with its default values and the samples of the project, and from the kinds that its templates
 //! name literally.
 
-use crate::resources::{self, ManifestError, Resource};
 use crate::rbac;
+use crate::resources::{self, ManifestError, Resource};
 use flyball::Kind;
 use flyball_core::scope::CLUSTER_SCOPED;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -159,8 +159,9 @@ impl Kinds {
 
     /// Returns the kinds that are only looked up, by names that are unknown at startup.
     pub(crate) fn read_only(&self) -> impl Iterator<Item = &Kind> {
-        let is_only =
-            |(names, read): &(&(String, String), &LookedUpKind)| read.names.is_none() && !self.known.contains_key(*names);
+        let is_only = |(names, read): &(&(String, String), &LookedUpKind)| {
+            read.names.is_none() && !self.known.contains_key(*names)
+        };
         self.read.iter().filter(is_only).map(|(_, read)| &read.kind)
     }
 

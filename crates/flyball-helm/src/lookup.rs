@@ -42,7 +42,7 @@ pub(crate) enum Visibility {
 
 /// The available answers, and the lookups without an answer.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(crate) struct LookupResults {
     kinds: Arc<Kinds>,
     /// The namespace of the release.
     namespace: String,
@@ -52,7 +52,7 @@ pub(crate) struct Answers {
     missing: RefCell<BTreeSet<LookupKey>>,
 }
 
-impl Answers {
+impl LookupResults {
     /// Creates a lookup without answers.
     pub(crate) fn new(kinds: Arc<Kinds>, namespace: &str, release: &str, visibility: Visibility) -> Self {
         let (namespace, release) = (namespace.to_owned(), release.to_owned());
@@ -72,10 +72,8 @@ impl Answers {
         for key in missing {
             let Some(kind) = self.kinds.readable(&key.api_version, &key.kind) else { continue };
             let namespace = Some(key.namespace.as_str()).filter(|name| !name.is_empty() && kind.is_namespaced());
-            let answer = match key.name.as_str() {
-                name if self.kinds.is_named(&key.api_version, &key.kind) => {
-                    named(cx, kind, namespace, name).await?
-                }
+            let result = match key.name.as_str() {
+                name if self.kinds.is_named(&key.api_version, &key.kind) => named(cx, kind, namespace, name).await?,
                 "" => {
                     let found = cx.dynamic(kind).list(namespace).await?;
                     let mut items = found.into_iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
@@ -88,16 +86,16 @@ impl Answers {
                     found.map(serde_json::to_value).transpose()?
                 }
             };
-            let answer = answer.filter(|answer| self.is_visible(answer));
-            self.results.insert(key, answer);
+            let result = result.filter(|result| self.is_visible(result));
+            self.results.insert(key, result);
         }
         Ok(is_incomplete)
     }
 }
 
-impl Lookup for Answers {
+impl Lookup for LookupResults {
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Option<Value>, String> {
-        self.answer(api_version, kind, namespace, name, false)
+        self.find(api_version, kind, namespace, name, false)
     }
 
     fn lookup_literal(
@@ -107,7 +105,7 @@ impl Lookup for Answers {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Value>, String> {
-        self.answer(api_version, kind, namespace, name, true)
+        self.find(api_version, kind, namespace, name, true)
     }
 }
 
@@ -122,8 +120,8 @@ async fn named(cx: &Context<DynamicObject>, kind: &Kind, namespace: Option<&str>
     }
 }
 
-impl Answers {
-    fn answer(
+impl LookupResults {
+    fn find(
         &self,
         api_version: &str,
         kind: &str,
@@ -155,8 +153,8 @@ impl Answers {
                 key.kind
             ));
         }
-        if let Some(answer) = self.results.get(&key) {
-            return Ok(answer.clone());
+        if let Some(result) = self.results.get(&key) {
+            return Ok(result.clone());
         }
         let mut missing = self.missing.borrow_mut();
         if self.results.len() + missing.len() >= MAX_LOOKUPS {

@@ -8,7 +8,7 @@ use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT};
 use crate::current::CurrentChart;
 use crate::delete_hooks;
 use crate::history::{self, History, RevisionAnnotations, StoredRevision};
-use crate::install::{Progress, Operation, time_to_retry};
+use crate::install::{Operation, Progress, time_to_retry};
 use crate::kinds::Kinds;
 use crate::lookup::Visibility;
 use crate::rendering::Slots;
@@ -295,7 +295,9 @@ impl Plan<'_> {
         {
             self.verified.add(owner.namespace, owner.release, revision);
             // Values or chart changed, but not the rendered objects.
-            history::annotate(cx, current, &notes).await.map_err(failed("failed to record the inputs of the release"))?;
+            history::annotate(cx, current, &notes)
+                .await
+                .map_err(failed("failed to record the inputs of the release"))?;
             return self.repair(cx, &request, revision).await;
         }
         for (path, value) in &self.watch.override_values {
@@ -322,7 +324,11 @@ impl Plan<'_> {
     }
 
     /// Advances a pending revision.
-    async fn advance(&self, operation: Operation<'_>, deployed: &mut Option<Revision>) -> Result<Progress, ReleaseError> {
+    async fn advance(
+        &self,
+        operation: Operation<'_>,
+        deployed: &mut Option<Revision>,
+    ) -> Result<Progress, ReleaseError> {
         let (progress, revision) = operation.advance(deployed.as_ref()).await?;
         if progress == Progress::Done {
             *deployed = Some(revision);

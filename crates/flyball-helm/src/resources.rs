@@ -335,7 +335,11 @@ impl Owner<'_> {
 
     /// Builds an object of a release with the metadata that Helm adds, and returns whether the custom resource can
     /// own it.
-    pub(crate) fn build_object(&self, resource: &Resource, kind: &Kind) -> Result<(DynamicObject, bool), ManifestError> {
+    pub(crate) fn build_object(
+        &self,
+        resource: &Resource,
+        kind: &Kind,
+    ) -> Result<(DynamicObject, bool), ManifestError> {
         let mut object = resource.object.clone();
         let owned = kind.is_namespaced()
             && resource.namespace().is_none_or(|namespace| namespace == self.namespace)
@@ -358,8 +362,10 @@ impl Owner<'_> {
             annotations.insert(OWNER.into(), format!("{}/{}", self.namespace, self.release).into());
             annotations.insert(OWNER_KIND.into(), qualified(self.kind).into());
         }
-        let wrong =
-            |error: serde_json::Error| ManifestError::Metadata { path: resource.path.clone(), problem: error.to_string() };
+        let wrong = |error: serde_json::Error| ManifestError::Metadata {
+            path: resource.path.clone(),
+            problem: error.to_string(),
+        };
         let mut dynamic = DynamicObject::new(resource.name(), &kind.api_resource());
         dynamic.metadata = serde_json::from_value(metadata).map_err(wrong)?;
         if let Value::Object(fields) = &mut object {

@@ -4,7 +4,7 @@ use crate::digest::hex;
 use crate::discovery;
 use crate::error::OperatorError;
 use crate::kinds::Kinds;
-use crate::lookup::{Answers, MAX_RENDERINGS, Visibility};
+use crate::lookup::{LookupResults, MAX_RENDERINGS, Visibility};
 use crate::record;
 use crate::rendering::Slots;
 use crate::resources::Resource;
@@ -45,7 +45,7 @@ struct Job {
     chart: Arc<Chart>,
     request: RenderRequest,
     capabilities: Capabilities,
-    answers: Answers,
+    lookup_results: LookupResults,
 }
 
 impl Job {
@@ -55,7 +55,7 @@ impl Job {
         let options = RenderOptions {
             clock: Clock::new(move || at),
             seed,
-            cluster: Some(&self.answers),
+            cluster: Some(&self.lookup_results),
             budget,
             evaluates_data: *evaluates,
             ..RenderOptions::default()
@@ -88,7 +88,8 @@ impl Source {
         let chart = Chart::open_as(&watch.chart, watch.helm_version).map_err(failed)?;
         let (mut definitions, mut crds) = (Vec::new(), Vec::new());
         for file in chart.crds() {
-            let wrong = |problem: String| crate::error::DefinitionError::Yaml { file: file.path.clone().into(), problem };
+            let wrong =
+                |problem: String| crate::error::DefinitionError::Yaml { file: file.path.clone().into(), problem };
             let documents: Vec<Value> =
                 serde_saphyr::from_multiple(&file.text).map_err(|error| wrong(error.to_string()))?;
             for document in documents.into_iter().filter(|document| document["kind"] == "CustomResourceDefinition") {
@@ -168,14 +169,14 @@ impl Source {
             false => Capabilities::of(self.helm),
         };
         let Release { name, namespace, .. } = &request.release;
-        let answers = Answers::new(Arc::clone(kinds), namespace, name, request.visibility);
-        let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, answers };
+        let lookup_results = LookupResults::new(Arc::clone(kinds), namespace, name, request.visibility);
+        let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, lookup_results };
         for _ in 0..MAX_RENDERINGS {
             let (back, rendered) = slots.run(job, Job::render).await?;
             job = back;
             let Some(rendered) = rendered else { return Ok(None) };
             // A missing answer may be the cause of a template error.
-            if !job.answers.fetch(cx).await? {
+            if !job.lookup_results.fetch(cx).await? {
                 // The inputs of the template do not change, so a retry cannot succeed.
                 return rendered.map(Some).map_err(|error| Error::from(error.brief()).terminal());
             }
@@ -200,7 +201,8 @@ impl Source {
         for sample in samples.iter().filter(of_kind).chain([&no_sample]) {
             let values = sample["spec"].as_object().cloned().unwrap_or_default();
             let text = |field: &str| sample["metadata"][field].as_str();
-            let (name, namespace) = (text("name").unwrap_or(DEFAULT_RELEASE.0), text("namespace").unwrap_or(DEFAULT_RELEASE.1));
+            let (name, namespace) =
+                (text("name").unwrap_or(DEFAULT_RELEASE.0), text("namespace").unwrap_or(DEFAULT_RELEASE.1));
             self.add_kinds_of(watch, values, name, namespace, &mut kinds);
         }
         kinds

@@ -8,8 +8,8 @@
 //! (The API server rejects the name of that second annotation, so it is removed before objects are sent.)
 
 use crate::annotation::DEPENDS_ON;
-use crate::kinds::Kinds;
 use crate::isolation::is_in_namespace;
+use crate::kinds::Kinds;
 use crate::resources::{ManifestError, Owner, Resource};
 use flyball::{Children, Context, Error, Result};
 use kube::core::DynamicObject;

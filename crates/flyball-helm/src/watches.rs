@@ -255,7 +255,8 @@ impl Watch {
         let (version, kind) = (needed("version")?, needed("kind")?);
         let chart = folder.join(needed("chart")?);
         if !chart.exists() {
-            let problem = format!("no chart folder or archive at {}: set its path relative to this file", chart.display());
+            let problem =
+                format!("no chart folder or archive at {}: set its path relative to this file", chart.display());
             return Err(("chart".into(), problem));
         }
         let flag = |field: &str, otherwise: bool| match entry.get(field) {

@@ -61,7 +61,7 @@ impl Folder {
     /// either, and the folders of files and roles.
     fn plugin_settings(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path) -> Value {
         let (names, prefixes) = magic();
-        let named = ansible.elsewhere.iter().map(PathBuf::as_path);
+        let named = ansible.external_paths.iter().map(PathBuf::as_path);
         let folders = self.roles.iter().map(PathBuf::as_path).chain([project, self.path()]).chain(named);
         // All paths are below the root.
         let folders: Vec<_> = folders.filter(|folder| folder.parent().is_some()).collect();

@@ -5,8 +5,8 @@
 //! the operator's account, and such requests are checked all the same.
 
 use super::target::Target;
+use crate::access::{Access, TOKEN_REQUEST};
 use crate::job::Job;
-use crate::reach::{Reach, TOKEN_REQUEST};
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -63,15 +63,15 @@ pub(super) struct Proxy {
     /// The self-signed CA certificate, in PEM.
     authority: String,
     token: String,
-    serves: AbortHandle,
+    task: AbortHandle,
 }
 
 /// The client and the limits of forwarded requests.
-struct Forward {
+struct Forwarder {
     client: Client,
     token: String,
     owner: Value,
-    reach: Reach,
+    access: Access,
 }
 
 /// Starts the proxy.
@@ -81,7 +81,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
     let (authority, tls) = identity().map_err(io::Error::other)?;
     let token = super::random(32)?;
     let types = job.object.types.clone().unwrap_or_default();
-    let forward = Arc::new(Forward {
+    let forward = Arc::new(Forwarder {
         client: job.cx.client().clone(),
         token: token.clone(),
         owner: json!({
@@ -92,7 +92,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
             "controller": true,
             "blockOwnerDeletion": true,
         }),
-        reach: Reach::of(job),
+        access: Access::of(job),
     });
     let serving = async move {
         // The connections end with this task.
@@ -104,7 +104,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
             let (forward, tls) = (forward.clone(), tls.clone());
             let serve = service_fn(move |request| {
                 let forward = forward.clone();
-                async move { Ok::<_, Infallible>(forward.answer(request).await) }
+                async move { Ok::<_, Infallible>(forward.handle(request).await) }
             });
             connections.spawn(async move {
                 let _slot = slot;
@@ -118,7 +118,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
             while connections.try_join_next().is_some() {}
         }
     };
-    Ok(Proxy { url, authority, token, serves: tokio::spawn(serving).abort_handle() })
+    Ok(Proxy { url, authority, token, task: tokio::spawn(serving).abort_handle() })
 }
 
 /// Creates a certificate authority and a server certificate for this run; no key is stored.
@@ -145,83 +145,91 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.serves.abort();
+        self.task.abort();
     }
 }
 
-impl Forward {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+impl Forwarder {
+    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let expected = format!("Bearer {}", self.token);
         let presented = request.headers().get(AUTHORIZATION).map_or(&[][..], |presented| presented.as_bytes());
         // Comparing digests prevents timing attacks.
         let digest = |text: &[u8]| digest::digest(&digest::SHA256, text);
         if digest(presented).as_ref() != digest(expected.as_bytes()).as_ref() {
-            return refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "invalid token");
+            return error_response(StatusCode::UNAUTHORIZED, "Unauthorized", "invalid token");
         }
         let (mut parts, body) = request.into_parts();
         let target = match Target::of(parts.uri.path()) {
             Ok(target) => target,
-            Err(problem) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &problem),
+            Err(problem) => return error_response(StatusCode::BAD_REQUEST, "BadRequest", &problem),
         };
         let body = match timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                return refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", "the request is too large");
+                return error_response(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "RequestEntityTooLarge",
+                    "the request is too large",
+                );
             }
-            Ok(Err(error)) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
-            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "Timeout", "timeout while reading the request body"),
+            Ok(Err(error)) => return error_response(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
+            Err(_) => {
+                return error_response(StatusCode::REQUEST_TIMEOUT, "Timeout", "timeout while reading the request body");
+            }
         };
         let body = match &target {
-            Some(target) => match self.checked(target, &parts, body).await {
+            Some(target) => match self.check(target, &parts, body).await {
                 Ok(body) => body,
-                Err(problem) => return refuse(StatusCode::FORBIDDEN, "Forbidden", &problem),
+                Err(problem) => return error_response(StatusCode::FORBIDDEN, "Forbidden", &problem),
             },
             None => body,
         };
         for header in [AUTHORIZATION, HOST, CONTENT_LENGTH] {
             parts.headers.remove(header);
         }
-        without_hops(&mut parts.headers);
+        remove_hop_by_hop_headers(&mut parts.headers);
         // The client has the address of the API server.
         if let Some(path) = parts.uri.path_and_query().cloned() {
             parts.uri = path.into();
         }
         match self.client.send(Request::from_parts(parts, Body::from(body))).await {
             Ok(mut answer) => {
-                without_hops(answer.headers_mut());
+                remove_hop_by_hop_headers(answer.headers_mut());
                 answer
             }
-            Err(error) => refuse(StatusCode::BAD_GATEWAY, "InternalError", &error.to_string()),
+            Err(error) => error_response(StatusCode::BAD_GATEWAY, "InternalError", &error.to_string()),
         }
     }
 
     /// Checks a request, and returns the body to send; the error is the reason for denial.
-    async fn checked(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Result<Bytes, String> {
+    async fn check(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Result<Bytes, String> {
         let live = self.allowed(target, parts).await?;
-        let objects = writable(&self.reach, target, &parts.method, &body)?;
-        Ok(self.owned(target, parts, body, objects, live).await)
+        let objects = writable(&self.access, target, &parts.method, &body)?;
+        Ok(self.with_owner(target, parts, body, objects, live).await)
     }
 
     /// Checks the target of a request, and returns its object if it was read; the error is the reason for denial, see
-    /// [`Reach`].
+    /// [`Access`].
     async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<Option<Live>, String> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         if let Some(namespace) = &target.namespace {
-            self.reach.namespace(namespace)?;
+            self.access.check_namespace(namespace)?;
         }
         // A cluster-scoped custom resource may access everything.
-        if self.reach.is_own(None) || (reads && target.namespace.is_some()) {
+        if self.access.is_own(None) || (reads && target.namespace.is_some()) {
             return Ok(None);
         }
-        if self.reach.is_own(target.namespace.as_deref()) {
+        if self.access.is_own(target.namespace.as_deref()) {
             return self.changes(target, &parts.method).await;
         }
-        let kinds = self.reach.kinds();
+        let kinds = self.access.kinds();
         let created = kinds.created.iter().find(|kind| target.is_of(kind));
         if reads {
             match created.or_else(|| kinds.read.iter().find(|kind| target.is_of(kind))) {
-                Some(kind) if kind.is_namespaced() => self.reach.everywhere(kind.name())?,
-                None if !is_cluster_wide(&target.group, &target.resource) => self.reach.everywhere(&target.resource)?,
+                Some(kind) if kind.is_namespaced() => self.access.check_listing_all_namespaces(kind.name())?,
+                None if !is_cluster_wide(&target.group, &target.resource) => {
+                    self.access.check_listing_all_namespaces(&target.resource)?
+                }
                 _ => {}
             }
             return Ok(None);
@@ -247,7 +255,7 @@ impl Forward {
 
     /// Checks a write in the namespace of the custom resource, and returns its object if it was read.
     async fn changes(&self, target: &Target, method: &Method) -> Result<Option<Live>, String> {
-        let kinds = self.reach.kinds();
+        let kinds = self.access.kinds();
         let known = kinds.created.iter().chain(&kinds.read).find(|kind| target.is_of(kind)).map(Kind::name);
         // The role or `watches.yaml` may name a kind without its version.
         let named = kinds.names.iter().map(|(kind, _)| kind).chain(kinds.allowed.iter().map(|(_, kind)| kind));
@@ -260,7 +268,7 @@ impl Forward {
         match &target.name {
             Some(_) if target.subresource.as_deref().is_some_and(connects) => Ok(None),
             Some(_) => self.change(target, kind).await,
-            None if *method != Method::DELETE || self.reach.is_kind_allowed(&target.group, kind) => Ok(None),
+            None if *method != Method::DELETE || self.access.is_kind_allowed(&target.group, kind) => Ok(None),
             None => Err(format!(
                 "deletecollection of {} is not allowed: delete single objects, or add the kind to allowKinds in watches.yaml",
                 target.resource
@@ -273,7 +281,7 @@ impl Forward {
         let Some(name) = &target.name else { return Ok(None) };
         let live = self.live(target).await?;
         if let Live::Present(live) = &live {
-            self.reach.change(&target.group, kind, target.namespace.as_deref(), name, live)?;
+            self.access.check_change(&target.group, kind, target.namespace.as_deref(), name, live)?;
         }
         Ok(Some(live))
     }
@@ -289,7 +297,7 @@ impl Forward {
     }
 
     /// Annotates objects with their owner, and adds the owner reference to those in its namespace.
-    async fn owned(
+    async fn with_owner(
         &self,
         target: &Target,
         parts: &http::request::Parts,
@@ -312,8 +320,8 @@ impl Forward {
             return body;
         }
         let Some(mut object) = objects.pop() else { return body };
-        if !self.reach.is_own(target.namespace.as_deref()) {
-            self.reach.mark(&mut object);
+        if !self.access.is_own(target.namespace.as_deref()) {
+            self.access.annotate(&mut object);
             return object.to_string().into();
         }
         let live = match (write, live) {
@@ -322,7 +330,7 @@ impl Forward {
             (_, None) => self.live(target).await.unwrap_or(Live::Unknown),
         };
         let requested = object.clone();
-        own(&self.reach, &self.owner, write, &live, &mut object);
+        add_owner(&self.access, &self.owner, write, &live, &mut object);
         if object == requested { body } else { object.to_string().into() }
     }
 }
@@ -348,15 +356,15 @@ enum Live {
 /// references.
 ///
 /// Without the annotations, the object of a role that removes or replaces the owner references would be lost to it.
-fn own(reach: &Reach, owner: &Value, write: Write, live: &Live, object: &mut Value) {
+fn add_owner(access: &Access, owner: &Value, write: Write, live: &Live, object: &mut Value) {
     let belongs = match live {
         // A patch creates nothing.
         Live::Absent => write != Write::Patch,
-        Live::Present(live) => reach.has(live),
+        Live::Present(live) => access.is_owner_of(live),
         Live::Unknown => false,
     };
     if belongs {
-        reach.mark(object);
+        access.annotate(object);
     }
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     match (write, live) {
@@ -377,14 +385,14 @@ fn own(reach: &Reach, owner: &Value, write: Write, live: &Live, object: &mut Val
     }
 }
 
-/// Checks a write, and returns the objects in its body; the error is the reason for denial, see [`Reach::write`].
-fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Result<Vec<Value>, String> {
+/// Checks a write, and returns the objects in its body; the error is the reason for denial, see [`Access::write`].
+fn writable(access: &Access, target: &Target, method: &Method, body: &[u8]) -> Result<Vec<Value>, String> {
     if target.is_review() || !matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
         return Ok(Vec::new());
     }
-    let kinds = reach.kinds();
+    let kinds = access.kinds();
     let write = |group: &str, kind: &str, object: &Value| {
-        reach.write(group, kind, target.namespace.as_deref(), object, &kinds.literals)
+        access.check_write(group, kind, target.namespace.as_deref(), object, &kinds.literals)
     };
     if target.group.is_empty() && target.resource == "serviceaccounts" && target.subresource.as_deref() == Some("token")
     {
@@ -417,7 +425,7 @@ fn is_cluster_wide(group: &str, resource: &str) -> bool {
 }
 
 /// Removes hop-by-hop headers.
-fn without_hops(headers: &mut HeaderMap) {
+fn remove_hop_by_hop_headers(headers: &mut HeaderMap) {
     let named: Vec<String> =
         headers.get_all("connection").iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect();
     for name in named.iter().flat_map(|names| names.split(',')).map(str::trim).chain(HOP_BY_HOP) {
@@ -425,7 +433,7 @@ fn without_hops(headers: &mut HeaderMap) {
     }
 }
 
-fn refuse(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+fn error_response(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code.as_u16()});
     let mut answer = Response::new(Body::from(status.to_string().into_bytes()));
     *answer.status_mut() = code;
@@ -436,8 +444,8 @@ fn refuse(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::tests::access;
     use crate::playbook::{Kinds, Literals, kind_of};
-    use crate::reach::tests::reach;
 
     #[test]
     fn kinds_in_other_namespaces_are_writable_if_tasks_name_them() {
@@ -477,7 +485,7 @@ mod tests {
 
     fn is_writable(kinds: &Kinds, path: &str, body: &[u8]) -> bool {
         let target = Target::of(path).unwrap().unwrap();
-        writable(&reach(kinds.clone()), &target, &Method::POST, body).is_ok()
+        writable(&access(kinds.clone()), &target, &Method::POST, body).is_ok()
     }
 
     #[test]
@@ -513,13 +521,13 @@ mod tests {
     fn written(write: Write, live: Option<&Value>, metadata: &Value) -> Value {
         let live = live.map_or(Live::Absent, |metadata| Live::Present(json!({"metadata": metadata})));
         let mut object = json!({"metadata": metadata});
-        own(&reach(Kinds::default()), &json!({"uid": "u1", "controller": true}), write, &live, &mut object);
+        add_owner(&access(Kinds::default()), &json!({"uid": "u1", "controller": true}), write, &live, &mut object);
         object["metadata"].take()
     }
 
     fn is_changeable(metadata: &Value) -> bool {
         let live = json!({"metadata": metadata});
-        reach(Kinds::default()).change("", "Secret", Some("b"), "any", &live).is_ok()
+        access(Kinds::default()).check_change("", "Secret", Some("b"), "any", &live).is_ok()
     }
 
     #[test]
@@ -574,7 +582,7 @@ mod tests {
         ] {
             headers.insert(name, http::HeaderValue::from_static(value));
         }
-        without_hops(&mut headers);
+        remove_hop_by_hop_headers(&mut headers);
         assert_eq!(headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["accept"]);
     }
 

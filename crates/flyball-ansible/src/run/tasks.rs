@@ -3,9 +3,9 @@
 use super::frame::MAX_DEPTH;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
-use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
+use crate::playbook::{Action, Module, Over, Repeat, Task, candidate_paths, named};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
-use crate::yaml::{truth, what};
+use crate::yaml::{truth, type_name};
 use flyball_core::memory;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -74,8 +74,8 @@ impl<'r> Run<'r> {
             && !rescue.is_empty()
         {
             let failed = json!({"failed": true, "msg": failure.message});
-            self.remember("ansible_failed_task", json!({"name": failure.task}))?;
-            self.remember("ansible_failed_result", failed)?;
+            self.set_fact("ansible_failed_task", json!({"name": failure.task}))?;
+            self.set_fact("ansible_failed_result", failed)?;
             result = self.tasks(rescue, &inner).await;
         }
         if !matches!(result, Err(Stop::Play | Stop::Role | Stop::Deferred)) {
@@ -300,18 +300,18 @@ impl<'r> Run<'r> {
                     Ok(other) => {
                         return Ok(Done::failed(TaskError::new(format!(
                             "the task file name must be a string, not {}",
-                            what(&other)
+                            type_name(&other)
                         ))));
                     }
                     Err(problem) => return Ok(Done::failed(TaskError::new(problem))),
                 };
                 let tasks = match frame.role {
-                    Some(role) => {
-                        places(&file, &task.file, &role.folder.join("tasks")).iter().find_map(|p| role.tasks.get(p))
-                    }
-                    None => {
-                        places(&file, &task.file, &frame.play.folder).iter().find_map(|p| frame.play.includes.get(p))
-                    }
+                    Some(role) => candidate_paths(&file, &task.file, &role.folder.join("tasks"))
+                        .iter()
+                        .find_map(|p| role.tasks.get(p)),
+                    None => candidate_paths(&file, &task.file, &frame.play.folder)
+                        .iter()
+                        .find_map(|p| frame.play.includes.get(p)),
                 };
                 let Some(tasks) = tasks else {
                     return Ok(Done::failed(TaskError::new(format!("no task file {file} {FILES_OF_ROLE}"))));
@@ -342,13 +342,15 @@ impl<'r> Run<'r> {
         };
         let found = frame.role.and_then(|role| {
             let folders = [role.folder.join("vars"), role.folder.clone(), role.folder.join("tasks")];
-            folders.iter().find_map(|folder| role.var_files.get(&places(&file, folder, folder)[1]))
+            folders.iter().find_map(|folder| role.var_files.get(&candidate_paths(&file, folder, folder)[1]))
         });
         let Some(vars) = found else {
             return Done::failed(TaskError::new(format!("no variable file {file} {FILES_OF_ROLE}")));
         };
         match name {
-            None => Arc::make_mut(&mut self.included).extend(vars.iter().map(|(name, var)| (name.clone(), var.clone()))),
+            None => {
+                Arc::make_mut(&mut self.included).extend(vars.iter().map(|(name, var)| (name.clone(), var.clone())))
+            }
             Some(name) => {
                 let field = |(name, var): (&String, &Var)| {
                     let (Var::Data(value) | Var::Template(value)) = var;
@@ -372,7 +374,7 @@ impl<'r> Run<'r> {
             tracing::debug!("{result}");
         }
         if let Some(name) = &task.register {
-            self.remember(name, Value::Object(done.result.clone()))?;
+            self.set_fact(name, Value::Object(done.result.clone()))?;
         }
         let flag = |name: &str| done.result.get(name) == Some(&Value::Bool(true));
         let (changed, skipped) = (flag("changed"), flag("skipped"));
@@ -507,8 +509,8 @@ fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
         (Over::Fields, Value::Object(fields)) => {
             Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
         }
-        (Over::List, other) => Err(format!("the value of the loop must be a list, not {}", what(&other))),
-        (Over::Fields, other) => Err(format!("the value of the loop must be a map, not {}", what(&other))),
+        (Over::List, other) => Err(format!("the value of the loop must be a list, not {}", type_name(&other))),
+        (Over::Fields, other) => Err(format!("the value of the loop must be a map, not {}", type_name(&other))),
     }
 }
 

@@ -437,10 +437,10 @@ fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, 
             .into_iter()
             .map(|item| match item {
                 Json::Object(map) => Ok(map),
-                other => Err(refuse(format!("combine requires maps, not {}", yaml::what(&other)))),
+                other => Err(refuse(format!("combine requires maps, not {}", yaml::type_name(&other)))),
             })
             .collect(),
-        other => Err(refuse(format!("combine requires maps, not {}", yaml::what(&other)))),
+        other => Err(refuse(format!("combine requires maps, not {}", yaml::type_name(&other)))),
     }
 }
 

@@ -165,7 +165,7 @@ impl Scope {
                 let expression = sole_expression(text).unwrap_or(text);
                 Ok(truth(&self.value(expression)?))
             }
-            other => Err(format!("the condition must be an expression, not {}", crate::yaml::what(other))),
+            other => Err(format!("the condition must be an expression, not {}", crate::yaml::type_name(other))),
         }
     }
 

@@ -70,7 +70,7 @@ fn within_64_bits(text: &str, is_negative: bool, absolute: Option<u64>) -> Resul
         (Some(absolute), true) => 0_i64.checked_sub_unsigned(absolute).map(Value::from),
         (None, _) => None,
     };
-    number.ok_or_else(|| format!("the number {} exceeds 64 bits: write it in quotes", shown(text)))
+    number.ok_or_else(|| format!("the number {} exceeds 64 bits: write it in quotes", truncated(text)))
 }
 
 /// Returns true for parts such as `190:20:30`, each of at most two digits below 60 except for the first.
@@ -95,7 +95,7 @@ fn base_60(text: &str) -> Option<u64> {
 fn float(text: &str) -> Option<Result<Value, String>> {
     let (is_negative, unsigned) = signed(text);
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
-        return Some(Err(format!("JSON has no number {}: write it in quotes", shown(text))));
+        return Some(Err(format!("JSON has no number {}: write it in quotes", truncated(text))));
     }
     let (whole, fraction) = unsigned.split_once('.')?;
     let digit = |byte: u8| byte.is_ascii_digit();
@@ -130,11 +130,11 @@ fn float(text: &str) -> Option<Result<Value, String>> {
 
 fn finite(text: &str, number: f64) -> Result<Value, String> {
     let number = Number::from_f64(number).map(Value::Number);
-    number.ok_or_else(|| format!("JSON has no number {}: write it in quotes", shown(text)))
+    number.ok_or_else(|| format!("JSON has no number {}: write it in quotes", truncated(text)))
 }
 
 /// Shortens a text for a message.
-fn shown(text: &str) -> String {
+fn truncated(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
