@@ -176,7 +176,7 @@ fn is_meta(name: &str) -> bool {
 }
 
 /// Returns names that Ansible interprets, and prefixes of such names; see [`MAGIC`].
-pub(crate) fn magic() -> (&'static [&'static str], &'static [&'static str]) {
+pub(crate) fn special_names() -> (&'static [&'static str], &'static [&'static str]) {
     (&MAGIC, &MAGIC_PREFIXES)
 }
 

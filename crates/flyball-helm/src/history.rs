@@ -84,6 +84,18 @@ pub(crate) struct RevisionAnnotations {
     pub(crate) seed: Option<Seed>,
 }
 
+impl RevisionAnnotations {
+    fn to_map(&self) -> BTreeMap<String, String> {
+        let seed = self.seed.as_ref().map(|seed| (SEED, seed.to_hex()));
+        let others = [
+            (INPUTS, self.inputs.clone()),
+            (PROGRESS, self.progress.to_string()),
+            (FAILURES, self.failures.to_string()),
+        ];
+        others.into_iter().chain(seed).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
 impl StoredRevision {
     fn of(meta: ObjectMeta) -> Option<Self> {
         let labels = meta.labels.as_ref()?;
@@ -100,14 +112,16 @@ impl StoredRevision {
     }
 
     /// Returns its annotations.
-    pub(crate) fn notes(&self) -> RevisionAnnotations {
-        let note = |name: &str| self.meta.annotations.as_ref().and_then(|notes| notes.get(name)).map(String::as_str);
-        let number = |name: &str| note(name).and_then(|text| text.parse().ok()).unwrap_or_default();
+    pub(crate) fn annotations(&self) -> RevisionAnnotations {
+        let annotation = |name: &str| {
+            self.meta.annotations.as_ref().and_then(|annotations| annotations.get(name)).map(String::as_str)
+        };
+        let number = |name: &str| annotation(name).and_then(|text| text.parse().ok()).unwrap_or_default();
         RevisionAnnotations {
-            inputs: note(INPUTS).unwrap_or_default().to_owned(),
+            inputs: annotation(INPUTS).unwrap_or_default().to_owned(),
             progress: number(PROGRESS),
             failures: number(FAILURES).try_into().unwrap_or(u32::MAX),
-            seed: note(SEED).and_then(Seed::from_hex),
+            seed: annotation(SEED).and_then(Seed::from_hex),
         }
     }
 
@@ -125,7 +139,8 @@ impl StoredRevision {
 
     /// Returns the number of its Secrets. Others may have written the annotation.
     fn secrets(&self) -> usize {
-        let number: Option<usize> = self.meta.annotations.as_ref().and_then(|notes| notes.get(CHUNKS)?.parse().ok());
+        let number: Option<usize> =
+            self.meta.annotations.as_ref().and_then(|annotations| annotations.get(CHUNKS)?.parse().ok());
         number.filter(|_| self.is_index).unwrap_or(1).clamp(1, MAX_CHUNKS)
     }
 
@@ -272,12 +287,12 @@ impl History {
         cx: &Context<DynamicObject>,
         slots: &Slots,
         revision: &Revision,
-        notes: &RevisionAnnotations,
+        annotations: &RevisionAnnotations,
     ) -> Result<StoredRevision> {
         let secret = revision.secret_name();
         let payload = encode(slots, revision, None).await?;
         self.prune(cx, payload.secrets()).await?;
-        let mut annotations = annotations(notes);
+        let mut annotations = annotations.to_map();
         let (type_, mut labels, data) = match &payload {
             Payload::Whole(payload) => {
                 (SECRET_TYPE, revision.labels(), [(PAYLOAD.to_owned(), ByteString(payload.clone()))].into())
@@ -388,11 +403,11 @@ pub(crate) async fn update(
     slots: &Slots,
     before: &StoredRevision,
     revision: &Revision,
-    notes: &RevisionAnnotations,
+    annotations: &RevisionAnnotations,
 ) -> Result<StoredRevision> {
     // The type of a Secret cannot be changed.
     let payload = encode(slots, revision, Some(before.is_index)).await?;
-    let mut annotations = annotations(notes);
+    let mut annotations = annotations.to_map();
     let (mut labels, data) = match &payload {
         Payload::Whole(payload) => (revision.labels(), json!({PAYLOAD: ByteString(payload.clone())})),
         Payload::Chunked(chunks) => {
@@ -478,9 +493,9 @@ async fn chunks_of(cx: &Context<DynamicObject>, index: &StoredRevision) -> Resul
 pub(crate) async fn annotate(
     cx: &Context<DynamicObject>,
     before: &StoredRevision,
-    notes: &RevisionAnnotations,
+    annotations: &RevisionAnnotations,
 ) -> Result<StoredRevision> {
-    patch(cx, before, json!({"metadata": {"annotations": annotations(notes)}})).await
+    patch(cx, before, json!({"metadata": {"annotations": annotations.to_map()}})).await
 }
 
 /// Deletes a revision. Without its index, chunks are not read any more.
@@ -502,16 +517,6 @@ async fn patch(cx: &Context<DynamicObject>, before: &StoredRevision, mut change:
 fn stored(secret: Secret) -> Result<StoredRevision> {
     let name = secret.name_any();
     StoredRevision::of(secret.metadata).ok_or_else(|| format!("Secret {name} has lost its release labels").into())
-}
-
-fn annotations(notes: &RevisionAnnotations) -> BTreeMap<String, String> {
-    let seed = notes.seed.as_ref().map(|seed| (SEED, seed.to_hex()));
-    let notes = [
-        (INPUTS, notes.inputs.clone()),
-        (PROGRESS, notes.progress.to_string()),
-        (FAILURES, notes.failures.to_string()),
-    ];
-    notes.into_iter().chain(seed).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[cfg(test)]

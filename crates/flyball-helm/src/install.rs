@@ -49,7 +49,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) history: History,
     pub(crate) stored: StoredRevision,
     pub(crate) revision: Revision,
-    pub(crate) notes: RevisionAnnotations,
+    pub(crate) annotations: RevisionAnnotations,
 }
 
 /// The progress of the hooks of an event.
@@ -74,11 +74,11 @@ impl Operation<'_> {
             Hooks::Failed(problem) => {
                 self.revision.info.status = State::Failed;
                 self.revision.info.description = format!("{verb}: {problem}");
-                self.notes.failures = self.notes.failures.saturating_add(1);
+                self.annotations.failures = self.annotations.failures.saturating_add(1);
                 self.save().await.map_err(&failed)?;
                 let problem = self.revision.info.description.clone();
-                tracing::warn!(release = self.owner.release, failures = self.notes.failures, "{problem}");
-                let retry_after = BACKOFF.after(self.notes.failures);
+                tracing::warn!(release = self.owner.release, failures = self.annotations.failures, "{problem}");
+                let retry_after = BACKOFF.after(self.annotations.failures);
                 Ok((Progress::Failed { failed_operation, problem, retry_after }, self.revision))
             }
         }
@@ -86,7 +86,7 @@ impl Operation<'_> {
 
     async fn steps(&mut self, before: Option<&Revision>, [pre, post]: [&str; 2]) -> Result<Hooks> {
         if before.is_none()
-            && self.notes.progress == 0
+            && self.annotations.progress == 0
             && let Some(waits) = stages::create_crds(self.cx, self.kinds, self.definitions).await?
         {
             return Ok(Hooks::Waits(waits));
@@ -96,7 +96,7 @@ impl Operation<'_> {
             Hooks::Done => {}
             other => return Ok(other),
         }
-        if self.notes.progress <= first {
+        if self.annotations.progress <= first {
             let resources = objects(self.slots, &self.revision).await?;
             if let Some(waits) = stages::apply(self.cx, &self.owner, self.kinds, &resources).await? {
                 return Ok(Hooks::Waits(waits));
@@ -105,8 +105,8 @@ impl Operation<'_> {
                 self.prune(before, &resources).await?;
             }
             if !hooks::of_event(&self.revision, post).is_empty() {
-                self.notes.progress = first + 1;
-                self.stored = history::annotate(self.cx, &self.stored, &self.notes).await?;
+                self.annotations.progress = first + 1;
+                self.stored = history::annotate(self.cx, &self.stored, &self.annotations).await?;
             }
         }
         match self.run_hooks(post, first + 1).await? {
@@ -122,7 +122,7 @@ impl Operation<'_> {
         let indices = hooks::of_event(&self.revision, event);
         for (step, index) in (first..).zip(&indices) {
             let hook = &self.revision.hooks[*index];
-            if self.notes.progress > step || hooks::is_empty(hook) {
+            if self.annotations.progress > step || hooks::is_empty(hook) {
                 continue;
             }
             match hooks::run(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await? {
@@ -138,7 +138,7 @@ impl Operation<'_> {
                     return Ok(Hooks::Failed(format!("{event} hooks failed: {problem}")));
                 }
             }
-            self.notes.progress = step + 1;
+            self.annotations.progress = step + 1;
             self.save().await?;
         }
         self.remove_succeeded(first, indices).await?;
@@ -166,11 +166,11 @@ impl Operation<'_> {
     /// Names a step uniquely among all revisions and among installation and uninstallation.
     fn step(&self, step: usize) -> String {
         let way = if self.revision.info.status == State::Uninstalling { "-uninstall" } else { "" };
-        format!("{}/{step}{way}.{}", self.stored.uid(), self.notes.failures)
+        format!("{}/{step}{way}.{}", self.stored.uid(), self.annotations.failures)
     }
 
     async fn save(&mut self) -> Result<()> {
-        self.stored = history::update(self.cx, self.slots, &self.stored, &self.revision, &self.notes).await?;
+        self.stored = history::update(self.cx, self.slots, &self.stored, &self.revision, &self.annotations).await?;
         Ok(())
     }
 
@@ -226,12 +226,12 @@ impl Operation<'_> {
         if let (Some(before), Some(stored)) = (before, self.history.deployed()) {
             let mut before = before.clone();
             before.info.status = State::Superseded;
-            history::update(self.cx, self.slots, stored, &before, &stored.notes()).await?;
+            history::update(self.cx, self.slots, stored, &before, &stored.annotations()).await?;
         }
         self.revision.info.status = State::Deployed;
         self.revision.info.description =
             if before.is_some() { "Upgrade complete" } else { "Install complete" }.to_owned();
-        self.notes = RevisionAnnotations { progress: 0, failures: 0, ..self.notes.clone() };
+        self.annotations = RevisionAnnotations { progress: 0, failures: 0, ..self.annotations.clone() };
         self.save().await?;
         let Revision { name, version, info, .. } = &self.revision;
         let note = format!(
@@ -246,9 +246,9 @@ impl Operation<'_> {
     /// Records why the uninstallation failed.
     async fn record_failure(mut self, problem: &str) -> Result<Progress> {
         self.revision.info.description = format!("failed to uninstall release: {problem}");
-        self.notes.failures = self.notes.failures.saturating_add(1);
+        self.annotations.failures = self.annotations.failures.saturating_add(1);
         self.save().await?;
-        let (problem, retry_after) = (self.revision.info.description, BACKOFF.after(self.notes.failures));
+        let (problem, retry_after) = (self.revision.info.description, BACKOFF.after(self.annotations.failures));
         Ok(Progress::Failed { failed_operation: FailedOperation::Uninstall, problem, retry_after })
     }
 
@@ -260,9 +260,9 @@ impl Operation<'_> {
             self.revision.info.status = State::Uninstalling;
             self.revision.info.description = "Deletion in progress (or silently failed)".into();
             self.revision.info.deleted = rfc3339(self.cx.now());
-            (self.notes.progress, self.notes.failures) = (0, 0);
+            (self.annotations.progress, self.annotations.failures) = (0, 0);
             self.save().await?;
-        } else if let Some(retry_after) = time_to_retry(self.cx, &self.stored, self.notes.failures) {
+        } else if let Some(retry_after) = time_to_retry(self.cx, &self.stored, self.annotations.failures) {
             return Ok(Progress::Failed {
                 failed_operation: FailedOperation::Uninstall,
                 problem: self.revision.info.description,
@@ -275,7 +275,7 @@ impl Operation<'_> {
             Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
             Hooks::Failed(problem) => return self.record_failure(&problem).await,
         }
-        if self.notes.progress <= first {
+        if self.annotations.progress <= first {
             let mut remaining = self.delete_all(&self.revision).await?;
             // If an upgrade was in progress, objects of the previous revision may still exist.
             if let Some(deployed) = self.history.deployed().filter(|stored| stored.version != self.stored.version)
@@ -287,8 +287,8 @@ impl Operation<'_> {
                 return Ok(Progress::Waits(format!("{remaining} is being deleted")));
             }
             if !hooks::of_event(&self.revision, "post-delete").is_empty() {
-                self.notes.progress = first + 1;
-                self.stored = history::annotate(self.cx, &self.stored, &self.notes).await?;
+                self.annotations.progress = first + 1;
+                self.stored = history::annotate(self.cx, &self.stored, &self.annotations).await?;
             }
         }
         match self.run_hooks("post-delete", first + 1).await? {

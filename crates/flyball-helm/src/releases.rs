@@ -213,7 +213,7 @@ impl Plan<'_> {
         history.delete_surplus_chunks(cx).await.map_err(reconcile("failed to delete obsolete chunks"))?;
         let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
-        let seed = match history.revisions.iter().rev().find_map(|stored| stored.notes().seed) {
+        let seed = match history.revisions.iter().rev().find_map(|stored| stored.annotations().seed) {
             Some(seed) => seed,
             None if self.repeats => Seed::from_rng(cx.rng()),
             None => Seed::from_os().map_err(|error| failed("failed to draw a seed")(error.into()))?,
@@ -222,8 +222,8 @@ impl Plan<'_> {
         if let Some(last) =
             history.last().filter(|last| current.as_ref().is_none_or(|current| current.version < last.version))
         {
-            let (last, notes) = (last.clone(), last.notes());
-            let same = notes.inputs == request.inputs;
+            let (last, annotations) = (last.clone(), last.annotations());
+            let same = annotations.inputs == request.inputs;
             if same
                 && last.state.is_pending()
                 && let Some(revision) =
@@ -232,7 +232,7 @@ impl Plan<'_> {
                 let genuine = self.is_genuine(cx, &request, last.version, &revision, &seed).await;
                 match genuine.map_err(failed("failed to verify the pending release"))? {
                     Some(true) => {
-                        let operation = self.operation(cx, owner, history, last, revision, notes);
+                        let operation = self.operation(cx, owner, history, last, revision, annotations);
                         return self.advance(operation, deployed).await;
                     }
                     Some(false) => tracing::warn!(
@@ -244,7 +244,7 @@ impl Plan<'_> {
                 }
             }
             if same && last.state == State::Failed {
-                failures = notes.failures;
+                failures = annotations.failures;
                 if let Some(retry_after) = time_to_retry(cx, &last, failures) {
                     let revision = history::load(cx, self.slots, &last)
                         .await
@@ -260,7 +260,7 @@ impl Plan<'_> {
         }
         let installed = current.as_ref().filter(|current| current.state == State::Deployed);
         if let (Some(current), Some(revision)) = (installed, &*deployed)
-            && current.notes().inputs == request.inputs
+            && current.annotations().inputs == request.inputs
         {
             let genuine = self
                 .is_genuine(cx, &request, current.version, revision, &seed)
@@ -288,14 +288,15 @@ impl Plan<'_> {
         let Some(candidate) = candidate.map_err(ReleaseError::of(attempted_operation, what))? else {
             return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned()));
         };
-        let notes = RevisionAnnotations { inputs: request.inputs.clone(), progress: 0, failures, seed: Some(seed) };
+        let annotations =
+            RevisionAnnotations { inputs: request.inputs.clone(), progress: 0, failures, seed: Some(seed) };
         if let (Some(current), Some(revision)) = (installed, &*deployed)
             && revision.manifest == candidate.manifest
             && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
         {
             self.verified.add(owner.namespace, owner.release, revision);
             // Values or chart changed, but not the rendered objects.
-            history::annotate(cx, current, &notes)
+            history::annotate(cx, current, &annotations)
                 .await
                 .map_err(failed("failed to record the inputs of the release"))?;
             return self.repair(cx, &request, revision).await;
@@ -305,9 +306,11 @@ impl Plan<'_> {
             cx.event(Event::warning("OverrideValuesInUse", note));
         }
         self.verified.add(owner.namespace, owner.release, &candidate);
-        let stored =
-            history.create(cx, self.slots, &candidate, &notes).await.map_err(failed("failed to record the release"))?;
-        self.advance(self.operation(cx, owner, history, stored, candidate, notes), deployed).await
+        let stored = history
+            .create(cx, self.slots, &candidate, &annotations)
+            .await
+            .map_err(failed("failed to record the release"))?;
+        self.advance(self.operation(cx, owner, history, stored, candidate, annotations), deployed).await
     }
 
     fn operation<'a>(
@@ -317,10 +320,20 @@ impl Plan<'_> {
         history: History,
         stored: StoredRevision,
         revision: Revision,
-        notes: RevisionAnnotations,
+        annotations: RevisionAnnotations,
     ) -> Operation<'a> {
         let definitions = self.source.crds();
-        Operation { cx, owner, kinds: self.kinds, slots: self.slots, definitions, history, stored, revision, notes }
+        Operation {
+            cx,
+            owner,
+            kinds: self.kinds,
+            slots: self.slots,
+            definitions,
+            history,
+            stored,
+            revision,
+            annotations,
+        }
     }
 
     /// Advances a pending revision.
@@ -564,10 +577,10 @@ impl Plan<'_> {
         // Its revisions are deleted one by one, and this one last.
         history.claim(cx, &owner).await?;
         let Some(mut last) = history.last().cloned() else { return Ok(Progress::Done) };
-        let notes = last.notes();
+        let annotations = last.annotations();
         let is_verified = self.verified.has(owner.namespace, owner.release, &revision);
         if !is_verified && revision.hooks.iter().any(delete_hooks::is_delete_hook) {
-            let seed = notes.seed.clone().unwrap_or_default();
+            let seed = annotations.seed.clone().unwrap_or_default();
             let rendered = match self.request(object, owner) {
                 Ok(request) => self.render_again(cx, &request, last.version, &revision, &seed, Visibility::All).await,
                 Err(error) => Err(error),
@@ -586,11 +599,11 @@ impl Plan<'_> {
                 report_skipped(cx, &revision.name, &skipped);
                 if revision.info.status == State::Uninstalling {
                     // So they are reported once.
-                    last = history::update(cx, self.slots, &last, &revision, &notes).await?;
+                    last = history::update(cx, self.slots, &last, &revision, &annotations).await?;
                 }
             }
         }
-        self.operation(cx, owner, history, last, revision, notes).uninstall(waits).await
+        self.operation(cx, owner, history, last, revision, annotations).uninstall(waits).await
     }
 }
 

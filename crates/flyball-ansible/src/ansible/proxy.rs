@@ -174,7 +174,11 @@ impl Forwarder {
             }
             Ok(Err(error)) => return error_response(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
             Err(_) => {
-                return error_response(StatusCode::REQUEST_TIMEOUT, "Timeout", "timeout while reading the request body");
+                return error_response(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "Timeout",
+                    "timeout while reading the request body",
+                );
             }
         };
         let body = match &target {

@@ -174,7 +174,7 @@ impl Loader {
         let tasks = yaml::read_document(file)?;
         let path = Arc::new(file.to_owned());
         let mut found =
-            Surroundings { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
+            TaskContext { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
         read_tasks(tasks, &path, 0, &mut found).map(Arc::from)
     }
 
@@ -236,7 +236,7 @@ impl Loader {
                 }
                 continue;
             }
-            let mut found = Surroundings {
+            let mut found = TaskContext {
                 loader: self,
                 home: &folder,
                 tasks: folder.clone(),
@@ -253,7 +253,7 @@ impl Loader {
             }
             let tasks = yaml::read_document(&included)?;
             let path = Arc::new(included.clone());
-            let mut found = Surroundings {
+            let mut found = TaskContext {
                 loader: self,
                 home: &folder,
                 tasks: folder.clone(),
@@ -312,7 +312,7 @@ fn read_vars(file: &Path) -> Result<Arc<Vars>> {
 }
 
 /// Position of a task that refers to another file or role.
-struct Surroundings<'l> {
+struct TaskContext<'l> {
     loader: &'l mut Loader,
     /// The folder of the role or playbook.
     home: &'l Path,
@@ -325,7 +325,7 @@ struct Surroundings<'l> {
     includes: Option<&'l mut Vec<PathBuf>>,
 }
 
-impl Surroundings<'_> {
+impl TaskContext<'_> {
     fn find(&self, name: &str) -> Result<PathBuf, String> {
         let candidates = candidate_paths(name, self.file, &self.tasks);
         let found = candidates.iter().find(|path| path.is_file());
@@ -333,7 +333,7 @@ impl Surroundings<'_> {
     }
 }
 
-impl Resolve for Surroundings<'_> {
+impl Resolve for TaskContext<'_> {
     fn import(&mut self, name: &str) -> Result<Arc<[Task]>, String> {
         if self.depth >= MAX_DEPTH {
             return Err(format!(
@@ -343,7 +343,7 @@ impl Resolve for Surroundings<'_> {
         let file = self.find(name)?;
         let tasks = yaml::read_document(&file).map_err(|error| error.to_string())?;
         let path = Arc::new(file.clone());
-        let mut found = Surroundings {
+        let mut found = TaskContext {
             loader: &mut *self.loader,
             home: self.home,
             tasks: self.tasks.clone(),

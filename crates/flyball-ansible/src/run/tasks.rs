@@ -3,7 +3,7 @@
 use super::frame::MAX_DEPTH;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
-use crate::playbook::{Action, Module, Over, Repeat, Task, candidate_paths, named};
+use crate::playbook::{Action, Loop, LoopItems, Module, Task, candidate_paths, named};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
 use crate::yaml::{truth, type_name};
 use flyball_core::memory;
@@ -130,11 +130,11 @@ impl<'r> Run<'r> {
     /// Runs a task, for each of its items if it has a loop.
     async fn task(&mut self, task: &'r Task, frame: &Frame<'r>) -> Result<(), Stop> {
         let result = match &task.repeat {
-            None => self.once(task, frame, &Vars::new()).await?,
+            None => self.run_item(task, frame, &Vars::new()).await?,
             Some(repeat) => {
                 let scope = self.scope(frame, &task.vars, &Vars::new());
                 match items(repeat, &scope) {
-                    Ok(items) => self.each(task, repeat, items, frame).await?,
+                    Ok(items) => self.run_items(task, repeat, items, frame).await?,
                     // If all items are skipped, errors in the loop's value are ignored.
                     Err(problem) => {
                         match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
@@ -148,10 +148,10 @@ impl<'r> Run<'r> {
         self.ended(task, frame, result)
     }
 
-    async fn each(
+    async fn run_items(
         &mut self,
         task: &'r Task,
-        repeat: &'r Repeat,
+        repeat: &'r Loop,
         items: Vec<Value>,
         frame: &Frame<'r>,
     ) -> Result<Done, Stop> {
@@ -162,7 +162,7 @@ impl<'r> Run<'r> {
             if let Some(name) = &repeat.index {
                 looped.insert(name.clone(), Var::Data(Arc::new(index.into())));
             }
-            let mut done = self.once(task, frame, &looped).await?;
+            let mut done = self.run_item(task, frame, &looped).await?;
             done.result.insert(repeat.variable.clone(), item);
             if let Some(failed) = done.failure.take() {
                 failure.get_or_insert(failed);
@@ -208,7 +208,7 @@ impl<'r> Run<'r> {
     }
 
     /// Runs a task for one item, with retries.
-    async fn once(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
+    async fn run_item(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
         self.count().map_err(|problem| Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }))?;
         self.charge(task, WORK_PER_TASK)?;
         self.budget.yield_turn().await;
@@ -228,14 +228,14 @@ impl<'r> Run<'r> {
         };
         let delay = task.delay.as_ref().map_or(5.0, |delay| number(delay, &scope));
         for attempt in 1.. {
-            let mut done = Box::pin(self.act(task, frame, looped)).await?;
+            let mut done = Box::pin(self.run_action(task, frame, looped)).await?;
             let size = done.result.values().map(memory::of).sum::<usize>();
             self.charge(task, WORK_PER_ATTEMPT + (size / BYTES_PER_FUEL) as u64)?;
             if attempts > 1 {
                 done.result.insert("attempts".into(), attempt.into());
             }
-            let judged = self.judge(task, frame, looped, &mut done);
-            let satisfied = match judged {
+            let evaluated = self.evaluate_result(task, frame, looped, &mut done);
+            let satisfied = match evaluated {
                 Err(problem) => {
                     done = Done::failed(TaskError::new(problem));
                     true
@@ -254,7 +254,7 @@ impl<'r> Run<'r> {
     }
 
     /// Applies `failed_when` and `changed_when`, and returns whether `until` holds.
-    fn judge(&self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
+    fn evaluate_result(&self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
         let failed = done.failure.is_some();
         done.result.entry("failed").or_insert(failed.into());
         done.result.entry("changed").or_insert(false.into());
@@ -290,7 +290,7 @@ impl<'r> Run<'r> {
     }
 
     /// Executes the action of a task.
-    async fn act(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
+    async fn run_action(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
         let scope = self.scope(frame, &task.vars, looped);
         match &task.action {
             Action::Module(module, arguments) => Box::pin(self.module(*module, arguments, &scope, frame)).await,
@@ -380,7 +380,7 @@ impl<'r> Run<'r> {
         let (changed, skipped) = (flag("changed"), flag("skipped"));
         if let Some(mut failure) = done.failure.take() {
             if hidden {
-                failure = hide(failure);
+                failure = hide_message(failure);
             }
             failure.task = of(task);
             let ignored = task.ignore_errors.as_ref().or(frame.ignore_errors.as_ref());
@@ -440,7 +440,7 @@ impl Done {
 }
 
 /// Removes the message of a failure, but not its kind.
-fn hide(failure: TaskError) -> TaskError {
+fn hide_message(failure: TaskError) -> TaskError {
     TaskError { message: HIDDEN.to_owned(), error: failure.error.as_ref().map(hide_error), ..failure }
 }
 
@@ -493,24 +493,24 @@ pub(super) fn seconds(value: &Value, default: f64) -> Duration {
 }
 
 /// Returns the items of a loop.
-fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
+fn items(repeat: &Loop, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
     let value = scope.render(&repeat.items)?;
     match (repeat.over, value) {
         (_, Value::String(omitted)) if omitted == *OMIT => Ok(Vec::new()),
-        (Over::List, Value::Array(items)) => Ok(items),
-        (Over::Flattened, Value::Array(items)) => Ok(items
+        (LoopItems::List, Value::Array(items)) => Ok(items),
+        (LoopItems::Flattened, Value::Array(items)) => Ok(items
             .into_iter()
             .flat_map(|item| match item {
                 Value::Array(items) => items,
                 item => vec![item],
             })
             .collect()),
-        (Over::Flattened, item) => Ok(vec![item]),
-        (Over::Fields, Value::Object(fields)) => {
+        (LoopItems::Flattened, item) => Ok(vec![item]),
+        (LoopItems::Fields, Value::Object(fields)) => {
             Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
         }
-        (Over::List, other) => Err(format!("the value of the loop must be a list, not {}", type_name(&other))),
-        (Over::Fields, other) => Err(format!("the value of the loop must be a map, not {}", type_name(&other))),
+        (LoopItems::List, other) => Err(format!("the value of the loop must be a list, not {}", type_name(&other))),
+        (LoopItems::Fields, other) => Err(format!("the value of the loop must be a map, not {}", type_name(&other))),
     }
 }
 
@@ -525,12 +525,12 @@ mod tests {
                 "causes": [{"reason": "NamespaceTerminating", "message": "SECRET", "field": "SECRET"}]}});
         let status: Status = serde_json::from_value(status).unwrap();
         let error = flyball::Error::from(kube::Error::Api(status.boxed())).context("SECRET");
-        let hidden = hide(TaskError::of(error));
+        let hidden = hide_message(TaskError::of(error));
         let error = hidden.error.unwrap();
         assert!(!format!("{error} {error:?} {:?} {}", error.status(), hidden.message).contains("SECRET"));
         assert_eq!(error.status().unwrap().code, 403);
         assert!(flyball::is_namespace_terminating(error.downcast_ref().unwrap()));
-        let other = hide(TaskError::of("SECRET".into()));
+        let other = hide_message(TaskError::of("SECRET".into()));
         assert_eq!(other.error.unwrap().to_string(), HIDDEN);
     }
 }

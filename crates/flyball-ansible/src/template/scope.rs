@@ -86,7 +86,7 @@ impl Scope {
     }
 
     /// Returns true if roles may read an environment variable.
-    pub(super) fn sees(&self, variable: &str) -> bool {
+    pub(super) fn may_read_environment(&self, variable: &str) -> bool {
         PASSED.contains(&variable) || self.budget.environment.contains(variable)
     }
 
