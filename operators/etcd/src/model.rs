@@ -126,7 +126,7 @@ impl State {
 
     /// Finds the process behind a URL: its cluster, its member, and its version.
     fn reach(&self, endpoint: &str) -> Option<(String, u64, String)> {
-        let pod = crate::objects::pod_of(endpoint)?;
+        let pod = crate::plan::pod_of(endpoint)?;
         self.disks.values().find_map(|disk| {
             let (name, version) = disk.running.as_ref().filter(|(name, _)| name == pod)?;
             let (token, id) = disk.joined.as_ref()?;

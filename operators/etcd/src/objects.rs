@@ -53,11 +53,6 @@ pub fn peer_url(cluster: &EtcdCluster, pod: &str) -> String {
     format!("http://{pod}.{}:{PEER_PORT}", domain(cluster))
 }
 
-/// Returns the name of the pod that a URL refers to.
-pub fn pod_of(url: &str) -> Option<&str> {
-    url.split_once("://")?.1.split(['.', ':']).next()
-}
-
 fn labels(cluster: &EtcdCluster) -> Value {
     json!({"app": "etcd", CLUSTER: cluster.name_any()})
 }
@@ -222,6 +217,7 @@ pub fn observe(pod: &Pod) -> ObservedPod {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::pod_of;
 
     #[test]
     fn names_and_versions_round_trip() {

@@ -10,7 +10,6 @@
 //! * An added member is started before any other step, since it already counts for the quorum.
 
 use crate::etcd::{Member, MemberStatus};
-use crate::objects::pod_of;
 use std::fmt;
 
 /// The desired state of a cluster.
@@ -90,6 +89,11 @@ impl Membership {
 pub fn pod_name(member: &Member) -> Option<&str> {
     let name = Some(member.name.as_str()).filter(|name| !name.is_empty());
     name.or_else(|| member.peer_urls.iter().find_map(|url| pod_of(url)))
+}
+
+/// Returns the name of the pod that a URL refers to.
+pub fn pod_of(url: &str) -> Option<&str> {
+    url.split_once("://")?.1.split(['.', ':']).next()
 }
 
 /// The observed state of a cluster.

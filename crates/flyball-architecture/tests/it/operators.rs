@@ -105,6 +105,14 @@ fn sample_operators_have_the_layout_of_the_scaffold() {
 }
 
 #[test]
+fn sample_operators_have_no_cycles_between_modules() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../operators");
+    for operator in entries(&folder) {
+        flyball_architecture::Sources::of(folder.join(operator)).check_without_layers();
+    }
+}
+
+#[test]
 fn deviations_from_the_scaffold_are_reported() {
     let architecture = Path::new(env!("CARGO_MANIFEST_DIR"));
     let errors = deviations(architecture);

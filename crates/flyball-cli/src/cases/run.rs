@@ -1,6 +1,6 @@
 //! Runs test cases with an operator on a control plane.
 
-use super::format::{Case, DeletedObject, ReadObject, Shell, Step, Suite};
+use super::format::{Case, DeletedObject, ReadObject, Step, StepCommand, Suite};
 use super::matching::differences;
 use crate::cluster::connection::Connection;
 use crate::cluster::wait::poll_until;
@@ -246,14 +246,14 @@ impl CaseRunner<'_> {
         Ok(())
     }
 
-    async fn run_command(&self, shell: &Shell, limit: Duration) -> Result<(), String> {
+    async fn run_command(&self, shell: &StepCommand, limit: Duration) -> Result<(), String> {
         run_command(shell, limit, &self.case.folder, self.kubeconfig, &self.connection.namespace).await
     }
 }
 
 /// Runs a command in a folder; returns the reason if it fails. After the timeout, its process group is killed.
 async fn run_command(
-    shell: &Shell,
+    shell: &StepCommand,
     limit: Duration,
     folder: &Path,
     kubeconfig: &Path,
@@ -349,16 +349,17 @@ mod tests {
     #[tokio::test]
     async fn command_reports_its_output() {
         let limit = Duration::from_secs(30);
-        let run = async |shell: Shell| run_command(&shell, limit, Path::new("/"), Path::new("/k"), "ns").await;
-        let script = |text: &str| Shell { script: Some(text.into()), ..Shell::default() };
+        let run = async |shell: StepCommand| run_command(&shell, limit, Path::new("/"), Path::new("/k"), "ns").await;
+        let script = |text: &str| StepCommand { script: Some(text.into()), ..StepCommand::default() };
         assert_eq!(run(script("test $NAMESPACE$KUBECONFIG = ns/k")).await, Ok(()));
         let failed = run(script("echo why; exit 3")).await.unwrap_err();
         assert_eq!(failed, "`echo why; exit 3` failed with exit status: 3: why");
-        assert_eq!(run(Shell { ignore_failure: true, ..script("exit 3") }).await, Ok(()));
-        assert!(run(Shell::default()).await.is_err());
+        assert_eq!(run(StepCommand { ignore_failure: true, ..script("exit 3") }).await, Ok(()));
+        assert!(run(StepCommand::default()).await.is_err());
         let long = run(script("head -c 1000000 /dev/zero | tr '\\0' x; echo end; exit 3")).await.unwrap_err();
         assert!(long.ends_with("xend") && long.len() < 2 * MAX_OUTPUT, "{}", long.len());
-        let namespaced = Shell { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..Shell::default() };
+        let namespaced =
+            StepCommand { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..StepCommand::default() };
         assert!(run(namespaced).await.unwrap_err().contains("failed with"));
     }
 
@@ -368,7 +369,7 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
         let script = format!("exec 3>{path}; sleep 60 & echo started >&3; wait");
-        let slow = Shell { script: Some(script), ..Shell::default() };
+        let slow = StepCommand { script: Some(script), ..StepCommand::default() };
         let began = Instant::now();
         let limit = Duration::from_secs(1);
         let failed = run_command(&slow, limit, Path::new("/"), Path::new("/k"), "ns").await.unwrap_err();

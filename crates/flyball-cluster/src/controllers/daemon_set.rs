@@ -66,7 +66,7 @@ impl Reconcile for DaemonSets {
         let mut daemon = Daemon { set, spec, hash, nodes: cx.list(None).await?, pods: BTreeMap::new(), now: cx.now() };
         let hashes: Vec<Option<String>> = claimed.iter().map(|pod: &Pod| pod.labels().get(HASH).cloned()).collect();
         daemon.place(claimed);
-        let result = self.bring(&mut daemon, cx).await;
+        let result = self.manage(&mut daemon, cx).await;
         let used = |name: &str| {
             let revision = history.find(name);
             revision.is_some_and(|revision| hashes.contains(&revision.labels().get(HASH).cloned()))
@@ -91,7 +91,7 @@ impl Reconcile for DaemonSets {
 
 impl DaemonSets {
     /// Creates and deletes pods until the daemon set is complete; returns the delay before failed pods may be retried.
-    async fn bring(&self, daemon: &mut Daemon<'_>, cx: &Context<DaemonSet>) -> Result<Option<Duration>> {
+    async fn manage(&self, daemon: &mut Daemon<'_>, cx: &Context<DaemonSet>) -> Result<Option<Duration>> {
         let (placement, wait) = self.placement(daemon, cx).await;
         daemon.execute(placement, &self.events, cx).await?;
         let is_on_delete = daemon.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());

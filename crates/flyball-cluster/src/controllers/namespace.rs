@@ -86,7 +86,7 @@ impl Found {
             let words = counts.iter().map(|(name, n)| format!("{name} {word} {n} resource instances"));
             words.collect::<Vec<_>>().join(", ")
         };
-        let condition = |kind, trouble: Option<(&'static str, String)>, reason, message: &str| match trouble {
+        let condition = |kind, failure: Option<(&'static str, String)>, reason, message: &str| match failure {
             Some((reason, message)) => (kind, true, reason, message),
             None => (kind, false, reason, message.to_owned()),
         };

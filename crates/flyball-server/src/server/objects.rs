@@ -22,20 +22,20 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The handler of a path.
-pub(super) enum Endpoint {
+pub(super) enum Route {
     /// Objects, or a part of one.
     Objects(Target),
     /// An action on an object.
     Action { target: Target, subresource: &'static Subresource },
 }
 
-/// A path without an endpoint.
-enum NoEndpoint {
+/// A path without a handler.
+enum NoRoute {
     Page,
     Rejected(Status),
 }
 
-impl From<Status> for NoEndpoint {
+impl From<Status> for NoRoute {
     fn from(status: Status) -> Self {
         Self::Rejected(status)
     }
@@ -45,13 +45,13 @@ impl From<Status> for NoEndpoint {
 pub(super) async fn answer(server: &Arc<Components>, call: &Call) -> Response<Body> {
     let path = call.info.resource.as_ref().expect("only called with one");
     let target = match find(server, call, path) {
-        Ok(place) => place,
-        Err(NoEndpoint::Page) => return response::page_not_found(),
-        Err(NoEndpoint::Rejected(status)) => return response::status(&status),
+        Ok(route) => route,
+        Err(NoRoute::Page) => return response::page_not_found(),
+        Err(NoRoute::Rejected(status)) => return response::status(&status),
     };
     let (resource, answered) = match target {
-        Endpoint::Objects(target) => (target.resource.clone(), objects(server, call, target).await),
-        Endpoint::Action { target, subresource } => {
+        Route::Objects(target) => (target.resource.clone(), objects(server, call, target).await),
+        Route::Action { target, subresource } => {
             (target.resource.clone(), actions::answer(server, call, &target, subresource).await)
         }
     };
@@ -69,14 +69,14 @@ fn refusal(call: &Call, resource: &Resource, status: &Status) -> Response<Body> 
 }
 
 /// Finds the endpoint of a path, and checks that it supports the method.
-fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Endpoint, NoEndpoint> {
+fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Route, NoRoute> {
     if call.info.watched_by_path && !matches!(call.method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed().into());
     }
     let resource = match server.registry.catalog.get().lookup(&path.group, &path.version, &path.resource) {
         Lookup::Found(resource) if resource.is_served() => resource,
         Lookup::NotInGroup { built_in: true } => return Err(Status::unknown_resource().into()),
-        Lookup::Found(_) | Lookup::NotInGroup { built_in: false } | Lookup::NoGroup => return Err(NoEndpoint::Page),
+        Lookup::Found(_) | Lookup::NotInGroup { built_in: false } | Lookup::NoGroup => return Err(NoRoute::Page),
     };
     let custom = resource.custom().is_some();
     let spans_namespaces = matches!(call.info.verb, "list" | "watch");
@@ -90,7 +90,7 @@ fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Endpoin
         return Err(if known {
             Status::method_not_allowed().into()
         } else if custom {
-            NoEndpoint::Page
+            NoRoute::Page
         } else {
             Status::unknown_resource().into()
         });
@@ -121,7 +121,7 @@ fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Endpoin
         if !fits || !resource.verbs().allows(verb) {
             return Err(refuse().into());
         }
-        return Ok(Endpoint::Objects(target));
+        return Ok(Route::Objects(target));
     };
     let (part, verbs, action) = match &resource.behavior {
         Behavior::Custom(_) => {
@@ -144,8 +144,8 @@ fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Endpoin
         return Err(refuse().into());
     }
     match (part, action) {
-        (None, Some(subresource)) => Ok(Endpoint::Action { target, subresource }),
-        (part, _) => Ok(Endpoint::Objects(Target { part: part.unwrap_or(Part::Whole), ..target })),
+        (None, Some(subresource)) => Ok(Route::Action { target, subresource }),
+        (part, _) => Ok(Route::Objects(Target { part: part.unwrap_or(Part::Whole), ..target })),
     }
 }
 
