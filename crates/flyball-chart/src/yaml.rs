@@ -214,11 +214,12 @@ const CONTROL: &str = "control characters are not allowed";
 
 /// Returns true if a string has characters that go-yaml does not accept.
 fn has_control(text: &str) -> bool {
+    let is_good_ascii = |byte: u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
     let is_good = |c: char| {
         matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}')
             || matches!(c, '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
     };
-    !text.chars().all(is_good)
+    !(text.bytes().all(is_good_ascii) || text.chars().all(is_good))
 }
 
 impl Data {

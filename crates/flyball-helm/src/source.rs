@@ -4,7 +4,7 @@ use crate::digest::hex;
 use crate::discovery;
 use crate::error::OperatorError;
 use crate::kinds::Kinds;
-use crate::lookup::{Answers, ROUNDS, Visibility};
+use crate::lookup::{Answers, Lookups, ROUNDS, Visibility};
 use crate::record;
 use crate::rendering::Slots;
 use crate::resources::Resource;
@@ -148,19 +148,21 @@ impl Source {
         hex(&texts)
     }
 
-    /// Renders a release with this seed for random values and this time. Returns `None` if all slots are occupied.
+    /// Renders a release with this seed for random values and this time, and returns the lookups of its templates.
+    /// Returns `None` if all slots are occupied.
     pub(crate) async fn render(
         &self,
         cx: &Context<DynamicObject>,
         kinds: &Arc<Kinds>,
         slots: &Slots,
         request: RenderRequest,
-    ) -> Result<Option<Rendered>> {
+    ) -> Result<Option<(Rendered, Lookups)>> {
         let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
             true => discovery::capabilities(cx, self.helm).await?,
             false => Capabilities::of(self.helm),
         };
         let Release { name, namespace, .. } = &request.release;
+        tracing::debug!(release = name, namespace, "rendering the chart");
         let answers = Answers::new(Arc::clone(kinds), namespace, name, request.visibility);
         let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, answers };
         for _ in 0..ROUNDS {
@@ -170,7 +172,8 @@ impl Source {
             // A missing answer may be the cause of a template error.
             if !job.answers.fetch(cx).await? {
                 // The inputs of the template do not change, so a retry cannot succeed.
-                return rendered.map(Some).map_err(|error| Error::from(error.brief()).terminal());
+                let rendered = rendered.map_err(|error| Error::from(error.brief()).terminal())?;
+                return Ok(Some((rendered, job.answers.lookups())));
             }
         }
         Err(Error::from(format!("the chart still makes new lookups after {ROUNDS} renderings")).terminal())

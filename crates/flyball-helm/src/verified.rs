@@ -1,34 +1,49 @@
 //! Verifies that the chart renders the revisions in Secrets.
 //!
 //! The Secrets are in the namespace of their custom resource, where others may write Secrets. So the operator
-//! compares a stored revision with a rendering before it installs the revision, once per process.
+//! compares a stored revision with a rendering before it installs the revision, once per process. Until the lookups of
+//! that rendering have other answers, the chart need not be rendered again.
 
 use crate::digest::hex;
+use crate::lookup::Lookups;
 use crate::storage::{Hook, Revision};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Digests of the revisions that this process rendered, by namespace and release.
+/// The revisions that this process rendered, by namespace and release.
 #[derive(Debug, Default)]
-pub(crate) struct Verified(Mutex<BTreeMap<(String, String), String>>);
+pub(crate) struct Verified(Mutex<BTreeMap<(String, String), Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    /// The digest of the revision.
+    digest: String,
+    lookups: Vec<Lookups>,
+}
 
 impl Verified {
     /// Returns true if the chart renders the same objects as the revision.
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
-        let digests = self.0.lock();
-        digests.get(&(namespace.to_owned(), release.to_owned())).is_some_and(|known| *known == digest(revision))
+        let entries = self.0.lock();
+        entries.get(&(namespace.to_owned(), release.to_owned())).is_some_and(|entry| entry.digest == digest(revision))
     }
 
-    /// Records what the chart renders.
-    pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision) {
-        let mut digests = self.0.lock();
-        digests.insert((namespace.to_owned(), release.to_owned()), digest(rendered));
+    /// Returns the lookups of the renderings of a release; none if they are unknown.
+    pub(crate) fn lookups(&self, namespace: &str, release: &str) -> Vec<Lookups> {
+        let entries = self.0.lock();
+        entries.get(&(namespace.to_owned(), release.to_owned())).map(|entry| entry.lookups.clone()).unwrap_or_default()
+    }
+
+    /// Records what the chart renders, and its lookups.
+    pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision, lookups: Vec<Lookups>) {
+        let mut entries = self.0.lock();
+        entries.insert((namespace.to_owned(), release.to_owned()), Entry { digest: digest(rendered), lookups });
     }
 
     /// Forgets a release.
     pub(crate) fn remove(&self, namespace: &str, release: &str) {
-        let mut digests = self.0.lock();
-        digests.remove(&(namespace.to_owned(), release.to_owned()));
+        let mut entries = self.0.lock();
+        entries.remove(&(namespace.to_owned(), release.to_owned()));
     }
 }
 

@@ -1,5 +1,6 @@
 //! The tree of a parsed template. Each node is formatted as in Go, because error messages quote it.
 
+use crate::functions::Function;
 use crate::number::Number;
 use crate::quote;
 use crate::text::{Marks, Text};
@@ -104,7 +105,7 @@ pub(crate) enum Operand {
     Dot,
     Nil,
     Field(Vec<String>),
-    Identifier(String),
+    Function(String, &'static Function),
     Variable(Vec<String>),
     Number(Number),
     /// The quoted source, and the value.
@@ -141,7 +142,7 @@ impl fmt::Display for Arg {
             Operand::Dot => f.write_str("."),
             Operand::Nil => f.write_str("nil"),
             Operand::Field(names) => names.iter().try_for_each(|name| write!(f, ".{name}")),
-            Operand::Identifier(name) => f.write_str(name),
+            Operand::Function(name, _) => f.write_str(name),
             Operand::Variable(names) => f.write_str(&names.join(".")),
             Operand::Number(number) => f.write_str(&number.text),
             Operand::String(written, _) => f.write_str(written),

@@ -2,6 +2,8 @@
 
 use super::lexer::{Kind, Lexer, Token};
 use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
+use crate::functions;
+use crate::helm::HelmVersion;
 use crate::number::{Number, parse_number};
 use crate::quote::{quote, unquote};
 use crate::text::{Marks, Text};
@@ -15,13 +17,13 @@ const DEPTH: usize = 1_000;
 ///
 /// # Errors
 /// Returns Go's message: `template: file:line: message`.
-pub(crate) fn parse(source: Source, has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, String> {
+pub(crate) fn parse(source: Source, helm: HelmVersion) -> Result<Vec<Tree>, String> {
     let source = Rc::new(source);
     let data: &[std::ops::Range<usize>] = if source.is_evaluated { &[] } else { &source.data };
     let mut parser = Parser {
         lexer: Lexer::new(&source.text, data),
         source: Rc::clone(&source),
-        has_function,
+        helm,
         tokens: std::array::from_fn(|_| Token { kind: Kind::Eof, at: 0, text: Cow::Borrowed(""), line: 0 }),
         peeked: 0,
         vars: vec!["$".into()],
@@ -37,7 +39,7 @@ pub(crate) fn parse(source: Source, has_function: &dyn Fn(&str) -> bool) -> Resu
 struct Parser<'a> {
     lexer: Lexer<'a>,
     source: Rc<Source>,
-    has_function: &'a dyn Fn(&str) -> bool,
+    helm: HelmVersion,
     /// Lookahead tokens; the last of them comes first.
     tokens: [Token<'a>; 3],
     peeked: usize,
@@ -450,7 +452,7 @@ impl<'a> Parser<'a> {
                 first.extend(names);
                 Arg { at, what: Operand::Variable(first) }
             }
-            Operand::Identifier(_) | Operand::Pipe(_) | Operand::Chain(..) => {
+            Operand::Function(..) | Operand::Pipe(_) | Operand::Chain(..) => {
                 Arg { at, what: Operand::Chain(Box::new(arg), names) }
             }
             _ => {
@@ -465,10 +467,10 @@ impl<'a> Parser<'a> {
         let token = self.next_not_space();
         let what = match token.kind {
             Kind::Identifier => {
-                if !(self.has_function)(&token.text) {
+                let Some(function) = functions::find(&token.text, self.helm) else {
                     return self.error(&format!("function {} not defined", quote(token.text.as_bytes())));
-                }
-                Operand::Identifier(token.text.into_owned())
+                };
+                Operand::Function(token.text.into_owned(), function)
             }
             Kind::Dot => Operand::Dot,
             Kind::Nil => Operand::Nil,
