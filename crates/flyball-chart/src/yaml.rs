@@ -57,7 +57,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
         Error::Yaml(format!("{prefix}{}", problem.message))
     };
     let data = match parser::parse(text).map_err(located)? {
-        Some(node) => decode::decode(&node)?,
+        Some(node) => decode::decode(node)?,
         None => Data::Null,
     };
     data.check_numbers()?;

@@ -1,6 +1,6 @@
 //! Execution of templates, with the semantics and messages of Go's `text/template`.
 
-use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
+use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree, Word};
 use crate::format;
 use crate::functions::{Function, Handling};
 use crate::number::Number;
@@ -174,8 +174,8 @@ impl<'t> State<'t, '_> {
 
     fn node(&mut self, dot: &Slot, node: &'t Node) -> Run<Flow> {
         match node {
-            Node::Text(text) => {
-                self.out.text_of(text);
+            Node::Text(text, marks) => {
+                self.out.marked(text.as_bytes(), marks);
                 self.bounded()?;
             }
             Node::Action(pipe) => {
@@ -450,7 +450,7 @@ impl<'t> State<'t, '_> {
         dot: &Slot,
         mut receiver: Slot,
         node: &'t Arg,
-        names: &[String],
+        names: &[Word],
         args: &'t [Arg],
         last: Option<Slot>,
     ) -> Run<Slot> {

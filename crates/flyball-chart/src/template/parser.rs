@@ -1,7 +1,7 @@
 //! Parser of templates, with the error messages of Go's `text/template/parse`.
 
 use super::lexer::{Kind, Lexer, Token};
-use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
+use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree, Word};
 use crate::functions;
 use crate::helm::HelmVersion;
 use crate::number::{Number, parse_number};
@@ -200,6 +200,15 @@ impl<'a> Parser<'a> {
         self.inner(name, "define clause")
     }
 
+    fn word(&self, token: &Token<'_>) -> Word {
+        Word::new(&self.source, token.at..token.at + token.text.len())
+    }
+
+    /// Returns the name after the point.
+    fn field_name(&self, token: &Token<'_>) -> Word {
+        Word::new(&self.source, token.at + 1..token.at + token.text.len())
+    }
+
     fn name(&mut self, token: &Token<'_>) -> Parsed<String> {
         match unquote(&token.text) {
             Some(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -222,8 +231,8 @@ impl<'a> Parser<'a> {
         let token = self.next_not_space();
         match token.kind {
             Kind::Text => {
-                let marks = self.source.marks(token.at, token.at + token.text.len());
-                Ok(Item::Node(Node::Text(Text::new(token.text.as_bytes(), marks))))
+                let range = token.at..token.at + token.text.len();
+                Ok(Item::Node(Node::Text(Word::new(&self.source, range.clone()), self.source.marks(range))))
             }
             Kind::LeftDelim => {
                 self.action_line = token.line;
@@ -372,14 +381,14 @@ impl<'a> Parser<'a> {
                 Kind::Assign | Kind::Declare => {
                     pipe.is_assignment = next.kind == Kind::Assign;
                     self.next_not_space();
-                    self.vars.push(variable.text.clone());
-                    pipe.variables.push(variable.text.into_owned());
+                    pipe.variables.push(self.word(&variable));
+                    self.vars.push(variable.text);
                     return Ok(());
                 }
                 Kind::Char if next.text == "," => {
                     self.next_not_space();
-                    self.vars.push(variable.text.clone());
-                    pipe.variables.push(variable.text.into_owned());
+                    pipe.variables.push(self.word(&variable));
+                    self.vars.push(variable.text);
                     if context == "range" && pipe.variables.len() < 2 {
                         match self.peek_not_space().kind {
                             Kind::Variable | Kind::RightDelim | Kind::RightParen => continue,
@@ -441,7 +450,8 @@ impl<'a> Parser<'a> {
         let at = self.peek().at;
         let mut names = Vec::new();
         while self.peek().kind == Kind::Field {
-            names.push(self.next().text[1..].to_owned());
+            let field = self.next();
+            names.push(self.field_name(&field));
         }
         arg = match arg.what {
             Operand::Field(mut first) => {
@@ -470,7 +480,7 @@ impl<'a> Parser<'a> {
                 let Some(function) = functions::find(&token.text, self.helm) else {
                     return self.error(&format!("function {} not defined", quote(token.text.as_bytes())));
                 };
-                Operand::Function(token.text.into_owned(), function)
+                Operand::Function(self.word(&token), function)
             }
             Kind::Dot => Operand::Dot,
             Kind::Nil => Operand::Nil,
@@ -478,9 +488,9 @@ impl<'a> Parser<'a> {
                 if !self.vars.contains(&token.text) {
                     return self.error(&format!("undefined variable {}", quote(token.text.as_bytes())));
                 }
-                Operand::Variable(vec![token.text.into_owned()])
+                Operand::Variable(vec![self.word(&token)])
             }
-            Kind::Field => Operand::Field(vec![token.text[1..].to_owned()]),
+            Kind::Field => Operand::Field(vec![self.field_name(&token)]),
             Kind::Bool => Operand::Bool(token.text == "true"),
             Kind::CharConstant | Kind::Complex | Kind::Number => match self.number(&token) {
                 Ok(number) => Operand::Number(number),
@@ -491,7 +501,7 @@ impl<'a> Parser<'a> {
                 return Ok(Some(Arg { at: pipe.at, what: Operand::Pipe(Box::new(pipe)) }));
             }
             Kind::String | Kind::RawString => match unquote(&token.text) {
-                Some(bytes) => Operand::String(token.text.into_owned(), Text::new(&bytes, Marks::new())),
+                Some(bytes) => Operand::String(self.word(&token), Text::new(&bytes, Marks::new())),
                 None => return self.error("invalid syntax"),
             },
             _ => {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A node of a document.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Node {
     Scalar { tag: String, text: String, is_plain: bool, line: u32 },
     Sequence { items: Vec<Rc<Node>> },
