@@ -50,6 +50,14 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
+    /// Returns the number of bytes of the arguments, which values may determine.
+    pub(crate) fn size(&self) -> usize {
+        let size = |Question { api_version, kind, namespace, name }: &Question| {
+            api_version.len() + kind.len() + namespace.len() + name.len()
+        };
+        self.questions.iter().map(size).sum()
+    }
+
     /// Returns true if they still have the same answers, so that the chart renders the same.
     pub(crate) async fn are_current(
         &self,

@@ -10,6 +10,9 @@ use crate::storage::{Hook, Revision};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
+/// Size limit of the recorded lookups of a release.
+const MAX_LOOKUP_BYTES: usize = 64 << 10;
+
 /// The revisions that this process rendered, by namespace and release.
 #[derive(Debug, Default)]
 pub(crate) struct Verified(Mutex<BTreeMap<(String, String), Entry>>);
@@ -34,8 +37,10 @@ impl Verified {
         entries.get(&(namespace.to_owned(), release.to_owned())).map(|entry| entry.lookups.clone()).unwrap_or_default()
     }
 
-    /// Records what the chart renders, and its lookups.
+    /// Records what the chart renders, and its lookups, unless they are too large.
     pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision, lookups: Vec<Lookups>) {
+        let is_small = lookups.iter().map(Lookups::size).sum::<usize>() <= MAX_LOOKUP_BYTES;
+        let lookups = if is_small { lookups } else { Vec::new() };
         let mut entries = self.0.lock();
         entries.insert((namespace.to_owned(), release.to_owned()), Entry { digest: digest(rendered), lookups });
     }

@@ -35,7 +35,8 @@ impl Source {
 
     /// Creates a source with ranges of data.
     pub(crate) fn with_data(name: &str, text: String, data: Marks, is_evaluated: bool) -> Self {
-        let charge = MemoryCharge::new(text.len());
+        // Nodes copy the ranges of their texts.
+        let charge = MemoryCharge::new(text.len() + 2 * size_of_val(&*data));
         Self { name: name.to_owned(), text, data, is_evaluated, _charge: charge }
     }
 

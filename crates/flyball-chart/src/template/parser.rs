@@ -221,7 +221,10 @@ impl<'a> Parser<'a> {
         while self.peek_not_space().kind != Kind::Eof {
             match self.text_or_action()? {
                 Item::Node(node) => list.push(node),
-                end => return Ok((list, end)),
+                end => {
+                    list.shrink_to_fit();
+                    return Ok((list, end));
+                }
             }
         }
         self.error("unexpected EOF")
@@ -336,8 +339,8 @@ impl<'a> Parser<'a> {
     }
 
     fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
-        let mut pipe =
-            Pipe { at: self.peek_not_space().at, is_assignment: false, variables: Vec::new(), commands: Vec::new() };
+        let (at, commands) = (self.peek_not_space().at, Vec::with_capacity(1));
+        let mut pipe = Pipe { at, is_assignment: false, variables: Vec::new(), commands };
         self.declarations(&mut pipe, context)?;
         loop {
             let token = self.next_not_space();
@@ -421,7 +424,8 @@ impl<'a> Parser<'a> {
     }
 
     fn command(&mut self) -> Parsed<Command> {
-        let mut command = Command { at: self.peek_not_space().at, args: Vec::new() };
+        // Charts have so many commands that spare capacity takes megabytes.
+        let mut command = Command { at: self.peek_not_space().at, args: Vec::with_capacity(1) };
         loop {
             self.peek_not_space();
             if let Some(operand) = self.operand()? {
@@ -439,6 +443,7 @@ impl<'a> Parser<'a> {
         if command.args.is_empty() {
             return self.error("empty command");
         }
+        command.args.shrink_to_fit();
         Ok(command)
     }
 
