@@ -100,7 +100,11 @@ pub(crate) enum Node {
     If(Branch),
     With(Branch),
     Range(Branch),
-    Template { at: usize, name: String, pipe: Option<Pipe> },
+    Template {
+        at: usize,
+        name: String,
+        pipe: Option<Pipe>,
+    },
 }
 
 /// A condition or a range, with its branches.
