@@ -44,7 +44,7 @@ impl Templates {
         self.trees.get(name).or_else(|| self.of_chart.as_ref()?.get(name))
     }
 
-    /// Parses a text and adds its definitions; an empty template does not replace a non-empty one.
+    /// Parses a string and adds its definitions; an empty template does not replace a non-empty one.
     ///
     /// # Errors
     /// Fails if the text cannot be parsed.
