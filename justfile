@@ -28,6 +28,13 @@ fuzz target='' seconds='600':
         cargo test -p flyball-server -p flyball-chart -p flyball-helm -p flyball-ansible --no-fail-fast --test fuzz -- \
         --nocapture --test-threads 2 {{target}}
 
+# Download public charts into a folder, install them, and validate their samples
+public-charts folder='/tmp/public-charts':
+    cargo build
+    .ci/public-charts target/debug/flyball {{folder}}
+    FLYBALL_TEST_PUBLIC_CHARTS={{folder}} cargo test -p flyball-cli --test it public_charts
+    cat target/tmp/public-charts.md
+
 # Test the control plane with all installed kubectl versions and with Python clients
 clients:
     cargo build

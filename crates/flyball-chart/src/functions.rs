@@ -191,16 +191,11 @@ const FLOAT: Type = Type::Float;
 const DICT: Type = Type::Map(MapKind::Any);
 const TIME: Type = Type::Object("time.Time");
 
-/// Finds a function by its name.
-pub(crate) fn find(name: &str) -> Option<&'static Function> {
+/// Finds a function of a version of Helm by its name.
+pub(crate) fn find(name: &str, helm: HelmVersion) -> Option<&'static Function> {
     static FUNCTIONS: LazyLock<BTreeMap<&'static str, Function>> = LazyLock::new(functions);
-    FUNCTIONS.get(name)
-}
-
-/// Returns true if a version of Helm has a function.
-pub(crate) fn is_in(name: &str, helm: HelmVersion) -> bool {
     let is_new = name == "mustToYaml";
-    find(name).is_some() && (helm == HelmVersion::V4 || !is_new)
+    FUNCTIONS.get(name).filter(|_| helm == HelmVersion::V4 || !is_new)
 }
 
 fn functions() -> BTreeMap<&'static str, Function> {

@@ -1,5 +1,9 @@
 //! File patterns of `.Files.Glob` (gobwas/glob), and of `path/filepath` for `.helmignore` and `--show-only`.
 
+mod path;
+
+pub(crate) use path::{PathPattern, path_match};
+
 use regex::Regex;
 
 /// A pattern of `.Files.Glob`: `*` matches within a directory, `**` across directories, `{a,b}` are alternatives.
@@ -67,39 +71,4 @@ fn push_class(text: &mut String, c: char) {
         text.push('\\');
     }
     text.push(c);
-}
-
-/// Go's `filepath.Match`; `None` if the pattern is invalid.
-pub(crate) fn path_match(pattern: &str, path: &str) -> Option<bool> {
-    let mut text = String::from("(?s)^");
-    let mut chars = pattern.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '*' => text.push_str("[^/]*"),
-            '?' => text.push_str("[^/]"),
-            '[' => {
-                text.push('[');
-                if chars.peek() == Some(&'^') {
-                    chars.next();
-                    text.push('^');
-                }
-                let mut count = 0;
-                loop {
-                    match chars.next()? {
-                        ']' if count > 0 => break,
-                        ']' => return None,
-                        '\\' => push_class(&mut text, chars.next()?),
-                        '-' if count > 0 => text.push('-'),
-                        c => push_class(&mut text, c),
-                    }
-                    count += 1;
-                }
-                text.push(']');
-            }
-            '\\' => text.push_str(&regex::escape(&chars.next()?.to_string())),
-            c => text.push_str(&regex::escape(&c.to_string())),
-        }
-    }
-    text.push('$');
-    Some(Regex::new(&text).ok()?.is_match(path))
 }

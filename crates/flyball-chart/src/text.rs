@@ -105,6 +105,13 @@ impl Writer {
         self.bytes.extend(bytes);
     }
 
+    /// Adds bytes with ranges of data.
+    pub(crate) fn marked(&mut self, bytes: &[u8], marks: &[Range<usize>]) {
+        let at = self.bytes.len();
+        self.add(bytes);
+        marks.iter().for_each(|mark| self.mark(at + mark.start..at + mark.end));
+    }
+
     /// Adds a string with its marks.
     pub(crate) fn text_of(&mut self, text: &Text) {
         self.part(text, 0..text.len());

@@ -57,7 +57,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
         Error::Yaml(format!("{prefix}{}", problem.message))
     };
     let data = match parser::parse(text).map_err(located)? {
-        Some(node) => decode::decode(&node)?,
+        Some(node) => decode::decode(node)?,
         None => Data::Null,
     };
     data.check_numbers()?;
@@ -214,11 +214,12 @@ const CONTROL: &str = "control characters are not allowed";
 
 /// Returns true if a string has characters that go-yaml does not accept.
 fn has_control(text: &str) -> bool {
+    let is_good_ascii = |byte: u8| matches!(byte, b'\t' | b'\n' | b'\r' | b' '..=b'~');
     let is_good = |c: char| {
         matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}')
             || matches!(c, '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
     };
-    !text.chars().all(is_good)
+    !(text.bytes().all(is_good_ascii) || text.chars().all(is_good))
 }
 
 impl Data {

@@ -7,6 +7,7 @@
 //! namespace, values cannot determine the object of a lookup.
 
 use crate::annotation::{NAMESPACE, RELEASE};
+use crate::digest::hex;
 use crate::kinds::Kinds;
 use flyball::{Context, Kind, ObjectKey, Result};
 use flyball_chart::Lookup;
@@ -40,6 +41,38 @@ pub(crate) enum Visibility {
     OfOthers,
 }
 
+/// The lookups of a rendering, with the digest of their answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookups {
+    questions: BTreeSet<Question>,
+    visibility: Visibility,
+    digest: String,
+}
+
+impl Lookups {
+    /// Returns the number of bytes of the arguments, which values may determine.
+    pub(crate) fn size(&self) -> usize {
+        let size = |Question { api_version, kind, namespace, name }: &Question| {
+            api_version.len() + kind.len() + namespace.len() + name.len()
+        };
+        self.questions.iter().map(size).sum()
+    }
+
+    /// Returns true if they still have the same answers, so that the chart renders the same.
+    pub(crate) async fn are_current(
+        &self,
+        cx: &Context<DynamicObject>,
+        kinds: &Arc<Kinds>,
+        namespace: &str,
+        release: &str,
+    ) -> Result<bool> {
+        let mut answers = LookupResults::new(Arc::clone(kinds), namespace, release, self.visibility);
+        answers.open = RefCell::new(self.questions.clone());
+        answers.fetch(cx).await?;
+        Ok(answers.digest() == self.digest)
+    }
+}
+
 /// The available answers, and the lookups without an answer.
 #[derive(Debug)]
 pub(crate) struct LookupResults {
@@ -63,6 +96,18 @@ impl LookupResults {
         let annotations = &object["metadata"]["annotations"];
         let is_own = annotations[RELEASE] == *self.release && annotations[NAMESPACE] == *self.namespace;
         self.visibility == Visibility::All || !is_own
+    }
+
+    /// Returns the answered lookups.
+    pub(crate) fn lookups(&self) -> Lookups {
+        let questions = self.known.keys().cloned().collect();
+        Lookups { questions, visibility: self.visibility, digest: self.digest() }
+    }
+
+    fn digest(&self) -> String {
+        let answers: Vec<String> =
+            self.known.values().map(|answer| answer.as_ref().map(Value::to_string).unwrap_or_default()).collect();
+        hex(&answers.iter().map(String::as_bytes).collect::<Vec<_>>())
     }
 
     /// Fetches the missing answers; returns true if there were any.

@@ -10,7 +10,7 @@ use crate::delete_hooks;
 use crate::history::{self, History, RevisionAnnotations, StoredRevision};
 use crate::install::{Operation, Progress, time_to_retry};
 use crate::kinds::Kinds;
-use crate::lookup::Visibility;
+use crate::lookup::{Lookups, Visibility};
 use crate::rendering::Slots;
 use crate::resources::{self, Owner};
 use crate::source::{RenderRequest, Source};
@@ -285,7 +285,7 @@ impl Plan<'_> {
             visibility: Visibility::All,
         };
         let candidate = self.candidate(cx, &request, deployed.as_ref(), rendering).await;
-        let Some(candidate) = candidate.map_err(ReleaseError::of(attempted_operation, what))? else {
+        let Some((candidate, lookups)) = candidate.map_err(ReleaseError::of(attempted_operation, what))? else {
             return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned()));
         };
         let annotations =
@@ -294,7 +294,8 @@ impl Plan<'_> {
             && revision.manifest == candidate.manifest
             && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
         {
-            self.verified.add(owner.namespace, owner.release, revision);
+            // The next revision was rendered, so the lookups for this one are unknown.
+            self.verified.add(owner.namespace, owner.release, revision, Vec::new());
             // Values or chart changed, but not the rendered objects.
             history::annotate(cx, current, &annotations)
                 .await
@@ -305,7 +306,7 @@ impl Plan<'_> {
             let note = format!("Chart value {path:?} overridden to {value:?} by operator's watches.yaml");
             cx.event(Event::warning("OverrideValuesInUse", note));
         }
-        self.verified.add(owner.namespace, owner.release, &candidate);
+        self.verified.add(owner.namespace, owner.release, &candidate, vec![lookups]);
         let stored = history
             .create(cx, self.slots, &candidate, &annotations)
             .await
@@ -378,9 +379,9 @@ impl Plan<'_> {
             return Ok(Some(true));
         }
         let is_genuine = self.renders(cx, request, version, revision, seed, |rendered| is_same(revision, rendered));
-        let Some(is_genuine) = is_genuine.await? else { return Ok(None) };
+        let Some((is_genuine, lookups)) = is_genuine.await? else { return Ok(None) };
         if is_genuine {
-            self.verified.add(namespace, release, revision);
+            self.verified.add(namespace, release, revision, lookups);
         }
         Ok(Some(is_genuine))
     }
@@ -394,14 +395,14 @@ impl Plan<'_> {
         revision: &Revision,
         seed: &Seed,
         visibility: Visibility,
-    ) -> Result<Option<Revision>> {
+    ) -> Result<Option<(Revision, Lookups)>> {
         // The passing of time alone does not make a new revision.
         let at = revision.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
         self.candidate(cx, request, Some(revision), Rendering { version, seed: seed.clone(), at, visibility }).await
     }
 
-    /// Returns true if the chart, with the current results of `lookup`, renders a revision that passes a check; `None`
-    /// if all slots are occupied.
+    /// Returns true if the chart, with the current results of `lookup`, renders a revision that passes a check, and
+    /// returns the lookups; `None` if all slots are occupied.
     ///
     /// A chart may omit an object because `lookup` finds it. That alone is no reason to delete it, which would be a
     /// reason to create it again.
@@ -413,24 +414,25 @@ impl Plan<'_> {
         revision: &Revision,
         seed: &Seed,
         check: impl Fn(&Revision) -> bool,
-    ) -> Result<Option<bool>> {
+    ) -> Result<Option<(bool, Vec<Lookups>)>> {
         let rendered = self.render_again(cx, request, version, revision, seed, Visibility::All).await?;
-        let Some(rendered) = rendered else { return Ok(None) };
+        let Some((rendered, of_all)) = rendered else { return Ok(None) };
         if check(&rendered) {
-            return Ok(Some(true));
+            return Ok(Some((true, vec![of_all])));
         }
         if !self.source.looks_up() {
-            return Ok(Some(false));
+            return Ok(Some((false, Vec::new())));
         }
         let (manifest, other) = (rendered.manifest, revision.manifest.clone());
         if !self.slots.offload(move || resources::has_fewer_objects(&manifest, &other)).await? {
-            return Ok(Some(false));
+            return Ok(Some((false, Vec::new())));
         }
         let rendered = self.render_again(cx, request, version, revision, seed, Visibility::OfOthers).await?;
-        Ok(rendered.map(|rendered| check(&rendered)))
+        Ok(rendered.map(|(rendered, of_others)| (check(&rendered), vec![of_all, of_others])))
     }
 
-    /// Returns true if the templates, with the current results of `lookup`, still render the installed objects.
+    /// Returns true if the templates, with the current results of `lookup`, still render the installed objects. Renders
+    /// them only if these results have changed.
     async fn is_as_deployed(
         &self,
         cx: &Context<DynamicObject>,
@@ -439,11 +441,32 @@ impl Plan<'_> {
         deployed: &Revision,
         seed: &Seed,
     ) -> bool {
+        let Owner { release, namespace, .. } = request.owner;
+        if self.are_lookups_current(cx, &request.owner).await {
+            return true;
+        }
         // As at the deployment: neither the number of the next revision nor an upgrade makes a new revision.
         let is_same = |rendered: &Revision| rendered.manifest == deployed.manifest;
-        let renders = self.renders(cx, request, version, deployed, seed, is_same).await;
-        // Without a free slot, changes are found by the next reconcile.
-        renders.is_ok_and(|is_same| is_same.unwrap_or(true))
+        match self.renders(cx, request, version, deployed, seed, is_same).await {
+            Ok(Some((true, lookups))) => {
+                self.verified.add(namespace, release, deployed, lookups);
+                true
+            }
+            // Without a free slot, changes are found by the next reconcile.
+            Ok(None) => true,
+            Ok(Some((false, _))) | Err(_) => false,
+        }
+    }
+
+    /// Returns true if the lookups of the last rendering still have the same answers.
+    async fn are_lookups_current(&self, cx: &Context<DynamicObject>, owner: &Owner<'_>) -> bool {
+        let lookups = self.verified.lookups(owner.namespace, owner.release);
+        for lookups in &lookups {
+            if !lookups.are_current(cx, self.kinds, owner.namespace, owner.release).await.unwrap_or(false) {
+                return false;
+            }
+        }
+        !lookups.is_empty()
     }
 
     /// Renders the desired revision.
@@ -453,7 +476,7 @@ impl Plan<'_> {
         request: &Request<'_>,
         deployed: Option<&Revision>,
         Rendering { version, seed, at, visibility }: Rendering,
-    ) -> Result<Option<Revision>> {
+    ) -> Result<Option<(Revision, Lookups)>> {
         let Owner { release, namespace, .. } = request.owner;
         // Later renderings only have the recorded time.
         let at = rfc3339(at).parse().unwrap_or(at);
@@ -463,9 +486,8 @@ impl Plan<'_> {
         target.check_name().map_err(|problem| Error::from(problem).terminal())?;
         let (values, evaluates) = (request.values.clone(), self.watch.evaluate_templates);
         let render_request = RenderRequest { values, release: target, seed, at, evaluates, visibility };
-        let Some(rendered) = self.source.render(cx, self.kinds, self.slots, render_request).await? else {
-            return Ok(None);
-        };
+        let rendered = self.source.render(cx, self.kinds, self.slots, render_request).await?;
+        let Some((rendered, lookups)) = rendered else { return Ok(None) };
         let structure_from_values = self.watch.structure_from_values;
         let now = rfc3339(at);
         let first = deployed.map(|revision| revision.info.first_deployed.clone()).filter(|first| !first.is_empty());
@@ -500,7 +522,8 @@ impl Plan<'_> {
             crate::install::check(&revision, &kinds, &revision.namespace)?;
             Ok::<_, resources::ManifestError>(revision)
         };
-        self.slots.offload(finish).await?.map(Some).map_err(|error| Error::from(error).terminal())
+        let revision = self.slots.offload(finish).await?.map_err(|error| Error::from(error).terminal())?;
+        Ok(Some((revision, lookups)))
     }
 
     /// Returns the values of a custom resource: its spec, overridden by `overrideValues` in `watches.yaml`.
@@ -586,7 +609,7 @@ impl Plan<'_> {
                 Err(error) => Err(error),
             };
             let rendered = match rendered {
-                Ok(Some(rendered)) => rendered,
+                Ok(Some((rendered, _))) => rendered,
                 Ok(None) => return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned())),
                 Err(error) if error.downcast_ref::<kube::Error>().is_some() => return Err(error),
                 // The chart renders nothing for these values.

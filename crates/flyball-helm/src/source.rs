@@ -4,7 +4,7 @@ use crate::digest::hex;
 use crate::discovery;
 use crate::error::OperatorError;
 use crate::kinds::Kinds;
-use crate::lookup::{LookupResults, MAX_RENDERINGS, Visibility};
+use crate::lookup::{LookupResults, Lookups, MAX_RENDERINGS, Visibility};
 use crate::record;
 use crate::rendering::Slots;
 use crate::resources::Resource;
@@ -156,19 +156,21 @@ impl Source {
         hex(&texts)
     }
 
-    /// Renders a release with this seed for random values and this time. Returns `None` if all slots are occupied.
+    /// Renders a release with this seed for random values and this time, and returns the lookups of its templates.
+    /// Returns `None` if all slots are occupied.
     pub(crate) async fn render(
         &self,
         cx: &Context<DynamicObject>,
         kinds: &Arc<Kinds>,
         slots: &Slots,
         request: RenderRequest,
-    ) -> Result<Option<Rendered>> {
+    ) -> Result<Option<(Rendered, Lookups)>> {
         let capabilities = match self.uses_capabilities {
             true => discovery::capabilities(cx, self.helm).await?,
             false => Capabilities::of(self.helm),
         };
         let Release { name, namespace, .. } = &request.release;
+        tracing::debug!(release = name, namespace, "rendering the chart");
         let lookup_results = LookupResults::new(Arc::clone(kinds), namespace, name, request.visibility);
         let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, lookup_results };
         for _ in 0..MAX_RENDERINGS {
@@ -178,7 +180,8 @@ impl Source {
             // A missing answer may be the cause of a template error.
             if !job.lookup_results.fetch(cx).await? {
                 // The inputs of the template do not change, so a retry cannot succeed.
-                return rendered.map(Some).map_err(|error| Error::from(error.brief()).terminal());
+                let rendered = rendered.map_err(|error| Error::from(error.brief()).terminal())?;
+                return Ok(Some((rendered, job.lookup_results.lookups())));
             }
         }
         Err(Error::from(format!("the chart still makes new lookups after {MAX_RENDERINGS} renderings")).terminal())

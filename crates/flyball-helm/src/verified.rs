@@ -1,34 +1,53 @@
 //! Verifies that the chart renders the revisions in Secrets.
 //!
 //! The Secrets are in the namespace of their custom resource, where others may write Secrets. So the operator
-//! compares a stored revision with a rendering before it installs the revision, once per process.
+//! compares a stored revision with a rendering before it installs the revision, once per process. Until the lookups of
+//! that rendering have other answers, the chart need not be rendered again.
 
 use crate::digest::hex;
+use crate::lookup::Lookups;
 use crate::storage::{Hook, Revision};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Digests of the revisions that this process rendered, by namespace and release.
+/// Size limit of the recorded lookups of a release.
+const MAX_LOOKUP_BYTES: usize = 64 << 10;
+
+/// The revisions that this process rendered, by namespace and release.
 #[derive(Debug, Default)]
-pub(crate) struct VerifiedRevisions(Mutex<BTreeMap<(String, String), String>>);
+pub(crate) struct VerifiedRevisions(Mutex<BTreeMap<(String, String), VerifiedRevision>>);
+
+#[derive(Debug)]
+struct VerifiedRevision {
+    digest: String,
+    lookups: Vec<Lookups>,
+}
 
 impl VerifiedRevisions {
     /// Returns true if the chart renders the same objects as the revision.
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
         let (digest, key) = (digest(revision), (namespace.to_owned(), release.to_owned()));
-        self.0.lock().get(&key) == Some(&digest)
+        self.0.lock().get(&key).is_some_and(|known| known.digest == digest)
     }
 
-    /// Records what the chart renders.
-    pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision) {
-        let digest = digest(rendered);
-        self.0.lock().insert((namespace.to_owned(), release.to_owned()), digest);
+    /// Returns the lookups of the renderings of a release; none if they are unknown.
+    pub(crate) fn lookups(&self, namespace: &str, release: &str) -> Vec<Lookups> {
+        let key = (namespace.to_owned(), release.to_owned());
+        self.0.lock().get(&key).map(|known| known.lookups.clone()).unwrap_or_default()
+    }
+
+    /// Records what the chart renders, and its lookups, unless they are too large.
+    pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision, lookups: Vec<Lookups>) {
+        let is_small = lookups.iter().map(Lookups::size).sum::<usize>() <= MAX_LOOKUP_BYTES;
+        let lookups = if is_small { lookups } else { Vec::new() };
+        let verified = VerifiedRevision { digest: digest(rendered), lookups };
+        self.0.lock().insert((namespace.to_owned(), release.to_owned()), verified);
     }
 
     /// Forgets a release.
     pub(crate) fn remove(&self, namespace: &str, release: &str) {
-        let mut digests = self.0.lock();
-        digests.remove(&(namespace.to_owned(), release.to_owned()));
+        let mut entries = self.0.lock();
+        entries.remove(&(namespace.to_owned(), release.to_owned()));
     }
 }
 

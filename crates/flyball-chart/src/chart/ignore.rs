@@ -4,22 +4,19 @@
 //! that do not match it.
 
 use super::ChartError;
-use crate::glob::path_match;
+use crate::glob::PathPattern;
 
 /// The rules; the first match applies.
 #[derive(Default)]
 pub(super) struct Rules(Vec<Rule>);
 
 struct Rule {
-    pattern: String,
+    pattern: PathPattern,
     negate: bool,
     only_folders: bool,
     /// True if the pattern is matched with the path instead of the file name.
     is_path: bool,
 }
-
-/// Hidden files in `templates/` are always excluded, as in Helm.
-const HIDDEN_TEMPLATES: &str = "templates/.?*";
 
 impl Rules {
     pub(super) fn parse(text: &str) -> Result<Rules, ChartError> {
@@ -39,8 +36,13 @@ impl Rules {
                 return true;
             }
         }
-        path_match(HIDDEN_TEMPLATES, path) == Some(true)
+        is_hidden_template(path)
     }
+}
+
+/// Hidden files in `templates/` are always excluded, as in Helm with its rule `templates/.?*`.
+fn is_hidden_template(path: &str) -> bool {
+    path.strip_prefix("templates/.").is_some_and(|name| !name.is_empty() && !name.contains('/'))
 }
 
 impl Rule {
@@ -48,18 +50,16 @@ impl Rule {
         if line.contains("**") {
             return Err(ChartError::Ignore("double-star (**) syntax is not supported".to_owned()));
         }
-        if path_match(line, "abc").is_none() {
-            return Err(ChartError::Ignore("syntax error in pattern".to_owned()));
-        }
         let (negate, rule) = line.strip_prefix('!').map_or((false, line), |rest| (true, rest));
         let (only_folders, rule) = rule.strip_suffix('/').map_or((false, rule), |rest| (true, rest));
         let is_path = rule.contains('/');
-        let pattern = rule.strip_prefix('/').unwrap_or(rule).to_owned();
+        let pattern = PathPattern::new(rule.strip_prefix('/').unwrap_or(rule))
+            .ok_or_else(|| ChartError::Ignore("syntax error in pattern".to_owned()))?;
         Ok(Rule { pattern, negate, only_folders, is_path })
     }
 
     fn matches(&self, path: &str) -> bool {
         let subject = if self.is_path { path } else { path.rsplit('/').next().unwrap_or(path) };
-        path_match(&self.pattern, subject) == Some(true)
+        self.pattern.matches(subject)
     }
 }

@@ -123,7 +123,8 @@ pub(crate) fn to_yaml(value: &Value) -> Value {
 fn yaml_text(value: &Value) -> Result<Value, String> {
     let data = data(value, true)?;
     data.check_readable()?;
-    let (text, marks) = yaml::write_marked(&data, &origin(value), Version::Two);
+    let origin = if value.is_data() { origin(value) } else { Origin::Chart };
+    let (text, marks) = yaml::write_marked(&data, &origin, Version::Two);
     let text = Text::new(text.as_bytes(), marks);
     let end = text.strip_suffix(b"\n").map_or(text.len(), <[u8]>::len);
     Ok(Value::Str(text.part(0..end)))

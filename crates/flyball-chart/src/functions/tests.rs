@@ -1,6 +1,7 @@
 //! Tests of function costs: for all arguments, the charge of a call covers its run time.
 
 use super::{Function, Handling, find, functions};
+use crate::helm::HelmVersion;
 use crate::seed::Seed;
 use crate::value::{IntKind, List, ListKind, Type, Value};
 use crate::world::{Budget, Call, VALUE_DEPTH, World};
@@ -56,7 +57,7 @@ fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value 
         Type::List(kind) => Value::List(List::new(kind, items(size))),
         Type::Map(_) => map(size),
         Type::Object(_) => {
-            let now = *find("now").unwrap();
+            let now = *find("now", HelmVersion::V3).unwrap();
             call(world, &now, &[]).1.unwrap()
         }
     }

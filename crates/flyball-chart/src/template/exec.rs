@@ -1,8 +1,8 @@
 //! Execution of templates, with the semantics and messages of Go's `text/template`.
 
-use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
+use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree, Word};
 use crate::format;
-use crate::functions::{self, Function, Handling};
+use crate::functions::{Function, Handling};
 use crate::number::Number;
 use crate::quote;
 use crate::text::{Text, Writer};
@@ -19,15 +19,29 @@ const VALUE_STACK: usize = 4 << 20;
 const PARSED: usize = 32;
 
 /// Templates by name.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Templates {
     trees: BTreeMap<String, Rc<Tree>>,
+    /// The templates of the chart, if these are templates of a string.
+    of_chart: Option<Rc<Templates>>,
 }
 
 impl Templates {
-    /// Returns the number of templates.
-    pub(crate) fn len(&self) -> usize {
-        self.trees.len()
+    /// Returns templates to which those of a string can be added without changing these. Copies only those of strings,
+    /// because a chart has many and evaluates many strings.
+    ///
+    /// # Errors
+    /// Fails if the budget is exhausted.
+    pub(crate) fn with_string(self: &Rc<Self>, world: &World<'_>) -> Result<Templates, String> {
+        let Some(of_chart) = &self.of_chart else {
+            return Ok(Templates { trees: BTreeMap::new(), of_chart: Some(Rc::clone(self)) });
+        };
+        world.charge(self.trees.len() / 4, 0)?;
+        Ok(Templates { trees: self.trees.clone(), of_chart: Some(Rc::clone(of_chart)) })
+    }
+
+    fn get(&self, name: &str) -> Option<&Rc<Tree>> {
+        self.trees.get(name).or_else(|| self.of_chart.as_ref()?.get(name))
     }
 
     /// Parses a string and adds its definitions; an empty template does not replace a non-empty one.
@@ -36,8 +50,8 @@ impl Templates {
     /// Fails if the text cannot be parsed.
     pub(crate) fn add(&mut self, source: Source, world: &World<'_>) -> Result<(), String> {
         world.charge(source.text.len(), source.text.len().saturating_mul(PARSED))?;
-        for tree in super::parser::parse(source, &|name| functions::is_in(name, world.helm))? {
-            if !tree.is_empty() || !self.trees.contains_key(&tree.name) {
+        for tree in super::parser::parse(source, world.helm)? {
+            if !tree.is_empty() || self.get(&tree.name).is_none() {
                 self.trees.insert(tree.name.clone(), Rc::new(tree));
             }
         }
@@ -49,7 +63,7 @@ impl Templates {
     /// # Errors
     /// Fails if there is none, or if it fails.
     pub(crate) fn execute(self: &Rc<Self>, world: &World<'_>, name: &str, data: Value) -> Result<Text, String> {
-        let Some(tree) = self.trees.get(name) else {
+        let Some(tree) = self.get(name) else {
             return Err(format!(
                 "template: no template {} associated with template \"gotpl\"",
                 quote::quote(name.as_bytes())
@@ -160,8 +174,8 @@ impl<'t> State<'t, '_> {
 
     fn node(&mut self, dot: &Slot, node: &'t Node) -> Run<Flow> {
         match node {
-            Node::Text(text) => {
-                self.out.text_of(text);
+            Node::Text(text, marks) => {
+                self.out.marked(text.as_bytes(), marks);
                 self.bounded()?;
             }
             Node::Action(pipe) => {
@@ -298,7 +312,7 @@ impl<'t> State<'t, '_> {
     }
 
     fn template(&mut self, dot: &Slot, name: &str, pipe: Option<&'t Pipe>) -> Run<()> {
-        let Some(tree) = self.templates.trees.get(name) else {
+        let Some(tree) = self.templates.get(name) else {
             return self.error(format_args!("template {} not defined", quote::quote(name.as_bytes())));
         };
         if self.world.depth.get() >= self.world.budget.depth {
@@ -366,9 +380,9 @@ impl<'t> State<'t, '_> {
                 let receiver = self.chain_base(dot, first, base)?;
                 return self.chain(dot, receiver, first, names, &command.args, last);
             }
-            Operand::Identifier(name) => {
+            Operand::Function(name, function) => {
                 self.position = Position::Arg(first);
-                return self.function(dot, name, Position::Command(command), &command.args, last);
+                return self.function(dot, (name, function), Position::Command(command), &command.args, last);
             }
             Operand::Variable(names) => {
                 self.position = Position::Arg(first);
@@ -424,8 +438,8 @@ impl<'t> State<'t, '_> {
         match &base.what {
             Operand::Nil => self.error(format_args!("indirection through explicit nil in {whole}")),
             Operand::Pipe(pipe) => self.pipeline(dot, pipe),
-            Operand::Identifier(name) => {
-                self.function(dot, name, Position::Arg(base), std::slice::from_ref(base), None)
+            Operand::Function(name, function) => {
+                self.function(dot, (name, function), Position::Arg(base), std::slice::from_ref(base), None)
             }
             _ => self.error(format_args!("can't evaluate {base}")),
         }
@@ -436,7 +450,7 @@ impl<'t> State<'t, '_> {
         dot: &Slot,
         mut receiver: Slot,
         node: &'t Arg,
-        names: &[String],
+        names: &[Word],
         args: &'t [Arg],
         last: Option<Slot>,
     ) -> Run<Slot> {
@@ -517,14 +531,11 @@ impl<'t> State<'t, '_> {
     fn function(
         &mut self,
         dot: &Slot,
-        name: &str,
+        (name, function): (&str, &'static Function),
         node: Position<'t>,
         args: &'t [Arg],
         last: Option<Slot>,
     ) -> Run<Slot> {
-        let Some(function) = functions::find(name) else {
-            return self.error(format_args!("{} is not a defined function", quote::quote(name.as_bytes())));
-        };
         if matches!(name, "and" | "or") {
             return self.short_circuit(dot, name, &args[1..], last);
         }
@@ -616,8 +627,8 @@ impl<'t> State<'t, '_> {
                 if names.len() > 1 { self.chain(dot, value, arg, &names[1..], &[], None)? } else { value }
             }
             Operand::Pipe(pipe) => self.pipeline(dot, pipe)?,
-            Operand::Identifier(name) => {
-                self.function(dot, name, Position::Arg(arg), std::slice::from_ref(arg), None)?
+            Operand::Function(name, function) => {
+                self.function(dot, (name, function), Position::Arg(arg), std::slice::from_ref(arg), None)?
             }
             Operand::Chain(base, names) => {
                 let receiver = self.chain_base(dot, arg, base)?;

@@ -43,9 +43,9 @@ impl Executor for Rc<Templates> {
             Cow::Owned(readable) => (readable, Vec::new()),
         };
         let quoted = || quote(readable.as_bytes());
-        world.charge(self.len() / 4 + text.len(), readable.len() * 2)?;
-        let mut templates = Templates::clone(self);
-        let source = Source { name: "gotpl".to_owned(), text: readable.clone(), data: marks, is_evaluated };
+        world.charge(text.len(), readable.len() * 2)?;
+        let mut templates = self.with_string(world)?;
+        let source = Source::with_data("gotpl", readable.clone(), marks, is_evaluated);
         templates
             .add(source, world)
             .map_err(|message| shortened(format!("cannot parse template {}: {message}", quoted())))?;

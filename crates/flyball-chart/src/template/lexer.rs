@@ -137,7 +137,10 @@ impl<'a> Lexer<'a> {
     }
 
     fn peek(&self) -> Option<char> {
-        self.rest().chars().next()
+        match self.input.as_bytes().get(self.at) {
+            Some(byte) if byte.is_ascii() => Some(char::from(*byte)),
+            _ => self.rest().chars().next(),
+        }
     }
 
     fn next(&mut self) -> Option<char> {
@@ -302,11 +305,12 @@ impl<'a> Lexer<'a> {
             '|' => self.emit(Kind::Pipe),
             '"' => self.quoted('"', Kind::String, "unterminated quoted string"),
             '\'' => self.quoted('\'', Kind::CharConstant, "unterminated character constant"),
-            '`' => loop {
-                match self.next() {
-                    None => return self.error("unterminated raw quoted string".to_owned()),
-                    Some('`') => return self.emit(Kind::RawString),
-                    Some(_) => {}
+            '`' => match self.rest().split_once('`') {
+                None => self.error("unterminated raw quoted string".to_owned()),
+                Some((text, _)) => {
+                    self.at += text.len() + 1;
+                    self.line += text.matches('\n').count();
+                    self.emit(Kind::RawString)
                 }
             },
             '$' => self.field_or_variable(Kind::Variable),
@@ -368,6 +372,14 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    fn skip_alphanumeric(&mut self) {
+        let is_alphanumeric_ascii = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+        self.at += self.rest().as_bytes().iter().take_while(is_alphanumeric_ascii).count();
+        while self.peek().is_some_and(is_alphanumeric) {
+            self.next();
+        }
+    }
+
     fn is_at_terminator(&self) -> bool {
         match self.peek() {
             None => true,
@@ -384,9 +396,7 @@ impl<'a> Lexer<'a> {
         if self.is_at_terminator() {
             return self.emit(if kind == Kind::Variable { kind } else { Kind::Dot });
         }
-        while self.peek().is_some_and(is_alphanumeric) {
-            self.next();
-        }
+        self.skip_alphanumeric();
         if !self.is_at_terminator() {
             return self.bad_character();
         }
@@ -394,9 +404,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn identifier(&mut self) -> Token<'a> {
-        while self.peek().is_some_and(is_alphanumeric) {
-            self.next();
-        }
+        self.skip_alphanumeric();
         if !self.is_at_terminator() {
             return self.bad_character();
         }

@@ -1,9 +1,12 @@
 //! The tree of a parsed template. Each node is formatted as in Go, because error messages quote it.
 
+use crate::functions::Function;
+use crate::memory::MemoryCharge;
 use crate::number::Number;
 use crate::quote;
 use crate::text::{Marks, Text};
 use std::fmt;
+use std::ops::{Deref, Range};
 use std::rc::Rc;
 
 /// A template with a name: its nodes, and its source.
@@ -21,17 +24,25 @@ pub(crate) struct Source {
     pub(crate) data: Marks,
     /// True if it contains untrusted data and is evaluated because the author of the operator allows this.
     pub(crate) is_evaluated: bool,
+    _charge: MemoryCharge,
 }
 
 impl Source {
     /// Creates a source without data.
     pub(crate) fn new(name: &str, text: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), text: text.into(), data: Marks::new(), is_evaluated: false }
+        Self::with_data(name, text.into(), Marks::new(), false)
+    }
+
+    /// Creates a source with ranges of data.
+    pub(crate) fn with_data(name: &str, text: String, data: Marks, is_evaluated: bool) -> Self {
+        // Nodes copy the ranges of their texts.
+        let charge = MemoryCharge::new(text.len() + 2 * size_of_val(&*data));
+        Self { name: name.to_owned(), text, data, is_evaluated, _charge: charge }
     }
 
     /// Returns the ranges of data within a range, relative to its start.
-    pub(crate) fn marks(&self, from: usize, to: usize) -> Marks {
-        let part = |mark: &std::ops::Range<usize>| mark.start.max(from)..mark.end.min(to);
+    pub(crate) fn marks(&self, Range { start: from, end: to }: Range<usize>) -> Marks {
+        let part = |mark: &Range<usize>| mark.start.max(from)..mark.end.min(to);
         let parts = self.data.iter().map(part).filter(|part| part.start < part.end);
         parts.map(|part| part.start - from..part.end - from).collect()
     }
@@ -48,11 +59,32 @@ impl Source {
     }
 }
 
+/// A part of the text of a template, which is not copied.
+#[derive(Clone)]
+pub(crate) struct Word {
+    source: Rc<Source>,
+    range: Range<usize>,
+}
+
+impl Word {
+    pub(crate) fn new(source: &Rc<Source>, range: Range<usize>) -> Self {
+        Self { source: Rc::clone(source), range }
+    }
+}
+
+impl Deref for Word {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.source.text[self.range.clone()]
+    }
+}
+
 impl Tree {
     /// Returns true if it only has white space.
     pub(crate) fn is_empty(&self) -> bool {
         self.root.iter().all(|node| match node {
-            Node::Text(text) => String::from_utf8_lossy(text).trim().is_empty(),
+            Node::Text(text, _) => text.trim().is_empty(),
             _ => false,
         })
     }
@@ -60,14 +92,19 @@ impl Tree {
 
 /// A node of a template.
 pub(crate) enum Node {
-    Text(Text),
+    /// The text, and its ranges of data.
+    Text(Word, Marks),
     Action(Pipe),
     Break,
     Continue,
     If(Branch),
     With(Branch),
     Range(Branch),
-    Template { at: usize, name: String, pipe: Option<Pipe> },
+    Template {
+        at: usize,
+        name: String,
+        pipe: Option<Pipe>,
+    },
 }
 
 /// A condition or a range, with its branches.
@@ -82,7 +119,7 @@ pub(crate) struct Branch {
 pub(crate) struct Pipe {
     pub(crate) at: usize,
     pub(crate) is_assignment: bool,
-    pub(crate) variables: Vec<String>,
+    pub(crate) variables: Vec<Word>,
     pub(crate) commands: Vec<Command>,
 }
 
@@ -103,20 +140,24 @@ pub(crate) enum Operand {
     Bool(bool),
     Dot,
     Nil,
-    Field(Vec<String>),
-    Identifier(String),
-    Variable(Vec<String>),
+    Field(Vec<Word>),
+    Function(Word, &'static Function),
+    Variable(Vec<Word>),
     Number(Number),
     /// The quoted source, and the value.
-    String(String, Text),
+    String(Word, Text),
     Pipe(Box<Pipe>),
-    Chain(Box<Arg>, Vec<String>),
+    Chain(Box<Arg>, Vec<Word>),
+}
+
+fn joined(words: &[Word], separator: &str) -> String {
+    words.iter().map(|word| &**word).collect::<Vec<&str>>().join(separator)
 }
 
 impl fmt::Display for Pipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.variables.is_empty() {
-            write!(f, "{} {} ", self.variables.join(", "), if self.is_assignment { "=" } else { ":=" })?;
+            write!(f, "{} {} ", joined(&self.variables, ", "), if self.is_assignment { "=" } else { ":=" })?;
         }
         for (at, command) in self.commands.iter().enumerate() {
             write!(f, "{}{command}", if at > 0 { " | " } else { "" })?;
@@ -140,16 +181,13 @@ impl fmt::Display for Arg {
             Operand::Bool(is) => write!(f, "{is}"),
             Operand::Dot => f.write_str("."),
             Operand::Nil => f.write_str("nil"),
-            Operand::Field(names) => names.iter().try_for_each(|name| write!(f, ".{name}")),
-            Operand::Identifier(name) => f.write_str(name),
-            Operand::Variable(names) => f.write_str(&names.join(".")),
+            Operand::Field(names) => write!(f, ".{}", joined(names, ".")),
+            Operand::Function(name, _) => f.write_str(name),
+            Operand::Variable(names) => f.write_str(&joined(names, ".")),
             Operand::Number(number) => f.write_str(&number.text),
             Operand::String(written, _) => f.write_str(written),
             Operand::Pipe(pipe) => write!(f, "({pipe})"),
-            Operand::Chain(base, names) => {
-                write!(f, "{base}")?;
-                names.iter().try_for_each(|name| write!(f, ".{name}"))
-            }
+            Operand::Chain(base, names) => write!(f, "{base}.{}", joined(names, ".")),
         }
     }
 }
@@ -166,7 +204,7 @@ impl fmt::Display for Node {
             f.write_str("{{end}}")
         };
         match self {
-            Node::Text(text) => f.write_str(&String::from_utf8_lossy(text)),
+            Node::Text(text, _) => f.write_str(text),
             Node::Action(pipe) => write!(f, "{{{{{pipe}}}}}"),
             Node::Break => f.write_str("{{break}}"),
             Node::Continue => f.write_str("{{continue}}"),

@@ -1,7 +1,9 @@
 //! Parser of templates, with the error messages of Go's `text/template/parse`.
 
 use super::lexer::{Kind, Lexer, Token};
-use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree};
+use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree, Word};
+use crate::functions;
+use crate::helm::HelmVersion;
 use crate::number::{Number, parse_number};
 use crate::quote::{quote, unquote};
 use crate::text::{Marks, Text};
@@ -15,13 +17,13 @@ const DEPTH: usize = 1_000;
 ///
 /// # Errors
 /// Returns Go's message: `template: file:line: message`.
-pub(crate) fn parse(source: Source, has_function: &dyn Fn(&str) -> bool) -> Result<Vec<Tree>, String> {
+pub(crate) fn parse(source: Source, helm: HelmVersion) -> Result<Vec<Tree>, String> {
     let source = Rc::new(source);
     let data: &[std::ops::Range<usize>] = if source.is_evaluated { &[] } else { &source.data };
     let mut parser = Parser {
         lexer: Lexer::new(&source.text, data),
         source: Rc::clone(&source),
-        has_function,
+        helm,
         tokens: std::array::from_fn(|_| Token { kind: Kind::Eof, at: 0, text: Cow::Borrowed(""), line: 0 }),
         peeked: 0,
         vars: vec!["$".into()],
@@ -37,7 +39,7 @@ pub(crate) fn parse(source: Source, has_function: &dyn Fn(&str) -> bool) -> Resu
 struct Parser<'a> {
     lexer: Lexer<'a>,
     source: Rc<Source>,
-    has_function: &'a dyn Fn(&str) -> bool,
+    helm: HelmVersion,
     /// Lookahead tokens; the last of them comes first.
     tokens: [Token<'a>; 3],
     peeked: usize,
@@ -198,6 +200,15 @@ impl<'a> Parser<'a> {
         self.inner(name, "define clause")
     }
 
+    fn word(&self, token: &Token<'_>) -> Word {
+        Word::new(&self.source, token.at..token.at + token.text.len())
+    }
+
+    /// Returns the name after the point.
+    fn field_name(&self, token: &Token<'_>) -> Word {
+        Word::new(&self.source, token.at + 1..token.at + token.text.len())
+    }
+
     fn name(&mut self, token: &Token<'_>) -> Parsed<String> {
         match unquote(&token.text) {
             Some(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -210,7 +221,10 @@ impl<'a> Parser<'a> {
         while self.peek_not_space().kind != Kind::Eof {
             match self.text_or_action()? {
                 Item::Node(node) => list.push(node),
-                end => return Ok((list, end)),
+                end => {
+                    list.shrink_to_fit();
+                    return Ok((list, end));
+                }
             }
         }
         self.error("unexpected EOF")
@@ -220,8 +234,8 @@ impl<'a> Parser<'a> {
         let token = self.next_not_space();
         match token.kind {
             Kind::Text => {
-                let marks = self.source.marks(token.at, token.at + token.text.len());
-                Ok(Item::Node(Node::Text(Text::new(token.text.as_bytes(), marks))))
+                let range = token.at..token.at + token.text.len();
+                Ok(Item::Node(Node::Text(Word::new(&self.source, range.clone()), self.source.marks(range))))
             }
             Kind::LeftDelim => {
                 self.action_line = token.line;
@@ -325,8 +339,8 @@ impl<'a> Parser<'a> {
     }
 
     fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
-        let mut pipe =
-            Pipe { at: self.peek_not_space().at, is_assignment: false, variables: Vec::new(), commands: Vec::new() };
+        let (at, commands) = (self.peek_not_space().at, Vec::with_capacity(1));
+        let mut pipe = Pipe { at, is_assignment: false, variables: Vec::new(), commands };
         self.declarations(&mut pipe, context)?;
         loop {
             let token = self.next_not_space();
@@ -370,14 +384,14 @@ impl<'a> Parser<'a> {
                 Kind::Assign | Kind::Declare => {
                     pipe.is_assignment = next.kind == Kind::Assign;
                     self.next_not_space();
-                    self.vars.push(variable.text.clone());
-                    pipe.variables.push(variable.text.into_owned());
+                    pipe.variables.push(self.word(&variable));
+                    self.vars.push(variable.text);
                     return Ok(());
                 }
                 Kind::Char if next.text == "," => {
                     self.next_not_space();
-                    self.vars.push(variable.text.clone());
-                    pipe.variables.push(variable.text.into_owned());
+                    pipe.variables.push(self.word(&variable));
+                    self.vars.push(variable.text);
                     if context == "range" && pipe.variables.len() < 2 {
                         match self.peek_not_space().kind {
                             Kind::Variable | Kind::RightDelim | Kind::RightParen => continue,
@@ -410,7 +424,8 @@ impl<'a> Parser<'a> {
     }
 
     fn command(&mut self) -> Parsed<Command> {
-        let mut command = Command { at: self.peek_not_space().at, args: Vec::new() };
+        // Charts have so many commands that spare capacity takes megabytes.
+        let mut command = Command { at: self.peek_not_space().at, args: Vec::with_capacity(1) };
         loop {
             self.peek_not_space();
             if let Some(operand) = self.operand()? {
@@ -428,6 +443,7 @@ impl<'a> Parser<'a> {
         if command.args.is_empty() {
             return self.error("empty command");
         }
+        command.args.shrink_to_fit();
         Ok(command)
     }
 
@@ -439,7 +455,8 @@ impl<'a> Parser<'a> {
         let at = self.peek().at;
         let mut names = Vec::new();
         while self.peek().kind == Kind::Field {
-            names.push(self.next().text[1..].to_owned());
+            let field = self.next();
+            names.push(self.field_name(&field));
         }
         arg = match arg.what {
             Operand::Field(mut first) => {
@@ -450,7 +467,7 @@ impl<'a> Parser<'a> {
                 first.extend(names);
                 Arg { at, what: Operand::Variable(first) }
             }
-            Operand::Identifier(_) | Operand::Pipe(_) | Operand::Chain(..) => {
+            Operand::Function(..) | Operand::Pipe(_) | Operand::Chain(..) => {
                 Arg { at, what: Operand::Chain(Box::new(arg), names) }
             }
             _ => {
@@ -465,10 +482,10 @@ impl<'a> Parser<'a> {
         let token = self.next_not_space();
         let what = match token.kind {
             Kind::Identifier => {
-                if !(self.has_function)(&token.text) {
+                let Some(function) = functions::find(&token.text, self.helm) else {
                     return self.error(&format!("function {} not defined", quote(token.text.as_bytes())));
-                }
-                Operand::Identifier(token.text.into_owned())
+                };
+                Operand::Function(self.word(&token), function)
             }
             Kind::Dot => Operand::Dot,
             Kind::Nil => Operand::Nil,
@@ -476,9 +493,9 @@ impl<'a> Parser<'a> {
                 if !self.vars.contains(&token.text) {
                     return self.error(&format!("undefined variable {}", quote(token.text.as_bytes())));
                 }
-                Operand::Variable(vec![token.text.into_owned()])
+                Operand::Variable(vec![self.word(&token)])
             }
-            Kind::Field => Operand::Field(vec![token.text[1..].to_owned()]),
+            Kind::Field => Operand::Field(vec![self.field_name(&token)]),
             Kind::Bool => Operand::Bool(token.text == "true"),
             Kind::CharConstant | Kind::Complex | Kind::Number => match self.number(&token) {
                 Ok(number) => Operand::Number(number),
@@ -489,7 +506,7 @@ impl<'a> Parser<'a> {
                 return Ok(Some(Arg { at: pipe.at, what: Operand::Pipe(Box::new(pipe)) }));
             }
             Kind::String | Kind::RawString => match unquote(&token.text) {
-                Some(bytes) => Operand::String(token.text.into_owned(), Text::new(&bytes, Marks::new())),
+                Some(bytes) => Operand::String(self.word(&token), Text::new(&bytes, Marks::new())),
                 None => return self.error("invalid syntax"),
             },
             _ => {

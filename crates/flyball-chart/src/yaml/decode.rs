@@ -10,19 +10,19 @@ use std::rc::Rc;
 
 const PREFIX: &str = "tag:yaml.org,2002:";
 
-pub(super) fn decode(node: &Node) -> Result<Data, Error> {
-    stacker::maybe_grow(128 << 10, 1 << 20, || match node {
-        Node::Scalar { tag, text, is_plain, .. } => scalar(tag, text, *is_plain),
-        Node::Sequence { items } => items.iter().map(|item| decode(item)).collect::<Result<_, _>>().map(Data::List),
+pub(super) fn decode(node: Rc<Node>) -> Result<Data, Error> {
+    stacker::maybe_grow(128 << 10, 1 << 20, || match Rc::unwrap_or_clone(node) {
+        Node::Scalar { tag, text, is_plain, .. } => scalar(&tag, text, is_plain),
+        Node::Sequence { items } => items.into_iter().map(decode).collect::<Result<_, _>>().map(Data::List),
         Node::Mapping { entries } => mapping(entries).map(Data::Map),
     })
 }
 
-fn mapping(entries: &[(Rc<Node>, Rc<Node>)]) -> Result<BTreeMap<String, Data>, Error> {
+fn mapping(entries: Vec<(Rc<Node>, Rc<Node>)>) -> Result<BTreeMap<String, Data>, Error> {
     let mut map = BTreeMap::new();
     let mut merged = BTreeMap::new();
     for (key, value) in entries {
-        if is_merge(key) {
+        if is_merge(&key) {
             merge(&mut merged, value)?;
             continue;
         }
@@ -45,9 +45,9 @@ fn is_merge(key: &Node) -> bool {
 }
 
 /// Decodes `<<`: one mapping, or several; the first one takes precedence.
-fn merge(into: &mut BTreeMap<String, Data>, value: &Node) -> Result<(), Error> {
+fn merge(into: &mut BTreeMap<String, Data>, value: Rc<Node>) -> Result<(), Error> {
     let wants_map = || Error::Yaml("map merge requires map or sequence of maps as the value".to_owned());
-    let one = |into: &mut BTreeMap<String, Data>, node: &Node| match node {
+    let one = |into: &mut BTreeMap<String, Data>, node: Rc<Node>| match Rc::unwrap_or_clone(node) {
         Node::Mapping { entries } => {
             for (key, value) in mapping(entries)? {
                 into.entry(key).or_insert(value);
@@ -56,36 +56,35 @@ fn merge(into: &mut BTreeMap<String, Data>, value: &Node) -> Result<(), Error> {
         }
         _ => Err(wants_map()),
     };
-    match value {
+    match &*value {
         Node::Mapping { .. } => one(into, value),
-        Node::Sequence { items } => items.iter().try_for_each(|item| one(into, item)),
+        Node::Sequence { items } => items.iter().try_for_each(|item| one(into, Rc::clone(item))),
         Node::Scalar { .. } => Err(wants_map()),
     }
 }
 
-fn scalar(tag: &str, text: &str, is_plain: bool) -> Result<Data, Error> {
-    let string = || Data::Str(text.to_owned());
+fn scalar(tag: &str, text: String, is_plain: bool) -> Result<Data, Error> {
     let short = tag.strip_prefix(PREFIX).unwrap_or(tag);
-    if tag.is_empty() {
-        return Ok(if is_plain { resolve(text) } else { string() });
-    }
-    let resolved = if is_plain { resolve(text) } else { string() };
+    let resolved = if is_plain || !tag.is_empty() { resolve(&text) } else { None };
     let invalid = |is: &str| Err(Error::Yaml(format!("cannot decode !!{is} `{text}` as a !!{short}")));
-    match (short, resolve(text)) {
-        ("str", _) => Ok(string()),
+    match (short, resolved) {
+        ("str", _) => Ok(Data::Str(text)),
         ("binary", _) => match base64::engine::general_purpose::STANDARD.decode(text.replace(['\n', ' '], "")) {
             Ok(bytes) => Ok(Data::Str(String::from_utf8_lossy(&bytes).into_owned())),
             Err(_) => Err(Error::Yaml("!!binary value contains invalid base64 data".to_owned())),
         },
-        ("int", whole @ (Data::Int(_) | Data::Uint(_)))
-        | ("bool", whole @ Data::Bool(_))
-        | ("null", whole @ Data::Null) => Ok(whole),
+        ("int", Some(whole @ (Data::Int(_) | Data::Uint(_))))
+        | ("bool", Some(whole @ Data::Bool(_)))
+        | ("null", Some(whole @ Data::Null)) => Ok(whole),
         #[allow(clippy::cast_precision_loss, reason = "Go's conversion")]
-        ("float", Data::Int(whole)) => Ok(Data::Float(whole as f64)),
-        ("float", float @ Data::Float(_)) => Ok(float),
-        ("timestamp", _) if super::resolve::is_timestamp(text) => Ok(string()),
-        ("int" | "bool" | "null" | "float" | "timestamp", other) => invalid(other.yaml_type()),
-        _ => Ok(resolved),
+        ("float", Some(Data::Int(whole))) => Ok(Data::Float(whole as f64)),
+        ("float", Some(float @ Data::Float(_))) => Ok(float),
+        ("timestamp", _) if super::resolve::is_timestamp(&text) => Ok(Data::Str(text)),
+        ("int" | "bool" | "null" | "float" | "timestamp", other) => {
+            invalid(other.map_or("str", |other| other.yaml_type()))
+        }
+        (_, Some(resolved)) if is_plain => Ok(resolved),
+        _ => Ok(Data::Str(text)),
     }
 }
 

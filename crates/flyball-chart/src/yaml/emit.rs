@@ -389,7 +389,7 @@ impl Styles {
 
 /// Returns true if a plain string would be parsed as another type.
 fn is_ambiguous(text: &str) -> bool {
-    !matches!(resolve(text), Data::Str(_)) || is_timestamp(text) || is_base_60(text)
+    resolve(text).is_some() || is_timestamp(text) || is_base_60(text)
 }
 
 /// `1:30`, which is ninety in YAML 1.1.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A node of a document.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Node {
     Scalar { tag: String, text: String, is_plain: bool, line: u32 },
     Sequence { items: Vec<Rc<Node>> },
@@ -55,8 +55,8 @@ pub(super) fn parse(text: &str) -> Result<Option<Rc<Node>>, Problem> {
     parser.document()
 }
 
-struct Parser {
-    scanner: Scanner,
+struct Parser<'a> {
+    scanner: Scanner<'a>,
     tags: BTreeMap<String, String>,
     /// The target of an alias and its size; `None` while it is being parsed.
     anchors: BTreeMap<String, Option<(Rc<Node>, usize)>>,
@@ -71,7 +71,7 @@ fn plain_problem<T>(message: String) -> Parse<T> {
     Err(Problem { line: 0, message })
 }
 
-impl Parser {
+impl Parser<'_> {
     /// Returns the kind of the next token, without copying the token, which may be long.
     fn peek(&mut self) -> Parse<&Kind> {
         Ok(&self.scanner.peek()?.kind)

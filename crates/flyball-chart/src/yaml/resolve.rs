@@ -3,22 +3,23 @@
 use super::Data;
 use crate::number::{parse_float, parse_int, parse_uint};
 
-/// The type of a scalar without a tag.
-pub(super) fn resolve(text: &str) -> Data {
+/// Returns the value of a plain scalar without a tag; `None` if it is a string.
+pub(super) fn resolve(text: &str) -> Option<Data> {
     if let Some(word) = word(text) {
-        return word;
+        return Some(word);
     }
-    match text.as_bytes().first() {
-        Some(b'.') => match parse_float(text) {
-            Some(number) if !text.contains('_') => Data::Float(number),
-            _ => Data::Str(text.to_owned()),
-        },
-        Some(b'+' | b'-' | b'0'..=b'9') => number(text).unwrap_or_else(|| Data::Str(text.to_owned())),
-        _ => Data::Str(text.to_owned()),
+    match text.as_bytes().first()? {
+        b'.' => parse_float(text).filter(|_| !text.contains('_')).map(Data::Float),
+        b'+' | b'-' | b'0'..=b'9' => number(text),
+        _ => None,
     }
 }
 
 fn word(text: &str) -> Option<Data> {
+    const MAX_LENGTH: usize = "false".len();
+    if text.len() > MAX_LENGTH {
+        return None;
+    }
     Some(match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => Data::Bool(true),
         "n" | "N" | "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => Data::Bool(false),

@@ -4,7 +4,7 @@ mod scalars;
 
 use std::collections::VecDeque;
 
-/// A position in the input.
+/// A position in the input, in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Mark {
     pub(super) index: usize,
@@ -68,8 +68,10 @@ struct SimpleKey {
 /// Nesting limit of collections, as in go-yaml.
 const DEPTH: usize = 10_000;
 
-pub(super) struct Scanner {
-    text: Vec<char>,
+pub(super) struct Scanner<'a> {
+    text: &'a str,
+    /// The position in the text, in bytes.
+    offset: usize,
     mark: Mark,
     tokens: VecDeque<Token>,
     taken: usize,
@@ -102,11 +104,11 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-impl Scanner {
-    pub(super) fn new(text: &str) -> Self {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+impl<'a> Scanner<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
         Self {
-            text: text.chars().collect(),
+            text: text.strip_prefix('\u{feff}').unwrap_or(text),
+            offset: 0,
             mark: Mark::default(),
             tokens: VecDeque::new(),
             taken: 0,
@@ -142,28 +144,60 @@ impl Scanner {
         Err(Problem { line, message: message.to_owned() })
     }
 
-    fn at(&self, offset: usize) -> char {
-        self.text.get(self.mark.index + offset).copied().unwrap_or(END)
+    /// Returns a character ahead, after this number of ASCII characters.
+    fn at(&self, ahead: usize) -> char {
+        match self.text.as_bytes().get(self.offset + ahead) {
+            None => END,
+            Some(byte) if byte.is_ascii() => char::from(*byte),
+            Some(_) => self.text.get(self.offset + ahead..).and_then(|rest| rest.chars().next()).unwrap_or(END),
+        }
     }
 
     fn is_end(&self) -> bool {
-        self.mark.index >= self.text.len() || self.text[self.mark.index] == END
+        self.at(0) == END
     }
 
     fn skip(&mut self) {
+        self.offset = self.text.len().min(self.offset + self.at(0).len_utf8());
         self.mark.index += 1;
         self.mark.column += 1;
     }
 
     fn skip_line(&mut self) {
         if self.at(0) == '\r' && self.at(1) == '\n' {
+            self.offset += 1;
             self.mark.index += 1;
         }
         if is_break(self.at(0)) {
-            self.mark.index += 1;
+            self.skip();
             self.mark.column = 0;
             self.mark.line += 1;
         }
+    }
+
+    /// Consumes and returns the rest of the line, without its break.
+    fn rest_of_line(&mut self) -> &'a str {
+        let rest = &self.text[self.offset..];
+        let line = &rest[..memchr::memchr3(b'\n', b'\r', b'\0', rest.as_bytes()).unwrap_or(rest.len())];
+        let line = if line.is_ascii() { line } else { &line[..line.find(is_break).unwrap_or(line.len())] };
+        self.advance(line);
+        line
+    }
+
+    /// Consumes and returns the ASCII characters ahead that pass a check.
+    fn run_of(&mut self, check: impl Fn(u8) -> bool) -> &'a str {
+        let rest = &self.text[self.offset..];
+        let run = &rest[..rest.bytes().take_while(|byte| byte.is_ascii() && check(*byte)).count()];
+        self.advance(run);
+        run
+    }
+
+    /// Consumes text ahead that has no line breaks.
+    fn advance(&mut self, text: &str) {
+        let chars = if text.is_ascii() { text.len() } else { text.chars().count() };
+        self.offset += text.len();
+        self.mark.index += chars;
+        self.mark.column += chars;
     }
 
     fn read(&mut self, into: &mut String) {
@@ -434,9 +468,7 @@ impl Scanner {
                 self.skip();
             }
             if self.at(0) == '#' {
-                while !is_break(self.at(0)) && !self.is_end() {
-                    self.skip();
-                }
+                self.rest_of_line();
             }
             if !is_break(self.at(0)) {
                 return;
@@ -455,12 +487,10 @@ impl Scanner {
     }
 
     /// Skips the rest of a line, which may only have a comment.
-    fn rest_of_line(&mut self) -> Scan {
+    fn end_of_line(&mut self) -> Scan {
         self.skip_blanks();
         if self.at(0) == '#' {
-            while !is_break(self.at(0)) && !self.is_end() {
-                self.skip();
-            }
+            self.rest_of_line();
         }
         if !is_break(self.at(0)) && !self.is_end() {
             return self.error("did not find expected comment or line break");
@@ -512,7 +542,7 @@ impl Scanner {
             }
             _ => return self.error("found unknown directive name"),
         };
-        self.rest_of_line()?;
+        self.end_of_line()?;
         self.push(kind, start);
         Ok(())
     }

@@ -23,7 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["dates", "format", "helm", "memory", "number", "quote", "semver", "text", "value", "world", "yaml"],
     ),
     ("chart", &["functions", "glob", "helm", "quote", "semver", "text", "value", "values", "yaml"]),
-    ("template", &["format", "functions", "glob", "number", "quote", "text", "value", "world"]),
+    ("template", &["format", "functions", "glob", "helm", "memory", "number", "quote", "text", "value", "world"]),
     (
         "render",
         &[

@@ -19,6 +19,7 @@ mod operators;
 mod plugins;
 mod projects;
 mod proxy;
+mod public_charts;
 mod registry;
 mod run;
 mod samples;

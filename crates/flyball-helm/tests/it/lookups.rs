@@ -4,6 +4,8 @@ use crate::project::{apply_site, condition, history, operator_of, project};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -49,6 +51,46 @@ async fn changed_lookup_results_cause_an_upgrade() {
     assert_eq!((&*second["title"], &second["drawn"]), ("Found", &first["drawn"]));
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
     test.assert_idempotent().await;
+}
+
+/// Counts the lines about renderings.
+#[derive(Clone, Default)]
+struct Renderings(Arc<AtomicUsize>);
+
+impl std::io::Write for Renderings {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let is_rendering = String::from_utf8_lossy(line).contains("rendering the chart");
+        self.0.fetch_add(usize::from(is_rendering), Ordering::Relaxed);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unchanged_lookup_results_cause_no_rendering() {
+    let renderings = Renderings::default();
+    let writer = renderings.clone();
+    let lines = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG);
+    // With a single subscriber, events that other tests log first would be cached as disabled.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
+    let _guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
+    let once = [("charts/site/templates/all.yaml", ONCE), ("charts/site/values.yaml", "title: Hello\nkeep: false\n")];
+    for folder in [site("not-rendered-again"), project("once-not-rendered-again", &once)] {
+        let mut test = Test::of(operator_of(folder)).start().await;
+        apply_site(&test, "blue", "{}").await;
+        test.assert_converges().await;
+        sleep(Duration::from_secs(600)).await;
+        let before = renderings.0.load(Ordering::Relaxed);
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(renderings.0.load(Ordering::Relaxed), before);
+        test.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: another}}").await;
+        test.apply("{apiVersion: v1, kind: Secret, metadata: {name: blue-password, labels: {a: b}}}").await;
+        sleep(Duration::from_secs(90)).await;
+        assert!(renderings.0.load(Ordering::Relaxed) > before);
+    }
 }
 
 #[tokio::test(start_paused = true)]

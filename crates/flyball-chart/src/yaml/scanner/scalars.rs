@@ -2,7 +2,7 @@
 
 use super::{Kind, Scan, Scanner, Style, is_blank, is_blankz, is_break};
 
-impl Scanner {
+impl Scanner<'_> {
     pub(super) fn block_scalar(&mut self, is_literal: bool) -> Scan {
         let start = self.mark;
         self.skip();
@@ -20,7 +20,7 @@ impl Scanner {
             }
             self.skip();
         }
-        self.rest_of_line()?;
+        self.end_of_line()?;
         let mut indent = if increment > 0 { self.indent.max(0) + increment } else { 0 };
         let mut text = String::new();
         let mut leading = String::new();
@@ -40,9 +40,7 @@ impl Scanner {
             text.push_str(&trailing);
             trailing.clear();
             was_blank = is_blank_now;
-            while !is_break(self.at(0)) && !self.is_end() {
-                self.read(&mut text);
-            }
+            text.push_str(self.rest_of_line());
             self.read_line_if_any(&mut leading);
             self.breaks(&mut indent, &mut trailing)?;
         }
@@ -115,6 +113,7 @@ impl Scanner {
                     self.escape(&mut text)?;
                 } else {
                     self.read(&mut text);
+                    text.push_str(self.run_of(|byte| byte > b' ' && !matches!(byte, b'\'' | b'"' | b'\\')));
                 }
             }
             if self.at(0) == quote {
@@ -225,6 +224,7 @@ impl Scanner {
                     (has_break, _, _, _) = (false, spaces.clear(), leading.clear(), trailing.clear());
                 }
                 self.read(&mut text);
+                text.push_str(self.run_of(|byte| byte > b' ' && !b":,?[]{}".contains(&byte)));
             }
             if !(is_blank(self.at(0)) || is_break(self.at(0))) {
                 break;
