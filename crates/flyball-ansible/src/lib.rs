@@ -73,6 +73,5 @@ mod watches;
 mod yaml;
 
 pub use error::Error;
-pub use executor::Executor;
 pub use operator::operator;
-pub use watches::Watches;
+pub use watches::{Executor, Watches};
