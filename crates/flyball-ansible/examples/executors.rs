@@ -9,8 +9,8 @@
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
 use flyball_cluster::testing::Test;
-use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,11 @@ async fn main() {
         }
         times.sort();
         let median = times[times.len() / 2];
-        println!("{executor:?}: first {first:.2?}, median {median:.3?}, {:.3?} to {:.3?}", times[0], times[times.len() - 1]);
+        println!(
+            "{executor:?}: first {first:.2?}, median {median:.3?}, {:.3?} to {:.3?}",
+            times[0],
+            times[times.len() - 1]
+        );
     }
     fs::remove_dir_all(folder).unwrap();
 }

@@ -33,8 +33,7 @@ use worker::Fork;
 pub(crate) use worker::Workers;
 
 const PROGRAM: &str = "ansible-playbook";
-const ARGUMENTS: [&str; 7] =
-    ["-i", "inventory", "-e", "@variables.json", "-e", "@connection.json", "playbook.json"];
+const ARGUMENTS: [&str; 7] = ["-i", "inventory", "-e", "@variables.json", "-e", "@connection.json", "playbook.json"];
 /// Limit of bytes kept of a line and of the error output. All output is read, or the process would block.
 const MAX_LINE_BYTES: usize = 1 << 20;
 const MAX_COMPLAINT_BYTES: u64 = 4096;
@@ -52,7 +51,6 @@ pub(crate) struct AnsiblePlaybook {
 }
 
 /// The way to start its process.
-#[derive(Clone)]
 pub(crate) enum Start {
     /// As a child process.
     Process,
@@ -73,7 +71,9 @@ type Output = Box<dyn AsyncRead + Send + Unpin>;
 impl Processes {
     /// Takes the output pipes.
     fn output(&mut self) -> Option<(Output, Output)> {
-        fn boxed(output: (impl AsyncRead + Send + Unpin + 'static, impl AsyncRead + Send + Unpin + 'static)) -> (Output, Output) {
+        fn boxed(
+            output: (impl AsyncRead + Send + Unpin + 'static, impl AsyncRead + Send + Unpin + 'static),
+        ) -> (Output, Output) {
             (Box::new(output.0), Box::new(output.1))
         }
         match self {

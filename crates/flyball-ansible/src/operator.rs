@@ -49,7 +49,8 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let name = name(watches.folder());
     let mut operator = Operator::new(&name);
     let slots = (!watches.repeats).then(Slots::new);
-    let executors = Executors { watches, executor, slots, large: Arc::new(Semaphore::new(1)), workers: OnceCell::new() };
+    let executors =
+        Executors { watches, executor, slots, large: Arc::new(Semaphore::new(1)), workers: OnceCell::new() };
     for watch in &watches.entries {
         let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
@@ -173,7 +174,8 @@ impl Executors<'_> {
             Executor::AnsiblePlaybook => (find()?, Start::Process),
             Executor::Worker => {
                 let program = find()?;
-                let workers = self.workers(&program).map_err(|problem| file(format!("no worker can start: {problem}")))?;
+                let workers =
+                    self.workers(&program).map_err(|problem| file(format!("no worker can start: {problem}")))?;
                 (program, Start::Worker(workers))
             }
             Executor::Auto => match (load(runs, folder), AnsiblePlaybook::find()) {

@@ -23,10 +23,10 @@ use std::time::Duration;
 /// file.
 ///
 /// Five fields are extensions of operator-sdk's format. `executor` is `built-in`, `worker`, `ansible-playbook` or
-/// `auto`, and overrides the [executor](Executor) of the operator. `allowVariables` lists variable names that fields of the spec
-/// may have although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, that runs for
-/// namespaced objects may access besides their own. `allowKinds` lists group, version and kind of objects outside of
-/// that namespace, or of RBAC, that templates and variables may create; otherwise only tasks may. `passEnvironment`
+/// `auto`, and overrides the [executor](Executor) of the operator. `allowVariables` lists variable names that fields
+/// of the spec may have although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, that runs
+/// for namespaced objects may access besides their own. `allowKinds` lists group, version and kind of objects outside
+/// of that namespace, or of RBAC, that templates and variables may create; otherwise only tasks may. `passEnvironment`
 /// lists environment variables of the operator that roles may read.
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/

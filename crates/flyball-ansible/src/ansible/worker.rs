@@ -43,8 +43,10 @@ const FILES: [(&str, &str); 3] = [
     ("flyball_modules.py", include_str!("worker/modules.py")),
 ];
 
+/// The line that a worker prints when it has imported Ansible.
+const READY: &str = "ready";
 /// Timeout of the imports, and of the first runs.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(180);
 /// Minimum time between two starts of a worker, which doubles with each further one, and the limit.
 const RESTART_DELAY: Duration = Duration::from_secs(1);
 const MAX_RESTART_DELAY: Duration = Duration::from_secs(300);
@@ -102,12 +104,7 @@ impl Workers {
     }
 
     /// Starts a run. If there is an error, no process of it was started.
-    pub(super) async fn fork(
-        &self,
-        environment: Environment,
-        folder: &Path,
-        request: &Value,
-    ) -> Result<Fork, String> {
+    pub(super) async fn fork(&self, environment: Environment, folder: &Path, request: &Value) -> Result<Fork, String> {
         let worker = self.worker(environment)?;
         let ready = timeout(START_TIMEOUT, worker.progress.ready()).await;
         ready.map_err(|_| format!("the Ansible worker is not ready after {} s", START_TIMEOUT.as_secs()))??;
@@ -188,7 +185,7 @@ impl Worker {
         command.stdin(Stdio::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
         let group = Group::start(command, folder.path())?;
         let progress = Arc::new(Progress { phase: Mutex::new(Phase::Starting), changed: Notify::new() });
-        tokio::spawn(watch(group, folder, progress.clone()));
+        tokio::spawn(wait(folder, group, progress.clone()));
         Ok(Self { requests, progress })
     }
 
@@ -222,14 +219,15 @@ impl Worker {
 }
 
 /// Waits for the end of a worker. Its processes are killed before their folder is removed.
-async fn watch(mut group: Group, _folder: WorkDir, progress: Arc<Progress>) {
+async fn wait(_folder: WorkDir, mut group: Group, progress: Arc<Progress>) {
     let Some((out, complaints)) = group.output() else { return };
     let announce = async {
         let mut out = BufReader::new(out);
-        if let Ok(Some(_)) = next_line(&mut out).await {
-            progress.set(Phase::Ready);
+        while let Ok(Some(line)) = next_line(&mut out).await {
+            if line == READY {
+                progress.set(Phase::Ready);
+            }
         }
-        let _ = tokio::io::copy(&mut out, &mut tokio::io::sink()).await;
     };
     let ((), complaint, status) = tokio::join!(announce, complaint(complaints), group.ended());
     let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
@@ -310,6 +308,8 @@ fn killed(mut channel: Channel) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
+    use tokio::io::AsyncWriteExt as _;
 
     #[test]
     fn restarts_are_delayed_until_a_worker_lasts() {
@@ -321,6 +321,52 @@ mod tests {
         assert_eq!(restarts(99, seconds(299)), Err(seconds(1)));
         assert_eq!(restarts(99, seconds(300)), Ok(100));
         assert_eq!(restarts(99, seconds(301)), Ok(0));
+    }
+
+    #[tokio::test]
+    async fn worker_that_cannot_start_is_not_started_again_at_once() {
+        let workers = Workers { interpreter: "/bin/false".into(), workers: Mutex::default() };
+        let fork = async || {
+            let forked = workers.fork(Vec::new(), Path::new("/nonexistent"), &Value::Null).await;
+            forked.err().unwrap_or_default()
+        };
+        let problem = fork().await;
+        assert!(problem.contains("ended with exit status: 1"), "{problem}");
+        workers.workers.lock().values_mut().for_each(|entry| entry.restarts = 16);
+        let problem = fork().await;
+        assert!(problem.contains("is started again in") && problem.contains("exit status: 1"), "{problem}");
+    }
+
+    #[tokio::test]
+    async fn canceled_run_waits_for_its_supervisor() {
+        let (channel, mut theirs) = Channel::pair().unwrap();
+        channel.set_nonblocking(true).unwrap();
+        let supervisor = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            theirs.read_to_end(&mut text).unwrap();
+            // It has killed the other processes.
+            theirs.write_all(b"9").unwrap();
+            theirs
+        });
+        let channel = UnixStream::from_std(channel).unwrap();
+        let fork = Fork { channel: Some(channel), output: None, mark: "/nonexistent".to_owned() };
+        let canceled = std::thread::spawn(move || drop(fork));
+        let theirs = supervisor.join().unwrap();
+        assert!(!canceled.is_finished());
+        drop(theirs);
+        canceled.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn status_is_that_of_the_supervisor() {
+        for (text, code) in [("0", Some(0)), ("512", Some(2)), ("9", None), ("", None)] {
+            let (mut theirs, channel) = UnixStream::pair().unwrap();
+            theirs.write_all(text.as_bytes()).await.unwrap();
+            drop(theirs);
+            let mut fork = Fork { channel: Some(channel), output: None, mark: "/nonexistent".to_owned() };
+            let ended = fork.ended().await;
+            assert_eq!((ended.is_err(), ended.ok().and_then(|status| status.code())), (text.is_empty(), code));
+        }
     }
 
     #[test]

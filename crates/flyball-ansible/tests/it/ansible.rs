@@ -200,7 +200,12 @@ async fn computed_names_in_a_role_stay_within_the_project(executor: Executor) {
         ("roles/a/vars/more.yml", "more: 1\n"),
         ("roles/b/tasks/main.yml", "- ansible.builtin.debug: {}\n"),
     ];
-    assert_refused_outside(Project::new(&named("dynamic", executor), &files), &["vars_file", "tasks_file", "included", "part"], executor).await;
+    assert_refused_outside(
+        Project::new(&named("dynamic", executor), &files),
+        &["vars_file", "tasks_file", "included", "part"],
+        executor,
+    )
+    .await;
 }
 
 async fn computed_names_of_static_imports_stay_within_the_project(executor: Executor) {
@@ -277,7 +282,12 @@ async fn computed_names_of_lookups_stay_within_the_project(executor: Executor) {
         ("roles/a/files/inside.txt", "a"),
         ("roles/a/templates/inside.j2", "{{ title | default('a') }}"),
     ];
-    assert_refused_outside(Project::new(&named("lookups", executor), &files), &["page", "template_file", "copied"], executor).await;
+    assert_refused_outside(
+        Project::new(&named("lookups", executor), &files),
+        &["page", "template_file", "copied"],
+        executor,
+    )
+    .await;
 }
 
 /// A role whose users choose the objects that it deletes and patches.
@@ -383,7 +393,8 @@ async fn tenant_payloads_run_no_command(executor: Executor) {
 }
 
 async fn spec_fields_run_no_command(executor: Executor) {
-    let written = Project::role(&named("canary", executor), "- ansible.builtin.command: echo {{ title | default('x') }}\n");
+    let written =
+        Project::role(&named("canary", executor), "- ansible.builtin.command: echo {{ title | default('x') }}\n");
     let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
     let canary = written.folder().join("CANARY");
     let script = written.folder().join("script");

@@ -5,6 +5,7 @@
 # The supervisor kills all processes of the run when the leader ends or the channel is closed, and then writes the wait
 # status of the leader to the channel. The worker itself runs no playbook, so runs have no state in common.
 import array
+import contextlib
 import ctypes
 import gc
 import json
@@ -14,21 +15,25 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 
-sys.path.pop(0)
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(HERE)
+ENVIRONMENT = dict(os.environ)
+# Ansible creates a folder when it is imported.
+os.environ.update(ANSIBLE_LOCAL_TEMP=HERE, TMPDIR=HERE)
+
 import flyball_memory
 import flyball_modules
 from flyball_modules import exit_code, replace_streams
 
-sys.path.remove(HERE)
+# Runs do not import the modules of the worker.
+sys.path[:] = [path for path in sys.path if path != HERE]
 
 # See prctl(2).
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 MAX_REQUEST_BYTES = 1 << 18
-ENVIRONMENT = dict(os.environ)
+KILL_SECONDS = 10
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -52,9 +57,10 @@ def children():
 
 
 def kill(pids):
-    # Children keep their IDs until they are reaped.
+    # Children keep their IDs until they are reaped. Those of other users cannot be killed.
     for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 class Worker:
@@ -76,20 +82,19 @@ class Worker:
             if pid == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
-                supervise(json.loads(packet), *fds)
+                self.requests.close()
+                supervise(packet, fds)
             self.supervisors.add(pid)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
             for fd in fds:
                 os.close(fd)
 
     def reap(self, *_):
-        try:
+        with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 self.supervisors.discard(ended[0])
                 if ended[1]:
                     kill(set(children()) - self.supervisors)
-        except ChildProcessError:
-            pass
 
 
 def receive(requests):
@@ -100,9 +105,11 @@ def receive(requests):
     return packet, fds
 
 
-def supervise(request, channel, out, err):
+def supervise(packet, fds):
     """Runs the leader, and exits after all processes of the run are dead."""
     try:
+        request = json.loads(packet)
+        channel, out, err = fds
         os.setsid()
         # Processes of the run that lose their parent become children of this process.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -127,20 +134,20 @@ def supervise(request, channel, out, err):
 
 def end(leader):
     """Kills all processes of the run, and returns the wait status of the leader."""
-    try:
+    status = signal.SIGKILL
+    with contextlib.suppress(OSError):
+        # The leader was not reaped, so no other group has its ID.
         os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # The leader was killed before it created its group.
-    kill([leader])
-    status = os.waitpid(leader, 0)[1]
-    try:
-        while True:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                # Their children become children of this process in turn.
-                kill(children())
-                os.waitpid(-1, 0)
-    except ChildProcessError:
-        return status
+    end = time.monotonic() + KILL_SECONDS
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < end:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == leader:
+                    status = ended[1]
+            # Their children become children of this process in turn.
+            kill(children())
+            time.sleep(0.002)
+    return status
 
 
 def lead(request, out, err, supervisor):
@@ -178,8 +185,9 @@ def read_constants():
         C.set_constant(name, C.config.get_config_value(name, variables=vars(C)))
     # Plugin loaders have references to the lists.
     for name, known in lists.items():
-        known[:] = getattr(C, name)
-        setattr(C, name, known)
+        if isinstance(value := getattr(C, name), list):
+            known[:] = value
+            setattr(C, name, known)
 
 
 def first_run(tasks):
@@ -198,7 +206,9 @@ def first_run(tasks):
         with open(os.path.join(folder, name), "w") as file:
             json.dump(content, file)
     environment = {
-        "ANSIBLE_INVENTORY_ENABLED": "ini",
+        # The operator may have callbacks and a cache with effects.
+        "ANSIBLE_CACHE_PLUGIN": "memory",
+        "ANSIBLE_CALLBACKS_ENABLED": "minimal",
         "ANSIBLE_LOCAL_TEMP": folder,
         "ANSIBLE_REMOTE_TEMP": folder,
         "ANSIBLE_STDOUT_CALLBACK": "minimal",

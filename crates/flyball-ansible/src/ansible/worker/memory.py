@@ -61,9 +61,9 @@ def fill_compiled(source, mode, flags):
 
 
 def fill_imports(name):
-    package, _, plugin = name.partition("ansible.plugins.")
-    # Plugins of the project may have the same names, and collections need an importer.
-    if name.split(".")[0] != "ansible_collections" and (package or "." not in plugin):
+    # Collections need their importer, and plugins of the project may have the same names as those of Ansible.
+    is_plugin = name.startswith("ansible.plugins.") and name.count(".") > 2
+    if not is_plugin and not name.startswith("ansible_collections"):
         importlib.import_module(name)
 
 
@@ -90,7 +90,7 @@ def recorded(path):
     yield
     sys.meta_path.remove(Imports)
     RECORD = None
-    with open(path, "rb") as file:
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         while file.peek(1):
             INPUTS[pickle.load(file)] = None
 

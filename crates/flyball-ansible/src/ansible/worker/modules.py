@@ -1,5 +1,6 @@
 # Runs modules of local connections in forks of the process that has imported their libraries, instead of interpreters.
 import atexit
+import contextlib
 import functools
 import gc
 import os
@@ -27,7 +28,10 @@ def replace_streams(out, err):
     os.dup2(out, 1)
     os.dup2(err, 2)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2:
+            with contextlib.suppress(OSError):
+                os.close(fd)
     sys.stdin = os.fdopen(0, "r", closefd=False)
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
