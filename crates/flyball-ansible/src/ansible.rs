@@ -1,4 +1,4 @@
-//! The `ansible-playbook` executor, a child process.
+//! The executor with `ansible-playbook`: a child process of this one, or a process that a [worker] forks.
 //!
 //! The process gets its own folder with variables, an inventory with the single host `localhost`, and a kubeconfig
 //! for a [proxy] in this process, which forwards its requests with the operator's credentials and sets owner
@@ -11,23 +11,29 @@ mod process;
 mod proxy;
 mod target;
 mod work_dir;
+mod worker;
 
 use crate::job::{Job, Outcome, TaskError};
 use crate::shares::Shares;
-use crate::watches::Runs;
+use crate::watches::{Runs, Watch};
 use events::Events;
-use folder::Folder;
+use folder::{Folder, environment};
 use process::Group;
 use ring::rand::SecureRandom as _;
 use std::collections::BTreeSet;
 use std::env;
 use std::io;
 use std::path::PathBuf;
-use std::process::Stdio;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, BufReader};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::Command;
+use worker::Fork;
+
+pub(crate) use worker::Workers;
 
 const PROGRAM: &str = "ansible-playbook";
+const ARGUMENTS: [&str; 7] = ["-i", "inventory", "-e", "@variables.json", "-e", "@connection.json", "playbook.json"];
 /// Limit of bytes kept of a line and of the error output. All output is read, or the process would block.
 const MAX_LINE_BYTES: usize = 1 << 20;
 const MAX_COMPLAINT_BYTES: u64 = 4096;
@@ -35,12 +41,54 @@ const MAX_COMPLAINT_BYTES: u64 = 4096;
 /// Runs a role or a playbook with `ansible-playbook`.
 pub(crate) struct AnsiblePlaybook {
     pub(crate) program: PathBuf,
+    pub(crate) start: Start,
     pub(crate) runs: Runs,
     pub(crate) project: PathBuf,
     /// Roles and files outside of the project with literal paths.
     pub(crate) external_paths: BTreeSet<PathBuf>,
     /// Workers for runs, since it is unknown when they wait.
     pub(crate) shares: Shares,
+}
+
+/// The way to start its process.
+pub(crate) enum Start {
+    /// As a child process.
+    Process,
+    /// By a worker.
+    Worker(Arc<Workers>),
+    /// By a worker, or, if there is none now, as a child process.
+    WorkerOrProcess(Arc<Workers>),
+}
+
+/// The processes of a run, killed on drop.
+enum Processes {
+    Children(Group),
+    Forks(Fork),
+}
+
+type Output = Box<dyn AsyncRead + Send + Unpin>;
+
+impl Processes {
+    /// Takes the output pipes.
+    fn output(&mut self) -> Option<(Output, Output)> {
+        fn boxed(
+            output: (impl AsyncRead + Send + Unpin + 'static, impl AsyncRead + Send + Unpin + 'static),
+        ) -> (Output, Output) {
+            (Box::new(output.0), Box::new(output.1))
+        }
+        match self {
+            Self::Children(group) => group.output().map(boxed),
+            Self::Forks(fork) => fork.output().map(boxed),
+        }
+    }
+
+    /// Waits until all processes have ended, and returns the exit status of `ansible-playbook`.
+    async fn ended(&mut self) -> io::Result<ExitStatus> {
+        match self {
+            Self::Children(group) => group.ended().await,
+            Self::Forks(fork) => fork.ended().await,
+        }
+    }
 }
 
 /// Generates this number of unpredictable bytes, as hexadecimal digits. Not used in simulations.
@@ -75,19 +123,31 @@ impl AnsiblePlaybook {
         }
     }
 
+    async fn start(&self, watch: &Watch, folder: &Folder) -> Result<Processes, String> {
+        let passed = environment(watch);
+        if let Start::Worker(workers) | Start::WorkerOrProcess(workers) = &self.start {
+            match workers.fork(passed.clone(), folder.path(), &folder.request(&ARGUMENTS)?).await {
+                Ok(fork) => return Ok(Processes::Forks(fork)),
+                Err(problem) => match self.start {
+                    Start::WorkerOrProcess(_) => tracing::warn!("{PROGRAM} runs without a worker: {problem}"),
+                    _ => return Err(problem),
+                },
+            }
+        }
+        let mut command = Command::new(&self.program);
+        command.args(ARGUMENTS).current_dir(folder.path()).env_clear().envs(passed).envs(folder.environment());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let group = Group::start(command, folder.path());
+        group.map(Processes::Children).map_err(|error| format!("cannot start {}: {error}", self.program.display()))
+    }
+
     async fn events(&self, job: &Job<'_>) -> Result<Events, String> {
         let proxy = proxy::serve(job).await.map_err(|error| format!("cannot serve the proxy: {error}"))?;
         let folder = Folder::new(job, self, &proxy)
             .map_err(|error| format!("cannot create the working directory of the run: {error}"))?;
-        let mut command = Command::new(&self.program);
-        let variables = ["-e", "@variables.json", "-e", "@connection.json"];
-        command.args(["-i", "inventory"]).args(variables).arg("playbook.json").current_dir(folder.path());
-        command.env_clear().envs(folder.environment(job.watch));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // If the reconcile is canceled, all processes of the run are killed before their folder is removed.
-        let mut group = Group::start(command, folder.path())
-            .map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
-        let (out, mut complaints) = group.output().ok_or("the process has no output")?;
+        let mut processes = self.start(job.watch, &folder).await?;
+        let (out, complaints) = processes.output().ok_or("the process has no output")?;
         let read = async {
             let mut events = Events::default();
             let mut out = BufReader::new(out);
@@ -96,13 +156,7 @@ impl AnsiblePlaybook {
             }
             Ok::<_, io::Error>(events)
         };
-        let complain = async {
-            let mut text = Vec::new();
-            let _ = (&mut complaints).take(MAX_COMPLAINT_BYTES).read_to_end(&mut text).await;
-            let _ = tokio::io::copy(&mut complaints, &mut tokio::io::sink()).await;
-            String::from_utf8_lossy(&text).trim().to_owned()
-        };
-        let (events, complaint, status) = tokio::join!(read, complain, group.ended());
+        let (events, complaint, status) = tokio::join!(read, complaint(complaints), processes.ended());
         let (events, status) = (events.map_err(|error| error.to_string())?, status.map_err(|error| error.to_string())?);
         // Errors of strategy plugins are not in any event.
         match events.is_complete() && (status.success() || events.has_failed()) {
@@ -110,6 +164,14 @@ impl AnsiblePlaybook {
             false => Err(format!("{PROGRAM} ended with {status}, and no task failed: {complaint}")),
         }
     }
+}
+
+/// Reads all error output, and returns the beginning.
+async fn complaint(mut from: impl AsyncRead + Unpin) -> String {
+    let mut text = Vec::new();
+    let _ = (&mut from).take(MAX_COMPLAINT_BYTES).read_to_end(&mut text).await;
+    let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&text).trim().to_owned()
 }
 
 /// Reads a line, truncated to the limit; `None` at the end.

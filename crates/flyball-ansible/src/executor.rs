@@ -10,18 +10,6 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 
-/// The executor of roles and playbooks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Executor {
-    /// The built-in executor: runs within the process, and is the only one that can be simulated.
-    #[default]
-    BuiltIn,
-    /// `ansible-playbook`, found in `PATH`, with its installed collections.
-    AnsiblePlaybook,
-    /// The built-in executor for roles that it supports completely; `ansible-playbook`, if installed, for others.
-    Auto,
-}
-
 /// Runs a role or a playbook for an object.
 pub(crate) trait Execute: Send + Sync {
     /// Runs it once, and returns the outcome. A run leaves no state except in the cluster.

@@ -34,9 +34,11 @@
 //! # Executors
 //!
 //! The [built-in executor](Executor::BuiltIn) rejects a role with unsupported features when the role is loaded, with
-//! file, task and remedy. Such roles can be run with the real [`ansible-playbook`](Executor::AnsiblePlaybook), a
-//! process that uses the operator's permissions through a proxy on localhost while it runs; created objects are owned
-//! by the reconciled object. The program `flyball-ansible` chooses the executor automatically, or by `--executor`.
+//! file, task and remedy. Such roles can be run with the real `ansible-playbook`, a process that uses the operator's
+//! permissions through a proxy on localhost while it runs; created objects are owned by the reconciled object. A
+//! long-lived [worker](Executor::Worker) with Ansible forks such processes, or each one is
+//! [started](Executor::AnsiblePlaybook). The program `flyball-ansible` chooses the executor automatically, or by
+//! `--executor`, and `executor` in `watches.yaml` chooses it for an entry.
 //!
 //! # Differences from operator-sdk
 //!
@@ -72,6 +74,5 @@ mod watches;
 mod yaml;
 
 pub use error::Error;
-pub use executor::Executor;
 pub use operator::operator;
-pub use watches::Watches;
+pub use watches::{Executor, Watches};

@@ -1,23 +1,24 @@
 //! Creates an operator from a `watches.yaml`.
 
 use crate::access::{PRIMARY, PRIMARY_TYPE};
-use crate::ansible::AnsiblePlaybook;
+use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
-use crate::executor::{BuiltIn, Execute, Executor};
+use crate::executor::{BuiltIn, Execute};
 use crate::names::Names;
 use crate::offload::Slots;
-use crate::playbook::{DeclaredVariables, Kinds, load};
+use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
 use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
 use crate::shares::Shares;
 use crate::template::walk;
-use crate::watches::{Runs, Watch, Watches};
+use crate::watches::{Executor, Runs, Watch, Watches};
 use crate::yaml;
 use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value};
+use std::cell::OnceCell;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -35,7 +36,7 @@ const WORKERS: usize = 16;
 /// permissions are derived from the roles: it owns every kind with literal `apiVersion` and `kind` in a task, a
 /// template or a variable; it only reads those of `k8s_info`.
 ///
-/// The executor runs the roles and playbooks. The built-in one supports the modules `k8s`, `k8s_info`, `k8s_status`,
+/// The executor runs the roles and playbooks of entries that have none of their own. The built-in one supports the modules `k8s`, `k8s_info`, `k8s_status`,
 /// `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions,
 /// retries, includes, roles and handlers.
 ///
@@ -48,7 +49,8 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let name = name(watches.folder());
     let mut operator = Operator::new(&name);
     let slots = (!watches.repeats).then(Slots::new);
-    let executors = Executors { watches, executor, slots, large: Arc::new(Semaphore::new(1)) };
+    let executors =
+        Executors { watches, executor, slots, large: Arc::new(Semaphore::new(1)), workers: OnceCell::new() };
     for watch in &watches.entries {
         let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
@@ -76,13 +78,14 @@ fn controller(
     let mut declared = DeclaredVariables::of(&watch.runs, folder)?;
     let workers = watch.concurrency.unwrap_or(WORKERS);
     let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
-    let (executor, mut kinds) = executors.create(&watch.runs, &declared, &watch.vars, &shares)?;
+    let executor = watch.executor.unwrap_or(executors.executor);
+    let (main, mut kinds) = executors.create(executor, &watch.runs, &declared, &watch.vars, &shares)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
             let own = DeclaredVariables::of(runs, folder)?;
-            let (finalizer, others) = executors.create(runs, &own, &vars, &shares)?;
+            let (finalizer, others) = executors.create(executor, runs, &own, &vars, &shares)?;
             kinds.join(others);
             declared.join(own);
             Some(finalizer)
@@ -99,7 +102,7 @@ fn controller(
     let roles = Roles {
         watch: Arc::new(watch.clone()),
         kind: kind.clone(),
-        executor,
+        executor: main,
         finalizer,
         kinds: kinds.clone(),
         manager: format!("{name}-patch"),
@@ -144,54 +147,75 @@ struct Executors<'w> {
     slots: Option<Slots>,
     /// Serializes the finalizers of large objects.
     large: Arc<Semaphore>,
+    /// The workers of `ansible-playbook`, or the reason why there are none.
+    workers: OnceCell<Result<Arc<Workers>, String>>,
 }
 
 impl Executors<'_> {
     /// Creates the executor of a role or a playbook, and determines its kinds.
     fn create(
         &self,
+        executor: Executor,
         runs: &Runs,
         declared: &DeclaredVariables,
         vars: &Map<String, Value>,
         shares: &ControllerShares,
     ) -> Result<(Box<dyn Execute>, Kinds)> {
         let folder = self.watches.folder();
-        let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
-            let kinds = match runs {
-                // A playbook may use all roles and files of the project.
-                Runs::Playbook(_) => Kinds::of_files(folder, vars)?,
-                Runs::Role(folder) => Kinds::of_files(folder, vars)?,
-            };
-            let (runs, project) = (runs.clone(), folder.to_owned());
-            let external_paths = declared.external_paths.clone();
-            let shares = shares.running.clone();
-            Ok((Box::new(AnsiblePlaybook { program, runs, project, external_paths, shares }), kinds))
+        let file = |problem: String| Error::file(&self.watches.path, problem);
+        let find = || {
+            AnsiblePlaybook::find().ok_or_else(|| {
+                let remedy = "install ansible-core, or use the built-in executor";
+                file(format!("ansible-playbook not found in PATH: {remedy}"))
+            })
         };
-        let program = match self.executor {
-            Executor::BuiltIn => None,
-            Executor::AnsiblePlaybook | Executor::Auto => AnsiblePlaybook::find(),
-        };
-        match (self.executor, program) {
-            (Executor::AnsiblePlaybook, Some(program)) => ansible(program),
-            (Executor::AnsiblePlaybook, None) => Err(Error::file(
-                &self.watches.path,
-                "ansible-playbook not found in PATH: install ansible-core, or use the built-in executor",
-            )),
-            (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, folder), program) {
-                (Ok(playbook), _) => {
-                    let kinds = Kinds::of(&playbook, vars);
-                    let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
-                    Ok((Box::new(BuiltIn { playbook, slots, shares }), kinds))
-                }
+        let (program, start) = match executor {
+            Executor::BuiltIn => return self.built_in(load(runs, folder)?, vars, shares),
+            Executor::AnsiblePlaybook => (find()?, Start::Process),
+            Executor::Worker => {
+                let program = find()?;
+                let workers =
+                    self.workers(&program).map_err(|problem| file(format!("no worker can start: {problem}")))?;
+                (program, Start::Worker(workers))
+            }
+            Executor::Auto => match (load(runs, folder), AnsiblePlaybook::find()) {
+                (Ok(playbook), _) => return self.built_in(playbook, vars, shares),
+                (Err(error), None) => return Err(error),
                 (Err(error), Some(program)) => {
                     tracing::info!(
                         "using ansible-playbook, because the built-in executor does not support this project: {error}"
                     );
-                    ansible(program)
+                    let start = self.workers(&program).map(Start::WorkerOrProcess).unwrap_or_else(|problem| {
+                        tracing::info!("ansible-playbook runs as a new process for each run: {problem}");
+                        Start::Process
+                    });
+                    (program, start)
                 }
-                (Err(error), None) => Err(error),
             },
-        }
+        };
+        let kinds = match runs {
+            // A playbook may use all roles and files of the project.
+            Runs::Playbook(_) => Kinds::of_files(folder, vars)?,
+            Runs::Role(folder) => Kinds::of_files(folder, vars)?,
+        };
+        let (runs, project) = (runs.clone(), folder.to_owned());
+        let (external_paths, shares) = (declared.external_paths.clone(), shares.running.clone());
+        Ok((Box::new(AnsiblePlaybook { program, start, runs, project, external_paths, shares }), kinds))
+    }
+
+    fn built_in(
+        &self,
+        playbook: Playbook,
+        vars: &Map<String, Value>,
+        shares: &ControllerShares,
+    ) -> Result<(Box<dyn Execute>, Kinds)> {
+        let kinds = Kinds::of(&playbook, vars);
+        let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
+        Ok((Box::new(BuiltIn { playbook, slots, shares }), kinds))
+    }
+
+    fn workers(&self, program: &Path) -> Result<Arc<Workers>, String> {
+        self.workers.get_or_init(|| Workers::of(program).map(Arc::new)).clone()
     }
 }
 

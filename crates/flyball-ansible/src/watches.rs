@@ -5,6 +5,7 @@ use crate::fields::{FieldError, Fields};
 use crate::names::{Reason, never_allowed, own_names};
 use crate::snake::snake;
 use crate::yaml::{self, type_name};
+use clap::ValueEnum;
 use flyball::{GroupVersionKind, Kind};
 use flyball_core::time::parse_unsigned_duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -21,10 +22,11 @@ use std::time::Duration;
 /// are searched below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path relative to the
 /// file.
 ///
-/// Four fields are extensions of operator-sdk's format. `allowVariables` lists variable names that fields of the spec
-/// may have although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, that runs for
-/// namespaced objects may access besides their own. `allowKinds` lists group, version and kind of objects outside of
-/// that namespace, or of RBAC, that templates and variables may create; otherwise only tasks may. `passEnvironment`
+/// Five fields are extensions of operator-sdk's format. `executor` is `built-in`, `worker`, `ansible-playbook` or
+/// `auto`, and overrides the [executor](Executor) of the operator. `allowVariables` lists variable names that fields
+/// of the spec may have although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, that runs
+/// for namespaced objects may access besides their own. `allowKinds` lists group, version and kind of objects outside
+/// of that namespace, or of RBAC, that templates and variables may create; otherwise only tasks may. `passEnvironment`
 /// lists environment variables of the operator that roles may read.
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
@@ -41,6 +43,8 @@ pub struct Watches {
 pub(crate) struct Watch {
     pub(crate) gvk: GroupVersionKind,
     pub(crate) runs: Runs,
+    /// The executor, if it differs from that of the operator.
+    pub(crate) executor: Option<Executor>,
     pub(crate) vars: Map<String, Value>,
     pub(crate) finalizer: Option<Finalizer>,
     pub(crate) reconcile_period: Option<Duration>,
@@ -62,6 +66,23 @@ pub(crate) struct Watch {
     pub(crate) allow_kinds: Vec<GroupVersionKind>,
     /// Environment variables that roles may read.
     pub(crate) pass_environment: BTreeSet<String>,
+}
+
+/// The executor of roles and playbooks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Executor {
+    /// The built-in executor: runs within the process, and is the only one that can be simulated.
+    #[default]
+    BuiltIn,
+    /// `ansible-playbook`, found in `PATH`, with its installed collections, in processes that a long-lived worker
+    /// forks.
+    Worker,
+    /// `ansible-playbook`, as a new process for each run.
+    #[value(alias = "process")]
+    AnsiblePlaybook,
+    /// The built-in executor for roles that it supports completely; `ansible-playbook`, if installed, for others:
+    /// with a worker, or, if that cannot start, as a new process.
+    Auto,
 }
 
 /// The role or playbook of an object.
@@ -155,6 +176,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
     let mut fields = Fields::of(entry)?;
     let gvk = read_kind(&mut fields)?;
     let runs = read_runs(&mut fields, folder)?;
+    let executor = fields.text("executor")?.map(|name| read_executor(&name)).transpose()?;
     let vars = fields.map("vars")?;
     let finalizer = fields.remove("finalizer").map(|finalizer| read_finalizer(finalizer, folder)).transpose();
     let finalizer = finalizer.map_err(|mistake| FieldError {
@@ -189,6 +211,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
         concurrency: concurrency(&gvk),
         gvk,
         runs,
+        executor,
         vars,
         finalizer,
         reconcile_period: period.filter(|period| !period.is_zero()),
@@ -209,6 +232,14 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
     fields.number("maxRunnerArtifacts")?;
     fields.finish()?;
     Ok(watch)
+}
+
+fn read_executor(name: &str) -> Result<Executor, FieldError> {
+    Executor::from_str(name, false).map_err(|_| {
+        let names = Executor::value_variants().iter().filter_map(Executor::to_possible_value);
+        let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
+        FieldError::new("executor", format!("unknown executor {name:?}: use one of {}", names.join(", ")))
+    })
 }
 
 /// Rejects a name in `allowVariables` that no field of a spec can have as variable name.
@@ -420,6 +451,10 @@ mod tests {
         check(with("allowVariables", json!(["a-b"])), "allowVariables", "invalid variable name");
         check(with("allowVariables", json!(["hostVars"])), "allowVariables", "to host_vars");
         assert!(read_entry(with("allowVariables", json!(["vars", "host_vars"])), &folder).is_ok());
+        check(with("executor", json!("python")), "executor", "use one of built-in, worker, ansible-playbook, auto");
+        for (name, executor) in [("worker", Executor::Worker), ("process", Executor::AnsiblePlaybook)] {
+            assert_eq!(read_entry(with("executor", json!(name)), &folder).unwrap().executor, Some(executor));
+        }
         check(
             with("blacklist", json!([{"version": "v1", "kind": "A"}, {"kind": "B"}])),
             "blacklist[1].version",

@@ -1,6 +1,7 @@
 //! The folder of a run: the input of `ansible-playbook`.
 
 use super::AnsiblePlaybook;
+use super::process::MARK;
 use super::proxy::Proxy;
 use super::work_dir::WorkDir;
 use crate::job::Job;
@@ -9,9 +10,9 @@ use crate::template::{PASSED, Var};
 use crate::watches::{Runs, Watch};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The plugin that reports events, and the one that is loaded before any playbook is read.
@@ -73,8 +74,7 @@ impl Folder {
     }
 
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path().join(name))?;
-        file.write_all(text.as_bytes())
+        self.work_dir.write(name, text)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -85,16 +85,20 @@ impl Folder {
         self.path().join("tmp")
     }
 
-    /// Returns the complete environment of the process.
-    pub(super) fn environment(&self, watch: &Watch) -> Vec<(String, OsString)> {
-        let passed = PASSED.iter().copied().chain(watch.pass_environment.iter().map(String::as_str));
-        let mut all: Vec<(String, OsString)> =
-            passed.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?))).collect();
-        all.extend(self.own_environment().into_iter().map(|(name, value)| (name.to_owned(), value)));
-        all
+    /// Returns the request for a worker.
+    pub(super) fn request(&self, arguments: &[&str]) -> Result<Value, String> {
+        let path = self.path().to_str();
+        let mut environment = Map::new();
+        environment.insert(MARK.to_owned(), path.into());
+        for (name, value) in self.environment() {
+            let value = value.into_string().map_err(|value| format!("the path {} is not UTF-8", value.display()))?;
+            environment.insert(name.to_owned(), value.into());
+        }
+        Ok(json!({"folder": path, "environment": environment, "arguments": arguments}))
     }
 
-    fn own_environment(&self) -> Vec<(&'static str, OsString)> {
+    /// Returns the environment variables that differ between runs, besides [those that do not](environment).
+    pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let kubeconfig = self.path().join("kubeconfig");
         vec![
             ("ANSIBLE_ROLES_PATH", std::env::join_paths(&self.roles).unwrap_or_default()),
@@ -112,6 +116,12 @@ impl Folder {
             ("KUBECONFIG", kubeconfig.into()),
         ]
     }
+}
+
+/// Returns the variables of the operator that runs have in their environment.
+pub(super) fn environment(watch: &Watch) -> Vec<(String, OsString)> {
+    let passed = PASSED.iter().copied().chain(watch.pass_environment.iter().map(String::as_str));
+    passed.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?))).collect()
 }
 
 /// Returns the connection variables. They are passed last, so that only `watches.yaml` can override them.

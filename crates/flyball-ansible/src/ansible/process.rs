@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 /// The environment variable that identifies all processes of a run.
-const MARK: &str = "FLYBALL_ANSIBLE_RUN";
+pub(super) const MARK: &str = "FLYBALL_ANSIBLE_RUN";
 /// Limit of rounds that search for processes started while others were killed.
 const MAX_KILL_ROUNDS: usize = 5;
 /// Polling interval for the end of the leader, in case its signal is lost.

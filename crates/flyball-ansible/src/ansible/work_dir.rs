@@ -7,7 +7,7 @@
 use super::process::kill_marked;
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -52,6 +52,12 @@ impl WorkDir {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Creates a file that only this user can access.
+    pub(super) fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path.join(name))?;
+        file.write_all(text.as_bytes())
     }
 }
 

@@ -1,6 +1,6 @@
-//! The real `ansible-playbook`. These tests run if `FLYBALL_TEST_ANSIBLE` is set, `ansible-playbook` is in `PATH`,
-//! and the collection `kubernetes.core` with Python's `kubernetes` is installed; they use real time, since it is a
-//! process.
+//! The real `ansible-playbook`, as a new process and with a worker. These tests run if `FLYBALL_TEST_ANSIBLE` is set,
+//! `ansible-playbook` is in `PATH`, and the collection `kubernetes.core` with Python's `kubernetes` is installed; they
+//! use real time, since it is a process.
 
 use crate::payloads;
 use crate::project::{Project, api, change, condition, data, shops};
@@ -12,19 +12,54 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-async fn test_of(folder: PathBuf) -> Option<Test> {
-    std::env::var_os("FLYBALL_TEST_ANSIBLE")?;
-    let operator = move || {
-        let watches = Watches::read(folder.join("watches.yaml")).unwrap();
-        operator(&watches, Executor::AnsiblePlaybook).unwrap()
+/// Runs tests with both ways to start `ansible-playbook`.
+macro_rules! with_both_executors {
+    ($($name:ident)*) => {
+        mod by_process {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::Executor::AnsiblePlaybook).await;
+            })*
+        }
+
+        mod by_worker {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::Executor::Worker).await;
+            })*
+        }
     };
+}
+
+mod processes;
+
+with_both_executors! {
+    sample_runs_with_ansible_playbook
+    failing_task_reports_reason_without_evaluating_user_text
+    computed_fact_name_runs_no_command
+    computed_names_in_a_role_stay_within_the_project
+    computed_names_of_static_imports_stay_within_the_project
+    literal_names_may_leave_the_project
+    computed_names_of_lookups_stay_within_the_project
+    users_do_not_choose_objects_of_others
+    tenant_payloads_run_no_command
+    spec_fields_run_no_command
+}
+
+/// Returns the name of a project of one test.
+fn named(name: &str, executor: Executor) -> String {
+    format!("{name}-{executor:?}").to_lowercase()
+}
+
+async fn test_of(folder: PathBuf, executor: Executor) -> Option<Test> {
+    std::env::var_os("FLYBALL_TEST_ANSIBLE")?;
+    let operator = move || operator(&Watches::read(folder.join("watches.yaml")).unwrap(), executor).unwrap();
     Some(Test::of(operator).nodes(1).start().await)
 }
 
-#[tokio::test]
-async fn sample_runs_with_ansible_playbook() {
+async fn sample_runs_with_ansible_playbook(executor: Executor) {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../samples/memcached-ansible");
-    let Some(test) = test_of(sample.clone()).await else { return };
+    let Some(test) = test_of(sample.clone(), executor).await else { return };
     let object = std::fs::read_to_string(sample.join("config/samples/cache_v1alpha1_memcached.yaml")).unwrap();
     test.apply(&object).await;
     let memcacheds = api(&test, &Kind::new("cache.example.com", "v1alpha1", "Memcached"));
@@ -40,16 +75,15 @@ async fn sample_runs_with_ansible_playbook() {
         .await;
 }
 
-#[tokio::test]
-async fn failing_task_reports_reason_without_evaluating_user_text() {
+async fn failing_task_reports_reason_without_evaluating_user_text(executor: Executor) {
     let tasks = "
 - name: sizes are checked
   ansible.builtin.fail: {msg: 'size must be > 1, not {{ size }}: {{ word }}'}
   when: size | int < 2
 - ansible.builtin.shell: test -n \"$KUBECONFIG\"
 ";
-    let written = Project::role("real", tasks);
-    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let written = Project::role(&named("real", executor), tasks);
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
     test.apply(
         "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {size: 1, word: '{{ 1 + 1 }}'}}",
     )
@@ -63,16 +97,15 @@ async fn failing_task_reports_reason_without_evaluating_user_text() {
     test.eventually("it is successful", async || is("Successful").await).await;
 }
 
-#[tokio::test]
-async fn computed_fact_name_runs_no_command() {
+async fn computed_fact_name_runs_no_command(executor: Executor) {
     let tasks = "
 - ansible.builtin.set_fact: {place: here}
 - ansible.builtin.set_fact: {'{{ item.key }}': '{{ item.value }}', ansible_known: 1}
   loop: '{{ facts | dict2items }}'
 - ansible.builtin.command: echo {{ ansible_known }} {{ label | default('') }}
 ";
-    let written = Project::role("facts", tasks);
-    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let written = Project::role(&named("facts", executor), tasks);
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
     let canary = written.folder().join("CANARY");
     let script = written.folder().join("script");
     std::fs::write(&script, format!("#!/bin/sh\ntouch {}\nexec /bin/sh \"$@\"\n", canary.display())).unwrap();
@@ -102,8 +135,8 @@ async fn computed_fact_name_runs_no_command() {
 
 /// Runs an operator for objects that refer to files outside of its project in each of the fields, and for one that
 /// does not.
-async fn assert_refused_outside(written: Project, fields: &[&str]) {
-    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+async fn assert_refused_outside(written: Project, fields: &[&str], executor: Executor) {
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
     let folder = written.folder();
     let name = folder.file_name().unwrap().to_str().unwrap();
     let outside = folder.with_file_name(format!("outside-of-{name}"));
@@ -152,8 +185,7 @@ async fn assert_refused_outside(written: Project, fields: &[&str]) {
     assert_eq!(failure["status"], "False", "{failure}");
 }
 
-#[tokio::test]
-async fn computed_names_in_a_role_stay_within_the_project() {
+async fn computed_names_in_a_role_stay_within_the_project(executor: Executor) {
     let tasks = "
 - ansible.builtin.include_vars: '{{ vars_file | default(\"more.yml\") }}'
 - ansible.builtin.include_tasks: '{{ tasks_file | default(\"more.yml\") }}'
@@ -168,11 +200,15 @@ async fn computed_names_in_a_role_stay_within_the_project() {
         ("roles/a/vars/more.yml", "more: 1\n"),
         ("roles/b/tasks/main.yml", "- ansible.builtin.debug: {}\n"),
     ];
-    assert_refused_outside(Project::new("dynamic", &files), &["vars_file", "tasks_file", "included", "part"]).await;
+    assert_refused_outside(
+        Project::new(&named("dynamic", executor), &files),
+        &["vars_file", "tasks_file", "included", "part"],
+        executor,
+    )
+    .await;
 }
 
-#[tokio::test]
-async fn computed_names_of_static_imports_stay_within_the_project() {
+async fn computed_names_of_static_imports_stay_within_the_project(executor: Executor) {
     let play = "
 - import_playbook: '{{ book | default(\"more.yml\") }}'
 - hosts: localhost
@@ -192,13 +228,12 @@ async fn computed_names_of_static_imports_stay_within_the_project() {
         ("roles/b/tasks/main.yml", "- ansible.builtin.debug: {}\n"),
     ];
     let fields = ["book", "vars_file", "listed", "imported", "tasks_file"];
-    assert_refused_outside(Project::new("static", &files), &fields).await;
+    assert_refused_outside(Project::new(&named("static", executor), &files), &fields, executor).await;
 }
 
-#[tokio::test]
-async fn literal_names_may_leave_the_project() {
+async fn literal_names_may_leave_the_project(executor: Executor) {
     let elsewhere = Project::new(
-        "elsewhere",
+        &named("elsewhere", executor),
         &[
             ("c/tasks/main.yml", "- ansible.builtin.import_tasks: more.yml\n"),
             ("c/tasks/more.yml", "- ansible.builtin.debug: {}\n"),
@@ -217,7 +252,7 @@ async fn literal_names_may_leave_the_project() {
 - ansible.builtin.debug: {{msg: \"{{{{ lookup('file', '{folder}/tasks.yml') }}}}\"}}
 "
     );
-    assert_refused_outside(Project::role("literal", &tasks), &[]).await;
+    assert_refused_outside(Project::role(&named("literal", executor), &tasks), &[], executor).await;
 }
 
 /// Passes text of users through all features that need no collection.
@@ -234,8 +269,7 @@ const TASKS: &str = r#"
   ignore_errors: true
 "#;
 
-#[tokio::test]
-async fn computed_names_of_lookups_stay_within_the_project() {
+async fn computed_names_of_lookups_stay_within_the_project(executor: Executor) {
     let tasks = r#"
 - {debug: {msg: "{{ lookup('file', page) }}"}, when: page is defined}
 - {template: {src: '{{ template_file }}', dest: '{{ lookup("env", "TMPDIR") }}/a'}, when: template_file is defined}
@@ -248,7 +282,12 @@ async fn computed_names_of_lookups_stay_within_the_project() {
         ("roles/a/files/inside.txt", "a"),
         ("roles/a/templates/inside.j2", "{{ title | default('a') }}"),
     ];
-    assert_refused_outside(Project::new("lookups", &files), &["page", "template_file", "copied"]).await;
+    assert_refused_outside(
+        Project::new(&named("lookups", executor), &files),
+        &["page", "template_file", "copied"],
+        executor,
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -331,10 +370,9 @@ const CHOICES: &str = r#"
   when: all is defined
 "#;
 
-#[tokio::test]
-async fn users_do_not_choose_objects_of_others() {
-    let written = Project::role("choices", CHOICES);
-    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+async fn users_do_not_choose_objects_of_others(executor: Executor) {
+    let written = Project::role(&named("choices", executor), CHOICES);
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
     for name in ["theirs", "legacy"] {
         test.apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: a}}}}")).await;
     }
@@ -363,15 +401,14 @@ async fn users_do_not_choose_objects_of_others() {
     assert_eq!(data(&test, "legacy").await, Value::Null);
 }
 
-#[tokio::test]
-async fn tenant_payloads_run_no_command() {
+async fn tenant_payloads_run_no_command(executor: Executor) {
     let files = [
         ("roles/a/tasks/main.yml", TASKS),
         ("roles/a/tasks/more.yml", "- debug: {msg: more}\n"),
         ("roles/a/templates/page.yaml.j2", "title: {{ title | default('x') }}\n"),
     ];
-    let written = Project::new("sample", &files);
-    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let written = Project::new(&named("sample", executor), &files);
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
     let canary = payloads::canary();
     let _ = std::fs::remove_file(&canary);
     let objects = api(&test, &shops());
@@ -391,10 +428,10 @@ async fn tenant_payloads_run_no_command() {
     assert!(!canary.exists(), "a command ran");
 }
 
-#[tokio::test]
-async fn spec_fields_run_no_command() {
-    let written = Project::role("canary", "- ansible.builtin.command: echo {{ title | default('x') }}\n");
-    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+async fn spec_fields_run_no_command(executor: Executor) {
+    let written =
+        Project::role(&named("canary", executor), "- ansible.builtin.command: echo {{ title | default('x') }}\n");
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
     let canary = written.folder().join("CANARY");
     let script = written.folder().join("script");
     std::fs::write(&script, format!("#!/bin/sh\ntouch {}\n", canary.display())).unwrap();
