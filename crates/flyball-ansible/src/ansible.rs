@@ -38,7 +38,7 @@ pub(crate) struct AnsiblePlaybook {
     pub(crate) runs: Runs,
     pub(crate) project: PathBuf,
     /// Roles and files outside of the project with literal paths.
-    pub(crate) elsewhere: BTreeSet<PathBuf>,
+    pub(crate) external_paths: BTreeSet<PathBuf>,
     /// Workers for runs, since it is unknown when they wait.
     pub(crate) shares: Shares,
 }

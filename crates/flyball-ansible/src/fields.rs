@@ -1,6 +1,6 @@
 //! Maps with known fields: each field is removed with its type, and remaining fields are errors.
 
-use crate::yaml::what;
+use crate::yaml::type_name;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
@@ -12,22 +12,22 @@ pub(crate) struct Fields {
 
 /// An error in a field; the name is empty for the map as a whole.
 #[derive(Debug)]
-pub(crate) struct Mistake {
+pub(crate) struct FieldError {
     pub(crate) field: String,
     pub(crate) problem: String,
 }
 
-impl Mistake {
+impl FieldError {
     pub(crate) fn new(field: &str, problem: impl Into<String>) -> Self {
         Self { field: field.to_owned(), problem: problem.into() }
     }
 }
 
 impl Fields {
-    pub(crate) fn of(value: Value) -> Result<Self, Mistake> {
+    pub(crate) fn of(value: Value) -> Result<Self, FieldError> {
         match value {
             Value::Object(remaining) => Ok(Self { remaining, known: Vec::new() }),
-            other => Err(Mistake::new("", format!("must be a map, not {}", what(&other)))),
+            other => Err(FieldError::new("", format!("must be a map, not {}", type_name(&other)))),
         }
     }
 
@@ -37,43 +37,45 @@ impl Fields {
         self.remaining.remove(name).filter(|value| !value.is_null())
     }
 
-    pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, Mistake> {
+    pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, FieldError> {
         match self.remove(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(Mistake::new(name, format!("must be a string, not {}", what(&other)))),
+            Some(other) => Err(FieldError::new(name, format!("must be a string, not {}", type_name(&other)))),
         }
     }
 
-    pub(crate) fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Mistake> {
+    pub(crate) fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, FieldError> {
         match self.remove(name) {
             None => Ok(None),
             Some(Value::Bool(truth)) => Ok(Some(truth)),
-            Some(other) => Err(Mistake::new(name, format!("must be true or false, not {}", what(&other)))),
+            Some(other) => Err(FieldError::new(name, format!("must be true or false, not {}", type_name(&other)))),
         }
     }
 
-    pub(crate) fn number(&mut self, name: &'static str) -> Result<Option<u64>, Mistake> {
+    pub(crate) fn number(&mut self, name: &'static str) -> Result<Option<u64>, FieldError> {
         match self.remove(name) {
             None => Ok(None),
             Some(value) => match value.as_u64() {
                 Some(number) => Ok(Some(number)),
-                None => Err(Mistake::new(name, format!("must be a non-negative integer, not {}", what(&value)))),
+                None => {
+                    Err(FieldError::new(name, format!("must be a non-negative integer, not {}", type_name(&value))))
+                }
             },
         }
     }
 
-    pub(crate) fn map(&mut self, name: &'static str) -> Result<Map<String, Value>, Mistake> {
+    pub(crate) fn map(&mut self, name: &'static str) -> Result<Map<String, Value>, FieldError> {
         match self.remove(name) {
             None => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
-            Some(other) => Err(Mistake::new(name, format!("must be a map, not {}", what(&other)))),
+            Some(other) => Err(FieldError::new(name, format!("must be a map, not {}", type_name(&other)))),
         }
     }
 
     /// Removes a list of names and returns it; empty if the field is absent.
-    pub(crate) fn names(&mut self, name: &'static str) -> Result<BTreeSet<String>, Mistake> {
-        let mistake = || Mistake::new(name, "must be a list of strings, such as [a, b]");
+    pub(crate) fn names(&mut self, name: &'static str) -> Result<BTreeSet<String>, FieldError> {
+        let mistake = || FieldError::new(name, "must be a list of strings, such as [a, b]");
         match self.remove(name) {
             None => Ok(BTreeSet::new()),
             Some(Value::Array(items)) => {
@@ -84,12 +86,12 @@ impl Fields {
     }
 
     /// Rejects remaining fields.
-    pub(crate) fn finish(mut self) -> Result<(), Mistake> {
+    pub(crate) fn finish(mut self) -> Result<(), FieldError> {
         match self.remaining.keys().next() {
             None => Ok(()),
             Some(unknown) => {
                 self.known.sort_unstable();
-                Err(Mistake::new(unknown, format!("unknown field; expected one of {}", self.known.join(", "))))
+                Err(FieldError::new(unknown, format!("unknown field; expected one of {}", self.known.join(", "))))
             }
         }
     }

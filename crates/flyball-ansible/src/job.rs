@@ -56,7 +56,7 @@ pub(crate) struct Job<'r> {
     /// Variables from the object and `watches.yaml`.
     pub(crate) extra: Arc<Vars>,
     pub(crate) cx: &'r Context<DynamicObject>,
-    pub(crate) watch: &'r Watch,
+    pub(crate) watch: &'r Arc<Watch>,
     /// Rules for the names of fields that become variables.
     pub(crate) names: &'r Arc<Names>,
     /// Field manager of patches.

@@ -51,17 +51,16 @@
 //!   a run can only access other namespaces that the role names literally. `allowVariables` and `allowNamespaces` in
 //!   `watches.yaml` extend this.
 
+mod access;
 mod ansible;
 mod error;
 mod executor;
 mod fields;
 mod job;
-mod memory;
 mod names;
 mod offload;
 mod operator;
 mod playbook;
-mod reach;
 mod reconcile;
 mod run;
 mod shares;

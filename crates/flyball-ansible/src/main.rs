@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// An operator that reconciles objects with Ansible roles and playbooks.
 #[derive(Debug, clap::Args)]
 #[command(version)]
-struct Flags {
+struct Args {
     /// File that maps kinds to roles and playbooks
     #[arg(long, default_value = "watches.yaml", value_name = "FILE")]
     watches_file: PathBuf,
@@ -20,7 +20,7 @@ struct Flags {
 }
 
 fn main() -> ExitCode {
-    Operator::main_with(|Flags { watches_file, executor }| {
+    Operator::main_with(|Args { watches_file, executor }| {
         let operator = Watches::read(watches_file).and_then(|watches| operator(&watches, executor));
         operator.unwrap_or_else(|error| <Error>::raw(ErrorKind::Io, format!("{error}\n")).exit())
     })

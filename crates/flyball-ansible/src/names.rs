@@ -139,7 +139,7 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) fn text(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Magic => "reserved by Ansible",
             Self::Reserved => "a keyword of Ansible, and not in the role's defaults",
@@ -176,7 +176,7 @@ fn is_meta(name: &str) -> bool {
 }
 
 /// Returns names that Ansible interprets, and prefixes of such names; see [`MAGIC`].
-pub(crate) fn magic() -> (&'static [&'static str], &'static [&'static str]) {
+pub(crate) fn special_names() -> (&'static [&'static str], &'static [&'static str]) {
     (&MAGIC, &MAGIC_PREFIXES)
 }
 
@@ -187,7 +187,7 @@ fn is_identifier(name: &str) -> bool {
 
 impl Names {
     /// Returns the reason why a field may not become this variable; `None` if it may.
-    pub(crate) fn refuses(&self, field: &str, name: &str) -> Option<Reason> {
+    pub(crate) fn rejection(&self, field: &str, name: &str) -> Option<Reason> {
         let spellings = [folded(field), folded(name), folded(&snake(field))];
         let is_any = |names: &[&str]| spellings.iter().any(|spelling| names.contains(&spelling.as_str()));
         if spellings.iter().any(|spelling| is_meta(spelling)) {
@@ -267,11 +267,11 @@ mod tests {
         ];
         for field in corpus {
             for name in [field.to_owned(), snake(field)] {
-                assert!(names.refuses(field, &name).is_some(), "{field} as {name}");
+                assert!(names.rejection(field, &name).is_some(), "{field} as {name}");
             }
         }
         for field in ["size", "replicaCount", "becoming", "ansibles", "itemCount", "metadata", "roles1", "player"] {
-            assert_eq!(names.refuses(field, &snake(field)), None, "{field}");
+            assert_eq!(names.rejection(field, &snake(field)), None, "{field}");
         }
     }
 
@@ -280,7 +280,7 @@ mod tests {
         let names = Names::default();
         for field in ["", "with.dot", "éCole", "ａnsible_connection", "1st", "a\nb", "{{ x }}", "аnsible_connection"]
         {
-            assert!(names.refuses(field, &snake(field)).is_some(), "{field:?}");
+            assert!(names.rejection(field, &snake(field)).is_some(), "{field:?}");
         }
     }
 
@@ -288,15 +288,15 @@ mod tests {
     fn defaults_allow_keywords_as_inputs() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let names = Names { inputs: set(&["port", "ansible_port"]), own: set(&["result"]), allowed: BTreeSet::new() };
-        assert_eq!(names.refuses("port", "port"), None);
-        assert_eq!(names.refuses("timeout", "timeout"), Some(Reason::Reserved));
-        assert_eq!(names.refuses("ansiblePort", "ansible_port"), Some(Reason::Magic));
-        assert_eq!(names.refuses("result", "result"), Some(Reason::Role));
+        assert_eq!(names.rejection("port", "port"), None);
+        assert_eq!(names.rejection("timeout", "timeout"), Some(Reason::Reserved));
+        assert_eq!(names.rejection("ansiblePort", "ansible_port"), Some(Reason::Magic));
+        assert_eq!(names.rejection("result", "result"), Some(Reason::Role));
         let names = Names { allowed: set(&["result", "ansible_port", "meta"]), ..names };
-        assert_eq!(names.refuses("result", "result"), None);
-        assert_eq!(names.refuses("ansiblePort", "ansible_port"), None);
+        assert_eq!(names.rejection("result", "result"), None);
+        assert_eq!(names.rejection("ansiblePort", "ansible_port"), None);
         assert_eq!(
-            names.refuses("meta", "meta"),
+            names.rejection("meta", "meta"),
             Some(Reason::Operator),
             "the name is always reserved for the operator"
         );

@@ -1,12 +1,12 @@
 //! Creates an operator from a `watches.yaml`.
 
+use crate::access::{PRIMARY, PRIMARY_TYPE};
 use crate::ansible::AnsiblePlaybook;
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute, Executor};
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, load};
-use crate::reach::{PRIMARY, PRIMARY_TYPE};
 use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
 use crate::shares::Shares;
 use crate::template::walk;
@@ -64,25 +64,25 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     Ok(definitions.into_iter().fold(operator, Operator::crd))
 }
 
-type Made = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
+type ControllerParts = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
 
 fn controller(
     watch: &Watch,
     executors: &Executors<'_>,
     definitions: &[CustomResourceDefinition],
     name: &str,
-) -> Result<Made> {
+) -> Result<ControllerParts> {
     let folder = executors.watches.folder();
     let mut declared = DeclaredVariables::of(&watch.runs, folder)?;
     let workers = watch.concurrency.unwrap_or(WORKERS);
-    let shares = AllShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
-    let (executor, mut kinds) = executors.make(&watch.runs, &declared, &watch.vars, &shares)?;
+    let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
+    let (executor, mut kinds) = executors.create(&watch.runs, &declared, &watch.vars, &shares)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
             let own = DeclaredVariables::of(runs, folder)?;
-            let (finalizer, others) = executors.make(runs, &own, &vars, &shares)?;
+            let (finalizer, others) = executors.create(runs, &own, &vars, &shares)?;
             kinds.join(others);
             declared.join(own);
             Some(finalizer)
@@ -91,13 +91,13 @@ fn controller(
     };
     kinds.namespaces.extend(watch.allow_namespaces.iter().cloned());
     kinds.allowed.extend(watch.allow_kinds.iter().map(|kind| (kind.group.to_string(), kind.kind.to_string())));
-    kinds.elsewhere |= !watch.allow_namespaces.is_empty();
+    kinds.other_namespaces |= !watch.allow_namespaces.is_empty();
     let defined = |kind: &Kind| as_defined(kind, definitions);
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
     let created = kinds.created.iter().map(defined).collect();
     let kinds = Arc::new(Kinds { created, read: kinds.read.iter().map(defined).collect(), ..kinds });
     let roles = Roles {
-        watch: watch.clone(),
+        watch: Arc::new(watch.clone()),
         kind: kind.clone(),
         executor,
         finalizer,
@@ -118,7 +118,7 @@ fn controller(
         let ignored = !watch.watch_dependents || watch.not_watched.contains(owned.gvk());
         if ignored {
             controller = controller.dynamic(owned).filter(Predicate::never());
-        } else if if owned.is_namespaced() { kinds.elsewhere } else { watch.watch_cluster_scoped } {
+        } else if if owned.is_namespaced() { kinds.other_namespaces } else { watch.watch_cluster_scoped } {
             let primary = format!("{}.{}", watch.gvk.kind, watch.gvk.group);
             controller = controller.dynamic(owned).watches(move |object, _| Ok(primary_of(object, &primary)));
         }
@@ -131,7 +131,7 @@ fn controller(
 }
 
 /// The shares of the workers of one controller.
-struct AllShares {
+struct ControllerShares {
     waiting: Shares,
     running: Shares,
 }
@@ -148,12 +148,12 @@ struct Executors<'w> {
 
 impl Executors<'_> {
     /// Creates the executor of a role or a playbook, and determines its kinds.
-    fn make(
+    fn create(
         &self,
         runs: &Runs,
         declared: &DeclaredVariables,
         vars: &Map<String, Value>,
-        shares: &AllShares,
+        shares: &ControllerShares,
     ) -> Result<(Box<dyn Execute>, Kinds)> {
         let folder = self.watches.folder();
         let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
@@ -163,9 +163,9 @@ impl Executors<'_> {
                 Runs::Role(folder) => Kinds::of_files(folder, vars)?,
             };
             let (runs, project) = (runs.clone(), folder.to_owned());
-            let elsewhere = declared.elsewhere.clone();
+            let external_paths = declared.external_paths.clone();
             let shares = shares.running.clone();
-            Ok((Box::new(AnsiblePlaybook { program, runs, project, elsewhere, shares }), kinds))
+            Ok((Box::new(AnsiblePlaybook { program, runs, project, external_paths, shares }), kinds))
         };
         let program = match self.executor {
             Executor::BuiltIn => None,
@@ -239,12 +239,12 @@ fn as_defined(kind: &Kind, definitions: &[CustomResourceDefinition]) -> Kind {
 /// Reads the CRDs of a project.
 fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
     let mut definitions = Vec::new();
-    for place in ["config/crd/bases", "deploy/crds"] {
-        for path in walk(&folder.join(place))? {
+    for crds in ["config/crd/bases", "deploy/crds"] {
+        for path in walk(&folder.join(crds))? {
             if !path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") {
                 continue;
             }
-            let documents = yaml::documents(&yaml::text(&path)?).map_err(|problem| Error::file(&path, problem))?;
+            let documents = yaml::documents(&yaml::read_text(&path)?).map_err(|problem| Error::file(&path, problem))?;
             for document in documents {
                 // The folder may contain samples as well.
                 if document["kind"] == "CustomResourceDefinition" {
@@ -267,7 +267,7 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
 
 /// Returns the name of the operator.
 fn name(folder: &Path) -> String {
-    let project = yaml::file(&folder.join("PROJECT")).ok();
+    let project = yaml::read_document(&folder.join("PROJECT")).ok();
     let project = project.as_ref().and_then(|project| project["projectName"].as_str()).map(str::to_owned);
     let folder = || fs::canonicalize(folder).ok()?.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = project.or_else(folder).unwrap_or_default();

@@ -12,7 +12,7 @@ mod task;
 pub(crate) use declared::DeclaredVariables;
 pub(crate) use kinds::Kinds;
 pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN, kind_of};
-pub(crate) use load::{load, named, places};
+pub(crate) use load::{candidate_paths, load, named};
 
 use crate::template::{Files, Vars};
 use serde_json::{Map, Value};
@@ -74,7 +74,7 @@ pub(crate) struct Task {
     pub(crate) action: Action,
     pub(crate) vars: Arc<Vars>,
     pub(crate) when: Vec<Value>,
-    pub(crate) repeat: Option<Repeat>,
+    pub(crate) repeat: Option<Loop>,
     pub(crate) register: Option<String>,
     pub(crate) until: Vec<Value>,
     pub(crate) retries: Option<Value>,
@@ -90,8 +90,8 @@ pub(crate) struct Task {
 
 /// The loop of a task.
 #[derive(Clone, Debug)]
-pub(crate) struct Repeat {
-    pub(crate) over: Over,
+pub(crate) struct Loop {
+    pub(crate) over: LoopItems,
     pub(crate) items: Value,
     pub(crate) variable: String,
     pub(crate) index: Option<String>,
@@ -100,7 +100,7 @@ pub(crate) struct Repeat {
 
 /// The items of a loop's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum LoopItems {
     /// The items of a list.
     List,
     /// The items of a list, and of lists in it.

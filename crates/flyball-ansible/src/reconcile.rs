@@ -2,7 +2,6 @@
 
 use crate::executor::Execute;
 use crate::job::{Job, Outcome};
-use crate::memory;
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::Kinds;
@@ -10,7 +9,8 @@ use crate::status;
 use crate::template::Vars;
 use crate::variables::{self, RunVariables};
 use crate::watches::Watch;
-use flyball::{Action, Context, Error, Event, Kind, ObjectKey, Reconcile, Result};
+use flyball::{Action, Backoff, Context, Error, Event, Kind, ObjectKey, Reconcile, Result};
+use flyball_core::memory;
 use flyball_core::time::{parse_unsigned_duration, rfc3339};
 use futures_util::FutureExt;
 use kube::Api;
@@ -29,9 +29,8 @@ pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reco
 /// Minimum reconcile period in an annotation, since users set it.
 const MIN_ANNOTATED_PERIOD: Duration = Duration::from_secs(1);
 
-/// Delays of a run that could not wait: the first one, which doubles with each further deferral, and the limit.
-const DEFERRAL: Duration = Duration::from_secs(5);
-const MAX_DEFERRAL: Duration = Duration::from_secs(60);
+/// Delays of a run that could not wait.
+const DEFERRAL: Backoff = Backoff { base_delay: Duration::from_secs(5), max_delay: Duration::from_secs(60) };
 
 /// Limit of objects whose deferrals are counted.
 const MAX_DEFERRED: usize = 10_000;
@@ -44,7 +43,7 @@ const MAX_DELETED_BYTES: usize = 64 << 20;
 
 /// A role or playbook as a reconciler.
 pub(crate) struct Roles {
-    pub(crate) watch: Watch,
+    pub(crate) watch: Arc<Watch>,
     pub(crate) kind: Kind,
     pub(crate) executor: Box<dyn Execute>,
     /// The role or playbook that runs before an object is deleted.
@@ -74,9 +73,8 @@ impl Deferrals {
             counts.pop_first();
         }
         let count = counts.entry(key.clone()).or_default();
-        let delay = DEFERRAL.saturating_mul(1 << (*count).min(8));
         *count = count.saturating_add(1);
-        delay.min(MAX_DEFERRAL)
+        DEFERRAL.after(*count)
     }
 
     fn end(&self, key: &ObjectKey) {
@@ -243,7 +241,7 @@ impl Roles {
 
 /// Rejects an object that would take too much memory: a run has several copies of it.
 fn check_size(object: &DynamicObject, limit: usize) -> Result<(), String> {
-    match memory::size(&object.data) > limit {
+    match memory::of(&object.data) > limit {
         true => Err(format!("spec and status take more than {limit} bytes of memory: use fewer maps and longer texts")),
         false => Ok(()),
     }
@@ -305,9 +303,9 @@ mod tests {
         for seconds in [5, 10, 20, 40, 60, 60] {
             assert_eq!(deferrals.next(&key), Duration::from_secs(seconds));
         }
-        assert_eq!(deferrals.next(&other), DEFERRAL);
+        assert_eq!(deferrals.next(&other), DEFERRAL.base_delay);
         deferrals.end(&key);
-        assert_eq!(deferrals.next(&key), DEFERRAL);
+        assert_eq!(deferrals.next(&key), DEFERRAL.base_delay);
         for number in 0..=MAX_DEFERRED {
             deferrals.next(&ObjectKey::new(Some("c"), &number.to_string()));
         }

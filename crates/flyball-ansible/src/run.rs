@@ -14,10 +14,10 @@ mod wait;
 pub(crate) use k8s::merge;
 
 use crate::job::{Job, Outcome, TaskError};
-use crate::memory::size;
 use crate::playbook::{Play, Playbook};
 use crate::shares::{Share, Shares};
 use crate::template::{Budget, Scope, Var, Vars};
+use flyball_core::memory;
 use frame::Frame;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -39,8 +39,8 @@ pub(crate) async fn run<'r>(playbook: &'r Playbook, shares: &'r Shares, job: Job
         playbook,
         job,
         outcome: Outcome::default(),
-        facts: Vars::new(),
-        included: Vars::new(),
+        facts: Arc::default(),
+        included: Arc::default(),
         notified: BTreeSet::new(),
         executed: 0,
         budget,
@@ -71,9 +71,9 @@ struct Run<'r> {
     job: Job<'r>,
     outcome: Outcome,
     /// Facts that tasks set and registered.
-    facts: Vars,
+    facts: Arc<Vars>,
     /// Variables from `include_vars`.
-    included: Vars,
+    included: Arc<Vars>,
     /// Notified handlers.
     notified: BTreeSet<String>,
     executed: usize,
@@ -114,23 +114,23 @@ impl<'r> Run<'r> {
     fn scope(&self, frame: &Frame<'_>, task: &Arc<Vars>, looped: &Vars) -> Arc<Scope> {
         let mut layers = vec![Arc::new(looped.clone()), self.job.extra.clone()];
         layers.extend(frame.params.iter().rev().cloned());
-        layers.extend([Arc::new(self.facts.clone()), Arc::new(self.included.clone()), task.clone()]);
+        layers.extend([self.facts.clone(), self.included.clone(), task.clone()]);
         layers.extend(frame.vars.iter().rev().cloned());
         layers.extend(frame.role.iter().map(|role| role.vars.clone()));
         layers.push(frame.play.vars.clone());
         layers.extend(frame.role.iter().map(|role| role.defaults.clone()));
-        layers.push(implied());
+        layers.push(default_vars());
         let files = frame.role.iter().map(|role| role.files.clone()).chain([frame.play.files.clone()]).collect();
         Scope::within(self.budget.clone(), layers, files)
     }
 
     /// Sets a fact.
-    fn remember(&mut self, name: &str, value: Value) -> Result<(), Stop> {
-        self.size_of_facts += size(&value);
+    fn set_fact(&mut self, name: &str, value: Value) -> Result<(), Stop> {
+        self.size_of_facts += memory::ITEM + memory::of(&value);
         if let Some(Var::Data(before) | Var::Template(before)) =
-            self.facts.insert(name.to_owned(), Var::Data(Arc::new(value)))
+            Arc::make_mut(&mut self.facts).insert(name.to_owned(), Var::Data(Arc::new(value)))
         {
-            self.size_of_facts = self.size_of_facts.saturating_sub(size(&before));
+            self.size_of_facts = self.size_of_facts.saturating_sub(memory::ITEM + memory::of(&before));
         }
         match self.size_of_facts > MAX_FACT_BYTES {
             true => Err(Stop::Failed(TaskError::new(format!(
@@ -151,7 +151,7 @@ impl<'r> Run<'r> {
         if self.share.is_none() {
             let namespace = self.job.cx.key().namespace();
             self.share = match self.shares.acquire(namespace) {
-                None if self.has_changed() => Some(self.shares.await_one(namespace).await),
+                None if self.has_changed() => Some(self.shares.acquire_when_released(namespace).await),
                 share => share,
             };
         }
@@ -168,7 +168,7 @@ impl<'r> Run<'r> {
 }
 
 /// Variables that always exist.
-fn implied() -> Arc<Vars> {
+fn default_vars() -> Arc<Vars> {
     let names = [("inventory_hostname", "localhost"), ("ansible_connection", "local")];
     let var = |value: &str| Var::Data(Arc::new(value.into()));
     Arc::new(names.into_iter().map(|(name, value)| (name.to_owned(), var(value))).collect())

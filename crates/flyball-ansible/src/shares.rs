@@ -14,13 +14,15 @@ use tokio::sync::Notify;
 /// The shares of one controller.
 #[derive(Clone, Debug)]
 pub(crate) struct Shares {
-    taken: Arc<Mutex<BTreeMap<String, usize>>>,
+    in_use: Arc<Mutex<BTreeMap<String, usize>>>,
     /// Notified when a share is released.
     released: Arc<Notify>,
-    /// Limits of all shares, of those of one namespace among several, and of those of the only one.
-    all: usize,
-    namespace: usize,
-    alone: usize,
+    /// Limit of all shares.
+    max_total: usize,
+    /// Limit of a namespace beside others.
+    max_per_namespace: usize,
+    /// Limit of a namespace without others.
+    max_of_only_namespace: usize,
 }
 
 impl Shares {
@@ -34,9 +36,15 @@ impl Shares {
         Self::of(workers, workers, workers)
     }
 
-    fn of(all: usize, alone: usize, workers: usize) -> Self {
-        let (taken, released) = (Arc::default(), Arc::default());
-        Self { taken, released, all: all.max(1), namespace: (workers / 2).max(1), alone: alone.max(1) }
+    fn of(max_total: usize, max_of_only_namespace: usize, workers: usize) -> Self {
+        let (in_use, released) = (Arc::default(), Arc::default());
+        Self {
+            in_use,
+            released,
+            max_total: max_total.max(1),
+            max_per_namespace: (workers / 2).max(1),
+            max_of_only_namespace: max_of_only_namespace.max(1),
+        }
     }
 
     /// Acquires a share until it is dropped; `None` if there is none left.
@@ -45,22 +53,22 @@ impl Shares {
     pub(crate) fn acquire(&self, namespace: Option<&str>) -> Option<Share> {
         let is_cluster_scoped = namespace.is_none();
         let namespace = namespace.unwrap_or_default().to_owned();
-        let mut taken = self.taken.lock();
-        let of_namespace = taken.get(&namespace).copied().unwrap_or(0);
-        let limit = match taken.keys().all(|other| *other == namespace) {
-            _ if is_cluster_scoped => self.all,
-            true => self.alone,
-            false => self.namespace,
+        let mut in_use = self.in_use.lock();
+        let of_namespace = in_use.get(&namespace).copied().unwrap_or(0);
+        let limit = match in_use.keys().all(|other| *other == namespace) {
+            _ if is_cluster_scoped => self.max_total,
+            true => self.max_of_only_namespace,
+            false => self.max_per_namespace,
         };
-        if of_namespace >= limit || taken.values().sum::<usize>() >= self.all {
+        if of_namespace >= limit || in_use.values().sum::<usize>() >= self.max_total {
             return None;
         }
-        taken.insert(namespace.clone(), of_namespace + 1);
+        in_use.insert(namespace.clone(), of_namespace + 1);
         Some(Share { shares: self.clone(), namespace })
     }
 
     /// Acquires a share, once there is one.
-    pub(crate) async fn await_one(&self, namespace: Option<&str>) -> Share {
+    pub(crate) async fn acquire_when_released(&self, namespace: Option<&str>) -> Share {
         loop {
             let mut released = pin!(self.released.notified());
             // A share that is released after the attempt counts.
@@ -82,12 +90,12 @@ pub(crate) struct Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        let mut taken = self.shares.taken.lock();
-        match taken.get_mut(&self.namespace) {
+        let mut in_use = self.shares.in_use.lock();
+        match in_use.get_mut(&self.namespace) {
             Some(count) if *count > 1 => *count -= 1,
-            _ => drop(taken.remove(&self.namespace)),
+            _ => drop(in_use.remove(&self.namespace)),
         }
-        drop(taken);
+        drop(in_use);
         self.shares.released.notify_waiters();
     }
 }
@@ -108,7 +116,7 @@ mod tests {
         let of_c = shares.acquire(Some("c"));
         assert!(of_c.is_some() && shares.acquire(Some("a")).is_none());
         drop((of_a, of_b, of_c));
-        assert!(shares.taken.lock().is_empty());
+        assert!(shares.in_use.lock().is_empty());
     }
 
     #[test]
@@ -126,8 +134,8 @@ mod tests {
     #[test]
     fn cluster_scoped_objects_are_not_one_namespace() {
         for (shares, all) in [(Shares::of_waiting(16), 12), (Shares::of_running(16), 16)] {
-            let taken: Vec<_> = (0..20).filter_map(|_| shares.acquire(None)).collect();
-            assert_eq!(taken.len(), all);
+            let in_use: Vec<_> = (0..20).filter_map(|_| shares.acquire(None)).collect();
+            assert_eq!(in_use.len(), all);
         }
     }
 
@@ -137,7 +145,7 @@ mod tests {
         let first = shares.acquire(Some("a"));
         let waiting = tokio::spawn({
             let shares = shares.clone();
-            async move { shares.await_one(Some("a")).await }
+            async move { shares.acquire_when_released(Some("a")).await }
         });
         tokio::task::yield_now().await;
         assert!(first.is_some() && !waiting.is_finished());
@@ -145,14 +153,14 @@ mod tests {
         let second = waiting.await.unwrap();
         assert!(shares.acquire(Some("a")).is_none());
         drop(second);
-        assert!(shares.taken.lock().is_empty());
+        assert!(shares.in_use.lock().is_empty());
     }
 
     #[test]
     fn single_worker_has_a_share() {
         for shares in [Shares::of_waiting(1), Shares::of_running(1)] {
-            let taken = shares.acquire(None);
-            assert!(taken.is_some() && shares.acquire(None).is_none());
+            let in_use = shares.acquire(None);
+            assert!(in_use.is_some() && shares.acquire(None).is_none());
         }
     }
 }

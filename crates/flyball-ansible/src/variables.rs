@@ -42,11 +42,11 @@ pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes
 
 fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<String, Value>, Vec<(String, Reason)>) {
     let spec = object.data.get("spec").filter(|spec| spec.is_object()).cloned().unwrap_or_else(|| json!({}));
-    let place = json!({"name": object.metadata.name, "namespace": object.metadata.namespace});
+    let meta = json!({"name": object.metadata.name, "namespace": object.metadata.namespace});
     // A serialized object is a map, and this one was JSON before.
     let whole = serde_json::to_value(object).unwrap_or_default();
     let own: BTreeMap<_, _> =
-        own_names(&watch.gvk).into_iter().zip([place.clone(), place, whole, spec.clone()]).collect();
+        own_names(&watch.gvk).into_iter().zip([meta.clone(), meta, whole, spec.clone()]).collect();
     let (mut vars, mut refused) = (BTreeMap::new(), Vec::new());
     let fields = spec.as_object().into_iter().flatten();
     let named = |field: &String| if watch.snake_case { snake(field) } else { field.clone() };
@@ -54,7 +54,7 @@ fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<
     let mut fields: Vec<_> = fields.map(|(field, value)| (named(field), field, value)).collect();
     fields.sort_by_key(|(name, field, _)| (name != *field, *field));
     for (name, field, value) in fields {
-        let reason = match names.refuses(field, &name) {
+        let reason = match names.rejection(field, &name) {
             _ if own.contains_key(&name) => Some(Reason::Operator),
             None if vars.contains_key(&name) => Some(Reason::SecondSpelling),
             reason => reason,
@@ -77,11 +77,11 @@ pub(crate) fn explain(refused: &[(String, Reason)]) -> Option<String> {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (field, reason) in refused.iter().take(MAX_NAMES_SHOWN) {
         // Escaped, since it may contain any character.
-        let mut shown: String = field.chars().take(MAX_NAME_LENGTH).flat_map(char::escape_debug).collect();
+        let mut name: String = field.chars().take(MAX_NAME_LENGTH).flat_map(char::escape_debug).collect();
         if field.chars().nth(MAX_NAME_LENGTH).is_some() {
-            shown.push('…');
+            name.push('…');
         }
-        by_reason.entry(reason.text()).or_default().push(shown);
+        by_reason.entry(reason.as_str()).or_default().push(name);
     }
     let mut parts: Vec<String> =
         by_reason.into_iter().map(|(reason, fields)| format!("{} ({reason})", fields.join(", "))).collect();

@@ -1,10 +1,10 @@
 //! `watches.yaml`: the role or playbook of each kind.
 
 use crate::error::{Error, Result};
-use crate::fields::{Fields, Mistake};
+use crate::fields::{FieldError, Fields};
 use crate::names::{Reason, never_allowed, own_names};
 use crate::snake::snake;
-use crate::yaml::{self, what};
+use crate::yaml::{self, type_name};
 use flyball::{GroupVersionKind, Kind};
 use flyball_core::time::parse_unsigned_duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -98,7 +98,7 @@ impl Watches {
     /// file, entry and field.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = yaml::text(path)?;
+        let text = yaml::read_text(path)?;
         let text = expand(&text, |name| env::var(name).ok());
         let documents = yaml::documents(&text).map_err(|problem| Error::file(path, problem))?;
         let entries = match <[Value; 1]>::try_from(documents) {
@@ -116,7 +116,7 @@ impl Watches {
         for (number, entry) in entries.into_iter().enumerate() {
             let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
             let name = format!("{}{}", number + 1, kind.unwrap_or_default());
-            let refuse = |Mistake { field, problem }| Error::Entry {
+            let refuse = |FieldError { field, problem }| Error::Entry {
                 path: path.to_owned(),
                 entry: name.clone(),
                 field,
@@ -124,7 +124,7 @@ impl Watches {
             };
             let watch = read_entry(entry, folder).map_err(refuse)?;
             if !known.insert(watch.gvk.clone()) {
-                return Err(refuse(Mistake::new(
+                return Err(refuse(FieldError::new(
                     "kind",
                     "another entry has the same group, version and kind: merge the entries",
                 )));
@@ -151,20 +151,23 @@ impl Watches {
     }
 }
 
-fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
+fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
     let mut fields = Fields::of(entry)?;
     let gvk = read_kind(&mut fields)?;
     let runs = read_runs(&mut fields, folder)?;
     let vars = fields.map("vars")?;
     let finalizer = fields.remove("finalizer").map(|finalizer| read_finalizer(finalizer, folder)).transpose();
-    let finalizer = finalizer.map_err(|mistake| Mistake {
+    let finalizer = finalizer.map_err(|mistake| FieldError {
         field: if mistake.field.is_empty() { "finalizer".to_owned() } else { format!("finalizer.{}", mistake.field) },
         ..mistake
     })?;
     let period = match fields.text("reconcilePeriod")? {
         None => None,
         Some(text) => Some(parse_unsigned_duration(&text).ok_or_else(|| {
-            Mistake::new("reconcilePeriod", format!("invalid duration {text:?}: use a duration such as 30s or 1h30m"))
+            FieldError::new(
+                "reconcilePeriod",
+                format!("invalid duration {text:?}: use a duration such as 30s or 1h30m"),
+            )
         })?),
     };
     let not_watched = read_kinds(&mut fields, "blacklist")?;
@@ -173,7 +176,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         None => None,
         Some(selector) => {
             let unreadable = |error: serde_json::Error| {
-                Mistake::new("selector", format!("{error}: expected matchLabels or matchExpressions"))
+                FieldError::new("selector", format!("{error}: expected matchLabels or matchExpressions"))
             };
             selector_text(&serde_json::from_value(selector).map_err(unreadable)?)?
         }
@@ -181,7 +184,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
     let snake_case = fields.boolean("snakeCaseParameters")?.unwrap_or(true);
     let allow_variables = fields.names("allowVariables")?;
     allow_variables.iter().try_for_each(|name| check_variable(name, &gvk, snake_case))?;
-    let runs = runs.ok_or_else(|| Mistake::new("role", "required: a role or a playbook"))?;
+    let runs = runs.ok_or_else(|| FieldError::new("role", "required: a role or a playbook"))?;
     let watch = Watch {
         concurrency: concurrency(&gvk),
         gvk,
@@ -209,8 +212,8 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
 }
 
 /// Rejects a name in `allowVariables` that no field of a spec can have as variable name.
-fn check_variable(name: &str, gvk: &GroupVersionKind, snake_case: bool) -> Result<(), Mistake> {
-    let refuse = |problem: String| Err(Mistake::new("allowVariables", problem));
+fn check_variable(name: &str, gvk: &GroupVersionKind, snake_case: bool) -> Result<(), FieldError> {
+    let refuse = |problem: String| Err(FieldError::new("allowVariables", problem));
     match never_allowed(name, &own_names(gvk)) {
         Some(Reason::Operator) => refuse(format!(
             "{name} is reserved for a variable of the operator, which no field of the spec can replace: remove the name, and rename the \
@@ -226,34 +229,34 @@ fn check_variable(name: &str, gvk: &GroupVersionKind, snake_case: bool) -> Resul
     }
 }
 
-fn read_kind(fields: &mut Fields) -> Result<GroupVersionKind, Mistake> {
+fn read_kind(fields: &mut Fields) -> Result<GroupVersionKind, FieldError> {
     let group = fields.text("group")?.unwrap_or_default();
     let mut needed = |name: &'static str| match fields.text(name)? {
         Some(text) if !text.is_empty() => Ok(text),
-        _ => Err(Mistake::new(name, format!("required, such as {}", example(name)))),
+        _ => Err(FieldError::new(name, format!("required, such as {}", example(name)))),
     };
     Ok(GroupVersionKind::new(&group, &needed("version")?, &needed("kind")?))
 }
 
-fn read_kinds(fields: &mut Fields, name: &'static str) -> Result<Vec<GroupVersionKind>, Mistake> {
+fn read_kinds(fields: &mut Fields, name: &'static str) -> Result<Vec<GroupVersionKind>, FieldError> {
     let read = |kind: Value| {
         let mut fields = Fields::of(kind)?;
         let kind = read_kind(&mut fields)?;
         fields.finish()?;
         Ok(kind)
     };
-    let within = |at: usize, mistake: Mistake| {
+    let within = |at: usize, mistake: FieldError| {
         let inner = if mistake.field.is_empty() { String::new() } else { format!(".{}", mistake.field) };
-        Mistake { field: format!("{name}[{at}]{inner}"), ..mistake }
+        FieldError { field: format!("{name}[{at}]{inner}"), ..mistake }
     };
     match fields.remove(name) {
         None => Ok(Vec::new()),
         Some(Value::Array(kinds)) => {
             kinds.into_iter().enumerate().map(|(at, kind)| read(kind).map_err(|mistake| within(at, mistake))).collect()
         }
-        Some(other) => Err(Mistake::new(
+        Some(other) => Err(FieldError::new(
             name,
-            format!("must be a list of maps with group, version and kind, not {}", what(&other)),
+            format!("must be a list of maps with group, version and kind, not {}", type_name(&other)),
         )),
     }
 }
@@ -262,13 +265,13 @@ fn example(name: &str) -> &'static str {
     if name == "kind" { "Memcached" } else { "v1alpha1" }
 }
 
-fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, Mistake> {
+fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, FieldError> {
     let mut fields = Fields::of(finalizer)?;
     let name = fields.text("name")?.unwrap_or_default();
     // The API server rejects other names.
     let is_qualified = name.split_once('/').is_some_and(|(domain, rest)| domain.contains('.') && !rest.is_empty());
     if !is_qualified {
-        return Err(Mistake::new(
+        return Err(FieldError::new(
             "name",
             format!("invalid finalizer name {name:?}: use a qualified name such as cache.example.com/finalizer"),
         ));
@@ -277,23 +280,23 @@ fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, Mistake>
     let vars = fields.map("vars")?;
     fields.finish()?;
     if runs.is_none() && vars.is_empty() {
-        return Err(Mistake::new("", "required: a role, a playbook, or vars"));
+        return Err(FieldError::new("", "required: a role, a playbook, or vars"));
     }
     Ok(Finalizer { name, runs, vars })
 }
 
-fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, Mistake> {
+fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, FieldError> {
     let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
     match (filled(fields.text("role")?), filled(fields.text("playbook")?)) {
         (Some(_), Some(_)) => {
-            Err(Mistake::new("playbook", "role and playbook are mutually exclusive: remove one of them"))
+            Err(FieldError::new("playbook", "role and playbook are mutually exclusive: remove one of them"))
         }
         (Some(role), None) => find_role(folder, &role).map(|path| Some(Runs::Role(path))),
         (None, Some(playbook)) => {
             let path = folder.join(&playbook);
             match path.is_file() {
                 true => Ok(Some(Runs::Playbook(path))),
-                false => Err(Mistake::new(
+                false => Err(FieldError::new(
                     "playbook",
                     format!("file {} not found: paths are relative to the folder of watches.yaml", path.display()),
                 )),
@@ -303,18 +306,18 @@ fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, Mistake
     }
 }
 
-fn find_role(folder: &Path, role: &str) -> Result<PathBuf, Mistake> {
-    let mut places = role_places(folder, role);
-    match places.iter().position(|place| place.is_dir()) {
-        Some(place) => Ok(places.swap_remove(place)),
+fn find_role(folder: &Path, role: &str) -> Result<PathBuf, FieldError> {
+    let mut candidates = role_paths(folder, role);
+    match candidates.iter().position(|path| path.is_dir()) {
+        Some(path) => Ok(candidates.swap_remove(path)),
         None => {
-            let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            Err(Mistake::new(
+            let candidates: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
+            Err(FieldError::new(
                 "role",
                 format!(
                     "role {role} not found in {}: set the path of its folder, or add the parent folder to \
                      ANSIBLE_ROLES_PATH",
-                    places.join(", ")
+                    candidates.join(", ")
                 ),
             ))
         }
@@ -323,15 +326,15 @@ fn find_role(folder: &Path, role: &str) -> Result<PathBuf, Mistake> {
 
 /// Returns the possible paths of a role: as a path, below `ANSIBLE_ROLES_PATH`, in the project's roles, as a path in
 /// the project.
-pub(crate) fn role_places(folder: &Path, role: &str) -> Vec<PathBuf> {
+pub(crate) fn role_paths(folder: &Path, role: &str) -> Vec<PathBuf> {
     if Path::new(role).is_absolute() {
         return vec![role.into()];
     }
     let paths = env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default();
     let paths = env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty());
-    let mut places: Vec<_> = paths.flat_map(|path| [path.join(role), path.join("roles").join(role)]).collect();
-    places.extend([folder.join("roles").join(role), folder.join(role)]);
-    places
+    let mut candidates: Vec<_> = paths.flat_map(|path| [path.join(role), path.join("roles").join(role)]).collect();
+    candidates.extend([folder.join("roles").join(role), folder.join(role)]);
+    candidates
 }
 
 /// Reads the maximum number of concurrent reconciles, which operator-sdk reads from the environment.
@@ -367,7 +370,7 @@ fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
 }
 
 /// Formats a selector for list requests.
-fn selector_text(selector: &LabelSelector) -> Result<Option<String>, Mistake> {
+fn selector_text(selector: &LabelSelector) -> Result<Option<String>, FieldError> {
     let mut terms: Vec<String> = Vec::new();
     terms.extend(selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}={value}")));
     for term in selector.match_expressions.iter().flatten() {
@@ -379,7 +382,7 @@ fn selector_text(selector: &LabelSelector) -> Result<Option<String>, Mistake> {
             "DoesNotExist" => format!("!{key}"),
             other => {
                 let problem = format!("invalid operator {other:?}: use In, NotIn, Exists or DoesNotExist");
-                return Err(Mistake::new("selector.matchExpressions", problem));
+                return Err(FieldError::new("selector.matchExpressions", problem));
             }
         });
     }

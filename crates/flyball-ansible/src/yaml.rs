@@ -19,7 +19,7 @@ const MAX_FILE_MEMORY: usize = 256 << 20;
 pub(crate) const MAX_TEXT_MEMORY: usize = 32 << 20;
 
 /// Reads a text file within the size limit.
-pub(crate) fn text(path: &Path) -> Result<String> {
+pub(crate) fn read_text(path: &Path) -> Result<String> {
     let size = std::fs::metadata(path).map_err(|error| Error::read(path, &error))?.len();
     if size > MAX_FILE_BYTES {
         return Err(Error::file(path, format_args!("the file has {size} bytes, but the limit is {MAX_FILE_BYTES}")));
@@ -28,8 +28,8 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 }
 
 /// Reads a file of one document; `null` if there is none.
-pub(crate) fn file(path: &Path) -> Result<Value> {
-    let mut documents = documents(&text(path)?).map_err(|problem| Error::file(path, problem))?;
+pub(crate) fn read_document(path: &Path) -> Result<Value> {
+    let mut documents = documents(&read_text(path)?).map_err(|problem| Error::file(path, problem))?;
     match documents.len() {
         0 => Ok(Value::Null),
         1 => Ok(documents.remove(0)),
@@ -43,7 +43,7 @@ pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
 }
 
 /// Parses all non-empty documents of a text that users may have written, at least in part. Their values may take a
-/// number of bytes, see [`memory`](crate::memory).
+/// number of bytes, see [`memory`](flyball_core::memory).
 pub(crate) fn documents_within(text: &str, bytes: usize) -> Result<Vec<Value>, Invalid> {
     let mut documents = compose::compose(text, bytes)?;
     documents.retain(|document| !document.is_null());
@@ -62,7 +62,7 @@ pub(crate) fn write(out: &mut impl fmt::Write, value: &Value) -> Result<(), Stri
 }
 
 /// Describes the type of a value, for messages.
-pub(crate) fn what(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
         Value::Bool(_) => "a boolean",

@@ -5,9 +5,9 @@ pub(crate) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-rele
 /// The annotation that pauses reconciliation of a custom resource.
 pub(crate) const PAUSED: &str = "helm.sdk.operatorframework.io/pause-reconcile";
 /// The annotation of a custom resource with the reconcile period of its release.
-pub(crate) const PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
+pub(crate) const RECONCILE_PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
 /// The annotation of a custom resource that keeps it until all objects of its release are deleted.
-pub(crate) const WAITS: &str = "helm.sdk.operatorframework.io/uninstall-wait";
+pub(crate) const UNINSTALL_WAIT: &str = "helm.sdk.operatorframework.io/uninstall-wait";
 /// The annotation of an object with the custom resource that it belongs to, if that cannot be its owner reference.
 pub(crate) const OWNER: &str = "operator-sdk/primary-resource";
 /// The annotation of such an object with the kind of that custom resource.
@@ -18,3 +18,6 @@ pub(crate) const RELEASE: &str = "meta.helm.sh/release-name";
 pub(crate) const NAMESPACE: &str = "meta.helm.sh/release-namespace";
 /// The annotation with the groups that an object depends on, as a JSON list.
 pub(crate) const DEPENDS_ON: &str = "helm.sh/depends-on/resource-groups";
+/// Helm's annotation of an object that the uninstallation keeps, with the value `keep`. See
+/// <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
+pub(crate) const RESOURCE_POLICY: &str = "helm.sh/resource-policy";

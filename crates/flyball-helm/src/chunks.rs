@@ -26,7 +26,7 @@ const MAX_WHOLE_BYTES: usize = (1 << 20) - (64 << 10);
 /// Size of a chunk. The index also contains the names of the other chunks.
 const CHUNK_BYTES: usize = 1_000_000;
 /// Limit of Secrets of a revision.
-const MAX_CHUNKS: usize = 10;
+pub(crate) const MAX_CHUNKS: usize = 10;
 /// Length limit of a label's value.
 const MAX_LABEL_BYTES: usize = 63;
 /// Digits of a hash: 13 of 5 bits.
@@ -75,7 +75,7 @@ pub(crate) fn index(chunks: &[Chunk]) -> BTreeMap<String, ByteString> {
 
 /// Returns the names of the Secrets with the other chunks, from the data of an index.
 pub(crate) fn names(secret: &str, data: &BTreeMap<String, ByteString>) -> Result<Vec<String>, StorageError> {
-    let wrong = |why: String| StorageError::Index { field: EXTRA_CHUNKS, why };
+    let wrong = |problem: String| StorageError::Index { field: EXTRA_CHUNKS, problem };
     let list = data.get(EXTRA_CHUNKS).ok_or_else(|| wrong("it does not exist".into()))?;
     if list.0.len() > MAX_INDEX_BYTES {
         return Err(wrong(format!("it is larger than {MAX_INDEX_BYTES} bytes")));
@@ -94,7 +94,7 @@ pub(crate) fn names(secret: &str, data: &BTreeMap<String, ByteString>) -> Result
 
 /// Returns the chunk in the data of a Secret.
 pub(crate) fn chunk(data: Option<&BTreeMap<String, ByteString>>) -> Result<&[u8], StorageError> {
-    let wrong = || StorageError::Index { field: CHUNK, why: "it does not exist".into() };
+    let wrong = || StorageError::Index { field: CHUNK, problem: "it does not exist".into() };
     Ok(&data.and_then(|data| data.get(CHUNK)).ok_or_else(wrong)?.0)
 }
 

@@ -20,12 +20,12 @@ type Files = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;
 
 /// The chart of an entry.
 #[derive(Debug)]
-pub(crate) struct Current {
+pub(crate) struct CurrentChart {
     source: RwLock<Arc<Source>>,
     files: Mutex<Files>,
 }
 
-impl Current {
+impl CurrentChart {
     /// Loads the chart.
     pub(crate) fn open(watch: &Watch) -> Result<Self, OperatorError> {
         let files = files(&watch.chart);

@@ -15,7 +15,7 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<CustomResourceDefinition>, Opera
     let mut found = Vec::new();
     for (file, document) in documents(&folder.join(DEFINITIONS))? {
         if document["kind"] == "CustomResourceDefinition" {
-            let wrong = |error: serde_json::Error| DefinitionError::NoDefinition { file, why: error.to_string() };
+            let wrong = |error: serde_json::Error| DefinitionError::NotADefinition { file, problem: error.to_string() };
             found.push(serde_json::from_value(document).map_err(wrong)?);
         }
     }
@@ -48,7 +48,7 @@ fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
             let size = fs::metadata(&file).map_err(failed(&file))?.len();
             files.push(file);
             if files.len() > MAX_FILES || size > MAX_FILE_BYTES {
-                return Err(DefinitionError::TooMuch { folder: folder.to_owned() }.into());
+                return Err(DefinitionError::TooLarge { folder: folder.to_owned() }.into());
             }
         }
     }
@@ -56,7 +56,7 @@ fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
     let mut found = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).map_err(failed(&file))?;
-        let wrong = |why: String| DefinitionError::Yaml { file: file.clone(), why };
+        let wrong = |problem: String| DefinitionError::Yaml { file: file.clone(), problem };
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| wrong(error.to_string()))?;
         found.extend(
             documents.into_iter().filter(|document| !document.is_null()).map(|document| (file.clone(), document)),
@@ -77,11 +77,11 @@ pub(crate) fn of(
         return Err(DefinitionError::ClusterScope { kind: kind.kind.to_string() });
     }
     if crd.spec.versions.iter().all(|version| version.name != *kind.version) {
-        let there: Vec<&str> = crd.spec.versions.iter().map(|version| version.name.as_str()).collect();
+        let available: Vec<&str> = crd.spec.versions.iter().map(|version| version.name.as_str()).collect();
         return Err(DefinitionError::NoVersion {
             kind: kind.kind.to_string(),
             version: kind.version.to_string(),
-            there: there.join(", "),
+            available: available.join(", "),
         });
     }
     Ok(crd.clone())

@@ -40,30 +40,30 @@ pub enum OperatorError {
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
     /// A file is not valid YAML.
-    #[error("{} is not valid YAML: {why}", file.display())]
+    #[error("{} is not valid YAML: {problem}", file.display())]
     Yaml {
         /// The file.
         file: PathBuf,
         /// The problem and its position.
-        why: String,
+        problem: String,
     },
     /// A document is not a CRD.
-    #[error("{} is not a CustomResourceDefinition: {why}", file.display())]
-    NoDefinition {
+    #[error("{} is not a CustomResourceDefinition: {problem}", file.display())]
+    NotADefinition {
         /// The file.
         file: PathBuf,
         /// The problem.
-        why: String,
+        problem: String,
     },
     /// There are too many files, or a file is too large.
     #[error("{} has more than {MAX_FILES} files, or a file larger than {MAX_FILE_BYTES} bytes", folder.display())]
-    TooMuch {
+    TooLarge {
         /// The folder.
         folder: PathBuf,
     },
     /// The CRD of a kind does not have the version in `watches.yaml`.
     #[error(
-        "the CustomResourceDefinition of {kind} in {DEFINITIONS} has no version {version} as in watches.yaml; available: {there}"
+        "the CustomResourceDefinition of {kind} in {DEFINITIONS} has no version {version} as in watches.yaml; available: {available}"
     )]
     NoVersion {
         /// The kind.
@@ -71,7 +71,7 @@ pub enum DefinitionError {
         /// The version.
         version: String,
         /// Available versions.
-        there: String,
+        available: String,
     },
     /// The custom resources are cluster-scoped.
     #[error(

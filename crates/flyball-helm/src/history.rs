@@ -3,10 +3,10 @@
 //! The metadata of the Secrets are read from the cache; payloads are read from the API server, one at a time. Each
 //! Secret belongs to the custom resource of its release, so that no other custom resource uses it.
 
-use crate::chunks::{self, CHUNK_TYPE, Chunk, INDEX_TYPE};
+use crate::chunks::{self, CHUNK_TYPE, Chunk, INDEX_TYPE, MAX_CHUNKS};
 use crate::rendering::Slots;
 use crate::resources::Owner;
-use crate::storage::{HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, StorageError, encode_packed, secret_name};
+use crate::storage::{MAX_HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, StorageError, encode_packed, secret_name};
 use flyball::{Context, Error, Index, ObjectKey, Result};
 use flyball_chart::Seed;
 use k8s_openapi::ByteString;
@@ -16,7 +16,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ObjectMeta, PartialObjectMeta};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Annotation of a Secret with the digest of the revision's inputs.
 const INPUTS: &str = "flyball.dev/release-inputs";
@@ -30,6 +30,8 @@ const SEED: &str = "flyball.dev/release-seed";
 const CHUNKS: &str = "flyball.dev/release-chunks";
 /// Limit of Secrets of a release, which the deployed and the newest revision may exceed.
 const MAX_SECRETS: usize = 30;
+/// Limit of the numbers of adopted revisions, so that others cannot use up all numbers by writing one Secret.
+const MAX_ADOPTED_VERSION: u32 = u32::MAX / 2;
 
 /// Secrets with revisions by namespace and release.
 pub(crate) struct ByRelease;
@@ -40,8 +42,8 @@ impl Index for ByRelease {
 
     fn values(secret: &PartialObjectMeta<Secret>) -> Vec<(String, String)> {
         let stored = StoredRevision::of(secret.metadata.clone());
-        let place = |stored: StoredRevision| Some((stored.meta.namespace?, stored.meta.labels?.remove("name")?));
-        stored.and_then(place).into_iter().collect()
+        let name = |stored: StoredRevision| Some((stored.meta.namespace?, stored.meta.labels?.remove("name")?));
+        stored.and_then(name).into_iter().collect()
     }
 }
 
@@ -71,7 +73,7 @@ pub(crate) struct StoredRevision {
 
 /// Annotations of a revision beside Helm's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Notes {
+pub(crate) struct RevisionAnnotations {
     /// The digest of its inputs.
     pub(crate) inputs: String,
     /// Number of completed steps.
@@ -80,6 +82,18 @@ pub(crate) struct Notes {
     pub(crate) failures: u32,
     /// Seed of random values, if known.
     pub(crate) seed: Option<Seed>,
+}
+
+impl RevisionAnnotations {
+    fn to_map(&self) -> BTreeMap<String, String> {
+        let seed = self.seed.as_ref().map(|seed| (SEED, seed.to_hex()));
+        let others = [
+            (INPUTS, self.inputs.clone()),
+            (PROGRESS, self.progress.to_string()),
+            (FAILURES, self.failures.to_string()),
+        ];
+        others.into_iter().chain(seed).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
 }
 
 impl StoredRevision {
@@ -98,14 +112,16 @@ impl StoredRevision {
     }
 
     /// Returns its annotations.
-    pub(crate) fn notes(&self) -> Notes {
-        let note = |name: &str| self.meta.annotations.as_ref().and_then(|notes| notes.get(name)).map(String::as_str);
-        let number = |name: &str| note(name).and_then(|text| text.parse().ok()).unwrap_or_default();
-        Notes {
-            inputs: note(INPUTS).unwrap_or_default().to_owned(),
+    pub(crate) fn annotations(&self) -> RevisionAnnotations {
+        let annotation = |name: &str| {
+            self.meta.annotations.as_ref().and_then(|annotations| annotations.get(name)).map(String::as_str)
+        };
+        let number = |name: &str| annotation(name).and_then(|text| text.parse().ok()).unwrap_or_default();
+        RevisionAnnotations {
+            inputs: annotation(INPUTS).unwrap_or_default().to_owned(),
             progress: number(PROGRESS),
             failures: number(FAILURES).try_into().unwrap_or(u32::MAX),
-            seed: note(SEED).and_then(Seed::from_hex),
+            seed: annotation(SEED).and_then(Seed::from_hex),
         }
     }
 
@@ -121,10 +137,11 @@ impl StoredRevision {
         owners.into_iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
     }
 
-    /// Returns the number of its Secrets.
+    /// Returns the number of its Secrets. Others may have written the annotation.
     fn secrets(&self) -> usize {
-        let number = self.meta.annotations.as_ref().and_then(|notes| notes.get(CHUNKS)?.parse().ok());
-        number.filter(|_| self.is_index).unwrap_or(1)
+        let number: Option<usize> =
+            self.meta.annotations.as_ref().and_then(|annotations| annotations.get(CHUNKS)?.parse().ok());
+        number.filter(|_| self.is_index).unwrap_or(1).clamp(1, MAX_CHUNKS)
     }
 
     fn name(&self) -> &str {
@@ -141,37 +158,53 @@ impl StoredRevision {
 }
 
 /// The revisions of a release, the oldest first.
-#[derive(Clone, Debug)]
+///
+/// Anyone who may write Secrets in the namespace can add some. So a release that belongs to the custom resource
+/// consists of the revisions that it controls and, like those that `helm rollback` writes, those without an owner with
+/// the next numbers. Others only reserve their numbers.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    /// Those of the custom resource, and those without an owner.
+    /// Those of the release.
     pub(crate) revisions: Vec<StoredRevision>,
+    /// Those without an owner that are older than the newest of the custom resource: they are only deleted.
+    pub(crate) obsolete: Vec<StoredRevision>,
     /// The other custom resource that owns further revisions, if any.
     pub(crate) other_owner: Option<String>,
-    /// The highest number among the revisions of others.
-    others_highest: u32,
+    /// The numbers of all revisions.
+    versions: BTreeSet<u32>,
 }
 
 impl History {
     /// Finds the revisions of a release.
     pub(crate) async fn read(cx: &Context<DynamicObject>, owner: &Owner<'_>) -> Result<Self> {
-        let place = (owner.namespace.to_owned(), owner.release.to_owned());
-        let secrets = cx.list_by::<ByRelease>(&place).await?;
-        let mut revisions: Vec<StoredRevision> =
-            secrets.into_iter().filter_map(|secret| StoredRevision::of(secret.metadata)).collect();
-        revisions.sort_by_key(|stored| stored.version);
-        let other_owner = revisions.iter().find_map(|stored| owner.other_owner(&stored.meta));
-        let is_of_other = |stored: &StoredRevision| owner.other_owner(&stored.meta).is_some();
-        let others_highest =
-            revisions.iter().filter(|stored| is_of_other(stored)).map(|stored| stored.version).max().unwrap_or(0);
-        revisions.retain(|stored| !is_of_other(stored));
-        Ok(Self { revisions, other_owner, others_highest })
+        let name = (owner.namespace.to_owned(), owner.release.to_owned());
+        let secrets = cx.list_by::<ByRelease>(&name).await?;
+        let stored = secrets.into_iter().filter_map(|secret| StoredRevision::of(secret.metadata)).collect();
+        Ok(Self::of(stored, owner))
+    }
+
+    fn of(mut stored: Vec<StoredRevision>, owner: &Owner<'_>) -> Self {
+        stored.sort_by_key(|stored| stored.version);
+        let versions: BTreeSet<u32> = stored.iter().map(|stored| stored.version).collect();
+        let other_owner = stored.iter().find_map(|stored| owner.other_owner(&stored.meta));
+        stored.retain(|stored| owner.other_owner(&stored.meta).is_none());
+        let newest = stored.iter().rfind(|stored| stored.is_controlled_by(owner.uid)).map(|stored| stored.version);
+        let Some(newest) = newest else {
+            stored.retain(|stored| stored.version <= MAX_ADOPTED_VERSION);
+            return Self { revisions: stored, other_owner, versions, ..Self::default() };
+        };
+        let next = next_version(newest, &versions);
+        stored.retain(|stored| stored.version < next);
+        let is_obsolete = |stored: &StoredRevision| stored.version < newest && !stored.is_controlled_by(owner.uid);
+        let (obsolete, revisions) = stored.into_iter().partition(is_obsolete);
+        Self { revisions, obsolete, other_owner, versions }
     }
 
     /// Returns the other custom resource to which the release belongs.
     ///
     /// If the custom resource has revisions of its own, those of others are ignored: anyone who may write Secrets, or
     /// a custom resource with Secrets in its chart, can add them.
-    pub(crate) fn owned_by_other(&self, owner: &Owner<'_>) -> Option<&str> {
+    pub(crate) fn conflicting_owner(&self, owner: &Owner<'_>) -> Option<&str> {
         self.other_owner.as_deref().filter(|_| !self.is_owned(owner))
     }
 
@@ -193,28 +226,40 @@ impl History {
 
     /// Returns the number of the next revision.
     pub(crate) fn next_version(&self) -> u32 {
-        self.last().map_or(0, |stored| stored.version).max(self.others_highest).saturating_add(1)
+        next_version(self.last().map_or(0, |stored| stored.version), &self.versions)
     }
 
-    /// Makes the custom resource the owner of a release that Helm or another operator wrote without an owner.
+    /// Makes the custom resource the owner of the deployed and the newest revision, if Helm or another operator wrote
+    /// them without an owner.
     ///
     /// Among custom resources of several kinds with the same name, the first one gets the release.
     pub(crate) async fn claim(&mut self, cx: &Context<DynamicObject>, owner: &Owner<'_>) -> Result<()> {
-        let Some(last) = self.revisions.last_mut() else { return Ok(()) };
-        let mut owners = last.meta.owner_references.clone().unwrap_or_default();
-        if owners.iter().any(|owner| owner.controller == Some(true)) {
-            return Ok(());
+        let claimed = [self.deployed(), self.last()].map(|stored| stored.map(|stored| stored.version));
+        for stored in self.revisions.iter_mut().filter(|stored| claimed.contains(&Some(stored.version))) {
+            let mut owners = stored.meta.owner_references.clone().unwrap_or_default();
+            if owners.iter().any(|owner| owner.controller == Some(true)) {
+                continue;
+            }
+            owners.retain(|reference| reference.uid != owner.uid);
+            owners.push(OwnerReference {
+                api_version: owner.kind.gvk().api_version(),
+                kind: owner.kind.name().to_owned(),
+                name: owner.release.to_owned(),
+                uid: owner.uid.to_owned(),
+                controller: Some(true),
+                block_owner_deletion: Some(true),
+            });
+            *stored = patch(cx, stored, json!({"metadata": {"ownerReferences": owners}})).await?;
         }
-        owners.retain(|reference| reference.uid != owner.uid);
-        owners.push(OwnerReference {
-            api_version: owner.kind.gvk().api_version(),
-            kind: owner.kind.name().to_owned(),
-            name: owner.release.to_owned(),
-            uid: owner.uid.to_owned(),
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        });
-        *last = patch(cx, last, json!({"metadata": {"ownerReferences": owners}})).await?;
+        Ok(())
+    }
+
+    /// Deletes the newest revision, which was never deployed. The next one gets its number.
+    pub(crate) async fn delete_last(&mut self, cx: &Context<DynamicObject>) -> Result<()> {
+        let Some(last) = self.revisions.last() else { return Ok(()) };
+        delete(cx, last).await?;
+        self.versions.remove(&last.version);
+        self.revisions.pop();
         Ok(())
     }
 
@@ -242,12 +287,12 @@ impl History {
         cx: &Context<DynamicObject>,
         slots: &Slots,
         revision: &Revision,
-        notes: &Notes,
+        annotations: &RevisionAnnotations,
     ) -> Result<StoredRevision> {
         let secret = revision.secret_name();
         let payload = encode(slots, revision, None).await?;
-        self.make_room(cx, payload.secrets()).await?;
-        let mut annotations = annotations(notes);
+        self.prune(cx, payload.secrets()).await?;
+        let mut annotations = annotations.to_map();
         let (type_, mut labels, data) = match &payload {
             Payload::Whole(payload) => {
                 (SECRET_TYPE, revision.labels(), [(PAYLOAD.to_owned(), ByteString(payload.clone()))].into())
@@ -271,22 +316,35 @@ impl History {
         Ok(stored)
     }
 
-    /// Deletes old revisions to make room for one more with this number of Secrets, but never the deployed one.
-    async fn make_room(&mut self, cx: &Context<DynamicObject>, incoming: usize) -> Result<()> {
+    /// Deletes old revisions, but never the deployed one, until one more with this number of Secrets is within the
+    /// limits.
+    async fn prune(&mut self, cx: &Context<DynamicObject>, incoming: usize) -> Result<()> {
         let deployed = self.deployed().map(|stored| stored.version);
-        let mut at = 0;
-        while at < self.revisions.len() {
-            let secrets = self.revisions.iter().map(StoredRevision::secrets).fold(incoming, usize::saturating_add);
-            if self.revisions.len() < HISTORY && secrets <= MAX_SECRETS {
+        let mut count = self.obsolete.len() + self.revisions.len();
+        let mut secrets =
+            incoming + self.obsolete.iter().chain(&self.revisions).map(StoredRevision::secrets).sum::<usize>();
+        let mut deleted = BTreeSet::new();
+        for stored in self.obsolete.iter().chain(&self.revisions) {
+            if count < MAX_HISTORY && secrets <= MAX_SECRETS {
                 break;
             }
-            match Some(self.revisions[at].version) == deployed {
-                true => at += 1,
-                false => delete(cx, &self.revisions.remove(at)).await?,
+            if Some(stored.version) != deployed {
+                delete(cx, stored).await?;
+                deleted.insert(stored.version);
+                count -= 1;
+                secrets -= stored.secrets();
             }
         }
+        self.obsolete.retain(|stored| !deleted.contains(&stored.version));
+        self.revisions.retain(|stored| !deleted.contains(&stored.version));
         Ok(())
     }
+}
+
+/// Returns the first free number after that of a revision.
+fn next_version(last: u32, versions: &BTreeSet<u32>) -> u32 {
+    // If there is none, the operator reports that the Secret already exists.
+    (last.saturating_add(1)..u32::MAX).find(|version| !versions.contains(version)).unwrap_or(u32::MAX)
 }
 
 /// The encoded form of a revision.
@@ -345,11 +403,11 @@ pub(crate) async fn update(
     slots: &Slots,
     before: &StoredRevision,
     revision: &Revision,
-    notes: &Notes,
+    annotations: &RevisionAnnotations,
 ) -> Result<StoredRevision> {
     // The type of a Secret cannot be changed.
     let payload = encode(slots, revision, Some(before.is_index)).await?;
-    let mut annotations = annotations(notes);
+    let mut annotations = annotations.to_map();
     let (mut labels, data) = match &payload {
         Payload::Whole(payload) => (revision.labels(), json!({PAYLOAD: ByteString(payload.clone())})),
         Payload::Chunked(chunks) => {
@@ -422,8 +480,8 @@ async fn chunks_of(cx: &Context<DynamicObject>, index: &StoredRevision) -> Resul
     if !index.is_index {
         return Ok(Vec::new());
     }
-    let place = (index.meta.namespace.clone().unwrap_or_default(), chunks::key_label(index.name()));
-    let mut found = cx.list_by::<ByIndex>(&place).await?;
+    let key = (index.meta.namespace.clone().unwrap_or_default(), chunks::key_label(index.name()));
+    let mut found = cx.list_by::<ByIndex>(&key).await?;
     found.retain(|chunk| {
         let is_chunk = |name: &str| name.strip_prefix(index.name()).is_some_and(|rest| rest.starts_with('-'));
         chunk.metadata.name.as_deref().is_some_and(is_chunk) && chunk.metadata.deletion_timestamp.is_none()
@@ -432,12 +490,12 @@ async fn chunks_of(cx: &Context<DynamicObject>, index: &StoredRevision) -> Resul
 }
 
 /// Sets annotations of a revision.
-pub(crate) async fn note(
+pub(crate) async fn annotate(
     cx: &Context<DynamicObject>,
     before: &StoredRevision,
-    notes: &Notes,
+    annotations: &RevisionAnnotations,
 ) -> Result<StoredRevision> {
-    patch(cx, before, json!({"metadata": {"annotations": annotations(notes)}})).await
+    patch(cx, before, json!({"metadata": {"annotations": annotations.to_map()}})).await
 }
 
 /// Deletes a revision. Without its index, chunks are not read any more.
@@ -461,12 +519,64 @@ fn stored(secret: Secret) -> Result<StoredRevision> {
     StoredRevision::of(secret.metadata).ok_or_else(|| format!("Secret {name} has lost its release labels").into())
 }
 
-fn annotations(notes: &Notes) -> BTreeMap<String, String> {
-    let seed = notes.seed.as_ref().map(|seed| (SEED, seed.to_hex()));
-    let notes = [
-        (INPUTS, notes.inputs.clone()),
-        (PROGRESS, notes.progress.to_string()),
-        (FAILURES, notes.failures.to_string()),
-    ];
-    notes.into_iter().chain(seed).map(|(name, value)| (name.to_owned(), value)).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flyball::Kind;
+
+    /// Returns the numbers of a release's revisions, of its obsolete ones, and of the next one, for Secrets with these
+    /// numbers and controllers.
+    fn versions(stored: &[(u32, &str)]) -> (Vec<u32>, Vec<u32>, u32) {
+        let stored = stored.iter().map(|(version, uid)| {
+            let controller = json!([{"apiVersion": "v1", "kind": "Site", "name": "a", "uid": uid, "controller": true}]);
+            let labels = json!({"owner": "helm", "name": "a", "version": version.to_string(), "status": "deployed"});
+            let owners = if uid.is_empty() { json!([]) } else { controller };
+            let meta = json!({"name": secret_name("a", *version), "labels": labels, "ownerReferences": owners});
+            StoredRevision::of(serde_json::from_value(meta).unwrap()).unwrap()
+        });
+        let kind = Kind::new("example.com", "v1", "Site");
+        let owner = Owner { release: "a", namespace: "b", kind: &kind, uid: "own" };
+        let history = History::of(stored.collect(), &owner);
+        let versions = |stored: &[StoredRevision]| stored.iter().map(|stored| stored.version).collect();
+        (versions(&history.revisions), versions(&history.obsolete), history.next_version())
+    }
+
+    #[test]
+    fn forged_revisions_only_reserve_their_numbers() {
+        assert_eq!(versions(&[]), (vec![], vec![], 1));
+        for forger in ["", "other"] {
+            let own = [(3, "own"), (4, "own")];
+            let with = |forged: &[u32]| {
+                let forged = forged.iter().map(|version| (*version, forger));
+                versions(&own.into_iter().chain(forged).collect::<Vec<_>>())
+            };
+            assert_eq!(with(&[u32::MAX]), (vec![3, 4], vec![], 5), "{forger:?}");
+            assert_eq!(with(&[6, 7]), (vec![3, 4], vec![], 5), "{forger:?}");
+        }
+        assert_eq!(versions(&[(1, "own"), (2, "other"), (3, "other")]), (vec![1], vec![], 4));
+    }
+
+    #[test]
+    fn revisions_of_helm_follow_the_own_ones() {
+        assert_eq!(versions(&[(1, ""), (2, "own"), (3, ""), (4, "other"), (5, "")]), (vec![2, 3, 5], vec![1], 6));
+        // A release of Helm alone may be adopted.
+        assert_eq!(versions(&[(1, ""), (9, ""), (u32::MAX, "")]), (vec![1, 9], vec![], 10));
+    }
+
+    #[test]
+    fn number_of_secrets_is_bounded() {
+        let secrets = |kind: &str, number: &str| {
+            let labels =
+                json!({"owner": "a", "name": "a", "version": "1", "status": "failed", "key": "a", "type": kind});
+            let labels = if kind.is_empty() {
+                json!({"owner": "helm", "name": "a", "version": "1", "status": "failed"})
+            } else {
+                labels
+            };
+            let meta = json!({"name": secret_name("a", 1), "labels": labels, "annotations": {CHUNKS: number}});
+            StoredRevision::of(serde_json::from_value(meta).unwrap()).unwrap().secrets()
+        };
+        assert_eq!((secrets("", "5"), secrets("index", "5"), secrets("index", "x")), (1, 5, 1));
+        assert_eq!((secrets("index", "0"), secrets("index", "18446744073709551615")), (1, MAX_CHUNKS));
+    }
 }

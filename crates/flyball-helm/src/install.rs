@@ -3,14 +3,14 @@
 //! Steps are numbered, and the number of completed steps is stored in the Secret of the revision, so that each
 //! reconcile continues after the last completed step, also after a crash.
 
-use crate::history::{self, History, Notes, StoredRevision};
+use crate::history::{self, History, RevisionAnnotations, StoredRevision};
 use crate::hooks::{self, Outcome};
 use crate::kinds::Kinds;
 use crate::rendering::Slots;
 use crate::resources::{self, ManifestError, Owner, Resource};
 use crate::stages;
 use crate::status::{self, FailedOperation, ReleaseError, Report};
-use crate::storage::{Revision, Run, State};
+use crate::storage::{HookExecution, Revision, State};
 use flyball::{Backoff, Context, Error, Event, Result};
 use flyball_core::time::rfc3339;
 use kube::core::DynamicObject;
@@ -32,14 +32,14 @@ pub(crate) enum Progress {
         /// The failed operation.
         failed_operation: FailedOperation,
         /// The cause.
-        why: String,
+        problem: String,
         /// The delay before the next attempt.
-        again: Duration,
+        retry_after: Duration,
     },
 }
 
 /// A revision in progress.
-pub(crate) struct Work<'a> {
+pub(crate) struct Operation<'a> {
     pub(crate) cx: &'a Context<DynamicObject>,
     pub(crate) owner: Owner<'a>,
     pub(crate) kinds: &'a Kinds,
@@ -49,7 +49,7 @@ pub(crate) struct Work<'a> {
     pub(crate) history: History,
     pub(crate) stored: StoredRevision,
     pub(crate) revision: Revision,
-    pub(crate) notes: Notes,
+    pub(crate) annotations: RevisionAnnotations,
 }
 
 /// The progress of the hooks of an event.
@@ -59,7 +59,7 @@ enum Hooks {
     Failed(String),
 }
 
-impl Work<'_> {
+impl Operation<'_> {
     /// Installs the revision in place of the deployed one, and returns its new state.
     pub(crate) async fn advance(mut self, before: Option<&Revision>) -> Result<(Progress, Revision), ReleaseError> {
         let (failed_operation, verb, way) = match before {
@@ -71,23 +71,23 @@ impl Work<'_> {
         match progress.map_err(&failed)? {
             Hooks::Done => Ok((Progress::Done, self.revision)),
             Hooks::Waits(waits) => Ok((Progress::Waits(waits), self.revision)),
-            Hooks::Failed(why) => {
+            Hooks::Failed(problem) => {
                 self.revision.info.status = State::Failed;
-                self.revision.info.description = format!("{verb}: {why}");
-                self.notes.failures = self.notes.failures.saturating_add(1);
+                self.revision.info.description = format!("{verb}: {problem}");
+                self.annotations.failures = self.annotations.failures.saturating_add(1);
                 self.save().await.map_err(&failed)?;
-                let why = self.revision.info.description.clone();
-                tracing::warn!(release = self.owner.release, failures = self.notes.failures, "{why}");
-                let again = BACKOFF.after(self.notes.failures);
-                Ok((Progress::Failed { failed_operation, why, again }, self.revision))
+                let problem = self.revision.info.description.clone();
+                tracing::warn!(release = self.owner.release, failures = self.annotations.failures, "{problem}");
+                let retry_after = BACKOFF.after(self.annotations.failures);
+                Ok((Progress::Failed { failed_operation, problem, retry_after }, self.revision))
             }
         }
     }
 
     async fn steps(&mut self, before: Option<&Revision>, [pre, post]: [&str; 2]) -> Result<Hooks> {
         if before.is_none()
-            && self.notes.progress == 0
-            && let Some(waits) = stages::define(self.cx, self.kinds, self.definitions).await?
+            && self.annotations.progress == 0
+            && let Some(waits) = stages::create_crds(self.cx, self.kinds, self.definitions).await?
         {
             return Ok(Hooks::Waits(waits));
         }
@@ -96,7 +96,7 @@ impl Work<'_> {
             Hooks::Done => {}
             other => return Ok(other),
         }
-        if self.notes.progress <= first {
+        if self.annotations.progress <= first {
             let resources = objects(self.slots, &self.revision).await?;
             if let Some(waits) = stages::apply(self.cx, &self.owner, self.kinds, &resources).await? {
                 return Ok(Hooks::Waits(waits));
@@ -105,8 +105,8 @@ impl Work<'_> {
                 self.prune(before, &resources).await?;
             }
             if !hooks::of_event(&self.revision, post).is_empty() {
-                self.notes.progress = first + 1;
-                self.stored = history::note(self.cx, &self.stored, &self.notes).await?;
+                self.annotations.progress = first + 1;
+                self.stored = history::annotate(self.cx, &self.stored, &self.annotations).await?;
             }
         }
         match self.run_hooks(post, first + 1).await? {
@@ -119,36 +119,36 @@ impl Work<'_> {
 
     /// Runs the hooks of an event; the first one has this step number.
     async fn run_hooks(&mut self, event: &str, first: usize) -> Result<Hooks> {
-        let places = hooks::of_event(&self.revision, event);
-        for (step, place) in (first..).zip(&places) {
-            let hook = &self.revision.hooks[*place];
-            if self.notes.progress > step || hooks::is_empty(hook) {
+        let indices = hooks::of_event(&self.revision, event);
+        for (step, index) in (first..).zip(&indices) {
+            let hook = &self.revision.hooks[*index];
+            if self.annotations.progress > step || hooks::is_empty(hook) {
                 continue;
             }
             match hooks::run(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await? {
-                Outcome::Done(began) => self.ran(*place, began, "Succeeded"),
+                Outcome::Done(started) => self.record_run(*index, started, "Succeeded"),
                 Outcome::Waits(waits) => return Ok(Hooks::Waits(format!("{event} hook {waits}"))),
-                Outcome::Failed(why) => {
+                Outcome::Failed(problem) => {
                     if hooks::is_deleted(hook, "hook-failed") {
                         hooks::remove(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await?;
                     }
-                    let done = places.iter().take(step - first);
+                    let done = indices.iter().take(step - first);
                     self.remove_succeeded(first, done.copied().collect()).await?;
-                    self.ran(*place, String::new(), "Failed");
-                    return Ok(Hooks::Failed(format!("{event} hooks failed: {why}")));
+                    self.record_run(*index, String::new(), "Failed");
+                    return Ok(Hooks::Failed(format!("{event} hooks failed: {problem}")));
                 }
             }
-            self.notes.progress = step + 1;
+            self.annotations.progress = step + 1;
             self.save().await?;
         }
-        self.remove_succeeded(first, places).await?;
+        self.remove_succeeded(first, indices).await?;
         Ok(Hooks::Done)
     }
 
     /// Deletes the objects of hooks with policy `hook-succeeded`.
-    async fn remove_succeeded(&self, first: usize, places: Vec<usize>) -> Result<()> {
-        for (step, place) in (first..).zip(places).collect::<Vec<_>>().into_iter().rev() {
-            let hook = &self.revision.hooks[place];
+    async fn remove_succeeded(&self, first: usize, indices: Vec<usize>) -> Result<()> {
+        for (step, index) in (first..).zip(indices).collect::<Vec<_>>().into_iter().rev() {
+            let hook = &self.revision.hooks[index];
             if hooks::is_deleted(hook, "hook-succeeded") {
                 hooks::remove(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await?;
             }
@@ -156,35 +156,35 @@ impl Work<'_> {
         Ok(())
     }
 
-    fn ran(&mut self, place: usize, began: String, phase: &str) {
+    fn record_run(&mut self, index: usize, started: String, phase: &str) {
         let now = rfc3339(self.cx.now());
-        let run = &mut self.revision.hooks[place].last_run;
-        let began = if began.is_empty() { now.clone() } else { began };
-        *run = Run { started_at: began, completed_at: now, phase: phase.into() };
+        let run = &mut self.revision.hooks[index].last_run;
+        let started = if started.is_empty() { now.clone() } else { started };
+        *run = HookExecution { started_at: started, completed_at: now, phase: phase.into() };
     }
 
     /// Names a step uniquely among all revisions and among installation and uninstallation.
     fn step(&self, step: usize) -> String {
         let way = if self.revision.info.status == State::Uninstalling { "-uninstall" } else { "" };
-        format!("{}/{step}{way}.{}", self.stored.uid(), self.notes.failures)
+        format!("{}/{step}{way}.{}", self.stored.uid(), self.annotations.failures)
     }
 
     async fn save(&mut self) -> Result<()> {
-        self.stored = history::update(self.cx, self.slots, &self.stored, &self.revision, &self.notes).await?;
+        self.stored = history::update(self.cx, self.slots, &self.stored, &self.revision, &self.annotations).await?;
         Ok(())
     }
 
     /// Deletes the objects that only the previous revision has.
     async fn prune(&self, before: &Revision, resources: &[Resource]) -> Result<()> {
         let namespace = self.owner.namespace;
-        let place = |resource: &Resource| {
+        let identity = |resource: &Resource| {
             let kind = self.kinds.kind_of(&resource.api_version, &resource.kind);
             (kind.gvk().group.to_string(), kind.name().to_owned(), resource.key(&kind, namespace))
         };
-        let stays: BTreeSet<_> = resources.iter().map(place).collect();
+        let retained: BTreeSet<_> = resources.iter().map(identity).collect();
         // The objects of an unreadable revision cannot be determined.
         let mut surplus = objects(self.slots, before).await.unwrap_or_default();
-        surplus.retain(|resource| !stays.contains(&place(resource)) && !resource.is_kept());
+        surplus.retain(|resource| !retained.contains(&identity(resource)) && !resource.is_kept());
         for resource in surplus.iter().rev() {
             self.delete(resource).await?;
         }
@@ -200,7 +200,9 @@ impl Work<'_> {
         };
         let key = resource.key(&known.kind, self.owner.namespace);
         let live = self.cx.dynamic(&known.kind).get(&key).await?;
-        let Some(live) = live.filter(|live| self.owner.has(live) && !is_kept(live)) else { return Ok(false) };
+        let Some(live) = live.filter(|live| self.owner.has(live) && !resources::is_kept(live)) else {
+            return Ok(false);
+        };
         if live.metadata.deletion_timestamp.is_none() {
             self.cx.delete(&live).await?;
         }
@@ -224,12 +226,12 @@ impl Work<'_> {
         if let (Some(before), Some(stored)) = (before, self.history.deployed()) {
             let mut before = before.clone();
             before.info.status = State::Superseded;
-            history::update(self.cx, self.slots, stored, &before, &stored.notes()).await?;
+            history::update(self.cx, self.slots, stored, &before, &stored.annotations()).await?;
         }
         self.revision.info.status = State::Deployed;
         self.revision.info.description =
             if before.is_some() { "Upgrade complete" } else { "Install complete" }.to_owned();
-        self.notes = Notes { progress: 0, failures: 0, ..self.notes.clone() };
+        self.annotations = RevisionAnnotations { progress: 0, failures: 0, ..self.annotations.clone() };
         self.save().await?;
         let Revision { name, version, info, .. } = &self.revision;
         let note = format!(
@@ -242,12 +244,12 @@ impl Work<'_> {
     }
 
     /// Records why the uninstallation failed.
-    async fn stays(mut self, why: &str) -> Result<Progress> {
-        self.revision.info.description = format!("failed to uninstall release: {why}");
-        self.notes.failures = self.notes.failures.saturating_add(1);
+    async fn record_failure(mut self, problem: &str) -> Result<Progress> {
+        self.revision.info.description = format!("failed to uninstall release: {problem}");
+        self.annotations.failures = self.annotations.failures.saturating_add(1);
         self.save().await?;
-        let (why, again) = (self.revision.info.description, BACKOFF.after(self.notes.failures));
-        Ok(Progress::Failed { failed_operation: FailedOperation::Uninstall, why, again })
+        let (problem, retry_after) = (self.revision.info.description, BACKOFF.after(self.annotations.failures));
+        Ok(Progress::Failed { failed_operation: FailedOperation::Uninstall, problem, retry_after })
     }
 
     /// Uninstalls the release, and then deletes its revisions.
@@ -258,22 +260,22 @@ impl Work<'_> {
             self.revision.info.status = State::Uninstalling;
             self.revision.info.description = "Deletion in progress (or silently failed)".into();
             self.revision.info.deleted = rfc3339(self.cx.now());
-            (self.notes.progress, self.notes.failures) = (0, 0);
+            (self.annotations.progress, self.annotations.failures) = (0, 0);
             self.save().await?;
-        } else if let Some(again) = time_to_retry(self.cx, &self.stored, self.notes.failures) {
+        } else if let Some(retry_after) = time_to_retry(self.cx, &self.stored, self.annotations.failures) {
             return Ok(Progress::Failed {
                 failed_operation: FailedOperation::Uninstall,
-                why: self.revision.info.description,
-                again,
+                problem: self.revision.info.description,
+                retry_after,
             });
         }
         let first = hooks::of_event(&self.revision, "pre-delete").len();
         match self.run_hooks("pre-delete", 0).await? {
             Hooks::Done => {}
             Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
-            Hooks::Failed(why) => return self.stays(&why).await,
+            Hooks::Failed(problem) => return self.record_failure(&problem).await,
         }
-        if self.notes.progress <= first {
+        if self.annotations.progress <= first {
             let mut remaining = self.delete_all(&self.revision).await?;
             // If an upgrade was in progress, objects of the previous revision may still exist.
             if let Some(deployed) = self.history.deployed().filter(|stored| stored.version != self.stored.version)
@@ -285,17 +287,17 @@ impl Work<'_> {
                 return Ok(Progress::Waits(format!("{remaining} is being deleted")));
             }
             if !hooks::of_event(&self.revision, "post-delete").is_empty() {
-                self.notes.progress = first + 1;
-                self.stored = history::note(self.cx, &self.stored, &self.notes).await?;
+                self.annotations.progress = first + 1;
+                self.stored = history::annotate(self.cx, &self.stored, &self.annotations).await?;
             }
         }
         match self.run_hooks("post-delete", first + 1).await? {
             Hooks::Done => {}
             Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
-            Hooks::Failed(why) => return self.stays(&why).await,
+            Hooks::Failed(problem) => return self.record_failure(&problem).await,
         }
         // The Secret that records the progress is deleted last.
-        for stored in &self.history.revisions {
+        for stored in self.history.obsolete.iter().chain(&self.history.revisions) {
             history::delete(self.cx, stored).await?;
         }
         self.cx.set_status(&Report { uninstalled: true, ..Report::default() }.status()).await?;
@@ -333,21 +335,16 @@ async fn objects(slots: &Slots, revision: &Revision) -> Result<Vec<Resource>> {
 pub(crate) fn check(revision: &Revision, kinds: &Kinds, namespace: &str) -> Result<(), ManifestError> {
     let mut seen = BTreeSet::new();
     for resource in resources::of_manifest(&revision.manifest)? {
-        let kind = kinds.foreseen(&resource)?;
+        let kind = kinds.declared(&resource)?;
         let key = resource.key(kind, namespace);
         if !seen.insert((kind.clone(), key)) {
             let name = resource.name().to_owned();
-            return Err(ManifestError::Twice { path: resource.path, kind: resource.kind, name });
+            return Err(ManifestError::Duplicate { path: resource.path, kind: resource.kind, name });
         }
     }
     // The operator does not run tests, as operator-sdk does not: their kinds need not be known.
     let mut run = revision.hooks.iter().filter(|hook| !hooks::is_test(hook));
     run.try_for_each(|hook| hooks::object(hook, kinds).map(drop))
-}
-
-fn is_kept(live: &DynamicObject) -> bool {
-    let policy = live.metadata.annotations.as_ref().and_then(|notes| notes.get("helm.sh/resource-policy"));
-    policy.is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
 }
 
 /// The manifest does not change, so a retry cannot succeed.

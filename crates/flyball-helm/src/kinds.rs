@@ -4,8 +4,8 @@
 //! the chart renders with its default values and the samples of the project, and from the kinds that its templates
 //! name literally.
 
+use crate::rbac;
 use crate::resources::{self, ManifestError, Resource};
-use crate::rights;
 use flyball::Kind;
 use flyball_core::scope::CLUSTER_SCOPED;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -28,12 +28,12 @@ pub(crate) struct Kinds {
     pub(crate) rules: Vec<PolicyRule>,
     definitions: Vec<Definition>,
     /// Kinds that templates only look up.
-    read: BTreeMap<(String, String), Read>,
+    read: BTreeMap<(String, String), LookedUpKind>,
 }
 
 /// A kind in calls of `lookup`.
 #[derive(Clone, Debug)]
-struct Read {
+struct LookedUpKind {
     kind: Kind,
     /// The literal names in its lookups; `None` if some call has no literal name.
     names: Option<BTreeSet<String>>,
@@ -58,13 +58,13 @@ struct Definition {
 
 impl Kinds {
     /// Returns the kind of an object, if the operator declared it.
-    pub(crate) fn foreseen(&self, resource: &Resource) -> Result<&Kind, ManifestError> {
-        let unforeseen = || ManifestError::Unforeseen {
+    pub(crate) fn declared(&self, resource: &Resource) -> Result<&Kind, ManifestError> {
+        let undeclared = || ManifestError::UndeclaredKind {
             path: resource.path.clone(),
             api_version: resource.api_version.clone(),
             kind: resource.kind.clone(),
         };
-        Ok(&self.get(&resource.api_version, &resource.kind).ok_or_else(unforeseen)?.kind)
+        Ok(&self.get(&resource.api_version, &resource.kind).ok_or_else(undeclared)?.kind)
     }
 
     /// Returns the kinds that these CRDs define.
@@ -89,11 +89,11 @@ impl Kinds {
     /// Adds the kinds of the rendered objects of a chart, and the rules that they grant.
     pub(crate) fn add_rendered(&mut self, rendered: &[Resource], namespace: &str) {
         for resource in rendered {
-            let elsewhere = resource.namespace().is_some_and(|there| there != namespace);
+            let is_outside = resource.namespace().is_some_and(|there| there != namespace);
             let known = self.add(&resource.api_version, &resource.kind);
-            known.unowned |= elsewhere || resource.is_kept();
+            known.unowned |= is_outside || resource.is_kept();
         }
-        for rule in rights::granted(rendered) {
+        for rule in rbac::granted(rendered) {
             if !self.rules.contains(&rule) {
                 self.rules.push(rule);
             }
@@ -122,7 +122,7 @@ impl Kinds {
         for found in LOOKUP.captures_iter(template) {
             let (api_version, kind) = (&found[1], &found[2]);
             let kind_of = self.kind_of(api_version, kind);
-            let read = Read { kind: kind_of, names: Some(BTreeSet::new()) };
+            let read = LookedUpKind { kind: kind_of, names: Some(BTreeSet::new()) };
             let read = self.read.entry((api_version.to_owned(), kind.to_owned())).or_insert(read);
             match (&mut read.names, found.get(4)) {
                 (Some(names), Some(name)) => _ = names.insert(name.as_str().to_owned()),
@@ -159,8 +159,9 @@ impl Kinds {
 
     /// Returns the kinds that are only looked up, by names that are unknown at startup.
     pub(crate) fn read_only(&self) -> impl Iterator<Item = &Kind> {
-        let is_only =
-            |(names, read): &(&(String, String), &Read)| read.names.is_none() && !self.known.contains_key(*names);
+        let is_only = |(names, read): &(&(String, String), &LookedUpKind)| {
+            read.names.is_none() && !self.known.contains_key(*names)
+        };
         self.read.iter().filter(is_only).map(|(_, read)| &read.kind)
     }
 

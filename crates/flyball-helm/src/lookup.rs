@@ -18,13 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Limit of renderings of a chart, since answers may lead to further lookups.
-pub(crate) const ROUNDS: usize = 10;
+pub(crate) const MAX_RENDERINGS: usize = 10;
 /// Limit of lookups of a chart.
 const MAX_LOOKUPS: usize = 1000;
 
 /// A lookup.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Question {
+struct LookupKey {
     api_version: String,
     kind: String,
     namespace: String,
@@ -42,21 +42,21 @@ pub(crate) enum Visibility {
 
 /// The available answers, and the lookups without an answer.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(crate) struct LookupResults {
     kinds: Arc<Kinds>,
     /// The namespace of the release.
     namespace: String,
     release: String,
     visibility: Visibility,
-    known: BTreeMap<Question, Option<Value>>,
-    open: RefCell<BTreeSet<Question>>,
+    results: BTreeMap<LookupKey, Option<Value>>,
+    missing: RefCell<BTreeSet<LookupKey>>,
 }
 
-impl Answers {
+impl LookupResults {
     /// Creates a lookup without answers.
     pub(crate) fn new(kinds: Arc<Kinds>, namespace: &str, release: &str, visibility: Visibility) -> Self {
         let (namespace, release) = (namespace.to_owned(), release.to_owned());
-        Self { kinds, namespace, release, visibility, known: BTreeMap::new(), open: RefCell::default() }
+        Self { kinds, namespace, release, visibility, results: BTreeMap::new(), missing: RefCell::default() }
     }
 
     fn is_visible(&self, object: &Value) -> bool {
@@ -67,37 +67,35 @@ impl Answers {
 
     /// Fetches the missing answers; returns true if there were any.
     pub(crate) async fn fetch(&mut self, cx: &Context<DynamicObject>) -> Result<bool> {
-        let open = self.open.take();
-        let is_incomplete = !open.is_empty();
-        for question in open {
-            let Some(kind) = self.kinds.readable(&question.api_version, &question.kind) else { continue };
-            let namespace = Some(question.namespace.as_str()).filter(|name| !name.is_empty() && kind.is_namespaced());
-            let answer = match question.name.as_str() {
-                name if self.kinds.is_named(&question.api_version, &question.kind) => {
-                    named(cx, kind, namespace, name).await?
-                }
+        let missing = self.missing.take();
+        let is_incomplete = !missing.is_empty();
+        for key in missing {
+            let Some(kind) = self.kinds.readable(&key.api_version, &key.kind) else { continue };
+            let namespace = Some(key.namespace.as_str()).filter(|name| !name.is_empty() && kind.is_namespaced());
+            let result = match key.name.as_str() {
+                name if self.kinds.is_named(&key.api_version, &key.kind) => named(cx, kind, namespace, name).await?,
                 "" => {
                     let found = cx.dynamic(kind).list(namespace).await?;
                     let mut items = found.into_iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
                     items.retain(|item| self.is_visible(item));
-                    let name = format!("{}List", question.kind);
-                    Some(json!({"apiVersion": question.api_version, "kind": name, "metadata": {}, "items": items}))
+                    let name = format!("{}List", key.kind);
+                    Some(json!({"apiVersion": key.api_version, "kind": name, "metadata": {}, "items": items}))
                 }
                 name => {
                     let found = cx.dynamic(kind).get(&ObjectKey::new(namespace, name)).await?;
                     found.map(serde_json::to_value).transpose()?
                 }
             };
-            let answer = answer.filter(|answer| self.is_visible(answer));
-            self.known.insert(question, answer);
+            let result = result.filter(|result| self.is_visible(result));
+            self.results.insert(key, result);
         }
         Ok(is_incomplete)
     }
 }
 
-impl Lookup for Answers {
+impl Lookup for LookupResults {
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Option<Value>, String> {
-        self.answer(api_version, kind, namespace, name, false)
+        self.find(api_version, kind, namespace, name, false)
     }
 
     fn lookup_literal(
@@ -107,7 +105,7 @@ impl Lookup for Answers {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Value>, String> {
-        self.answer(api_version, kind, namespace, name, true)
+        self.find(api_version, kind, namespace, name, true)
     }
 }
 
@@ -122,8 +120,8 @@ async fn named(cx: &Context<DynamicObject>, kind: &Kind, namespace: Option<&str>
     }
 }
 
-impl Answers {
-    fn answer(
+impl LookupResults {
+    fn find(
         &self,
         api_version: &str,
         kind: &str,
@@ -132,37 +130,37 @@ impl Answers {
         is_literal: bool,
     ) -> Result<Option<Value>, String> {
         let [api_version, kind, namespace, name] = [api_version, kind, namespace, name].map(str::to_owned);
-        let question = Question { api_version, kind, namespace, name };
-        let Some(kind) = self.kinds.readable(&question.api_version, &question.kind) else {
+        let key = LookupKey { api_version, kind, namespace, name };
+        let Some(kind) = self.kinds.readable(&key.api_version, &key.kind) else {
             return Err(format!(
                 "lookup of {} of {}: the operator has no permission for this kind: write API version and kind literally into the call of \
                  lookup, then reinstall the operator's manifests and restart it",
-                question.kind, question.api_version
+                key.kind, key.api_version
             ));
         };
-        let is_inside = kind.is_namespaced() && !self.namespace.is_empty() && question.namespace == self.namespace;
-        let is_named = !question.name.is_empty() && (!kind.is_namespaced() || !question.namespace.is_empty());
-        if !(is_inside || is_literal && is_named) {
+        let is_in_namespace = kind.is_namespaced() && !self.namespace.is_empty() && key.namespace == self.namespace;
+        let is_named = !key.name.is_empty() && (!kind.is_namespaced() || !key.namespace.is_empty());
+        if !(is_in_namespace || is_literal && is_named) {
             return Err(format!(
                 "lookup of {} {:?} in namespace {:?}: outside of the release's namespace {:?}, all arguments of lookup must be string \
                  literals in a template of the chart",
-                question.kind, question.name, question.namespace, self.namespace
+                key.kind, key.name, key.namespace, self.namespace
             ));
         }
-        if self.kinds.is_named(&question.api_version, &question.kind) && !is_literal {
+        if self.kinds.is_named(&key.api_version, &key.kind) && !is_literal {
             return Err(format!(
                 "the operator may look up {} only by names that the chart contains literally",
-                question.kind
+                key.kind
             ));
         }
-        if let Some(answer) = self.known.get(&question) {
-            return Ok(answer.clone());
+        if let Some(result) = self.results.get(&key) {
+            return Ok(result.clone());
         }
-        let mut open = self.open.borrow_mut();
-        if self.known.len() + open.len() >= MAX_LOOKUPS {
+        let mut missing = self.missing.borrow_mut();
+        if self.results.len() + missing.len() >= MAX_LOOKUPS {
             return Err(format!("the chart makes more than {MAX_LOOKUPS} lookups"));
         }
-        open.insert(question);
+        missing.insert(key);
         Ok(None)
     }
 }

@@ -33,13 +33,13 @@
 //! uninstalled either.
 
 use crate::annotation;
-use crate::current::Current;
+use crate::current::CurrentChart;
 use crate::error::OperatorError;
 use crate::history::{ByIndex, ByRelease};
 use crate::kinds::Kinds;
 use crate::releases::Releases;
 use crate::rendering::Slots;
-use crate::verified::Verified;
+use crate::verified::VerifiedRevisions;
 use crate::watches::{Watch, Watches};
 use crate::{definition, resources};
 use flyball::{Cache, Controller, GroupVersionKind, Kind, ObjectKey, Operator, Predicate, Source, Task};
@@ -75,7 +75,7 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
     let slots = Arc::new(Slots::new(watches.repeats()));
     let mut operator = Operator::new(watches.name());
     for watch in watches.entries() {
-        let chart = Arc::new(Current::open(watch)?);
+        let chart = Arc::new(CurrentChart::open(watch)?);
         let source = chart.get();
         let crd = definition::of(watch, &definitions)?;
         let defined: Vec<_> = definitions.iter().chain(source.definitions()).cloned().collect();
@@ -117,7 +117,7 @@ fn warning(setting: &'static str, kind: &GroupVersionKind, right: &'static str) 
 fn controller(
     watch: &Watch,
     primary: Kind,
-    chart: Arc<Current>,
+    chart: Arc<CurrentChart>,
     kinds: Kinds,
     watches: &Watches,
     slots: &Arc<Slots>,
@@ -131,7 +131,7 @@ fn controller(
         chart: chart.clone(),
         kinds: Arc::clone(&kinds),
         slots: Arc::clone(slots),
-        verified: Verified::default(),
+        verified: VerifiedRevisions::default(),
     };
     let mut controller =
         Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>().index::<ByIndex>();

@@ -35,9 +35,9 @@ fn lock(chart: &Chart) -> Value {
 
 fn metadata(of: &Metadata) -> Value {
     let maintainer = |who: &flyball_chart::Maintainer| {
-        given([("name", json!(who.name)), ("email", json!(who.email)), ("url", json!(who.url))])
+        omit_empty([("name", json!(who.name)), ("email", json!(who.email)), ("url", json!(who.url))])
     };
-    given([
+    omit_empty([
         ("name", json!(of.name)),
         ("home", json!(of.home)),
         ("sources", json!(of.sources)),
@@ -60,7 +60,7 @@ fn metadata(of: &Metadata) -> Value {
 
 fn dependency(of: &Dependency) -> Value {
     let imported = |value: &flyball_chart::ImportValue| json!({"child": value.child, "parent": value.parent});
-    let mut written = given([
+    let mut written = omit_empty([
         ("version", json!(of.version)),
         ("condition", json!(of.condition)),
         ("tags", json!(of.tags)),
@@ -73,15 +73,15 @@ fn dependency(of: &Dependency) -> Value {
 }
 
 /// Omits empty values, as Go does with `omitempty`.
-fn given<const N: usize>(fields: [(&str, Value); N]) -> Value {
-    let is_given = |value: &Value| match value {
+fn omit_empty<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let is_set = |value: &Value| match value {
         Value::Null | Value::Bool(false) => false,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
         Value::Object(fields) => !fields.is_empty(),
         Value::Bool(true) | Value::Number(_) => true,
     };
-    let fields = fields.into_iter().filter(|(_, value)| is_given(value));
+    let fields = fields.into_iter().filter(|(_, value)| is_set(value));
     Value::Object(fields.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
 }
 

@@ -4,11 +4,11 @@
 //! reconcile first compares the current revision with the desired one, and continues where the last reconcile ended.
 //! A reconcile never blocks: changes of the awaited objects trigger the next one.
 
-use crate::annotation::{FINALIZER, PAUSED, PERIOD, WAITS};
-use crate::current::Current;
-use crate::history::{self, History, Notes, StoredRevision};
-use crate::hooks;
-use crate::install::{Progress, Work, time_to_retry};
+use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT};
+use crate::current::CurrentChart;
+use crate::delete_hooks;
+use crate::history::{self, History, RevisionAnnotations, StoredRevision};
+use crate::install::{Operation, Progress, time_to_retry};
 use crate::kinds::Kinds;
 use crate::lookup::Visibility;
 use crate::rendering::Slots;
@@ -16,7 +16,7 @@ use crate::resources::{self, Owner};
 use crate::source::{RenderRequest, Source};
 use crate::status::{self, FailedOperation, ReleaseError, Report};
 use crate::storage::{Info, Revision, State};
-use crate::verified::{Verified, is_rendered, is_same};
+use crate::verified::{VerifiedRevisions, is_same};
 use crate::watches::{Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
 use flyball_chart::{Release, Seed, Values};
@@ -32,11 +32,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(15);
 /// Polling interval of a paused custom resource that is being deleted. The end of the pause is a watch event.
 const PAUSED_INTERVAL: Duration = Duration::from_hours(1);
 /// Message while other long renderings occupy the slots.
-const BUSY: &str = "waiting for other releases to be rendered";
-
-/// Limit of hooks in an event about skipped ones, and of characters of their names.
-const MAX_NAMED_HOOKS: usize = 5;
-const MAX_NAME_CHARS: usize = 100;
+const WAITING_FOR_SLOT: &str = "waiting for other releases to be rendered";
 
 /// Creates releases for the custom resources of one kind.
 #[derive(Debug)]
@@ -45,10 +41,10 @@ pub(crate) struct Releases {
     /// Random values are reproducible, for simulations.
     pub(crate) repeats: bool,
     pub(crate) primary: Kind,
-    pub(crate) chart: Arc<Current>,
+    pub(crate) chart: Arc<CurrentChart>,
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) slots: Arc<Slots>,
-    pub(crate) verified: Verified,
+    pub(crate) verified: VerifiedRevisions,
 }
 
 /// The inputs of one reconcile; reloading the chart does not change them.
@@ -57,7 +53,7 @@ struct Plan<'p> {
     repeats: bool,
     kinds: &'p Arc<Kinds>,
     slots: &'p Slots,
-    verified: &'p Verified,
+    verified: &'p VerifiedRevisions,
     source: &'p Source,
 }
 
@@ -94,7 +90,7 @@ impl Reconcile for Releases {
         match self.plan(&source).converge(object, owner, cx, &mut deployed).await {
             Ok(Progress::Done) => {
                 cx.set_status(&Report { deployed: deployed.as_ref(), ..Report::default() }.status()).await?;
-                let own = object.annotations().get(PERIOD).and_then(|text| period(text));
+                let own = object.annotations().get(RECONCILE_PERIOD).and_then(|text| period(text));
                 let period = own.or(self.watch.reconcile_period).or(source.period());
                 Ok(period.map_or(Action::done(), Action::requeue_after))
             }
@@ -103,15 +99,15 @@ impl Reconcile for Releases {
                 cx.set_status(&report.status()).await?;
                 Ok(Action::requeue_after(POLL_INTERVAL))
             }
-            Ok(Progress::Failed { failed_operation, why, again }) => {
-                warn(cx, &object.data["status"], failed_operation, &why);
+            Ok(Progress::Failed { failed_operation, problem, retry_after }) => {
+                warn(cx, &object.data["status"], failed_operation, &problem);
                 let report = Report {
                     deployed: deployed.as_ref(),
-                    failed_operation: Some((failed_operation, why)),
+                    failed_operation: Some((failed_operation, problem)),
                     ..Report::default()
                 };
                 cx.set_status(&report.status()).await?;
-                Ok(Action::requeue_after(again))
+                Ok(Action::requeue_after(retry_after))
             }
             Err(ReleaseError { failed_operation, error }) => {
                 warn(cx, &object.data["status"], failed_operation, &error.to_string());
@@ -131,20 +127,20 @@ impl Reconcile for Releases {
         let uid = object.uid().unwrap_or_default();
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary, uid: &uid };
         let source = self.chart.get();
-        let waits = object.annotations().get(WAITS).is_some_and(|waits| waits == "true");
+        let waits = object.annotations().get(UNINSTALL_WAIT).is_some_and(|waits| waits == "true");
         match self.plan(&source).uninstall(object, owner, cx, waits).await {
             Ok(Progress::Done) => {
                 self.verified.remove(&namespace, &name);
                 Ok(Action::done())
             }
             Ok(Progress::Waits(_)) => Ok(Action::requeue_after(POLL_INTERVAL)),
-            Ok(Progress::Failed { failed_operation, why, again }) => {
-                warn(cx, &object.data["status"], failed_operation, &why);
+            Ok(Progress::Failed { failed_operation, problem, retry_after }) => {
+                warn(cx, &object.data["status"], failed_operation, &problem);
                 cx.set_status(
-                    &Report { failed_operation: Some((failed_operation, why)), ..Report::default() }.status(),
+                    &Report { failed_operation: Some((failed_operation, problem)), ..Report::default() }.status(),
                 )
                 .await?;
-                Ok(Action::requeue_after(again))
+                Ok(Action::requeue_after(retry_after))
             }
             Err(error) => {
                 warn(cx, &object.data["status"], FailedOperation::Uninstall, &error.to_string());
@@ -161,10 +157,10 @@ fn is_paused(object: &DynamicObject) -> bool {
 }
 
 /// Publishes an event about a failure, unless the status already reports it: identical failures are one event.
-fn warn(cx: &Context<DynamicObject>, before: &Value, failed_operation: FailedOperation, why: &str) {
+fn warn(cx: &Context<DynamicObject>, before: &Value, failed_operation: FailedOperation, problem: &str) {
     let condition = failed_operation.condition();
-    if !status::has_condition(before, condition, why) {
-        cx.event(Event::warning(condition.1, why));
+    if !status::has_condition(before, condition, problem) {
+        cx.event(Event::warning(condition.1, problem));
     }
 }
 
@@ -211,11 +207,13 @@ impl Plan<'_> {
         self.check_owner(cx, &owner, &mut history, found.as_ref())
             .await
             .map_err(reconcile("failed to get helm release name"))?;
+        // It may have got an owner.
+        let current = history.deployed().cloned();
         *deployed = found;
         history.delete_surplus_chunks(cx).await.map_err(reconcile("failed to delete obsolete chunks"))?;
         let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
-        let seed = match history.revisions.iter().rev().find_map(|stored| stored.notes().seed) {
+        let seed = match history.revisions.iter().rev().find_map(|stored| stored.annotations().seed) {
             Some(seed) => seed,
             None if self.repeats => Seed::from_rng(cx.rng()),
             None => Seed::from_os().map_err(|error| failed("failed to draw a seed")(error.into()))?,
@@ -224,8 +222,8 @@ impl Plan<'_> {
         if let Some(last) =
             history.last().filter(|last| current.as_ref().is_none_or(|current| current.version < last.version))
         {
-            let (last, notes) = (last.clone(), last.notes());
-            let same = notes.inputs == request.inputs;
+            let (last, annotations) = (last.clone(), last.annotations());
+            let same = annotations.inputs == request.inputs;
             if same
                 && last.state.is_pending()
                 && let Some(revision) =
@@ -234,42 +232,41 @@ impl Plan<'_> {
                 let genuine = self.is_genuine(cx, &request, last.version, &revision, &seed).await;
                 match genuine.map_err(failed("failed to verify the pending release"))? {
                     Some(true) => {
-                        let work = self.work(cx, owner, history, last, revision, notes);
-                        return self.advance(work, deployed).await;
+                        let operation = self.operation(cx, owner, history, last, revision, annotations);
+                        return self.advance(operation, deployed).await;
                     }
                     Some(false) => tracing::warn!(
                         release = owner.release,
                         version = last.version,
                         "the pending revision differs from what the chart renders: creating a new one"
                     ),
-                    None => return Ok(Progress::Waits(BUSY.to_owned())),
+                    None => return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned())),
                 }
             }
             if same && last.state == State::Failed {
-                failures = notes.failures;
-                if let Some(again) = time_to_retry(cx, &last, failures) {
+                failures = annotations.failures;
+                if let Some(retry_after) = time_to_retry(cx, &last, failures) {
                     let revision = history::load(cx, self.slots, &last)
                         .await
                         .map_err(failed("failed to read the failed release"))?;
-                    let why = revision.map(|revision| revision.info.description).unwrap_or_default();
-                    return Ok(Progress::Failed { failed_operation, why, again });
+                    let problem = revision.map(|revision| revision.info.description).unwrap_or_default();
+                    return Ok(Progress::Failed { failed_operation, problem, retry_after });
                 }
             }
-            // A revision that was never deployed makes room for the next attempt.
+            // The next attempt replaces a revision that was never deployed.
             if last.state != State::Superseded {
-                history::delete(cx, &last).await.map_err(failed("failed to delete stale release version"))?;
-                history.revisions.pop();
+                history.delete_last(cx).await.map_err(failed("failed to delete stale release version"))?;
             }
         }
         let installed = current.as_ref().filter(|current| current.state == State::Deployed);
         if let (Some(current), Some(revision)) = (installed, &*deployed)
-            && current.notes().inputs == request.inputs
+            && current.annotations().inputs == request.inputs
         {
             let genuine = self
                 .is_genuine(cx, &request, current.version, revision, &seed)
                 .await
                 .map_err(ReleaseError::of(FailedOperation::Reconcile, "failed to verify the deployed release"))?;
-            let Some(genuine) = genuine else { return Ok(Progress::Waits(BUSY.to_owned())) };
+            let Some(genuine) = genuine else { return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned())) };
             if genuine
                 && (!self.source.looks_up()
                     || self.is_as_deployed(cx, &request, current.version, revision, &seed).await)
@@ -289,16 +286,19 @@ impl Plan<'_> {
         };
         let candidate = self.candidate(cx, &request, deployed.as_ref(), rendering).await;
         let Some(candidate) = candidate.map_err(ReleaseError::of(attempted_operation, what))? else {
-            return Ok(Progress::Waits(BUSY.to_owned()));
+            return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned()));
         };
-        let notes = Notes { inputs: request.inputs.clone(), progress: 0, failures, seed: Some(seed) };
+        let annotations =
+            RevisionAnnotations { inputs: request.inputs.clone(), progress: 0, failures, seed: Some(seed) };
         if let (Some(current), Some(revision)) = (installed, &*deployed)
             && revision.manifest == candidate.manifest
             && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
         {
             self.verified.add(owner.namespace, owner.release, revision);
             // Values or chart changed, but not the rendered objects.
-            history::note(cx, current, &notes).await.map_err(failed("failed to record the inputs of the release"))?;
+            history::annotate(cx, current, &annotations)
+                .await
+                .map_err(failed("failed to record the inputs of the release"))?;
             return self.repair(cx, &request, revision).await;
         }
         for (path, value) in &self.watch.override_values {
@@ -306,27 +306,43 @@ impl Plan<'_> {
             cx.event(Event::warning("OverrideValuesInUse", note));
         }
         self.verified.add(owner.namespace, owner.release, &candidate);
-        let stored =
-            history.create(cx, self.slots, &candidate, &notes).await.map_err(failed("failed to record the release"))?;
-        self.advance(self.work(cx, owner, history, stored, candidate, notes), deployed).await
+        let stored = history
+            .create(cx, self.slots, &candidate, &annotations)
+            .await
+            .map_err(failed("failed to record the release"))?;
+        self.advance(self.operation(cx, owner, history, stored, candidate, annotations), deployed).await
     }
 
-    fn work<'a>(
+    fn operation<'a>(
         &'a self,
         cx: &'a Context<DynamicObject>,
         owner: Owner<'a>,
         history: History,
         stored: StoredRevision,
         revision: Revision,
-        notes: Notes,
-    ) -> Work<'a> {
+        annotations: RevisionAnnotations,
+    ) -> Operation<'a> {
         let definitions = self.source.crds();
-        Work { cx, owner, kinds: self.kinds, slots: self.slots, definitions, history, stored, revision, notes }
+        Operation {
+            cx,
+            owner,
+            kinds: self.kinds,
+            slots: self.slots,
+            definitions,
+            history,
+            stored,
+            revision,
+            annotations,
+        }
     }
 
     /// Advances a pending revision.
-    async fn advance(&self, work: Work<'_>, deployed: &mut Option<Revision>) -> Result<Progress, ReleaseError> {
-        let (progress, revision) = work.advance(deployed.as_ref()).await?;
+    async fn advance(
+        &self,
+        operation: Operation<'_>,
+        deployed: &mut Option<Revision>,
+    ) -> Result<Progress, ReleaseError> {
+        let (progress, revision) = operation.advance(deployed.as_ref()).await?;
         if progress == Progress::Done {
             *deployed = Some(revision);
         }
@@ -403,7 +419,11 @@ impl Plan<'_> {
         if check(&rendered) {
             return Ok(Some(true));
         }
-        if !(self.source.looks_up() && resources::has_fewer_objects(&rendered.manifest, &revision.manifest)) {
+        if !self.source.looks_up() {
+            return Ok(Some(false));
+        }
+        let (manifest, other) = (rendered.manifest, revision.manifest.clone());
+        if !self.slots.offload(move || resources::has_fewer_objects(&manifest, &other)).await? {
             return Ok(Some(false));
         }
         let rendered = self.render_again(cx, request, version, revision, seed, Visibility::OfOthers).await?;
@@ -440,7 +460,7 @@ impl Plan<'_> {
         // Every revision after the first is an upgrade, even if the first is rendered again.
         let is_upgrade = version > 1;
         let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
-        target.check_name().map_err(|why| Error::from(why).terminal())?;
+        target.check_name().map_err(|problem| Error::from(problem).terminal())?;
         let (values, evaluates) = (request.values.clone(), self.watch.evaluate_templates);
         let render_request = RenderRequest { values, release: target, seed, at, evaluates, visibility };
         let Some(rendered) = self.source.render(cx, self.kinds, self.slots, render_request).await? else {
@@ -472,7 +492,7 @@ impl Plan<'_> {
         };
         let kinds = Arc::clone(self.kinds);
         let finish = move || {
-            crate::places::check(&rendered, &kinds, &revision.namespace, structure_from_values)?;
+            crate::isolation::check(&rendered, &kinds, &revision.namespace, structure_from_values)?;
             let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
             revision.manifest = resources::manifest(texts);
             revision.hooks = crate::source::stored_hooks(&rendered.hooks);
@@ -520,7 +540,7 @@ impl Plan<'_> {
         deployed: Option<&Revision>,
     ) -> Result<()> {
         self.check_chart(owner.release, deployed)?;
-        if let Some(other) = history.owned_by_other(owner) {
+        if let Some(other) = history.conflicting_owner(owner) {
             let release = owner.release;
             let text = format!(
                 "duplicate release name: release {release:?} belongs to {other}: rename one of the custom resources"
@@ -557,57 +577,34 @@ impl Plan<'_> {
         // Its revisions are deleted one by one, and this one last.
         history.claim(cx, &owner).await?;
         let Some(mut last) = history.last().cloned() else { return Ok(Progress::Done) };
-        let notes = last.notes();
+        let annotations = last.annotations();
         let is_verified = self.verified.has(owner.namespace, owner.release, &revision);
-        if !is_verified && revision.hooks.iter().any(hooks::runs_at_deletion) {
-            let seed = notes.seed.clone().unwrap_or_default();
+        if !is_verified && revision.hooks.iter().any(delete_hooks::is_delete_hook) {
+            let seed = annotations.seed.clone().unwrap_or_default();
             let rendered = match self.request(object, owner) {
                 Ok(request) => self.render_again(cx, &request, last.version, &revision, &seed, Visibility::All).await,
                 Err(error) => Err(error),
             };
             let rendered = match rendered {
                 Ok(Some(rendered)) => rendered,
-                Ok(None) => return Ok(Progress::Waits(BUSY.to_owned())),
+                Ok(None) => return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned())),
                 Err(error) if error.downcast_ref::<kube::Error>().is_some() => return Err(error),
                 // The chart renders nothing for these values.
                 Err(_) => Revision::default(),
             };
-            let replace = move || (replace_unverified_hooks(&mut revision, &rendered), revision);
+            let replace = move || (delete_hooks::replace_unverified(&mut revision, &rendered), revision);
             let skipped;
             (skipped, revision) = self.slots.offload(replace).await?;
             if !skipped.is_empty() {
                 report_skipped(cx, &revision.name, &skipped);
                 if revision.info.status == State::Uninstalling {
                     // So they are reported once.
-                    last = history::update(cx, self.slots, &last, &revision, &notes).await?;
+                    last = history::update(cx, self.slots, &last, &revision, &annotations).await?;
                 }
             }
         }
-        self.work(cx, owner, history, last, revision, notes).uninstall(waits).await
+        self.operation(cx, owner, history, last, revision, annotations).uninstall(waits).await
     }
-}
-
-/// Replaces the hooks of a release being deleted by those that the chart renders. Empties those that it does not
-/// render, and returns some of their names.
-///
-/// Others may have written the Secret of the release, and the operator may create more than they may.
-fn replace_unverified_hooks(revision: &mut Revision, rendered: &Revision) -> Vec<String> {
-    let namespace = &rendered.namespace;
-    let mut skipped = Vec::new();
-    for hook in revision.hooks.iter_mut().filter(|hook| hooks::runs_at_deletion(hook) && !hooks::is_empty(hook)) {
-        if is_rendered(hook, rendered) {
-            continue;
-        }
-        if let Some(other) = rendered.hooks.iter().find(|other| hooks::is_namesake(hook, other, namespace)) {
-            hooks::replace(hook, other);
-            continue;
-        }
-        hooks::empty(hook);
-        if skipped.len() < MAX_NAMED_HOOKS {
-            skipped.push(shortened(&hook.name));
-        }
-    }
-    skipped
 }
 
 /// Publishes an event about hooks that are not run.
@@ -618,9 +615,4 @@ fn report_skipped(cx: &Context<DynamicObject>, release: &str, hooks: &[String]) 
         "Hooks {names} of release {release} were not run: the chart does not render them for this custom resource"
     );
     cx.event(Event::warning("HooksSkipped", note));
-}
-
-/// Shortens a name from a Secret for a message.
-fn shortened(name: &str) -> String {
-    name.chars().take(MAX_NAME_CHARS).collect()
 }

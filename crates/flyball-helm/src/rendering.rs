@@ -44,7 +44,7 @@ pub(crate) struct Slots {
 #[derive(Debug)]
 struct Run {
     /// Its reconcile has ended.
-    is_abandoned: AtomicBool,
+    is_canceled: AtomicBool,
     /// It was aborted because no slow slot was free.
     is_busy: AtomicBool,
     slot: Mutex<Slot>,
@@ -82,11 +82,11 @@ impl Slots {
         let mut quick_time = QUICK_TIME;
         loop {
             let run = Arc::new(Run {
-                is_abandoned: AtomicBool::new(false),
+                is_canceled: AtomicBool::new(false),
                 is_busy: AtomicBool::new(false),
                 slot: Mutex::new(slot),
             });
-            let abandoned = Abandon(Arc::clone(&run));
+            let canceled = CancelOnDrop(Arc::clone(&run));
             let budget = self.budget(&run);
             let (back, done) = flyball::offload(quick_time, move || {
                 let done = work(&job, budget);
@@ -94,7 +94,7 @@ impl Slots {
             })
             .await;
             let is_busy = run.is_busy.load(Ordering::Relaxed);
-            drop((run, abandoned));
+            drop((run, canceled));
             if !is_busy {
                 return Ok((back, Some(done)));
             }
@@ -121,10 +121,10 @@ impl Slots {
     fn budget(&self, run: &Arc<Run>) -> Budget {
         let (run, slow) = (Arc::clone(run), Arc::clone(&self.slow));
         let guard = move |steps: u64, bytes: usize| {
-            if run.is_abandoned.load(Ordering::Relaxed) {
+            if run.is_canceled.load(Ordering::Relaxed) {
                 return Err("the rendering was canceled".to_owned());
             }
-            if steps <= QUICK_STEPS && bytes <= QUICK_BYTES { Ok(()) } else { run.slow_down(&slow) }
+            if steps <= QUICK_STEPS && bytes <= QUICK_BYTES { Ok(()) } else { run.acquire_slow_slot(&slow) }
         };
         Budget { guard: Some(Arc::new(guard)), ..Budget::untrusted() }
     }
@@ -132,7 +132,7 @@ impl Slots {
 
 impl Run {
     /// Moves to a slow slot.
-    fn slow_down(&self, slow: &Arc<Semaphore>) -> Result<(), String> {
+    fn acquire_slow_slot(&self, slow: &Arc<Semaphore>) -> Result<(), String> {
         let mut slot = self.slot.lock();
         if let Slot::Slow(_) = *slot {
             return Ok(());
@@ -149,11 +149,11 @@ impl Run {
 }
 
 /// Cancels a rendering whose reconcile ends early, such as at the controller's deadline.
-struct Abandon(Arc<Run>);
+struct CancelOnDrop(Arc<Run>);
 
-impl Drop for Abandon {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.0.is_abandoned.store(true, Ordering::Relaxed);
+        self.0.is_canceled.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The objects in the manifest of a release.
 
-use crate::annotation::{self, DEPENDS_ON, OWNER, OWNER_KIND};
+use crate::annotation::{self, DEPENDS_ON, OWNER, OWNER_KIND, RESOURCE_POLICY};
 use flyball::{Kind, ObjectKey};
 use flyball_chart::{BoundedYaml, Budget, YamlError, from_yaml};
 use kube::core::{DynamicObject, ObjectMeta};
@@ -31,32 +31,32 @@ pub(crate) struct Resource {
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// A document is not valid YAML.
-    #[error("{path} does not render valid YAML: {why}")]
+    #[error("{path} does not render valid YAML: {problem}")]
     Yaml {
         /// The template.
         path: String,
         /// The problem.
-        why: String,
+        problem: String,
     },
     /// A document is not an object.
     #[error("{path} renders a document without {field}: add it")]
-    Object {
+    MissingField {
         /// The template.
         path: String,
         /// The missing field.
         field: &'static str,
     },
     /// The metadata of an object are invalid.
-    #[error("{path} renders an object with invalid metadata: {why}")]
+    #[error("{path} renders an object with invalid metadata: {problem}")]
     Metadata {
         /// The template.
         path: String,
         /// The problem.
-        why: String,
+        problem: String,
     },
     /// There are too many objects.
     #[error("the chart renders more than {MAX_OBJECTS} objects, or exceeds the memory limit of a rendering")]
-    TooMany,
+    TooManyObjects,
     /// Lists are nested too deeply.
     #[error("{path} renders nested Lists, deeper than {MAX_DEPTH}")]
     TooDeep {
@@ -68,7 +68,7 @@ pub enum ManifestError {
         "{path} renders {kind} of {api_version}, a kind that was unknown when the operator started: write apiVersion and kind literally \
          in the template, or add a sample to config/samples that renders it, then reinstall the operator's manifests and restart it"
     )]
-    Unforeseen {
+    UndeclaredKind {
         /// The template.
         path: String,
         /// The API version of the kind.
@@ -78,10 +78,10 @@ pub enum ManifestError {
     },
     /// A custom resource determines an object outside of its namespace, or one that grants permissions.
     #[error(
-        "{path} renders {kind} {name} in {place}, determined by the custom resource: for objects outside of its namespace, and \
+        "{path} renders {kind} {name} in {location}, determined by the custom resource: for objects outside of its namespace, and \
          for objects that grant permissions, version, kind, namespace and type must be literal in the chart"
     )]
-    Elsewhere {
+    Privileged {
         /// The template.
         path: String,
         /// The kind.
@@ -89,16 +89,16 @@ pub enum ManifestError {
         /// The name.
         name: String,
         /// Its namespace.
-        place: String,
+        location: String,
     },
     /// A custom resource changes the structure of an object outside of its namespace, or of one that grants
     /// permissions.
     #[error(
-        "{path} renders {kind} {name} in {place}, where a value of the custom resource is more than a scalar in {field}: for objects \
+        "{path} renders {kind} {name} in {location}, where a value of the custom resource is more than a scalar in {field}: for objects \
          outside of its namespace, and for objects that grant permissions, fields, items and the text around values must be literal in \
          the chart. Quote the values in the template, or set structureFromValues in watches.yaml"
     )]
-    Structure {
+    PrivilegedStructure {
         /// The template.
         path: String,
         /// The kind.
@@ -106,13 +106,13 @@ pub enum ManifestError {
         /// The name.
         name: String,
         /// Its namespace.
-        place: String,
+        location: String,
         /// The field.
         field: String,
     },
     /// The chart renders an object twice.
     #[error("{path} renders {kind} {name}, which the chart renders twice")]
-    Twice {
+    Duplicate {
         /// The template.
         path: String,
         /// The kind.
@@ -142,17 +142,25 @@ impl Resource {
         self.object["metadata"]["annotations"][name].as_str()
     }
 
-    /// Returns true if the uninstallation keeps the object. See
-    /// <https://helm.sh/docs/howto/charts_tips_and_tricks/#tell-helm-not-to-uninstall-a-resource>.
+    /// Returns true if the uninstallation keeps the object.
     pub(crate) fn is_kept(&self) -> bool {
-        self.annotation("helm.sh/resource-policy").is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+        is_keep(self.annotation(RESOURCE_POLICY))
     }
 
     /// Returns its key, for a release in this namespace.
     pub(crate) fn key(&self, kind: &Kind, namespace: &str) -> ObjectKey {
-        let place = kind.is_namespaced().then(|| self.namespace().unwrap_or(namespace));
-        ObjectKey::new(place, self.name())
+        let namespace = kind.is_namespaced().then(|| self.namespace().unwrap_or(namespace));
+        ObjectKey::new(namespace, self.name())
     }
+}
+
+/// Returns true if the uninstallation keeps an object in the cluster.
+pub(crate) fn is_kept(live: &DynamicObject) -> bool {
+    is_keep(note(&live.metadata, RESOURCE_POLICY))
+}
+
+fn is_keep(policy: Option<&str>) -> bool {
+    policy.is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
 }
 
 /// Returns true if objects of the kind are lists of other objects.
@@ -161,7 +169,7 @@ pub(crate) fn is_list(api_version: &str, kind: &str) -> bool {
 }
 
 fn add(path: &str, document: &Value, depth: usize, found: &mut Vec<Resource>) -> Result<(), ManifestError> {
-    let missing = |field| ManifestError::Object { path: path.to_owned(), field };
+    let missing = |field| ManifestError::MissingField { path: path.to_owned(), field };
     let text = |field: &'static str| document[field].as_str().filter(|text| !text.is_empty()).ok_or(missing(field));
     let (api_version, kind) = (text("apiVersion")?.to_owned(), text("kind")?.to_owned());
     if is_list(&api_version, &kind) {
@@ -172,7 +180,7 @@ fn add(path: &str, document: &Value, depth: usize, found: &mut Vec<Resource>) ->
         return Err(missing("metadata.name"));
     }
     if found.len() >= MAX_OBJECTS {
-        return Err(ManifestError::TooMany);
+        return Err(ManifestError::TooManyObjects);
     }
     found.push(Resource { api_version, kind, path: path.to_owned(), object: document.clone() });
     Ok(())
@@ -187,7 +195,7 @@ pub(crate) fn of_manifest(manifest: &str) -> Result<Vec<Resource>, ManifestError
     let mut end = |path: &str, text: &mut String| {
         let value = yaml.read(&std::mem::take(text)).map_err(|error| unreadable(path, &error))?;
         if yaml.is_exhausted() {
-            return Err(ManifestError::TooMany);
+            return Err(ManifestError::TooManyObjects);
         }
         if value.is_null() { Ok(()) } else { add(path, &value, MAX_DEPTH, &mut found) }
     };
@@ -228,7 +236,7 @@ pub(crate) fn read(path: &str, text: &str) -> Result<Value, ManifestError> {
 }
 
 fn unreadable(path: &str, error: &YamlError) -> ManifestError {
-    ManifestError::Yaml { path: path.to_owned(), why: error.to_string() }
+    ManifestError::Yaml { path: path.to_owned(), problem: error.to_string() }
 }
 
 /// Builds the manifest of a release, as Helm does.
@@ -284,7 +292,7 @@ impl Owner<'_> {
     /// objects that are not part of the release.
     ///
     /// The rule and the message are those of `helm install`.
-    pub(crate) fn check(&self, kind: &Kind, live: &DynamicObject, is_inside: bool) -> flyball::Result<()> {
+    pub(crate) fn check(&self, kind: &Kind, live: &DynamicObject, is_in_namespace: bool) -> flyball::Result<()> {
         let metadata = &live.metadata;
         // An object that is being deleted is awaited.
         if metadata.deletion_timestamp.is_some() {
@@ -292,7 +300,7 @@ impl Owner<'_> {
         }
         let owner = self.other_owner(metadata).map(|owner| format!("it belongs to {owner}"));
         let is_of_release = note(metadata, annotation::RELEASE).is_some();
-        let reasons = match is_of_release && !self.is_named_by(metadata) || !is_inside && !is_of_release {
+        let reasons = match is_of_release && !self.is_named_by(metadata) || !is_in_namespace && !is_of_release {
             true => [Some(self.mismatch(metadata)), owner].into_iter().flatten().collect(),
             false => Vec::from_iter(owner),
         };
@@ -327,7 +335,11 @@ impl Owner<'_> {
 
     /// Builds an object of a release with the metadata that Helm adds, and returns whether the custom resource can
     /// own it.
-    pub(crate) fn settle(&self, resource: &Resource, kind: &Kind) -> Result<(DynamicObject, bool), ManifestError> {
+    pub(crate) fn build_object(
+        &self,
+        resource: &Resource,
+        kind: &Kind,
+    ) -> Result<(DynamicObject, bool), ManifestError> {
         let mut object = resource.object.clone();
         let owned = kind.is_namespaced()
             && resource.namespace().is_none_or(|namespace| namespace == self.namespace)
@@ -350,8 +362,10 @@ impl Owner<'_> {
             annotations.insert(OWNER.into(), format!("{}/{}", self.namespace, self.release).into());
             annotations.insert(OWNER_KIND.into(), qualified(self.kind).into());
         }
-        let wrong =
-            |error: serde_json::Error| ManifestError::Metadata { path: resource.path.clone(), why: error.to_string() };
+        let wrong = |error: serde_json::Error| ManifestError::Metadata {
+            path: resource.path.clone(),
+            problem: error.to_string(),
+        };
         let mut dynamic = DynamicObject::new(resource.name(), &kind.api_resource());
         dynamic.metadata = serde_json::from_value(metadata).map_err(wrong)?;
         if let Value::Object(fields) = &mut object {

@@ -28,7 +28,7 @@ pub(crate) fn read(selector: Option<&Value>) -> Result<String, String> {
         None | Some(Value::Null) => {}
         Some(Value::Array(expressions)) => {
             for (index, expression) in expressions.iter().enumerate() {
-                terms.push(term(expression).map_err(|why| format!("matchExpressions[{index}]: {why}"))?);
+                terms.push(term(expression).map_err(|problem| format!("matchExpressions[{index}]: {problem}"))?);
             }
         }
         Some(_) => return Err("matchExpressions must be a list".into()),

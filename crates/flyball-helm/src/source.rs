@@ -4,7 +4,7 @@ use crate::digest::hex;
 use crate::discovery;
 use crate::error::OperatorError;
 use crate::kinds::Kinds;
-use crate::lookup::{Answers, ROUNDS, Visibility};
+use crate::lookup::{LookupResults, MAX_RENDERINGS, Visibility};
 use crate::record;
 use crate::rendering::Slots;
 use crate::resources::Resource;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Reconcile period of a release whose chart uses `lookup`, unless `watches.yaml` sets one; as in the operator-sdk.
 const PERIOD: Duration = Duration::from_secs(60);
 /// Name and namespace of the release when a chart is rendered at startup.
-const NOBODY: (&str, &str) = ("release-name", "default");
+const DEFAULT_RELEASE: (&str, &str) = ("release-name", "default");
 
 /// A release to render.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ struct Job {
     chart: Arc<Chart>,
     request: RenderRequest,
     capabilities: Capabilities,
-    answers: Answers,
+    lookup_results: LookupResults,
 }
 
 impl Job {
@@ -55,7 +55,7 @@ impl Job {
         let options = RenderOptions {
             clock: Clock::new(move || at),
             seed,
-            cluster: Some(&self.answers),
+            cluster: Some(&self.lookup_results),
             budget,
             evaluates_data: *evaluates,
             ..RenderOptions::default()
@@ -74,6 +74,10 @@ pub(crate) struct Source {
     /// The same before decoding.
     crds: Vec<Resource>,
     templates: Vec<String>,
+    /// A template calls `lookup`.
+    looks_up: bool,
+    /// A template uses `.Capabilities`.
+    uses_capabilities: bool,
 }
 
 impl Source {
@@ -84,7 +88,8 @@ impl Source {
         let chart = Chart::open_as(&watch.chart, watch.helm_version).map_err(failed)?;
         let (mut definitions, mut crds) = (Vec::new(), Vec::new());
         for file in chart.crds() {
-            let wrong = |why: String| crate::error::DefinitionError::Yaml { file: file.path.clone().into(), why };
+            let wrong =
+                |problem: String| crate::error::DefinitionError::Yaml { file: file.path.clone().into(), problem };
             let documents: Vec<Value> =
                 serde_saphyr::from_multiple(&file.text).map_err(|error| wrong(error.to_string()))?;
             for document in documents.into_iter().filter(|document| document["kind"] == "CustomResourceDefinition") {
@@ -93,9 +98,12 @@ impl Source {
             }
         }
         let digest = digest_of(&chart);
-        let mut found = Vec::new();
-        templates(&chart, &mut found);
-        Ok(Self { chart: Arc::new(chart), helm: watch.helm_version, digest, definitions, crds, templates: found })
+        let mut templates = Vec::new();
+        add_templates(&chart, &mut templates);
+        let contains = |name: &str| templates.iter().any(|text| text.contains(name));
+        let (looks_up, uses_capabilities) = (contains("lookup"), contains(".Capabilities"));
+        let (chart, helm) = (Arc::new(chart), watch.helm_version);
+        Ok(Self { chart, helm, digest, definitions, crds, templates, looks_up, uses_capabilities })
     }
 
     /// Returns the digest of the chart.
@@ -119,12 +127,12 @@ impl Source {
 
     /// Returns the reconcile period of releases.
     pub(crate) fn period(&self) -> Option<Duration> {
-        self.looks_up().then_some(PERIOD)
+        self.looks_up.then_some(PERIOD)
     }
 
     /// Returns true if the chart calls `lookup`.
     pub(crate) fn looks_up(&self) -> bool {
-        self.templates().any(|text| text.contains("lookup"))
+        self.looks_up
     }
 
     /// Returns the record of the chart in a revision.
@@ -156,30 +164,30 @@ impl Source {
         slots: &Slots,
         request: RenderRequest,
     ) -> Result<Option<Rendered>> {
-        let capabilities = match self.templates().any(|text| text.contains(".Capabilities")) {
+        let capabilities = match self.uses_capabilities {
             true => discovery::capabilities(cx, self.helm).await?,
             false => Capabilities::of(self.helm),
         };
         let Release { name, namespace, .. } = &request.release;
-        let answers = Answers::new(Arc::clone(kinds), namespace, name, request.visibility);
-        let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, answers };
-        for _ in 0..ROUNDS {
+        let lookup_results = LookupResults::new(Arc::clone(kinds), namespace, name, request.visibility);
+        let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, lookup_results };
+        for _ in 0..MAX_RENDERINGS {
             let (back, rendered) = slots.run(job, Job::render).await?;
             job = back;
             let Some(rendered) = rendered else { return Ok(None) };
             // A missing answer may be the cause of a template error.
-            if !job.answers.fetch(cx).await? {
+            if !job.lookup_results.fetch(cx).await? {
                 // The inputs of the template do not change, so a retry cannot succeed.
                 return rendered.map(Some).map_err(|error| Error::from(error.brief()).terminal());
             }
         }
-        Err(Error::from(format!("the chart still makes new lookups after {ROUNDS} renderings")).terminal())
+        Err(Error::from(format!("the chart still makes new lookups after {MAX_RENDERINGS} renderings")).terminal())
     }
 
     /// Determines the kinds that releases of the chart may consist of.
     pub(crate) fn kinds(&self, watch: &Watch, definitions: &[CustomResourceDefinition], samples: &[Value]) -> Kinds {
         let mut kinds = Kinds::defined_by(definitions);
-        for text in self.templates() {
+        for text in &self.templates {
             kinds.add_literal(text);
             kinds.add_lookups(text);
         }
@@ -189,18 +197,19 @@ impl Source {
         let of_kind = |sample: &&Value| {
             sample["kind"] == *watch.kind.kind && sample["apiVersion"] == *watch.kind.api_version().to_string()
         };
-        let nobody = Value::Null;
-        for sample in samples.iter().filter(of_kind).chain([&nobody]) {
+        let no_sample = Value::Null;
+        for sample in samples.iter().filter(of_kind).chain([&no_sample]) {
             let values = sample["spec"].as_object().cloned().unwrap_or_default();
             let text = |field: &str| sample["metadata"][field].as_str();
-            let (name, namespace) = (text("name").unwrap_or(NOBODY.0), text("namespace").unwrap_or(NOBODY.1));
-            self.foresee(watch, values, name, namespace, &mut kinds);
+            let (name, namespace) =
+                (text("name").unwrap_or(DEFAULT_RELEASE.0), text("namespace").unwrap_or(DEFAULT_RELEASE.1));
+            self.add_kinds_of(watch, values, name, namespace, &mut kinds);
         }
         kinds
     }
 
     /// Adds the kinds of a release with these values.
-    fn foresee(&self, watch: &Watch, values: Map<String, Value>, name: &str, namespace: &str, kinds: &mut Kinds) {
+    fn add_kinds_of(&self, watch: &Watch, values: Map<String, Value>, name: &str, namespace: &str, kinds: &mut Kinds) {
         let mut values = Values::from(values);
         for (path, value) in &watch.override_values {
             if let Err(error) = values.set_string(&format!("{path}={value}")) {
@@ -223,17 +232,12 @@ impl Source {
             objects.filter_map(|manifest| Resource::of(&manifest.path, &manifest.object).ok()).flatten().collect();
         kinds.add_rendered(&found, namespace);
     }
-
-    /// Returns the texts of all templates, including those of subcharts.
-    fn templates(&self) -> impl Iterator<Item = &str> {
-        self.templates.iter().map(String::as_str)
-    }
 }
 
-/// Lists the texts of the templates of a chart and of its subcharts.
-fn templates(chart: &Chart, found: &mut Vec<String>) {
+/// Adds the texts of the templates of a chart and of its subcharts.
+fn add_templates(chart: &Chart, found: &mut Vec<String>) {
     found.extend(chart.templates().iter().map(|file| String::from_utf8_lossy(&file.data).into_owned()));
-    chart.dependencies().iter().for_each(|subchart| templates(subchart, found));
+    chart.dependencies().iter().for_each(|subchart| add_templates(subchart, found));
 }
 
 /// Hashes the content of a chart, with its subcharts.
@@ -252,7 +256,7 @@ pub(crate) fn stored_hooks(hooks: &[Hook]) -> Vec<storage::Hook> {
         path: hook.manifest.path.clone(),
         manifest: hook.manifest.text.clone(),
         events: hook.events.iter().map(|event| event_word(*event).to_owned()).collect(),
-        last_run: storage::Run::default(),
+        last_run: storage::HookExecution::default(),
         weight: hook.weight,
         delete_policies: hook.delete_policies.iter().map(|policy| policy_word(*policy).to_owned()).collect(),
     };

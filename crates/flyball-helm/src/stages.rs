@@ -8,8 +8,8 @@
 //! (The API server rejects the name of that second annotation, so it is removed before objects are sent.)
 
 use crate::annotation::DEPENDS_ON;
+use crate::isolation::is_in_namespace;
 use crate::kinds::Kinds;
-use crate::places::is_inside;
 use crate::resources::{ManifestError, Owner, Resource};
 use flyball::{Children, Context, Error, Result};
 use kube::core::DynamicObject;
@@ -21,12 +21,12 @@ const GROUP: &str = "helm.sh/resource-group";
 /// The stage of CRDs.
 const DEFINITIONS: &str = "definitions";
 /// The stage of objects without a group.
-const REST: &str = "objects";
+const DEFAULT_STAGE: &str = "objects";
 
 /// Stages of a release.
 const MAX_STAGES: usize = 1_000;
 /// Limit of groups in the message about a cycle.
-const NAMED_IN_CIRCLE: usize = 20;
+const MAX_NAMED_GROUPS: usize = 20;
 
 /// A stage: its name, its dependencies, and its objects.
 #[derive(Debug, PartialEq)]
@@ -43,15 +43,15 @@ pub(crate) async fn apply(
     kinds: &Kinds,
     resources: &[Resource],
 ) -> Result<Option<String>> {
-    let stages = stages(resources).map_err(|why| Error::from(why).terminal())?;
+    let stages = stages(resources).map_err(|problem| Error::from(problem).terminal())?;
     let mut children = Children::new();
     for stage in &stages {
         children = children.stage(&stage.name).after(&stage.after);
         children = declare(cx, owner, kinds, &stage.resources, children).await?;
     }
     let rollout = cx.apply_all(&children).await?;
-    let all_made = stages.iter().flat_map(|stage| &stage.after).all(|stage| rollout.is_stage_ready(stage));
-    Ok((!all_made).then(|| rollout.waiting().join("; ")))
+    let are_ready = stages.iter().flat_map(|stage| &stage.after).all(|stage| rollout.is_stage_ready(stage));
+    Ok((!are_ready).then(|| rollout.waiting().join("; ")))
 }
 
 /// Corrects the objects of a release in order, without waiting.
@@ -62,20 +62,20 @@ pub(crate) async fn repair(
     resources: &[Resource],
 ) -> Result<()> {
     let all: Vec<&Resource> = resources.iter().collect();
-    let children = declare(cx, owner, kinds, &all, Children::new().stage(REST)).await?;
+    let children = declare(cx, owner, kinds, &all, Children::new().stage(DEFAULT_STAGE)).await?;
     cx.apply_all(&children).await.map(drop)
 }
 
 /// Creates the CRDs in a chart's folder `crds` that do not exist; returns the CRD that is not established. They are
 /// neither changed nor deleted afterwards, as by
 /// [Helm](https://helm.sh/docs/chart_best_practices/custom_resource_definitions/).
-pub(crate) async fn define(
+pub(crate) async fn create_crds(
     cx: &Context<DynamicObject>,
     kinds: &Kinds,
     definitions: &[Resource],
 ) -> Result<Option<String>> {
     for definition in definitions {
-        let kind = kinds.foreseen(definition).map_err(|error| Error::from(error).terminal())?;
+        let kind = kinds.declared(definition).map_err(|error| Error::from(error).terminal())?;
         let live = match cx.dynamic(kind).get(&definition.key(kind, "")).await? {
             Some(live) => live,
             None => {
@@ -101,8 +101,8 @@ async fn declare(
 ) -> Result<Children> {
     let terminal = |error: ManifestError| Error::from(error).terminal();
     for resource in resources {
-        let kind = kinds.foreseen(resource).map_err(terminal)?;
-        let (object, owned) = owner.settle(resource, kind).map_err(terminal)?;
+        let kind = kinds.declared(resource).map_err(terminal)?;
+        let (object, owned) = owner.build_object(resource, kind).map_err(terminal)?;
         let live = match cx.dynamic(kind).get(&resource.key(kind, owner.namespace)).await {
             Ok(live) => live,
             // The release may define the kind. Without its CRD there are no objects of the kind.
@@ -110,7 +110,7 @@ async fn declare(
             Err(error) => return Err(error),
         };
         if let Some(live) = &live {
-            owner.check(kind, live, is_inside(resource, kind, owner.namespace))?;
+            owner.check(kind, live, is_in_namespace(resource, kind, owner.namespace))?;
         }
         children = if owned { children.child(&object) } else { children.unowned(&object) };
         if live.is_some_and(|live| owner.may_adopt(&live)) {
@@ -128,7 +128,7 @@ fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
         let name = match resource.annotation(GROUP) {
             _ if is_definition => DEFINITIONS.to_owned(),
             Some(group) => format!("group {group}"),
-            None => REST.to_owned(),
+            None => DEFAULT_STAGE.to_owned(),
         };
         let stage = Stage { name: name.clone(), after: BTreeSet::new(), resources: Vec::new() };
         let stage = stages.entry(name).or_insert(stage);
@@ -173,8 +173,8 @@ fn stages(resources: &[Resource]) -> Result<Vec<Stage<'_>>, String> {
         ordered.extend(stages.remove(&name));
     }
     if !stages.is_empty() {
-        let circle: Vec<&str> = stages.keys().map(String::as_str).take(NAMED_IN_CIRCLE).collect();
-        return Err(format!("annotations {DEPENDS_ON} form a cycle: {}", circle.join(", ")));
+        let cycle: Vec<&str> = stages.keys().map(String::as_str).take(MAX_NAMED_GROUPS).collect();
+        return Err(format!("annotations {DEPENDS_ON} form a cycle: {}", cycle.join(", ")));
     }
     Ok(ordered)
 }

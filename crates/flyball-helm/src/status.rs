@@ -56,7 +56,7 @@ impl Report<'_> {
         let mut conditions = vec![json!({"type": "Initialized", "status": "True"})];
         if let Some((failed_operation, message)) = &self.failed_operation {
             let (kind, reason) = failed_operation.condition();
-            let message = shortened(message);
+            let message = truncated(message);
             conditions.push(json!({"type": kind, "status": "True", "reason": reason, "message": message}));
         }
         let deployed = |holds: bool, reason: &str, message: &str| {
@@ -69,7 +69,7 @@ impl Report<'_> {
                 let notes: String = revision.info.notes.chars().take(MAX_NOTES).collect();
                 conditions.push(deployed(true, installed(revision), &notes));
             }
-            (None, Some(waits)) => conditions.push(deployed(false, "Installing", &shortened(waits))),
+            (None, Some(waits)) => conditions.push(deployed(false, "Installing", &truncated(waits))),
             (None, None) => {}
         }
         let mut status = json!({"conditions": conditions, "release": self.release()});
@@ -125,13 +125,13 @@ impl FailedOperation {
 /// Returns true if a status already has this message in a condition of this type.
 pub(crate) fn has_condition(status: &Value, (kind, reason): (&str, &str), message: &str) -> bool {
     let conditions = status["conditions"].as_array().into_iter().flatten();
-    let message = shortened(message);
+    let message = truncated(message);
     conditions
         .into_iter()
         .any(|condition| condition["type"] == kind && condition["reason"] == reason && condition["message"] == message)
 }
 
-fn shortened(message: &str) -> String {
+fn truncated(message: &str) -> String {
     message.chars().take(MAX_MESSAGE).collect()
 }
 

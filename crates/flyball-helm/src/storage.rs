@@ -20,13 +20,13 @@ pub const SECRET_TYPE: &str = "helm.sh/release.v1";
 /// The key of the payload in the data of a Secret.
 pub const PAYLOAD: &str = "release";
 /// Limit of stored revisions of a release, as in Helm.
-pub const HISTORY: usize = 10;
+pub const MAX_HISTORY: usize = 10;
 /// Size limit of an uncompressed payload.
 const MAX_UNPACKED_BYTES: u64 = 32 << 20;
-/// Limit of items in its JSON: an item counts as one, an object as [`OBJECT`].
-const HEAVIEST: usize = 2 << 20;
+/// Limit of items in its JSON: an item counts as one, an object as [`OBJECT_WEIGHT`].
+const MAX_WEIGHT: usize = 2 << 20;
 /// Weight of an object: even an empty one takes some hundred bytes of memory.
-const OBJECT: usize = 16;
+const OBJECT_WEIGHT: usize = 16;
 /// Magic number of gzip. Helm 2 wrote payloads without it, and Helm still reads them.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
@@ -155,7 +155,7 @@ pub struct Hook {
     pub events: Vec<String>,
     /// The last run.
     #[serde(default)]
-    pub last_run: Run,
+    pub last_run: HookExecution,
     /// The weight: lower weights run first.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub weight: i32,
@@ -166,7 +166,7 @@ pub struct Hook {
 
 /// The phase of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct HookExecution {
     /// Start of the run.
     #[serde(default)]
     pub started_at: String,
@@ -192,7 +192,7 @@ pub enum StorageError {
     TooLarge,
     /// It has too many objects and items.
     #[error("the payload has too many objects and items")]
-    TooMany,
+    TooManyItems,
     /// It is not the JSON of a release.
     #[error("the payload is not the JSON of a release")]
     Json(#[source] serde_json::Error),
@@ -205,12 +205,12 @@ pub enum StorageError {
         limit: usize,
     },
     /// The list of its chunks is not valid.
-    #[error("data.{field} is not valid: {why}")]
+    #[error("data.{field} is not valid: {problem}")]
     Index {
         /// The field.
         field: &'static str,
         /// The problem.
-        why: String,
+        problem: String,
     },
 }
 
@@ -300,12 +300,12 @@ fn check_weight(json: &[u8]) -> Result<(), StorageError> {
             _ if is_escaped => is_escaped = false,
             b'\\' if in_text => is_escaped = true,
             b'"' => in_text = !in_text,
-            b'{' if !in_text => weight += OBJECT,
+            b'{' if !in_text => weight += OBJECT_WEIGHT,
             b',' | b'[' if !in_text => weight += 1,
             _ => {}
         }
     }
-    if weight > HEAVIEST { Err(StorageError::TooMany) } else { Ok(()) }
+    if weight > MAX_WEIGHT { Err(StorageError::TooManyItems) } else { Ok(()) }
 }
 
 /// Encodes a compressed revision as the payload of a Secret.
@@ -385,7 +385,7 @@ mod tests {
         ] {
             assert!(packed(&json).len() < 1 << 20);
             let error = Revision::decode(packed(&json).as_bytes()).unwrap_err();
-            assert!(matches!(error, StorageError::TooMany), "{error}");
+            assert!(matches!(error, StorageError::TooManyItems), "{error}");
         }
         let long = packed(&format!("{{\"manifest\":\"{}\"}}", "x".repeat(33 << 20)));
         assert!(matches!(Revision::decode(long.as_bytes()).unwrap_err(), StorageError::TooLarge));

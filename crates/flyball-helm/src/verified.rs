@@ -10,19 +10,19 @@ use std::collections::BTreeMap;
 
 /// Digests of the revisions that this process rendered, by namespace and release.
 #[derive(Debug, Default)]
-pub(crate) struct Verified(Mutex<BTreeMap<(String, String), String>>);
+pub(crate) struct VerifiedRevisions(Mutex<BTreeMap<(String, String), String>>);
 
-impl Verified {
+impl VerifiedRevisions {
     /// Returns true if the chart renders the same objects as the revision.
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
-        let digests = self.0.lock();
-        digests.get(&(namespace.to_owned(), release.to_owned())).is_some_and(|known| *known == digest(revision))
+        let (digest, key) = (digest(revision), (namespace.to_owned(), release.to_owned()));
+        self.0.lock().get(&key) == Some(&digest)
     }
 
     /// Records what the chart renders.
     pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision) {
-        let mut digests = self.0.lock();
-        digests.insert((namespace.to_owned(), release.to_owned()), digest(rendered));
+        let digest = digest(rendered);
+        self.0.lock().insert((namespace.to_owned(), release.to_owned()), digest);
     }
 
     /// Forgets a release.
@@ -37,20 +37,14 @@ pub(crate) fn is_same(one: &Revision, other: &Revision) -> bool {
     digest(one) == digest(other)
 }
 
-/// Returns true if a rendering contains the hook.
-pub(crate) fn is_rendered(hook: &Hook, rendered: &Revision) -> bool {
-    let text = text(hook);
-    rendered.hooks.iter().any(|hook| self::text(hook) == text)
-}
-
 /// Hashes the manifest and the hooks of a revision, without the outcome of the hooks.
 fn digest(revision: &Revision) -> String {
-    let hooks: String = revision.hooks.iter().map(text).collect();
+    let hooks: String = revision.hooks.iter().map(describe).collect();
     hex(&[revision.manifest.as_bytes(), hooks.as_bytes()])
 }
 
 /// Describes a hook on one line, without its outcome.
-fn text(hook: &Hook) -> String {
+pub(crate) fn describe(hook: &Hook) -> String {
     let parts = (&hook.path, &hook.name, &hook.kind, &hook.events, &hook.weight, &hook.delete_policies);
     format!("{parts:?} {:?}\n", hook.manifest)
 }

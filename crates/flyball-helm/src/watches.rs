@@ -101,15 +101,15 @@ pub enum WatchesError {
         file: PathBuf,
     },
     /// It is not a YAML list.
-    #[error("{} is not a valid YAML list of watches: {why}", file.display())]
+    #[error("{} is not a valid YAML list of watches: {problem}", file.display())]
     Syntax {
         /// The file.
         file: PathBuf,
         /// The problem and its position.
-        why: String,
+        problem: String,
     },
     /// An entry is invalid.
-    #[error("{}: entry {number}{}: {field}: {why}", file.display(), if kind.is_empty() { String::new() } else { format!(" ({kind})") })]
+    #[error("{}: entry {number}{}: {field}: {problem}", file.display(), if kind.is_empty() { String::new() } else { format!(" ({kind})") })]
     Entry {
         /// The file.
         file: PathBuf,
@@ -120,7 +120,7 @@ pub enum WatchesError {
         /// The field.
         field: String,
         /// The problem.
-        why: String,
+        problem: String,
     },
 }
 
@@ -152,7 +152,7 @@ impl Watches {
         let entries: Vec<Value> = if blank {
             Vec::new()
         } else {
-            let syntax = |why: String| WatchesError::Syntax { file: file.to_owned(), why };
+            let syntax = |problem: String| WatchesError::Syntax { file: file.to_owned(), problem };
             serde_saphyr::from_str(text).map_err(|error| syntax(error.to_string()))?
         };
         let folder = match file.parent() {
@@ -161,9 +161,9 @@ impl Watches {
         };
         let (mut watches, mut seen) = (Vec::new(), BTreeSet::new());
         for (index, entry) in entries.iter().enumerate() {
-            let wrong = |(field, why): (String, String)| {
+            let wrong = |(field, problem): (String, String)| {
                 let kind = entry.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
-                WatchesError::Entry { file: file.to_owned(), number: index + 1, kind, field, why }
+                WatchesError::Entry { file: file.to_owned(), number: index + 1, kind, field, problem }
             };
             let watch = Watch::read(entry, &folder, &variable).map_err(wrong)?;
             if !seen.insert(watch.kind.clone()) {
@@ -255,8 +255,9 @@ impl Watch {
         let (version, kind) = (needed("version")?, needed("kind")?);
         let chart = folder.join(needed("chart")?);
         if !chart.exists() {
-            let why = format!("no chart folder or archive at {}: set its path relative to this file", chart.display());
-            return Err(("chart".into(), why));
+            let problem =
+                format!("no chart folder or archive at {}: set its path relative to this file", chart.display());
+            return Err(("chart".into(), problem));
         }
         let flag = |field: &str, otherwise: bool| match entry.get(field) {
             None | Some(Value::Null) => Ok(otherwise),
@@ -278,7 +279,7 @@ impl Watch {
             structure_from_values: flag("structureFromValues", false)?,
             helm_version: helm_version(entry)?,
             override_values: override_values(entry, variable)?,
-            selector: selector::read(entry.get("selector")).map_err(|why| ("selector".to_owned(), why))?,
+            selector: selector::read(entry.get("selector")).map_err(|problem| ("selector".to_owned(), problem))?,
             reconcile_period: reconcile_period(entry)?,
             max_concurrent_reconciles,
         })
@@ -302,8 +303,8 @@ fn text(entry: &Map<String, Value>, field: &str) -> Result<Option<String>, (Stri
 fn helm_version(entry: &Map<String, Value>) -> Result<HelmVersion, (String, String)> {
     match entry.get("helmVersion") {
         None | Some(Value::Null) => Ok(HelmVersion::default()),
-        Some(Value::String(text)) => text.parse().map_err(|why| ("helmVersion".to_owned(), why)),
-        Some(other) => other.to_string().parse().map_err(|why| ("helmVersion".to_owned(), why)),
+        Some(Value::String(text)) => text.parse().map_err(|problem| ("helmVersion".to_owned(), problem)),
+        Some(other) => other.to_string().parse().map_err(|problem| ("helmVersion".to_owned(), problem)),
     }
 }
 

@@ -12,23 +12,41 @@ description: [One line of JSON for each event.]
 """
 
 
+# Length limit of a message, so that a line stays within the limit of the reader.
+MAX_MESSAGE = 8192
+
+
+def message_of(result):
+    # `message` is set by include_vars, `reason` by include_tasks, and by the modules for Kubernetes beside `msg`.
+    message = result.get("message") or result.get("msg") or result.get("reason")
+    if not isinstance(message, str):
+        return message
+    # These append the body of an error response.
+    prefix, brace, body = message.partition("{")
+    try:
+        status = json.loads(brace + body)
+        if status["kind"] == "Status":
+            message = prefix + status["message"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return message[:MAX_MESSAGE]
+
+
 class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
     CALLBACK_NAME = "flyball"
 
-    def tell(self, event, **data):
+    def report(self, event, **data):
         print("\n" + RUN["secret"] + json.dumps({"event": event, "event_data": data}, default=str), flush=True)
 
     def result(self, event, result, **data):
         task = result._task
-        res = {key: result._result[key] for key in ("msg", "changed", "period") if key in result._result}
-        for key in ("message", "reason"):  # Set by include_vars, and by include_tasks.
-            if key in result._result:
-                res["msg"] = result._result[key]
+        res = {key: result._result[key] for key in ("changed", "period") if key in result._result}
+        res["msg"] = message_of(result._result)
         if task.no_log:
             res = {"msg": "the output has been hidden due to the fact that 'no_log: true' was specified for this result"}
-        self.tell(event, task=task.get_name(), task_action=task.action, res=res, **data)
+        self.report(event, task=task.get_name(), task_action=task.action, res=res, **data)
 
     def v2_playbook_on_task_start(self, task, is_conditional):
         note(task)
@@ -50,4 +68,4 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_stats(self, stats):
         names = ("ok", "changed", "failures", "dark", "skipped", "rescued", "ignored")
-        self.tell("playbook_on_stats", **{name: dict(getattr(stats, name)) for name in names})
+        self.report("playbook_on_stats", **{name: dict(getattr(stats, name)) for name in names})

@@ -4,7 +4,7 @@ use super::AnsiblePlaybook;
 use super::proxy::Proxy;
 use super::work_dir::WorkDir;
 use crate::job::Job;
-use crate::names::magic;
+use crate::names::special_names;
 use crate::template::{PASSED, Var};
 use crate::watches::{Runs, Watch};
 use serde_json::{Map, Value, json};
@@ -60,8 +60,8 @@ impl Folder {
     /// Returns the settings of the plugins: names that must not be computed, since they are not allowed as fields
     /// either, and the folders of files and roles.
     fn plugin_settings(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path) -> Value {
-        let (names, prefixes) = magic();
-        let named = ansible.elsewhere.iter().map(PathBuf::as_path);
+        let (names, prefixes) = special_names();
+        let named = ansible.external_paths.iter().map(PathBuf::as_path);
         let folders = self.roles.iter().map(PathBuf::as_path).chain([project, self.path()]).chain(named);
         // All paths are below the root.
         let folders: Vec<_> = folders.filter(|folder| folder.parent().is_some()).collect();

@@ -22,14 +22,20 @@ short_description: refuses names that users must not choose
 description: [Reads no inventory.]
 """
 
-with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.json")) as file:
+# The folder of the run, with the token of the proxy and the secret of the events. Tasks read only temporary files in it.
+OWN = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
+TEMPORARY = os.path.join(OWN, "tmp")
+# Files in it that Ansible itself reads; those with variables are read before any playbook.
+VARIABLES = {os.path.join(OWN, name) for name in ("variables.json", "connection.json")}
+READABLE = {os.path.join(OWN, name) for name in ("inventory", "playbook.json")} | VARIABLES
+with open(os.path.join(OWN, "run.json")) as file:
     RUN = json.load(file)
 # The current task as written, before templates are evaluated. A run has one host, so it executes one task at a time.
 ACTION = None
 NAMES = VALUES = frozenset()
 # Folders and files that YAML may be loaded from: those of the project, of collections, and those with literal paths.
 COLLECTIONS = [os.path.join(path, "ansible_collections") for path in AnsibleCollectionConfig.collection_paths]
-PLACES = {known for path in RUN["folders"] + COLLECTIONS for known in (path, os.path.realpath(path))}
+FOLDERS = {known for path in RUN["folders"] + COLLECTIONS for known in (path, os.path.realpath(path))}
 
 
 def note(task):
@@ -55,31 +61,37 @@ def set_facts(original, self, host, facts):
     return original(self, host, facts)
 
 
+def is_within(path, folder):
+    return path == folder or path.startswith(os.path.join(folder, ""))
+
+
+def is_private(path):
+    found = os.path.realpath(path)
+    return is_within(found, OWN) and found != OWN and not is_within(found, TEMPORARY) and found not in READABLE
+
+
 def is_inside(path):
     # The project may contain links; `..` after a link refers to the parent of its target.
     known = {os.path.realpath(path)}
     if ".." not in path.split(os.sep):
         known.add(os.path.abspath(path))
-    return any(path == place or path.startswith(os.path.join(place, "")) for path in known for place in PLACES)
+    return any(is_within(path, folder) for path in known for folder in FOLDERS)
 
 
-def reject(path):
-    raise AnsibleError("%r is outside of the project and was loaded under a computed name: use a literal path" % path[-200:])
-
-
-def check(path):
-    if not is_inside(path):
-        reject(path)
+def check(path, is_allowed=is_inside):
+    if is_private(path):
+        raise AnsibleError("%r is a file of the run, which tasks must not read" % path[-200:])
+    if not is_allowed(path):
+        raise AnsibleError("%r is outside of the project and was loaded under a computed name: use a literal path" % path[-200:])
 
 
 @functools.lru_cache(None)
 def texts():
-    # Without the folder of the run, which contains variables of users.
-    own = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
     found = []
     for folder in RUN["folders"]:
         for base, _, names in os.walk(folder) if os.path.isdir(folder) else [(os.path.dirname(folder), [], [os.path.basename(folder)])]:
-            if os.path.realpath(base).startswith(own):
+            # The folder of the run contains variables of users.
+            if is_within(os.path.realpath(base), OWN):
                 continue
             for name in names:
                 if name.endswith((".yml", ".yaml", ".j2", ".json")) and len(found) < 10000:
@@ -97,10 +109,19 @@ def is_literal(path):
 
 
 def read_file(original, self, file_name, *args, **kwargs):
-    path = self.path_dwim(os.fsdecode(file_name))
-    if not is_inside(path) and not is_literal(path):
-        reject(path)
+    check(self.path_dwim(os.fsdecode(file_name)), lambda path: is_inside(path) or is_literal(path))
     return original(self, file_name, *args, **kwargs)
+
+
+def find_file(original, self, *args, **kwargs):
+    found = original(self, *args, **kwargs)
+    check(os.fsdecode(found), lambda path: True)
+    return found
+
+
+def load_variables(original, self, *args, **kwargs):
+    original(self, *args, **kwargs)
+    READABLE.difference_update(VARIABLES)
 
 
 def load_file(original, self, file_name, *args, **kwargs):
@@ -113,7 +134,7 @@ def load_role_path(original, self, role_name):
     # A literal path may refer to a file that did not exist when the operator started.
     if role_name not in VALUES:
         check(found[1])
-    PLACES.add(found[1])
+    FOLDERS.add(found[1])
     return found
 
 
@@ -129,7 +150,7 @@ def load_tasks(original, self, included_file, *args, **kwargs):
 
 def allow_named(path):
     if not any("{{" in value or "{%" in value for value in VALUES):
-        PLACES.add(os.path.realpath(path))
+        FOLDERS.add(os.path.realpath(path))
 
 
 def wrap(of, name, function):
@@ -138,11 +159,14 @@ def wrap(of, name, function):
 
 
 # If one of these is missing, neither this plugin nor the callback plugin is loaded, and the run fails.
+wrap(VariableManager, "__init__", load_variables)
 wrap(VariableManager, "set_nonpersistent_facts", set_facts)
 wrap(DataLoader, "load_from_file", load_file)
 # Lookups, and actions such as copy and template.
 wrap(DataLoader, "_get_file_contents", read_file)
 wrap(DataLoader, "get_real_file", read_file)
+# Lookups and modules that open a file themselves, such as csvfile.
+wrap(DataLoader, "path_dwim_relative_stack", find_file)
 wrap(RoleDefinition, "_load_role_path", load_role_path)
 wrap(StrategyBase, "_load_included_file", load_tasks)
 wrap(action_loader.get("ansible.builtin.include_vars", class_only=True), "_load_files", load_vars)

@@ -5,8 +5,8 @@
 //! the operator's account, and such requests are checked all the same.
 
 use super::target::Target;
+use crate::access::{Access, TOKEN_REQUEST};
 use crate::job::Job;
-use crate::reach::{Reach, TOKEN_REQUEST};
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -63,15 +63,15 @@ pub(super) struct Proxy {
     /// The self-signed CA certificate, in PEM.
     authority: String,
     token: String,
-    serves: AbortHandle,
+    task: AbortHandle,
 }
 
 /// The client and the limits of forwarded requests.
-struct Forward {
+struct Forwarder {
     client: Client,
     token: String,
     owner: Value,
-    reach: Reach,
+    access: Access,
 }
 
 /// Starts the proxy.
@@ -81,7 +81,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
     let (authority, tls) = identity().map_err(io::Error::other)?;
     let token = super::random(32)?;
     let types = job.object.types.clone().unwrap_or_default();
-    let forward = Arc::new(Forward {
+    let forward = Arc::new(Forwarder {
         client: job.cx.client().clone(),
         token: token.clone(),
         owner: json!({
@@ -92,22 +92,22 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
             "controller": true,
             "blockOwnerDeletion": true,
         }),
-        reach: Reach::of(job),
+        access: Access::of(job),
     });
     let serving = async move {
         // The connections end with this task.
         let mut connections = JoinSet::new();
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         // Connections beyond the limit wait.
-        while let Ok(place) = places.clone().acquire_owned().await {
+        while let Ok(slot) = slots.clone().acquire_owned().await {
             let Ok((stream, _)) = listener.accept().await else { break };
             let (forward, tls) = (forward.clone(), tls.clone());
             let serve = service_fn(move |request| {
                 let forward = forward.clone();
-                async move { Ok::<_, Infallible>(forward.answer(request).await) }
+                async move { Ok::<_, Infallible>(forward.handle(request).await) }
             });
             connections.spawn(async move {
-                let _place = place;
+                let _slot = slot;
                 // A client that disconnects needs no answer.
                 if let Ok(Ok(stream)) = timeout(READ_TIMEOUT, tls.accept(stream)).await {
                     let mut http = hyper::server::conn::http1::Builder::new();
@@ -118,7 +118,7 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
             while connections.try_join_next().is_some() {}
         }
     };
-    Ok(Proxy { url, authority, token, serves: tokio::spawn(serving).abort_handle() })
+    Ok(Proxy { url, authority, token, task: tokio::spawn(serving).abort_handle() })
 }
 
 /// Creates a certificate authority and a server certificate for this run; no key is stored.
@@ -145,87 +145,101 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.serves.abort();
+        self.task.abort();
     }
 }
 
-impl Forward {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+impl Forwarder {
+    async fn handle(&self, request: Request<Incoming>) -> Response<Body> {
         let expected = format!("Bearer {}", self.token);
         let presented = request.headers().get(AUTHORIZATION).map_or(&[][..], |presented| presented.as_bytes());
         // Comparing digests prevents timing attacks.
         let digest = |text: &[u8]| digest::digest(&digest::SHA256, text);
         if digest(presented).as_ref() != digest(expected.as_bytes()).as_ref() {
-            return refuse(StatusCode::UNAUTHORIZED, "Unauthorized", "invalid token");
+            return error_response(StatusCode::UNAUTHORIZED, "Unauthorized", "invalid token");
         }
         let (mut parts, body) = request.into_parts();
         let target = match Target::of(parts.uri.path()) {
             Ok(target) => target,
-            Err(problem) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &problem),
+            Err(problem) => return error_response(StatusCode::BAD_REQUEST, "BadRequest", &problem),
         };
         let body = match timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                return refuse(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", "the request is too large");
+                return error_response(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    "RequestEntityTooLarge",
+                    "the request is too large",
+                );
             }
-            Ok(Err(error)) => return refuse(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
-            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "Timeout", "timeout while reading the request body"),
+            Ok(Err(error)) => return error_response(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
+            Err(_) => {
+                return error_response(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "Timeout",
+                    "timeout while reading the request body",
+                );
+            }
         };
         let body = match &target {
-            Some(target) => match self
-                .allowed(target, &parts)
-                .await
-                .and_then(|()| writable(&self.reach, target, &parts.method, &body))
-            {
-                Ok(()) => self.owned(target, &parts, body).await,
-                Err(problem) => return refuse(StatusCode::FORBIDDEN, "Forbidden", &problem),
+            Some(target) => match self.check(target, &parts, body).await {
+                Ok(body) => body,
+                Err(problem) => return error_response(StatusCode::FORBIDDEN, "Forbidden", &problem),
             },
             None => body,
         };
         for header in [AUTHORIZATION, HOST, CONTENT_LENGTH] {
             parts.headers.remove(header);
         }
-        without_hops(&mut parts.headers);
+        remove_hop_by_hop_headers(&mut parts.headers);
         // The client has the address of the API server.
         if let Some(path) = parts.uri.path_and_query().cloned() {
             parts.uri = path.into();
         }
         match self.client.send(Request::from_parts(parts, Body::from(body))).await {
             Ok(mut answer) => {
-                without_hops(answer.headers_mut());
+                remove_hop_by_hop_headers(answer.headers_mut());
                 answer
             }
-            Err(error) => refuse(StatusCode::BAD_GATEWAY, "InternalError", &error.to_string()),
+            Err(error) => error_response(StatusCode::BAD_GATEWAY, "InternalError", &error.to_string()),
         }
     }
 
-    /// Checks a request; the error is the reason for denial, see [`Reach`].
-    async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<(), String> {
+    /// Checks a request, and returns the body to send; the error is the reason for denial.
+    async fn check(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Result<Bytes, String> {
+        let live = self.allowed(target, parts).await?;
+        let objects = writable(&self.access, target, &parts.method, &body)?;
+        Ok(self.with_owner(target, parts, body, objects, live).await)
+    }
+
+    /// Checks the target of a request, and returns its object if it was read; the error is the reason for denial, see
+    /// [`Access`].
+    async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<Option<Live>, String> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
         if let Some(namespace) = &target.namespace {
-            self.reach.namespace(namespace)?;
+            self.access.check_namespace(namespace)?;
         }
         // A cluster-scoped custom resource may access everything.
-        if self.reach.is_own(None) || (reads && target.namespace.is_some()) {
-            return Ok(());
+        if self.access.is_own(None) || (reads && target.namespace.is_some()) {
+            return Ok(None);
         }
-        if self.reach.is_own(target.namespace.as_deref()) {
+        if self.access.is_own(target.namespace.as_deref()) {
             return self.changes(target, &parts.method).await;
         }
-        let kinds = self.reach.kinds();
-        let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
-        let created = kinds.created.iter().find(is_it);
+        let kinds = self.access.kinds();
+        let created = kinds.created.iter().find(|kind| target.is_of(kind));
         if reads {
-            return match created.or_else(|| kinds.read.iter().find(is_it)) {
-                Some(kind) if kind.is_namespaced() => self.reach.everywhere(kind.name()),
-                Some(_) => Ok(()),
-                None if is_cluster_wide(&target.group, &target.resource) => Ok(()),
-                None => self.reach.everywhere(&target.resource),
-            };
+            match created.or_else(|| kinds.read.iter().find(|kind| target.is_of(kind))) {
+                Some(kind) if kind.is_namespaced() => self.access.check_listing_all_namespaces(kind.name())?,
+                None if !is_cluster_wide(&target.group, &target.resource) => {
+                    self.access.check_listing_all_namespaces(&target.resource)?
+                }
+                _ => {}
+            }
+            return Ok(None);
         }
-        // Access reviews change nothing.
-        if target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews") {
-            return Ok(());
+        if target.is_review() {
+            return Ok(None);
         }
         let Some(kind) = created else {
             return Err(format!(
@@ -234,7 +248,7 @@ impl Forward {
             ));
         };
         match &target.name {
-            None if parts.method == Method::POST => Ok(()),
+            None if parts.method == Method::POST => Ok(None),
             None => Err(format!(
                 "deletecollection of {} outside of the namespace of the custom resource is not allowed",
                 target.resource
@@ -243,11 +257,10 @@ impl Forward {
         }
     }
 
-    /// Checks a write in the namespace of the custom resource.
-    async fn changes(&self, target: &Target, method: &Method) -> Result<(), String> {
-        let kinds = self.reach.kinds();
-        let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
-        let known = kinds.created.iter().chain(&kinds.read).find(is_it).map(Kind::name);
+    /// Checks a write in the namespace of the custom resource, and returns its object if it was read.
+    async fn changes(&self, target: &Target, method: &Method) -> Result<Option<Live>, String> {
+        let kinds = self.access.kinds();
+        let known = kinds.created.iter().chain(&kinds.read).find(|kind| target.is_of(kind)).map(Kind::name);
         // The role or `watches.yaml` may name a kind without its version.
         let named = kinds.names.iter().map(|(kind, _)| kind).chain(kinds.allowed.iter().map(|(_, kind)| kind));
         let is_named = |kind: &&str| Kind::new(&target.group, "v1", kind).api_resource().plural == target.resource;
@@ -257,9 +270,9 @@ impl Forward {
         let connects =
             |part: &str| ["exec", "attach", "portforward", "token"].contains(&part) || part.starts_with("proxy");
         match &target.name {
-            Some(_) if target.subresource.as_deref().is_some_and(connects) => Ok(()),
+            Some(_) if target.subresource.as_deref().is_some_and(connects) => Ok(None),
             Some(_) => self.change(target, kind).await,
-            None if *method != Method::DELETE || self.reach.is_kind_allowed(&target.group, kind) => Ok(()),
+            None if *method != Method::DELETE || self.access.is_kind_allowed(&target.group, kind) => Ok(None),
             None => Err(format!(
                 "deletecollection of {} is not allowed: delete single objects, or add the kind to allowKinds in watches.yaml",
                 target.resource
@@ -267,24 +280,35 @@ impl Forward {
         }
     }
 
-    /// Checks a change of an object, if it exists.
-    async fn change(&self, target: &Target, kind: &str) -> Result<(), String> {
-        let (Some(name), Some(live)) = (&target.name, self.live(target).await?) else { return Ok(()) };
-        self.reach.change(&target.group, kind, target.namespace.as_deref(), name, &live)
+    /// Checks a change of an object, if it exists, and returns the object.
+    async fn change(&self, target: &Target, kind: &str) -> Result<Option<Live>, String> {
+        let Some(name) = &target.name else { return Ok(None) };
+        let live = self.live(target).await?;
+        if let Live::Present(live) = &live {
+            self.access.check_change(&target.group, kind, target.namespace.as_deref(), name, live)?;
+        }
+        Ok(Some(live))
     }
 
     /// Reads the current state of an object.
-    async fn live(&self, target: &Target) -> Result<Option<Value>, String> {
+    async fn live(&self, target: &Target) -> Result<Live, String> {
         let request = Request::get(&target.path).body(Vec::new()).map_err(|error| error.to_string())?;
         match self.client.request::<Value>(request).await {
-            Ok(live) => Ok(Some(live)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Ok(live) => Ok(Live::Present(live)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Live::Absent),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// Annotates objects with their owner, and adds the owner reference to those in its namespace.
-    async fn owned(&self, target: &Target, parts: &http::request::Parts, body: Bytes) -> Bytes {
+    async fn with_owner(
+        &self,
+        target: &Target,
+        parts: &http::request::Parts,
+        body: Bytes,
+        mut objects: Vec<Value>,
+        live: Option<Live>,
+    ) -> Bytes {
         let kind = parts.headers.get(CONTENT_TYPE).map_or(&b"application/json"[..], |kind| kind.as_bytes());
         let write = match parts.method {
             Method::POST if target.name.is_none() => Write::Create,
@@ -296,25 +320,21 @@ impl Forward {
         let is_map =
             [&b"application/json"[..], b"application/merge-patch+json", b"application/strategic-merge-patch+json"];
         let is_map = write == Write::Apply || is_map.iter().any(|known| kind.starts_with(known));
-        if target.subresource.is_some() || !is_map {
+        if !is_map {
             return body;
         }
-        let read = serde_json::from_slice::<Value>(&body).ok();
-        let read = read.or_else(|| documents(&body).filter(|_| write == Write::Apply)?.pop());
-        let Some(mut object) = read else { return body };
-        if !self.reach.is_own(target.namespace.as_deref()) {
-            self.reach.mark(&mut object);
+        let Some(mut object) = objects.pop() else { return body };
+        if !self.access.is_own(target.namespace.as_deref()) {
+            self.access.annotate(&mut object);
             return object.to_string().into();
         }
-        let live = match write {
-            Write::Create => Live::Absent,
-            _ => match self.live(target).await {
-                Ok(live) => live.map_or(Live::Absent, Live::Present),
-                Err(_) => Live::Unknown,
-            },
+        let live = match (write, live) {
+            (Write::Create, _) => Live::Absent,
+            (_, Some(live)) => live,
+            (_, None) => self.live(target).await.unwrap_or(Live::Unknown),
         };
         let requested = object.clone();
-        own(&self.reach, &self.owner, write, &live, &mut object);
+        add_owner(&self.access, &self.owner, write, &live, &mut object);
         if object == requested { body } else { object.to_string().into() }
     }
 }
@@ -340,15 +360,15 @@ enum Live {
 /// references.
 ///
 /// Without the annotations, the object of a role that removes or replaces the owner references would be lost to it.
-fn own(reach: &Reach, owner: &Value, write: Write, live: &Live, object: &mut Value) {
+fn add_owner(access: &Access, owner: &Value, write: Write, live: &Live, object: &mut Value) {
     let belongs = match live {
         // A patch creates nothing.
         Live::Absent => write != Write::Patch,
-        Live::Present(live) => reach.has(live),
+        Live::Present(live) => access.is_owner_of(live),
         Live::Unknown => false,
     };
     if belongs {
-        reach.mark(object);
+        access.annotate(object);
     }
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     match (write, live) {
@@ -369,33 +389,32 @@ fn own(reach: &Reach, owner: &Value, write: Write, live: &Live, object: &mut Val
     }
 }
 
-/// Checks a write; the error is the reason for denial, see [`Reach::write`].
-fn writable(reach: &Reach, target: &Target, method: &Method, body: &[u8]) -> Result<(), String> {
-    // Access reviews change nothing.
-    let is_review = target.group.ends_with("authorization.k8s.io") && target.resource.ends_with("reviews");
-    if is_review || !matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
-        return Ok(());
+/// Checks a write, and returns the objects in its body; the error is the reason for denial, see [`Access::write`].
+fn writable(access: &Access, target: &Target, method: &Method, body: &[u8]) -> Result<Vec<Value>, String> {
+    if target.is_review() || !matches!(*method, Method::POST | Method::PUT | Method::PATCH) {
+        return Ok(Vec::new());
     }
-    let kinds = reach.kinds();
+    let kinds = access.kinds();
     let write = |group: &str, kind: &str, object: &Value| {
-        reach.write(group, kind, target.namespace.as_deref(), object, &kinds.literals)
+        access.check_write(group, kind, target.namespace.as_deref(), object, &kinds.literals)
     };
     if target.group.is_empty() && target.resource == "serviceaccounts" && target.subresource.as_deref() == Some("token")
     {
-        return write(TOKEN_REQUEST.0, TOKEN_REQUEST.1, &Value::Null);
+        write(TOKEN_REQUEST.0, TOKEN_REQUEST.1, &Value::Null)?;
+        return Ok(Vec::new());
     }
-    let is_it = |kind: &&Kind| *kind.gvk().group == *target.group && kind.api_resource().plural == target.resource;
     // Unknown kinds are not named in the role; Secrets are checked because of their type.
     let unknown = if target.group.is_empty() && target.resource == "secrets" { "Secret" } else { &target.resource };
-    let kind = kinds.created.iter().find(is_it).map_or(unknown, Kind::name);
+    let kind = kinds.created.iter().find(|kind| target.is_of(kind)).map_or(unknown, Kind::name);
     write(&target.group, kind, &Value::Null)?;
     // Bodies of subresources may have any format: those of `proxy` are for an application.
     if body.is_empty() || target.subresource.is_some() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let objects = serde_json::from_slice(body).ok().map(|object| vec![object]).or_else(|| documents(body));
     let objects = objects.ok_or("the request body is neither JSON nor YAML")?;
-    objects.iter().try_for_each(|object| write(&target.group, kind, object))
+    objects.iter().try_for_each(|object| write(&target.group, kind, object))?;
+    Ok(objects)
 }
 
 /// Parses a body as YAML.
@@ -410,7 +429,7 @@ fn is_cluster_wide(group: &str, resource: &str) -> bool {
 }
 
 /// Removes hop-by-hop headers.
-fn without_hops(headers: &mut HeaderMap) {
+fn remove_hop_by_hop_headers(headers: &mut HeaderMap) {
     let named: Vec<String> =
         headers.get_all("connection").iter().filter_map(|value| value.to_str().ok()).map(str::to_owned).collect();
     for name in named.iter().flat_map(|names| names.split(',')).map(str::trim).chain(HOP_BY_HOP) {
@@ -418,7 +437,7 @@ fn without_hops(headers: &mut HeaderMap) {
     }
 }
 
-fn refuse(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
+fn error_response(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code.as_u16()});
     let mut answer = Response::new(Body::from(status.to_string().into_bytes()));
     *answer.status_mut() = code;
@@ -429,8 +448,8 @@ fn refuse(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::tests::access;
     use crate::playbook::{Kinds, Literals, kind_of};
-    use crate::reach::tests::reach;
 
     #[test]
     fn kinds_in_other_namespaces_are_writable_if_tasks_name_them() {
@@ -470,7 +489,7 @@ mod tests {
 
     fn is_writable(kinds: &Kinds, path: &str, body: &[u8]) -> bool {
         let target = Target::of(path).unwrap().unwrap();
-        writable(&reach(kinds.clone()), &target, &Method::POST, body).is_ok()
+        writable(&access(kinds.clone()), &target, &Method::POST, body).is_ok()
     }
 
     #[test]
@@ -506,13 +525,13 @@ mod tests {
     fn written(write: Write, live: Option<&Value>, metadata: &Value) -> Value {
         let live = live.map_or(Live::Absent, |metadata| Live::Present(json!({"metadata": metadata})));
         let mut object = json!({"metadata": metadata});
-        own(&reach(Kinds::default()), &json!({"uid": "u1", "controller": true}), write, &live, &mut object);
+        add_owner(&access(Kinds::default()), &json!({"uid": "u1", "controller": true}), write, &live, &mut object);
         object["metadata"].take()
     }
 
     fn is_changeable(metadata: &Value) -> bool {
         let live = json!({"metadata": metadata});
-        reach(Kinds::default()).change("", "Secret", Some("b"), "any", &live).is_ok()
+        access(Kinds::default()).check_change("", "Secret", Some("b"), "any", &live).is_ok()
     }
 
     #[test]
@@ -567,7 +586,7 @@ mod tests {
         ] {
             headers.insert(name, http::HeaderValue::from_static(value));
         }
-        without_hops(&mut headers);
+        remove_hop_by_hop_headers(&mut headers);
         assert_eq!(headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["accept"]);
     }
 

@@ -3,6 +3,8 @@
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-uris>. Invariant: a path that servers
 //! could interpret differently is rejected.
 
+use flyball::Kind;
+
 /// The resource in a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
@@ -53,6 +55,16 @@ impl Target {
             ["namespaces", namespace, resource, rest @ ..] => Some(target(resource, Some(namespace), rest)),
             [resource, rest @ ..] => Some(target(resource, None, rest)),
         })
+    }
+
+    /// Returns true if its objects have a kind.
+    pub(super) fn is_of(&self, kind: &Kind) -> bool {
+        *kind.gvk().group == *self.group && kind.api_resource().plural == self.resource
+    }
+
+    /// Returns true for access reviews, which change nothing.
+    pub(super) fn is_review(&self) -> bool {
+        self.group.ends_with("authorization.k8s.io") && self.resource.ends_with("reviews")
     }
 }
 

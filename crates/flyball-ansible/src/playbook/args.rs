@@ -183,7 +183,7 @@ pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String
             Some(argument) => [(argument.to_owned(), text.trim().into())].into_iter().collect(),
             None => pairs(&text).map_err(|problem| format!("{name}: {problem}"))?,
         },
-        other => return Err(format!("{name}: arguments must be a map, not {}", crate::yaml::what(&other))),
+        other => return Err(format!("{name}: arguments must be a map, not {}", crate::yaml::type_name(&other))),
     };
     if let Some(takes) = known.arguments
         && let Some(unknown) = arguments.keys().find(|argument| !takes.contains(&argument.as_str()))

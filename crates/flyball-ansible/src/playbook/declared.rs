@@ -7,7 +7,7 @@ use super::args::pairs;
 use super::load::{named, normal};
 use crate::error::{Error, Result};
 use crate::template::{is_template, walk};
-use crate::watches::{Runs, role_places};
+use crate::watches::{Runs, role_paths};
 use crate::yaml;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -26,13 +26,13 @@ pub(crate) struct DeclaredVariables {
     /// Variables that a role or play sets, without a default in the same role.
     pub(crate) own: BTreeSet<String>,
     /// Roles and files outside of the project with literal paths, with links resolved.
-    pub(crate) elsewhere: BTreeSet<PathBuf>,
+    pub(crate) external_paths: BTreeSet<PathBuf>,
 }
 
 impl DeclaredVariables {
     /// Finds the variables of a role or playbook, and of all roles that it may run.
     pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
-        let mut walk = Walk::of(project);
+        let mut walk = Walker::of(project);
         let mut seen = BTreeSet::new();
         walk.next.push(match runs {
             Runs::Role(folder) => Unit::Role(normal(folder)),
@@ -46,7 +46,7 @@ impl DeclaredVariables {
                 return Err(Error::file(project, format_args!("more than {MAX_FILES} roles and files")));
             }
             let (Unit::Role(path) | Unit::File(path)) = &unit;
-            walk.reached(path);
+            walk.record_external_path(path);
             walk.unit(&unit)?;
         }
         Ok(walk.found)
@@ -55,7 +55,7 @@ impl DeclaredVariables {
     pub(crate) fn join(&mut self, other: Self) {
         self.inputs.extend(other.inputs);
         self.own.extend(other.own);
-        self.elsewhere.extend(other.elsewhere);
+        self.external_paths.extend(other.external_paths);
     }
 }
 
@@ -68,16 +68,16 @@ enum Unit {
 }
 
 #[derive(Default)]
-struct Sets {
+struct UnitVariables {
     inputs: BTreeSet<String>,
     own: BTreeSet<String>,
 }
 
-struct Walk<'p> {
+struct Walker<'p> {
     project: &'p Path,
     found: DeclaredVariables,
     /// The variables of the current unit.
-    names: Sets,
+    names: UnitVariables,
     /// True if the unit is a role; all of its files are searched.
     in_role: bool,
     /// The folder of that role.
@@ -89,7 +89,7 @@ struct Walk<'p> {
 
 /// Reads the documents of a file as one value.
 fn read(file: &Path) -> Result<Value> {
-    let documents = yaml::documents(&yaml::text(file)?).map_err(|problem| Error::file(file, problem))?;
+    let documents = yaml::documents(&yaml::read_text(file)?).map_err(|problem| Error::file(file, problem))?;
     Ok(match <[Value; 1]>::try_from(documents) {
         Ok([document]) => document,
         Err(documents) => Value::Array(documents),
@@ -105,17 +105,17 @@ fn last(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-impl<'p> Walk<'p> {
+impl<'p> Walker<'p> {
     fn of(project: &'p Path) -> Self {
-        let (found, names) = (DeclaredVariables::default(), Sets::default());
+        let (found, names) = (DeclaredVariables::default(), UnitVariables::default());
         Self { project, found, names, in_role: false, beside: PathBuf::new(), files: Vec::new(), next: Vec::new() }
     }
 
     /// Records a path if it is outside of the project. Unresolvable paths cannot be read either.
-    fn reached(&mut self, path: &Path) {
+    fn record_external_path(&mut self, path: &Path) {
         let path = path.canonicalize().ok();
-        let is_elsewhere = |path: &PathBuf| !self.project.canonicalize().is_ok_and(|project| path.starts_with(project));
-        self.found.elsewhere.extend(path.filter(is_elsewhere));
+        let is_external = |path: &PathBuf| !self.project.canonicalize().is_ok_and(|project| path.starts_with(project));
+        self.found.external_paths.extend(path.filter(is_external));
     }
 
     fn unit(&mut self, unit: &Unit) -> Result<()> {
@@ -135,7 +135,7 @@ impl<'p> Walk<'p> {
                 }
             }
         }
-        let Sets { inputs, own } = std::mem::take(&mut self.names);
+        let UnitVariables { inputs, own } = std::mem::take(&mut self.names);
         self.found.own.extend(own.into_iter().filter(|name| !inputs.contains(name)));
         self.found.inputs.extend(inputs);
         Ok(())
@@ -175,7 +175,7 @@ impl<'p> Walk<'p> {
             if seen.len() > MAX_FILES {
                 return Err(Error::file(folder, format_args!("more than {MAX_FILES} included files")));
             }
-            self.reached(&file);
+            self.record_external_path(&file);
             self.beside = file.parent().unwrap_or(folder).to_owned();
             match read(&file)? {
                 Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
@@ -290,10 +290,11 @@ impl<'p> Walk<'p> {
         match name.filter(|name| !is_template(name)) {
             Some(name) => {
                 let beside = around.parent().map(|roles| roles.join(name));
-                let mut places: Vec<PathBuf> = beside.into_iter().chain([around.join("roles").join(name)]).collect();
-                places.extend(role_places(self.project, name));
+                let mut candidates: Vec<PathBuf> =
+                    beside.into_iter().chain([around.join("roles").join(name)]).collect();
+                candidates.extend(role_paths(self.project, name));
                 // Missing roles belong to collections, and their names are unknown.
-                let found = places.into_iter().map(|place| normal(&place)).find(|place| place.is_dir());
+                let found = candidates.into_iter().map(|path| normal(&path)).find(|path| path.is_dir());
                 self.next.extend(found.map(Unit::Role));
             }
             None => {
@@ -324,7 +325,7 @@ impl<'p> Walk<'p> {
     }
 }
 
-impl Walk<'_> {
+impl Walker<'_> {
     /// Searches a file that a role includes, unless it is in its folders of tasks and variables, which are searched
     /// completely; all files of its folder if its name is computed.
     fn reach_role_file(&mut self, file: &str, folder: &Path) -> Result<()> {
@@ -333,7 +334,7 @@ impl Walk<'_> {
             let rest = file.strip_prefix("{{")?.trim_start().strip_prefix(name)?.trim_start().strip_prefix("}}")?;
             Some((rest.trim_start_matches('/'), *base))
         });
-        let (file, places) = match base {
+        let (file, candidates) = match base {
             Some((rest, base)) => (rest, vec![base.to_owned()]),
             None => {
                 let parts = ["", "tasks", "handlers", "vars"].map(|part| folder.join(part));
@@ -342,15 +343,15 @@ impl Walk<'_> {
         };
         match file.split_once("{{") {
             None => {
-                let named = places
+                let named = candidates
                     .iter()
-                    .flat_map(|place| ["", ".yml", ".yaml"].map(|ending| place.join(format!("{file}{ending}"))));
+                    .flat_map(|path| ["", ".yml", ".yaml"].map(|ending| path.join(format!("{file}{ending}"))));
                 self.files.extend(named.map(|file| normal(&file)).filter(|file| file.is_file()));
             }
             Some((before, _)) => {
                 let part = before.rsplit_once('/').map_or("", |(part, _)| part);
-                for place in places.iter().map(|place| normal(&place.join(part))) {
-                    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+                for path in candidates.iter().map(|path| normal(&path.join(part))) {
+                    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
                     let mut files: Vec<_> = entries.map(|entry| normal(&entry.path())).collect();
                     files.sort();
                     self.files.extend(files.into_iter().filter(|file| file.is_file() && is_yaml(file)));
@@ -367,7 +368,7 @@ mod tests {
     use serde_json::json;
 
     fn own(tasks: &Value) -> Vec<String> {
-        let mut walk = Walk::of(Path::new("/none"));
+        let mut walk = Walker::of(Path::new("/none"));
         walk.tasks(tasks, Path::new("/none"), 0).unwrap();
         walk.names.own.into_iter().collect()
     }

@@ -26,13 +26,13 @@ pub(crate) struct Kinds {
     /// Kinds that it only reads.
     pub(crate) read: BTreeSet<Kind>,
     /// True if it may create objects in other namespaces than that of the reconciled object.
-    pub(crate) elsewhere: bool,
+    pub(crate) other_namespaces: bool,
     /// Namespaces that the role names independently of an object: literally, or by its own variables.
     pub(crate) namespaces: BTreeSet<String>,
     /// Kinds and names of objects that it names that way.
     pub(crate) names: BTreeSet<(String, String)>,
     /// Kinds that it lists in all namespaces.
-    pub(crate) everywhere: BTreeSet<String>,
+    pub(crate) listed_in_all_namespaces: BTreeSet<String>,
     /// Literals in its tasks.
     pub(crate) literals: Literals,
     /// Groups and kinds that `watches.yaml` allows in any case.
@@ -47,10 +47,10 @@ impl Kinds {
         let mut found = Self::default();
         let author = &Arc::new(templates(author));
         for role in playbook.roles.values() {
-            found.look_through_role(role, author);
+            found.search_role(role, author);
         }
         for play in &playbook.plays {
-            found.look_through_play(play, author);
+            found.search_play(play, author);
         }
         found.read.retain(|kind| !found.created.contains(kind));
         found
@@ -63,7 +63,7 @@ impl Kinds {
         let is_yaml = |path: &Path| path.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
         for part in ["vars", "defaults"] {
             for path in walk(&folder.join(part))?.iter().filter(|path| is_yaml(path)) {
-                for document in yaml::documents(&yaml::text(path)?).unwrap_or_default() {
+                for document in yaml::documents(&yaml::read_text(path)?).unwrap_or_default() {
                     layers.extend(document.as_object().map(|vars| Arc::new(templates(vars))));
                 }
             }
@@ -77,33 +77,33 @@ impl Kinds {
             let is_role =
                 !path.strip_prefix(folder).is_ok_and(|path| path.starts_with("config") || path.starts_with("deploy"));
             if is_text && is_role {
-                let text = yaml::text(&path)?;
-                search.nested(&text);
-                search.places(&text);
-                if is_yaml(&path) {
-                    yaml::documents(&text)
-                        .unwrap_or_default()
-                        .iter()
-                        .for_each(|document| search.tasks_as_read(document, 0));
+                let text = yaml::read_text(&path)?;
+                search.record_objects_in_text(&text);
+                match yaml::documents(&text) {
+                    Ok(documents) if is_yaml(&path) => {
+                        documents.iter().for_each(|document| search.unvalidated_tasks(document, 0));
+                    }
+                    _ => search.nested(&text),
                 }
             }
         }
+        found.read.retain(|kind| !found.created.contains(kind));
         Ok(found)
     }
 
     pub(crate) fn join(&mut self, other: Self) {
         self.created.extend(other.created);
         self.read.extend(other.read);
-        self.elsewhere |= other.elsewhere;
+        self.other_namespaces |= other.other_namespaces;
         self.namespaces.extend(other.namespaces);
         self.names.extend(other.names);
-        self.everywhere.extend(other.everywhere);
+        self.listed_in_all_namespaces.extend(other.listed_in_all_namespaces);
         self.literals.join(other.literals);
         self.allowed.extend(other.allowed);
         self.read.retain(|kind| !self.created.contains(kind));
     }
 
-    fn look_through_role(&mut self, role: &Role, author: &Arc<Vars>) {
+    fn search_role(&mut self, role: &Role, author: &Arc<Vars>) {
         let layers = vec![author.clone(), role.vars.clone(), role.defaults.clone()];
         let mut search = Search { kinds: self, layers, files: role.files.clone() };
         search.files();
@@ -114,7 +114,7 @@ impl Kinds {
         search.tasks(&role.handlers);
     }
 
-    fn look_through_play(&mut self, play: &Play, author: &Arc<Vars>) {
+    fn search_play(&mut self, play: &Play, author: &Arc<Vars>) {
         let layers = vec![author.clone(), play.vars.clone()];
         let mut search = Search { kinds: self, layers, files: play.files.clone() };
         // A playbook's folder may contain other files; the roles have already been searched.
@@ -152,10 +152,10 @@ impl Search<'_> {
             self.vars(&task.vars);
             task.repeat.iter().for_each(|repeat| self.value(&repeat.items, 0));
             match &task.action {
-                Action::Module(Module::K8s, arguments) => self.created(arguments),
+                Action::Module(Module::K8s, arguments) => self.search_k8s_arguments(arguments),
                 Action::Module(Module::K8sInfo, arguments) => {
-                    self.named(arguments, false);
-                    self.listed(arguments);
+                    self.record_kind_argument(arguments, false);
+                    self.record_listing(arguments);
                 }
                 Action::Module(Module::SetFact, arguments) => arguments.values().for_each(|fact| self.value(fact, 0)),
                 Action::Module(..) | Action::IncludeTasks(_) | Action::IncludeVars { .. } | Action::Role { .. } => {}
@@ -167,35 +167,35 @@ impl Search<'_> {
     }
 
     /// Searches the arguments of a module that creates objects.
-    fn created(&mut self, arguments: &Map<String, Value>) {
+    fn search_k8s_arguments(&mut self, arguments: &Map<String, Value>) {
         self.kinds.literals.join(Literals::of(arguments));
-        self.named(arguments, true);
+        self.record_kind_argument(arguments, true);
         let kind = arguments.get("kind");
-        self.place(kind, arguments);
+        self.record_object(kind, arguments);
         for argument in ["definition", "resource_definition", "inline"] {
             let Some(definition) = arguments.get(argument) else { continue };
             self.value(definition, 0);
-            self.place(kind, definition["metadata"].as_object().unwrap_or(&Map::new()));
+            self.record_object(kind, definition["metadata"].as_object().unwrap_or(&Map::new()));
             // A definition without apiVersion has that of the module.
             if let (Value::Object(fields), None) = (definition, definition.get("apiVersion")) {
                 let named = fields.get("kind").map(|kind| ("kind".to_owned(), kind.clone()));
                 let version = arguments.iter().filter(|(name, _)| VERSION.contains(&name.as_str()));
                 let version = version.map(|(name, version)| (name.clone(), version.clone()));
-                self.named(&named.into_iter().chain(version).collect(), true);
+                self.record_kind_argument(&named.into_iter().chain(version).collect(), true);
                 fields
                     .get("metadata")
                     .and_then(Value::as_object)
                     .into_iter()
-                    .for_each(|metadata| self.place(fields.get("kind"), metadata));
+                    .for_each(|metadata| self.record_object(fields.get("kind"), metadata));
             }
         }
     }
 
     /// Records that objects of all namespaces are listed.
-    fn listed(&mut self, arguments: &Map<String, Value>) {
+    fn record_listing(&mut self, arguments: &Map<String, Value>) {
         if !arguments.contains_key("namespace") && !arguments.contains_key("name") {
             let kind = arguments.get("kind").and_then(Value::as_str).and_then(|kind| self.literal(kind));
-            self.kinds.everywhere.extend(kind);
+            self.kinds.listed_in_all_namespaces.extend(kind);
         }
     }
 
@@ -206,8 +206,8 @@ impl Search<'_> {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Searches tasks of unknown modules for object names.
-    fn tasks_as_read(&mut self, value: &Value, depth: usize) {
+    /// Searches a document with tasks that may use any module: for objects, and for arguments of modules.
+    fn unvalidated_tasks(&mut self, value: &Value, depth: usize) {
         if depth > 4 * MAX_DEPTH {
             return;
         }
@@ -215,29 +215,39 @@ impl Search<'_> {
             Value::Object(fields) => {
                 let kind = fields.get("kind").filter(|kind| kind.is_string());
                 if kind.is_some() {
-                    self.place(kind, fields);
-                    self.place(kind, fields.get("metadata").and_then(Value::as_object).unwrap_or(&Map::new()));
+                    self.record_object(kind, fields);
+                    self.record_object(kind, fields.get("metadata").and_then(Value::as_object).unwrap_or(&Map::new()));
+                }
+                let text = |name: &str| fields.get(name).and_then(Value::as_str);
+                if let (Some(version), Some(kind)) = (text("apiVersion").or(text("api_version")), text("kind"))
+                    && kind != "List"
+                {
+                    self.record_kind(version, kind, true);
                 }
                 for (key, field) in fields {
-                    if let (Some("k8s_info" | "k8s_facts"), Value::Object(arguments)) = (key.rsplit('.').next(), field)
-                    {
-                        self.listed(arguments);
+                    match (key.rsplit('.').next(), field) {
+                        (Some("k8s"), Value::Object(arguments)) => self.search_k8s_arguments(arguments),
+                        (Some("k8s_info" | "k8s_facts"), Value::Object(arguments)) => {
+                            self.record_object(arguments.get("kind"), arguments);
+                            self.record_kind_argument(arguments, false);
+                            self.record_listing(arguments);
+                            continue;
+                        }
+                        _ => {}
                     }
-                    if let (Some("k8s"), Value::Object(arguments)) = (key.rsplit('.').next(), field) {
-                        self.kinds.literals.join(Literals::of(arguments));
-                    }
-                    self.tasks_as_read(field, depth + 1);
+                    self.unvalidated_tasks(field, depth + 1);
                 }
             }
-            Value::Array(items) => items.iter().for_each(|item| self.tasks_as_read(item, depth + 1)),
+            Value::Array(items) => items.iter().for_each(|item| self.unvalidated_tasks(item, depth + 1)),
+            Value::String(text) if text.contains("kind:") => self.nested(text),
             _ => {}
         }
     }
 
     /// Records namespaces and names of objects.
-    fn place(&mut self, kind: Option<&Value>, fields: &Map<String, Value>) {
+    fn record_object(&mut self, kind: Option<&Value>, fields: &Map<String, Value>) {
         let namespace = fields.get("namespace").and_then(Value::as_str);
-        self.kinds.elsewhere |= namespace.is_some_and(|namespace| !is_own(namespace));
+        self.kinds.other_namespaces |= namespace.is_some_and(|namespace| !is_own(namespace));
         let namespace = namespace.and_then(|namespace| self.literal(namespace));
         self.kinds.namespaces.extend(namespace);
         let literal = |value: Option<&Value>| value.and_then(Value::as_str).and_then(|text| self.literal(text));
@@ -246,7 +256,7 @@ impl Search<'_> {
     }
 
     /// The same for a text, line by line.
-    fn places(&mut self, text: &str) {
+    fn record_objects_in_text(&mut self, text: &str) {
         let (mut kind, mut names, mut in_metadata) = (None, Vec::new(), false);
         let unquoted =
             |value: &str| value.split(" #").next().unwrap_or_default().trim().trim_matches(['"', '\'']).to_owned();
@@ -260,7 +270,7 @@ impl Search<'_> {
             }
             let content = line.trim_start_matches([' ', '-']);
             if let Some(namespace) = content.strip_prefix("namespace:") {
-                self.kinds.elsewhere |= !is_own(namespace);
+                self.kinds.other_namespaces |= !is_own(namespace);
                 let namespace = self.literal(&unquoted(namespace));
                 self.kinds.namespaces.extend(namespace);
             }
@@ -275,11 +285,11 @@ impl Search<'_> {
     }
 
     /// Searches the arguments of a module with an argument `kind`.
-    fn named(&mut self, arguments: &Map<String, Value>, created: bool) {
+    fn record_kind_argument(&mut self, arguments: &Map<String, Value>, created: bool) {
         let version = VERSION.iter().find_map(|name| arguments.get(*name));
         let version = version.and_then(Value::as_str).unwrap_or("v1");
         if let Some(kind) = arguments.get("kind").and_then(Value::as_str) {
-            self.note(version, kind, created);
+            self.record_kind(version, kind, created);
         }
     }
 
@@ -295,8 +305,8 @@ impl Search<'_> {
                 }
                 // Values within an object are references, not objects.
                 (Some(Value::String(version)), Some(Value::String(kind))) => {
-                    self.note(version, kind, true);
-                    self.place(
+                    self.record_kind(version, kind, true);
+                    self.record_object(
                         fields.get("kind"),
                         fields.get("metadata").and_then(Value::as_object).unwrap_or(&Map::new()),
                     );
@@ -311,7 +321,7 @@ impl Search<'_> {
 
     /// Searches a text, possibly a YAML template, for lines with `apiVersion` and `kind`.
     fn text(&mut self, text: &str) {
-        self.places(text);
+        self.record_objects_in_text(text);
         let (mut version, mut kind) = (None, None);
         for line in text.lines().chain(["---"]) {
             let value = |key: &str| {
@@ -324,7 +334,7 @@ impl Search<'_> {
             version = value("apiVersion:").or(version);
             kind = value("kind:").or(kind);
             if let (Some(known), Some(name)) = (&version, &kind) {
-                self.note(known, name, true);
+                self.record_kind(known, name, true);
                 (version, kind) = (None, None);
             }
         }
@@ -348,8 +358,8 @@ impl Search<'_> {
                 let pair =
                     open.iter().find(|(at, known, _)| *at == column && *known == other).map(|(_, _, value)| *value);
                 match (pair, key) {
-                    (Some(kind), "apiVersion:" | "api_version:") => self.note(value, kind, true),
-                    (Some(version), _) => self.note(version, value, true),
+                    (Some(kind), "apiVersion:" | "api_version:") => self.record_kind(value, kind, true),
+                    (Some(version), _) => self.record_kind(version, value, true),
                     (None, _) => open.push((column, key, value)),
                 }
             }
@@ -357,7 +367,7 @@ impl Search<'_> {
     }
 
     /// Records a kind, unless its names are only known in a run.
-    fn note(&mut self, version: &str, kind: &str, created: bool) {
+    fn record_kind(&mut self, version: &str, kind: &str, created: bool) {
         let scope = Scope::new(self.layers.clone(), vec![self.files.clone()]);
         let text = |text: &str| scope.render_text(text).ok().and_then(|text| text.as_str().map(str::to_owned));
         if let (Some(version), Some(kind)) = (text(version), text(kind))
@@ -415,11 +425,39 @@ mod tests {
         search.text(
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: page\n  namespace: monitoring\nspec:\n  name: other\n",
         );
-        search.tasks_as_read(&json!([{"kubernetes.core.k8s_info": {"kind": "Pod"}}, {"k8s_info": {"kind": "Secret", "namespace": "{{ x }}"}}]), 0);
+        search.unvalidated_tasks(&json!([{"kubernetes.core.k8s_info": {"kind": "Pod"}}, {"k8s_info": {"kind": "Secret", "namespace": "{{ x }}"}}]), 0);
         assert_eq!(kinds.namespaces.into_iter().collect::<Vec<_>>(), ["monitoring", "shared"]);
         let name = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
         assert_eq!(kinds.names.into_iter().collect::<Vec<_>>(), [name("ConfigMap", "page"), name("Secret", "literal")]);
-        assert_eq!(kinds.everywhere.into_iter().collect::<Vec<_>>(), ["Pod"]);
+        assert_eq!(kinds.listed_in_all_namespaces.into_iter().collect::<Vec<_>>(), ["Pod"]);
+    }
+
+    #[test]
+    fn kinds_of_unvalidated_tasks_are_created_or_only_read() {
+        let tasks = "
+- k8s: {api_version: v1, kind: ConfigMap, name: x}
+- kubernetes.core.k8s: {kind: Pod, name: x, state: absent}
+- kubernetes.core.k8s: {definition: {apiVersion: v1, kind: List, items: [{apiVersion: batch/v1, kind: Job}]}}
+- block:
+  - kubernetes.core.k8s_info:
+      api_version: v1
+      kind: Secret
+      name: known
+      namespace: other
+- kubernetes.core.k8s_scale: {api_version: apps/v1, kind: Deployment, name: x, replicas: 1}
+- shell: |
+    kubectl apply -f - <<EOF
+      apiVersion: v1
+      kind: Service
+    EOF
+";
+        let mut kinds = Kinds::default();
+        let mut search = Search { kinds: &mut kinds, layers: Vec::new(), files: Arc::default() };
+        yaml::documents(tasks).unwrap().iter().for_each(|document| search.unvalidated_tasks(document, 0));
+        let names = |kinds: &BTreeSet<Kind>| kinds.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(names(&kinds.created), ["configmaps", "deployments.apps", "jobs.batch", "pods", "services"]);
+        assert_eq!(names(&kinds.read), ["secrets"]);
+        assert!(kinds.namespaces.contains("other"));
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Literals {
         let mut found = Self::default();
         let version = VERSION.iter().find_map(|name| arguments.get(*name)).map_or(Some("v1"), literal);
         let kind = arguments.get("kind").and_then(literal);
-        found.note(version, kind);
+        found.record_kind(version, kind);
         for argument in ["definition", "resource_definition", "inline"] {
             if let Some(definition) = arguments.get(argument) {
                 found.search(definition, version, kind, 0);
@@ -48,7 +48,7 @@ impl Literals {
         self.tokens |= other.tokens;
     }
 
-    fn note(&mut self, version: Option<&str>, kind: Option<&str>) {
+    fn record_kind(&mut self, version: Option<&str>, kind: Option<&str>) {
         if let Some(kind) = version.zip(kind).and_then(|(version, kind)| kind_of(version, kind)) {
             self.kinds.insert((kind.gvk().group.to_string(), kind.gvk().kind.to_string()));
         }
@@ -67,7 +67,7 @@ impl Literals {
                         fields.get("items").into_iter().for_each(|items| self.search(items, version, kind, depth + 1));
                     }
                     (version, kind) => {
-                        self.note(version, kind);
+                        self.record_kind(version, kind);
                         self.tokens |= fields.get("type").is_some_and(|kind| kind == SERVICE_ACCOUNT_TOKEN);
                     }
                 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::template::{Files, Vars, check_text, templates, walk};
 use crate::watches::{Runs, role_places};
-use crate::yaml::{self, truth, what};
+use crate::yaml::{self, truth, type_name};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -35,7 +35,7 @@ pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
 }
 
 /// Returns the possible paths of a file named by a task.
-pub(crate) fn places(name: &str, including: &Path, folder: &Path) -> [PathBuf; 2] {
+pub(crate) fn candidate_paths(name: &str, including: &Path, folder: &Path) -> [PathBuf; 2] {
     let beside = including.parent().unwrap_or(folder);
     [normal(&beside.join(name)), normal(&folder.join(name))]
 }
@@ -117,7 +117,7 @@ impl Loader {
             ..Role::default()
         };
         if let Some(file) = named(&folder.join("meta"), "main") {
-            let meta = yaml::file(&file)?;
+            let meta = yaml::read_document(&file)?;
             for dependency in meta.get("dependencies").and_then(Value::as_array).into_iter().flatten() {
                 let dependency = self.read_role_reference(dependency.clone(), folder);
                 role.dependencies.push(dependency.map_err(|problem| Error::file(&file, problem))?);
@@ -147,7 +147,7 @@ impl Loader {
                 }
                 (name, fields)
             }
-            other => return Err(format!("an entry of roles must be a string or a map, not {}", what(&other))),
+            other => return Err(format!("an entry of roles must be a string or a map, not {}", type_name(&other))),
         };
         no_log.iter().try_for_each(check_all)?;
         check_all(&Value::Object(vars.clone()))?;
@@ -160,28 +160,28 @@ impl Loader {
         // Roles are searched beside the current role, as Ansible does, and in the roles path.
         let beside = around.parent().filter(|roles| roles.ends_with("roles")).map(|roles| roles.join(name));
         let beside_playbook = around.join("roles").join(name);
-        let mut places: Vec<_> =
+        let mut candidates: Vec<_> =
             beside.into_iter().chain([beside_playbook]).chain(role_places(&self.project, name)).collect();
-        let found = places.iter().position(|place| place.is_dir());
-        found.map(|found| normal(&places.swap_remove(found))).ok_or_else(|| {
-            let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            format!("role {name} not found in {}", places.join(", "))
+        let found = candidates.iter().position(|path| path.is_dir());
+        found.map(|found| normal(&candidates.swap_remove(found))).ok_or_else(|| {
+            let candidates: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
+            format!("role {name} not found in {}", candidates.join(", "))
         })
     }
 
     /// Reads a task file of a role.
     fn read_file(&mut self, file: &Path, folder: &Path, depth: usize) -> Result<Arc<[Task]>> {
-        let tasks = yaml::file(file)?;
+        let tasks = yaml::read_document(file)?;
         let path = Arc::new(file.to_owned());
         let mut found =
-            Surroundings { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
+            TaskContext { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
         read_tasks(tasks, &path, 0, &mut found).map(Arc::from)
     }
 
     fn read_plays(&mut self, file: &Path) -> Result<Vec<Play>> {
-        match yaml::file(file)? {
+        match yaml::read_document(file)? {
             Value::Array(plays) => plays.into_iter().map(|play| self.read_play(play, file)).collect(),
-            other => Err(Error::file(file, format_args!("must be a list of plays, not {}", what(&other)))),
+            other => Err(Error::file(file, format_args!("must be a list of plays, not {}", type_name(&other)))),
         }
     }
 
@@ -236,7 +236,7 @@ impl Loader {
                 }
                 continue;
             }
-            let mut found = Surroundings {
+            let mut found = TaskContext {
                 loader: self,
                 home: &folder,
                 tasks: folder.clone(),
@@ -251,9 +251,9 @@ impl Loader {
             if play.includes.contains_key(&included) {
                 continue;
             }
-            let tasks = yaml::file(&included)?;
+            let tasks = yaml::read_document(&included)?;
             let path = Arc::new(included.clone());
-            let mut found = Surroundings {
+            let mut found = TaskContext {
                 loader: self,
                 home: &folder,
                 tasks: folder.clone(),
@@ -298,11 +298,11 @@ pub(crate) fn named(folder: &Path, name: &str) -> Option<PathBuf> {
 }
 
 fn read_vars(file: &Path) -> Result<Arc<Vars>> {
-    let vars = match yaml::file(file)? {
+    let vars = match yaml::read_document(file)? {
         Value::Null => Map::new(),
         Value::Object(vars) => vars,
         other => {
-            return Err(Error::file(file, format_args!("must be a map of variables, not {}", what(&other))));
+            return Err(Error::file(file, format_args!("must be a map of variables, not {}", type_name(&other))));
         }
     };
     for (name, value) in &vars {
@@ -312,7 +312,7 @@ fn read_vars(file: &Path) -> Result<Arc<Vars>> {
 }
 
 /// Position of a task that refers to another file or role.
-struct Surroundings<'l> {
+struct TaskContext<'l> {
     loader: &'l mut Loader,
     /// The folder of the role or playbook.
     home: &'l Path,
@@ -325,15 +325,15 @@ struct Surroundings<'l> {
     includes: Option<&'l mut Vec<PathBuf>>,
 }
 
-impl Surroundings<'_> {
+impl TaskContext<'_> {
     fn find(&self, name: &str) -> Result<PathBuf, String> {
-        let places = places(name, self.file, &self.tasks);
-        let found = places.iter().find(|place| place.is_file());
-        found.cloned().ok_or_else(|| format!("file {} not found", places[1].display()))
+        let candidates = candidate_paths(name, self.file, &self.tasks);
+        let found = candidates.iter().find(|path| path.is_file());
+        found.cloned().ok_or_else(|| format!("file {} not found", candidates[1].display()))
     }
 }
 
-impl Resolve for Surroundings<'_> {
+impl Resolve for TaskContext<'_> {
     fn import(&mut self, name: &str) -> Result<Arc<[Task]>, String> {
         if self.depth >= MAX_DEPTH {
             return Err(format!(
@@ -341,9 +341,9 @@ impl Resolve for Surroundings<'_> {
             ));
         }
         let file = self.find(name)?;
-        let tasks = yaml::file(&file).map_err(|error| error.to_string())?;
+        let tasks = yaml::read_document(&file).map_err(|error| error.to_string())?;
         let path = Arc::new(file.clone());
-        let mut found = Surroundings {
+        let mut found = TaskContext {
             loader: &mut *self.loader,
             home: self.home,
             tasks: self.tasks.clone(),
@@ -381,10 +381,10 @@ impl Resolve for Surroundings<'_> {
         let folder = self.home.join("vars");
         let files = match name {
             Some(name) => {
-                let places =
-                    [folder.join(name), self.home.join(name), self.tasks.join(name)].map(|place| normal(&place));
-                let found = places.iter().find(|place| place.is_file()).cloned();
-                vec![found.ok_or_else(|| format!("file {} not found", places[0].display()))?]
+                let candidates =
+                    [folder.join(name), self.home.join(name), self.tasks.join(name)].map(|path| normal(&path));
+                let found = candidates.iter().find(|path| path.is_file()).cloned();
+                vec![found.ok_or_else(|| format!("file {} not found", candidates[0].display()))?]
             }
             None => walk(&folder).map_err(|error| error.to_string())?,
         };

@@ -1,10 +1,10 @@
 //! Parses a task.
 
 use super::args::{is_builtin, is_module, module, pairs};
-use super::{Action, Module, Over, Repeat, Task};
+use super::{Action, Loop, LoopItems, Module, Task};
 use crate::error::{Error, Result};
 use crate::template::{check_expression, check_text, is_template, templates};
-use crate::yaml::{truth, what};
+use crate::yaml::{truth, type_name};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,16 +64,16 @@ pub(super) fn read_tasks(
             };
             tasks.into_iter().enumerate().map(read).collect()
         }
-        other => Err(Error::file(file, format_args!("must be a list of tasks, not {}", what(&other)))),
+        other => Err(Error::file(file, format_args!("must be a list of tasks, not {}", type_name(&other)))),
     }
 }
 
-fn read_task(task: Value, file: &Arc<PathBuf>, place: &str, depth: usize, found: &mut dyn Resolve) -> Result<Task> {
-    let refuse = |problem: String| Error::task(file, place, problem);
+fn read_task(task: Value, file: &Arc<PathBuf>, position: &str, depth: usize, found: &mut dyn Resolve) -> Result<Task> {
+    let refuse = |problem: String| Error::task(file, position, problem);
     let Value::Object(mut fields) = task else {
-        return Err(refuse(format!("must be a map, not {}", what(&task))));
+        return Err(refuse(format!("must be a map, not {}", type_name(&task))));
     };
-    let mut keywords = Keywords { fields: &mut fields, file, place };
+    let mut keywords = Keywords { fields: &mut fields, file, position };
     let vars = keywords.map("vars")?;
     check_all(&Value::Object(vars.clone())).map_err(&refuse)?;
     let mut task = Task {
@@ -101,8 +101,8 @@ fn read_task(task: Value, file: &Arc<PathBuf>, place: &str, depth: usize, found:
     let applied = fields.values().find_map(|arguments| arguments.get("apply")?.get("no_log").cloned());
     applied.iter().try_for_each(check_all).map_err(&refuse)?;
     task.no_log = task.no_log.or(applied);
-    task.action = read_action(&mut fields, args, file, place, depth, found)?;
-    task.name = name.unwrap_or_else(|| place.to_owned());
+    task.action = read_action(&mut fields, args, file, position, depth, found)?;
+    task.name = name.unwrap_or_else(|| position.to_owned());
     if matches!(task.action, Action::Block { .. } | Action::Role { is_static: true, .. })
         && (task.repeat.is_some() || task.register.is_some() || !task.until.is_empty() || task.retries.is_some())
     {
@@ -120,11 +120,11 @@ fn read_action(
     fields: &mut Map<String, Value>,
     args: Map<String, Value>,
     file: &Arc<PathBuf>,
-    place: &str,
+    position: &str,
     depth: usize,
     found: &mut dyn Resolve,
 ) -> Result<Action> {
-    let refuse = |problem: String| Error::task(file, place, problem);
+    let refuse = |problem: String| Error::task(file, position, problem);
     if let Some(tasks) = fields.remove("block") {
         let mut section = |tasks: Value| read_tasks(tasks, file, depth + 1, &mut *found).map(Arc::from);
         let (rescue, always) = (fields.remove("rescue"), fields.remove("always"));
@@ -250,12 +250,12 @@ fn check_conditions(value: &Value) -> Result<(), String> {
 struct Keywords<'a> {
     fields: &'a mut Map<String, Value>,
     file: &'a Path,
-    place: &'a str,
+    position: &'a str,
 }
 
 impl Keywords<'_> {
     fn refuse(&self, keyword: &str, problem: impl std::fmt::Display) -> Error {
-        Error::task(self.file, self.place, format_args!("{keyword}: {problem}"))
+        Error::task(self.file, self.position, format_args!("{keyword}: {problem}"))
     }
 
     fn value(&mut self, keyword: &str) -> Result<Option<Value>> {
@@ -269,7 +269,7 @@ impl Keywords<'_> {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(other) => Err(self.refuse(keyword, format_args!("must be a string, not {}", what(&other)))),
+            Some(other) => Err(self.refuse(keyword, format_args!("must be a string, not {}", type_name(&other)))),
         }
     }
 
@@ -279,7 +279,8 @@ impl Keywords<'_> {
             Some(Value::String(text)) => Ok(vec![text]),
             Some(Value::Array(items)) => Ok(items.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
             Some(other) => {
-                Err(self.refuse(keyword, format_args!("must be a string or a list of strings, not {}", what(&other))))
+                Err(self
+                    .refuse(keyword, format_args!("must be a string or a list of strings, not {}", type_name(&other))))
             }
         }
     }
@@ -288,7 +289,7 @@ impl Keywords<'_> {
         match self.fields.remove(keyword) {
             None | Some(Value::Null) => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
-            Some(other) => Err(self.refuse(keyword, format_args!("must be a map, not {}", what(&other)))),
+            Some(other) => Err(self.refuse(keyword, format_args!("must be a map, not {}", type_name(&other)))),
         }
     }
 
@@ -303,13 +304,13 @@ impl Keywords<'_> {
         Ok(Some(conditions))
     }
 
-    fn repeat(&mut self) -> Result<Option<Repeat>> {
+    fn repeat(&mut self) -> Result<Option<Loop>> {
         let mut control = self.map("loop_control")?;
         let loops = [
-            ("loop", Over::List),
-            ("with_list", Over::List),
-            ("with_items", Over::Flattened),
-            ("with_dict", Over::Fields),
+            ("loop", LoopItems::List),
+            ("with_list", LoopItems::List),
+            ("with_items", LoopItems::Flattened),
+            ("with_dict", LoopItems::Fields),
         ];
         let mut repeat = None;
         for (keyword, over) in loops {
@@ -317,7 +318,7 @@ impl Keywords<'_> {
                 let text = |control: &mut Map<String, Value>, name: &str| {
                     control.remove(name).and_then(|name| name.as_str().map(str::to_owned))
                 };
-                repeat = Some(Repeat {
+                repeat = Some(Loop {
                     over,
                     items,
                     variable: text(&mut control, "loop_var").unwrap_or_else(|| "item".to_owned()),

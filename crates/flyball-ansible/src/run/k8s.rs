@@ -5,18 +5,18 @@
 //! objects are deleted with their owner.
 
 use super::Run;
-use super::modules::{Arguments, text};
+use super::modules::{Arguments, to_text};
 use super::objects::{self, Change};
 use super::tasks::Done;
 use super::wait::Wait;
 use crate::job::TaskError;
-use crate::memory;
 use crate::playbook::Literals;
 use crate::template::{BYTES_PER_FUEL, Scope};
-use crate::yaml::{self, truth, what};
+use crate::yaml::{self, truth, type_name};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball::{Kind, ObjectKey};
+use flyball_core::memory;
 use flyball_core::selector::LabelSelector;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value, json};
@@ -67,7 +67,7 @@ impl Run<'_> {
 
     async fn waited(&mut self, change: Change, wait: Option<&Wait>, absent: bool) -> Result<Change, TaskError> {
         let (Some(wait), Some(object)) = (wait, &change.object) else { return Ok(change) };
-        let (kind, key) = self.place(object)?;
+        let (kind, key) = self.kind_and_key(object)?;
         let object = self.wait_for(wait, &kind, &key, absent).await?;
         Ok(Change { object: object.or(change.object), ..change })
     }
@@ -76,10 +76,10 @@ impl Run<'_> {
     async fn absent(&mut self, definition: &Value, arguments: &Arguments) -> Result<Change, TaskError> {
         let selector = selector(arguments)?;
         let is_named = definition["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
-        let kind = self.kind(&text(&definition["apiVersion"]), &text(&definition["kind"]))?;
+        let kind = self.kind(&to_text(&definition["apiVersion"]), &to_text(&definition["kind"]))?;
         let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str())?;
         if is_named {
-            let name = text(&definition["metadata"]["name"]);
+            let name = to_text(&definition["metadata"]["name"]);
             return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name)).await;
         }
         let Some(selector) = selector else {
@@ -98,8 +98,8 @@ impl Run<'_> {
         let (version, kind) = named(arguments).map_err(TaskError::new)?;
         let kind = self.kind(&version, &kind)?;
         // Without a namespace it lists all of them, as Ansible does, unless it reads a single object.
-        let requested = arguments.get("namespace").map(text);
-        let name = arguments.get("name").map(text).filter(|name| !name.is_empty());
+        let requested = arguments.get("namespace").map(to_text);
+        let name = arguments.get("name").map(to_text).filter(|name| !name.is_empty());
         let wait = Wait::of(arguments);
         let found = match name {
             Some(name) => {
@@ -114,7 +114,11 @@ impl Run<'_> {
                 let namespace = match &requested {
                     Some(requested) => self.namespace(&kind, Some(requested))?,
                     None if !kind.is_namespaced() => None,
-                    None => self.reach().everywhere(kind.name()).map(|()| None).map_err(TaskError::refused)?,
+                    None => self
+                        .access()
+                        .check_listing_all_namespaces(kind.name())
+                        .map(|()| None)
+                        .map_err(TaskError::refused)?,
                 };
                 let found = match self.job.cx.dynamic(&kind).list(namespace.as_deref()).await {
                     // The cluster does not serve this kind, so there are no objects.
@@ -143,8 +147,8 @@ impl Run<'_> {
         let types = object.types.clone().unwrap_or_default();
         let is_own = types.api_version == version
             && types.kind == kind
-            && arguments.get("name").map(text) == object.metadata.name
-            && arguments.get("namespace").map(text).is_none_or(|name| Some(name) == object.metadata.namespace);
+            && arguments.get("name").map(to_text) == object.metadata.name
+            && arguments.get("namespace").map(to_text).is_none_or(|name| Some(name) == object.metadata.namespace);
         if !is_own {
             let problem = "k8s_status only supports the status of the reconciled object";
             return Err(TaskError::new(problem));
@@ -158,7 +162,7 @@ impl Run<'_> {
                     _ => return Err(TaskError::new("status must be a map")),
                 }
             }
-            Some(other) => return Err(TaskError::new(format!("status must be a map, not {}", what(other)))),
+            Some(other) => return Err(TaskError::new(format!("status must be a map, not {}", type_name(other)))),
         };
         if let Some(conditions) = arguments.get("conditions") {
             if !conditions.as_array().is_some_and(|all| all.iter().all(|one| one["type"].is_string())) {
@@ -199,14 +203,14 @@ fn json_of(object: &DynamicObject) -> Result<Value, TaskError> {
 /// Returns the kind in the arguments.
 fn named(arguments: &Arguments) -> Result<(String, String), String> {
     let version = ["api_version", "api", "version"].iter().find_map(|name| arguments.get(*name));
-    let kind = arguments.get("kind").map(text).ok_or("missing argument kind")?;
+    let kind = arguments.get("kind").map(to_text).ok_or("missing argument kind")?;
     Ok((version.map_or("v1".to_owned(), text), kind))
 }
 
 fn texts(value: Option<&Value>) -> Vec<String> {
     match value {
-        Some(Value::Array(items)) => items.iter().map(text).collect(),
-        Some(one) => vec![text(one)],
+        Some(Value::Array(items)) => items.iter().map(to_text).collect(),
+        Some(one) => vec![to_text(one)],
         None => Vec::new(),
     }
 }
@@ -227,14 +231,14 @@ fn lookup(what: &str, name: &str) -> String {
 /// Objects of a task, and the remaining memory for texts with objects.
 struct Found {
     objects: Vec<Value>,
-    room: usize,
+    remaining_bytes: usize,
 }
 
 /// Completes an object with the module's other arguments.
 fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
     let Value::Object(mut fields) = definition else { return Err("definition must be a map".into()) };
     for (field, names) in [("kind", &["kind"][..]), ("apiVersion", &["api_version", "api", "version"])] {
-        let beside = names.iter().find_map(|name| arguments.get(*name)).map(text);
+        let beside = names.iter().find_map(|name| arguments.get(*name)).map(to_text);
         // As in Ansible, a definition without apiVersion is of the core group.
         let beside = beside.or_else(|| (field == "apiVersion").then(|| "v1".to_owned()));
         if let Some(beside) = beside.filter(|_| fields.get(field).is_none_or(Value::is_null)) {
@@ -250,11 +254,11 @@ fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
     };
     for name in ["name", "namespace"] {
         if let Some(value) = arguments.get(name).filter(|_| metadata.get(name).is_none_or(Value::is_null)) {
-            metadata.insert(name.into(), text(value).into());
+            metadata.insert(name.into(), to_text(value).into());
         }
         // A name of digits is a string.
         if let Some(value) = metadata.get_mut(name).filter(|value| value.is_number()) {
-            *value = text(value).into();
+            *value = to_text(value).into();
         }
     }
     encode(&mut fields);
@@ -269,7 +273,7 @@ fn encode(fields: &mut Map<String, Value>) {
     let Some(Value::Object(texts)) = fields.remove("stringData") else { return };
     let data = fields.entry("data").or_insert_with(|| json!({}));
     if let Some(data) = data.as_object_mut() {
-        data.extend(texts.into_iter().map(|(key, value)| (key, STANDARD.encode(text(&value)).into())));
+        data.extend(texts.into_iter().map(|(key, value)| (key, STANDARD.encode(to_text(&value)).into())));
     }
 }
 
@@ -278,7 +282,7 @@ impl Run<'_> {
     fn definitions(&self, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
         let definition_argument =
             ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
-        let mut found = Found { objects: Vec::new(), room: yaml::MAX_TEXT_MEMORY };
+        let mut found = Found { objects: Vec::new(), remaining_bytes: yaml::MAX_TEXT_MEMORY };
         match (definition_argument, arguments.get("src"), arguments.get("template")) {
             (Some(definition_argument), _, _) => self.collect(definition_argument.clone(), &mut found, 0)?,
             (None, Some(src), _) => self.collect(scope.evaluate(&lookup("file", &text(src)))?, &mut found, 0)?,
@@ -288,7 +292,7 @@ impl Run<'_> {
                     one => vec![one.clone()],
                 };
                 for path in paths {
-                    let path = text(path.get("path").unwrap_or(&path));
+                    let path = to_text(path.get("path").unwrap_or(&path));
                     self.collect(scope.evaluate(&lookup("template", &path))?, &mut found, 0)?;
                 }
             }
@@ -301,7 +305,7 @@ impl Run<'_> {
     fn collect(&self, value: Value, found: &mut Found, depth: usize) -> Result<(), String> {
         match value {
             Value::String(text) if depth < 4 => self
-                .documents(&text, &mut found.room)?
+                .documents(&text, &mut found.remaining_bytes)?
                 .into_iter()
                 .try_for_each(|document| self.collect(document, found, depth + 1)),
             Value::Array(items) if depth < 4 => {
@@ -315,22 +319,22 @@ impl Run<'_> {
                 }
             },
             Value::Null => Ok(()),
-            other => Err(format!("definition must be a Kubernetes object, not {}", what(&other))),
+            other => Err(format!("definition must be a Kubernetes object, not {}", type_name(&other))),
         }
     }
 
     /// Parses the documents of a text within the remaining memory. It is also charged to the budget of the run.
-    fn documents(&self, text: &str, room: &mut usize) -> Result<Vec<Value>, String> {
-        let documents = yaml::documents_within(text, *room).map_err(|error| yaml::invalid(&error))?;
-        let size: usize = documents.iter().map(memory::size).sum();
-        *room = room.saturating_sub(size);
+    fn documents(&self, text: &str, remaining_bytes: &mut usize) -> Result<Vec<Value>, String> {
+        let documents = yaml::documents_within(text, *remaining_bytes).map_err(|error| yaml::invalid(&error))?;
+        let size: usize = documents.iter().map(memory::of).sum();
+        *remaining_bytes = remaining_bytes.saturating_sub(size);
         self.budget.charge((size / BYTES_PER_FUEL) as u64)?;
         Ok(documents)
     }
 
     /// Returns kind and key of an object.
-    pub(super) fn place(&self, object: &Value) -> Result<(Kind, ObjectKey), TaskError> {
-        let kind = self.kind(&text(&object["apiVersion"]), &text(&object["kind"]))?;
+    pub(super) fn kind_and_key(&self, object: &Value) -> Result<(Kind, ObjectKey), TaskError> {
+        let kind = self.kind(&to_text(&object["apiVersion"]), &to_text(&object["kind"]))?;
         let namespace = self.namespace(&kind, object["metadata"]["namespace"].as_str())?;
         let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {

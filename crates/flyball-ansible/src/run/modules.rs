@@ -43,7 +43,7 @@ impl<'r> Run<'r> {
             Module::RequeueAfter => self.requeue_after(&arguments),
             Module::SetFact => {
                 for (name, value) in arguments.iter().filter(|(name, _)| name.as_str() != "cacheable") {
-                    self.remember(name, value.clone())?;
+                    self.set_fact(name, value.clone())?;
                 }
                 Ok(Done::with(json!({"ansible_facts": arguments, "changed": false})))
             }
@@ -78,7 +78,7 @@ impl<'r> Run<'r> {
     }
 
     fn requeue_after(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
-        let time = arguments.get("time").map(text).unwrap_or_default();
+        let time = arguments.get("time").map(to_text).unwrap_or_default();
         let period = parse_unsigned_duration(&time)
             .ok_or_else(|| TaskError::new(format!("time: invalid duration {time:?}: use a duration such as 30s")))?;
         self.outcome.requeue_after = Some(period.max(MIN_REQUEUE));
@@ -96,8 +96,8 @@ fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, St
         if !scope.holds(condition)? {
             let message = ["fail_msg", "msg"].iter().find_map(|name| arguments.get(*name));
             let message = match message {
-                Some(message) => text(&scope.render(message)?),
-                None => format!("Assertion failed: {}", text(condition)),
+                Some(message) => to_text(&scope.render(message)?),
+                None => format!("Assertion failed: {}", to_text(condition)),
             };
             return Err(message);
         }
@@ -154,6 +154,6 @@ fn leave_out(value: &mut Value) {
 }
 
 /// Converts a value to a string.
-pub(super) fn text(value: &Value) -> String {
+pub(super) fn to_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,9 +1,9 @@
 //! Objects in the cluster: read through the caches of the operator, written through its context.
 
 use super::Run;
+use crate::access::Access;
 use crate::job::TaskError;
 use crate::playbook::{Literals, kind_of};
-use crate::reach::Reach;
 use flyball::{Kind, ObjectKey};
 use flyball_core::names::is_path_segment;
 use flyball_core::selector::LabelSelector;
@@ -40,8 +40,8 @@ impl Run<'_> {
         })
     }
 
-    pub(super) fn reach(&self) -> Reach {
-        Reach::of(&self.job)
+    pub(super) fn access(&self) -> Access {
+        Access::of(&self.job)
     }
 
     /// Returns the namespace of an object: the requested one, if the run may access it, or that of the reconciled
@@ -52,7 +52,7 @@ impl Run<'_> {
         }
         let own = self.job.cx.key().namespace();
         let namespace = requested.filter(|namespace| !namespace.is_empty()).or(own).unwrap_or("default");
-        self.reach().namespace(namespace).map_err(TaskError::refused)?;
+        self.access().check_namespace(namespace).map_err(TaskError::refused)?;
         Ok(Some(namespace.to_owned()))
     }
 
@@ -68,9 +68,11 @@ impl Run<'_> {
 
     /// Applies a definition.
     pub(super) async fn present(&mut self, definition: &Value, named: &Literals) -> Result<Change, TaskError> {
-        let (kind, key) = self.place(definition)?;
-        let reach = self.reach();
-        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(TaskError::refused)?;
+        let (kind, key) = self.kind_and_key(definition)?;
+        let access = self.access();
+        access
+            .check_write(&kind.gvk().group, kind.name(), key.namespace(), definition, named)
+            .map_err(TaskError::refused)?;
         let mut definition = definition.clone();
         if let Some(namespace) = key.namespace() {
             definition["metadata"]["namespace"] = namespace.into();
@@ -96,7 +98,7 @@ impl Run<'_> {
         mut definition: Value,
         before: Option<DynamicObject>,
     ) -> Result<Change, TaskError> {
-        self.reach().mark(&mut definition);
+        self.access().annotate(&mut definition);
         match before {
             Some(before) => self.patch(kind, key, &before, definition).await,
             None => {
@@ -109,9 +111,11 @@ impl Run<'_> {
 
     /// Patches an existing object.
     pub(super) async fn patched(&mut self, definition: &Value, named: &Literals) -> Result<Change, TaskError> {
-        let (kind, key) = self.place(definition)?;
-        let reach = self.reach();
-        reach.write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(TaskError::refused)?;
+        let (kind, key) = self.kind_and_key(definition)?;
+        let access = self.access();
+        access
+            .check_write(&kind.gvk().group, kind.name(), key.namespace(), definition, named)
+            .map_err(TaskError::refused)?;
         match self.get(&kind, &key).await? {
             Some(before) => self.patch(&kind, &key, &before, definition.clone()).await,
             // As in Ansible, which only logs a warning.
@@ -129,7 +133,7 @@ impl Run<'_> {
     ) -> Result<Change, TaskError> {
         let live = serde_json::to_value(before).map_err(|error| TaskError::new(error.to_string()))?;
         let group = kind.gvk().group.clone();
-        self.reach().change(&group, kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
+        self.access().check_change(&group, kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
         // Lists are merged by key in built-in kinds, and replaced in others.
         let by_key = !group.contains('.') || group.ends_with(".k8s.io");
         if contains(&live, &patch, by_key) {
@@ -156,7 +160,9 @@ impl Run<'_> {
         if !going {
             let live = serde_json::to_value(&object).map_err(|error| TaskError::new(error.to_string()))?;
             let group = &kind.gvk().group;
-            self.reach().change(group, kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
+            self.access()
+                .check_change(group, kind.name(), key.namespace(), key.name(), &live)
+                .map_err(TaskError::new)?;
             self.job.cx.delete(&object).await.map_err(TaskError::of)?;
         }
         change(&object, !going, "delete")

@@ -3,10 +3,10 @@
 use super::frame::MAX_DEPTH;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
-use crate::memory::size;
-use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
+use crate::playbook::{Action, Loop, LoopItems, Module, Task, candidate_paths, named};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
-use crate::yaml::{truth, what};
+use crate::yaml::{truth, type_name};
+use flyball_core::memory;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::core::Status;
@@ -74,8 +74,8 @@ impl<'r> Run<'r> {
             && !rescue.is_empty()
         {
             let failed = json!({"failed": true, "msg": failure.message});
-            self.remember("ansible_failed_task", json!({"name": failure.task}))?;
-            self.remember("ansible_failed_result", failed)?;
+            self.set_fact("ansible_failed_task", json!({"name": failure.task}))?;
+            self.set_fact("ansible_failed_result", failed)?;
             result = self.tasks(rescue, &inner).await;
         }
         if !matches!(result, Err(Stop::Play | Stop::Role | Stop::Deferred)) {
@@ -130,11 +130,11 @@ impl<'r> Run<'r> {
     /// Runs a task, for each of its items if it has a loop.
     async fn task(&mut self, task: &'r Task, frame: &Frame<'r>) -> Result<(), Stop> {
         let result = match &task.repeat {
-            None => self.once(task, frame, &Vars::new()).await?,
+            None => self.run_item(task, frame, &Vars::new()).await?,
             Some(repeat) => {
                 let scope = self.scope(frame, &task.vars, &Vars::new());
                 match items(repeat, &scope) {
-                    Ok(items) => self.each(task, repeat, items, frame).await?,
+                    Ok(items) => self.run_items(task, repeat, items, frame).await?,
                     // If all items are skipped, errors in the loop's value are ignored.
                     Err(problem) => {
                         match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
@@ -148,10 +148,10 @@ impl<'r> Run<'r> {
         self.ended(task, frame, result)
     }
 
-    async fn each(
+    async fn run_items(
         &mut self,
         task: &'r Task,
-        repeat: &'r Repeat,
+        repeat: &'r Loop,
         items: Vec<Value>,
         frame: &Frame<'r>,
     ) -> Result<Done, Stop> {
@@ -162,12 +162,12 @@ impl<'r> Run<'r> {
             if let Some(name) = &repeat.index {
                 looped.insert(name.clone(), Var::Data(Arc::new(index.into())));
             }
-            let mut done = self.once(task, frame, &looped).await?;
+            let mut done = self.run_item(task, frame, &looped).await?;
             done.result.insert(repeat.variable.clone(), item);
             if let Some(failed) = done.failure.take() {
                 failure.get_or_insert(failed);
             }
-            size_of_results += done.result.values().map(size).sum::<usize>();
+            size_of_results += done.result.values().map(memory::of).sum::<usize>();
             if size_of_results > MAX_RESULT_BYTES {
                 let problem = format!("the results of the loop exceed {MAX_RESULT_BYTES} bytes");
                 return Err(Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }));
@@ -208,7 +208,7 @@ impl<'r> Run<'r> {
     }
 
     /// Runs a task for one item, with retries.
-    async fn once(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
+    async fn run_item(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
         self.count().map_err(|problem| Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }))?;
         self.charge(task, WORK_PER_TASK)?;
         self.budget.yield_turn().await;
@@ -228,14 +228,14 @@ impl<'r> Run<'r> {
         };
         let delay = task.delay.as_ref().map_or(5.0, |delay| number(delay, &scope));
         for attempt in 1.. {
-            let mut done = Box::pin(self.act(task, frame, looped)).await?;
-            let size = done.result.values().map(size).sum::<usize>();
+            let mut done = Box::pin(self.run_action(task, frame, looped)).await?;
+            let size = done.result.values().map(memory::of).sum::<usize>();
             self.charge(task, WORK_PER_ATTEMPT + (size / BYTES_PER_FUEL) as u64)?;
             if attempts > 1 {
                 done.result.insert("attempts".into(), attempt.into());
             }
-            let judged = self.judge(task, frame, looped, &mut done);
-            let satisfied = match judged {
+            let evaluated = self.evaluate_result(task, frame, looped, &mut done);
+            let satisfied = match evaluated {
                 Err(problem) => {
                     done = Done::failed(TaskError::new(problem));
                     true
@@ -254,7 +254,7 @@ impl<'r> Run<'r> {
     }
 
     /// Applies `failed_when` and `changed_when`, and returns whether `until` holds.
-    fn judge(&self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
+    fn evaluate_result(&self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
         let failed = done.failure.is_some();
         done.result.entry("failed").or_insert(failed.into());
         done.result.entry("changed").or_insert(false.into());
@@ -290,7 +290,7 @@ impl<'r> Run<'r> {
     }
 
     /// Executes the action of a task.
-    async fn act(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
+    async fn run_action(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
         let scope = self.scope(frame, &task.vars, looped);
         match &task.action {
             Action::Module(module, arguments) => Box::pin(self.module(*module, arguments, &scope, frame)).await,
@@ -300,18 +300,18 @@ impl<'r> Run<'r> {
                     Ok(other) => {
                         return Ok(Done::failed(TaskError::new(format!(
                             "the task file name must be a string, not {}",
-                            what(&other)
+                            type_name(&other)
                         ))));
                     }
                     Err(problem) => return Ok(Done::failed(TaskError::new(problem))),
                 };
                 let tasks = match frame.role {
-                    Some(role) => {
-                        places(&file, &task.file, &role.folder.join("tasks")).iter().find_map(|p| role.tasks.get(p))
-                    }
-                    None => {
-                        places(&file, &task.file, &frame.play.folder).iter().find_map(|p| frame.play.includes.get(p))
-                    }
+                    Some(role) => candidate_paths(&file, &task.file, &role.folder.join("tasks"))
+                        .iter()
+                        .find_map(|p| role.tasks.get(p)),
+                    None => candidate_paths(&file, &task.file, &frame.play.folder)
+                        .iter()
+                        .find_map(|p| frame.play.includes.get(p)),
                 };
                 let Some(tasks) = tasks else {
                     return Ok(Done::failed(TaskError::new(format!("no task file {file} {FILES_OF_ROLE}"))));
@@ -342,20 +342,22 @@ impl<'r> Run<'r> {
         };
         let found = frame.role.and_then(|role| {
             let folders = [role.folder.join("vars"), role.folder.clone(), role.folder.join("tasks")];
-            folders.iter().find_map(|folder| role.var_files.get(&places(&file, folder, folder)[1]))
+            folders.iter().find_map(|folder| role.var_files.get(&candidate_paths(&file, folder, folder)[1]))
         });
         let Some(vars) = found else {
             return Done::failed(TaskError::new(format!("no variable file {file} {FILES_OF_ROLE}")));
         };
         match name {
-            None => self.included.extend(vars.iter().map(|(name, var)| (name.clone(), var.clone()))),
+            None => {
+                Arc::make_mut(&mut self.included).extend(vars.iter().map(|(name, var)| (name.clone(), var.clone())))
+            }
             Some(name) => {
                 let field = |(name, var): (&String, &Var)| {
                     let (Var::Data(value) | Var::Template(value)) = var;
                     (name.clone(), (**value).clone())
                 };
                 let fields: Map<String, Value> = vars.iter().map(field).collect();
-                self.included.insert(name.to_owned(), Var::Template(Arc::new(fields.into())));
+                Arc::make_mut(&mut self.included).insert(name.to_owned(), Var::Template(Arc::new(fields.into())));
             }
         }
         Done::ok()
@@ -372,13 +374,13 @@ impl<'r> Run<'r> {
             tracing::debug!("{result}");
         }
         if let Some(name) = &task.register {
-            self.remember(name, Value::Object(done.result.clone()))?;
+            self.set_fact(name, Value::Object(done.result.clone()))?;
         }
         let flag = |name: &str| done.result.get(name) == Some(&Value::Bool(true));
         let (changed, skipped) = (flag("changed"), flag("skipped"));
         if let Some(mut failure) = done.failure.take() {
             if hidden {
-                failure = hide(failure);
+                failure = hide_message(failure);
             }
             failure.task = of(task);
             let ignored = task.ignore_errors.as_ref().or(frame.ignore_errors.as_ref());
@@ -438,7 +440,7 @@ impl Done {
 }
 
 /// Removes the message of a failure, but not its kind.
-fn hide(failure: TaskError) -> TaskError {
+fn hide_message(failure: TaskError) -> TaskError {
     TaskError { message: HIDDEN.to_owned(), error: failure.error.as_ref().map(hide_error), ..failure }
 }
 
@@ -491,24 +493,24 @@ pub(super) fn seconds(value: &Value, default: f64) -> Duration {
 }
 
 /// Returns the items of a loop.
-fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
+fn items(repeat: &Loop, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
     let value = scope.render(&repeat.items)?;
     match (repeat.over, value) {
         (_, Value::String(omitted)) if omitted == *OMIT => Ok(Vec::new()),
-        (Over::List, Value::Array(items)) => Ok(items),
-        (Over::Flattened, Value::Array(items)) => Ok(items
+        (LoopItems::List, Value::Array(items)) => Ok(items),
+        (LoopItems::Flattened, Value::Array(items)) => Ok(items
             .into_iter()
             .flat_map(|item| match item {
                 Value::Array(items) => items,
                 item => vec![item],
             })
             .collect()),
-        (Over::Flattened, item) => Ok(vec![item]),
-        (Over::Fields, Value::Object(fields)) => {
+        (LoopItems::Flattened, item) => Ok(vec![item]),
+        (LoopItems::Fields, Value::Object(fields)) => {
             Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
         }
-        (Over::List, other) => Err(format!("the value of the loop must be a list, not {}", what(&other))),
-        (Over::Fields, other) => Err(format!("the value of the loop must be a map, not {}", what(&other))),
+        (LoopItems::List, other) => Err(format!("the value of the loop must be a list, not {}", type_name(&other))),
+        (LoopItems::Fields, other) => Err(format!("the value of the loop must be a map, not {}", type_name(&other))),
     }
 }
 
@@ -523,12 +525,12 @@ mod tests {
                 "causes": [{"reason": "NamespaceTerminating", "message": "SECRET", "field": "SECRET"}]}});
         let status: Status = serde_json::from_value(status).unwrap();
         let error = flyball::Error::from(kube::Error::Api(status.boxed())).context("SECRET");
-        let hidden = hide(TaskError::of(error));
+        let hidden = hide_message(TaskError::of(error));
         let error = hidden.error.unwrap();
         assert!(!format!("{error} {error:?} {:?} {}", error.status(), hidden.message).contains("SECRET"));
         assert_eq!(error.status().unwrap().code, 403);
         assert!(flyball::is_namespace_terminating(error.downcast_ref().unwrap()));
-        let other = hide(TaskError::of("SECRET".into()));
+        let other = hide_message(TaskError::of("SECRET".into()));
         assert_eq!(other.error.unwrap().to_string(), HIDDEN);
     }
 }

@@ -1,7 +1,7 @@
 //! Waits, with a timeout, for objects to be ready or deleted.
 
 use super::Run;
-use super::modules::{Arguments, text};
+use super::modules::{Arguments, to_text};
 use super::tasks::seconds;
 use crate::job::TaskError;
 use crate::yaml::truth;
@@ -28,14 +28,14 @@ impl Wait {
     pub(super) fn of(arguments: &Arguments) -> Option<Self> {
         arguments.get("wait").and_then(truth).filter(|wait| *wait)?;
         let condition = arguments.get("wait_condition").map(|condition| Expected {
-            kind: condition.get("type").map(text).unwrap_or_default(),
+            kind: condition.get("type").map(to_text).unwrap_or_default(),
             // In YAML, `True` and `"True"` are easily confused.
             status: condition.get("status").map_or("True".to_owned(), |status| match status {
                 Value::Bool(true) => "True".to_owned(),
                 Value::Bool(false) => "False".to_owned(),
-                other => text(other),
+                other => to_text(other),
             }),
-            reason: condition.get("reason").map(text),
+            reason: condition.get("reason").map(to_text),
         });
         let time = |name: &str, default: f64| {
             arguments.get(name).map_or(Duration::from_secs_f64(default), |time| seconds(time, default))

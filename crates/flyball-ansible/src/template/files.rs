@@ -31,7 +31,7 @@ fn texts(folder: &Path) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
     let mut texts = BTreeMap::new();
     for path in walk(folder)? {
         let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
-        match yaml::text(&path) {
+        match yaml::read_text(&path) {
             Ok(text) => drop(texts.insert(name, (path, text.into()))),
             Err(Error::Read { reason: std::io::ErrorKind::InvalidData, .. }) => {}
             Err(error) => return Err(error),

@@ -6,9 +6,10 @@
 use super::expression::Expression;
 use super::output::{Bounded, check_size};
 use super::{BYTES_PER_FUEL, format, from_json, refuse, undefined, weigh};
-use crate::{memory, yaml};
+use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flyball_core::memory;
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, State};
@@ -56,7 +57,7 @@ fn add_conversions(env: &mut Environment<'static>) {
     env.add_filter("from_json", |state: &State<'_, '_>, text: String| {
         // Each map takes memory of its own.
         let maps = text.bytes().filter(|byte| *byte == b'{').count();
-        state.consume_fuel((maps * memory::MAP / BYTES_PER_FUEL) as u64)?;
+        state.consume_fuel((maps * memory::NODE / BYTES_PER_FUEL) as u64)?;
         parses(state, &text)?;
         let value: Json = serde_json::from_str(&text).map_err(|error| refuse(format!("from_json: {error}")))?;
         Ok::<_, Error>(from_json(value))
@@ -436,10 +437,10 @@ fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, 
             .into_iter()
             .map(|item| match item {
                 Json::Object(map) => Ok(map),
-                other => Err(refuse(format!("combine requires maps, not {}", yaml::what(&other)))),
+                other => Err(refuse(format!("combine requires maps, not {}", yaml::type_name(&other)))),
             })
             .collect(),
-        other => Err(refuse(format!("combine requires maps, not {}", yaml::what(&other)))),
+        other => Err(refuse(format!("combine requires maps, not {}", yaml::type_name(&other)))),
     }
 }
 
@@ -488,7 +489,7 @@ fn documents(state: &State<'_, '_>, text: &str) -> Result<Vec<Json>, Error> {
             yaml::Invalid::Memory(_) => minijinja::ErrorKind::OutOfFuel.into(),
             problem => refuse(yaml::invalid(&problem)),
         })?;
-    let size: usize = documents.iter().map(memory::size).sum();
+    let size: usize = documents.iter().map(memory::of).sum();
     state.consume_fuel((size / BYTES_PER_FUEL) as u64)?;
     Ok(documents)
 }

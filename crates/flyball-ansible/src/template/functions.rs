@@ -80,7 +80,7 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
                 let default: Option<Value> = options.get("default")?;
                 let name = text(term)?;
                 let value = Some(name)
-                    .filter(|name| scope.sees(name))
+                    .filter(|name| scope.may_read_environment(name))
                     .and_then(|name| std::env::var(name).ok())
                     .map(Value::from);
                 found.push(value.or(default).unwrap_or_else(|| "".into()));

@@ -86,7 +86,7 @@ impl Scope {
     }
 
     /// Returns true if roles may read an environment variable.
-    pub(super) fn sees(&self, variable: &str) -> bool {
+    pub(super) fn may_read_environment(&self, variable: &str) -> bool {
         PASSED.contains(&variable) || self.budget.environment.contains(variable)
     }
 
@@ -165,7 +165,7 @@ impl Scope {
                 let expression = sole_expression(text).unwrap_or(text);
                 Ok(truth(&self.value(expression)?))
             }
-            other => Err(format!("the condition must be an expression, not {}", crate::yaml::what(other))),
+            other => Err(format!("the condition must be an expression, not {}", crate::yaml::type_name(other))),
         }
     }
 

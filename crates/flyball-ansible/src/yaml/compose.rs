@@ -5,9 +5,9 @@
 //! recurse.
 
 use super::scalar;
-use crate::memory::{ENTRY, ITEM, MAP, size};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flyball_core::memory;
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ pub(super) fn compose(text: &str, limit: usize) -> Result<Vec<Value>, Invalid> {
     let options =
         granit_parser::options! { emit_comments: false, flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH };
     let mut composer =
-        Composer { limit, room: limit, open: Vec::new(), anchors: BTreeMap::new(), documents: Vec::new() };
+        Composer { limit, remaining: limit, open: Vec::new(), anchors: BTreeMap::new(), documents: Vec::new() };
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| {
             let at = error.marker();
@@ -69,7 +69,7 @@ impl From<String> for Invalid {
 struct Composer {
     limit: usize,
     /// Remaining bytes.
-    room: usize,
+    remaining: usize,
     /// Unfinished nodes, from the outside in.
     open: Vec<Node>,
     /// Complete nodes with an anchor, and their sizes.
@@ -106,8 +106,8 @@ impl Composer {
     fn event(&mut self, event: Event<'_>) -> Result<(), Invalid> {
         match event {
             Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref()),
-            Event::SequenceStart(_, anchor, _) => self.start(anchor, Content::List(Vec::new()), ITEM),
-            Event::MappingStart(_, anchor, _) => self.start(anchor, Content::Map(Fields::default()), ITEM + MAP),
+            Event::SequenceStart(_, anchor, _) => self.start(anchor, Content::List(Vec::new())),
+            Event::MappingStart(_, anchor, _) => self.start(anchor, Content::Map(Fields::default())),
             Event::SequenceEnd | Event::MappingEnd => {
                 let Some(Node { anchor, content }) = self.open.pop() else { return Ok(()) };
                 let value = match content {
@@ -135,18 +135,18 @@ impl Composer {
 
     /// Charges memory before it is allocated.
     fn charge(&mut self, bytes: usize) -> Result<(), Invalid> {
-        self.room = self.room.checked_sub(bytes).ok_or(Invalid::Memory(self.limit))?;
+        self.remaining = self.remaining.checked_sub(bytes).ok_or(Invalid::Memory(self.limit))?;
         Ok(())
     }
 
-    fn start(&mut self, anchor: usize, content: Content, bytes: usize) -> Result<(), Invalid> {
+    fn start(&mut self, anchor: usize, content: Content) -> Result<(), Invalid> {
         if let Some(Node { content: Content::Map(Fields { key: None, .. }), .. }) = self.open.last() {
             return Err("a key must be a scalar".into());
         }
         if self.open.len() >= MAX_DEPTH {
             return Err(format!("nested deeper than {MAX_DEPTH}").into());
         }
-        self.charge(bytes)?;
+        self.charge(memory::ITEM)?;
         self.open.push(Node { anchor, content });
         Ok(())
     }
@@ -164,8 +164,8 @@ impl Composer {
             && fields.key.is_none()
         {
             let is_merge = text == MERGE && style == ScalarStyle::Plain && tag != Some("str");
+            let bytes = if is_merge { 0 } else { memory::entry(fields.own.len()) + text.len() };
             let key = if is_merge { Key::Merge } else { Key::Field(text.into_owned()) };
-            let bytes = if let Key::Field(key) = &key { ENTRY + key.len() } else { 0 };
             fields.key = Some(key);
             // An anchor of a key is usable as a value.
             let anchored = match self.open.last() {
@@ -177,7 +177,7 @@ impl Composer {
             self.charge(bytes)?;
             return anchored.map_or(Ok(()), |value| self.note(&value, anchor));
         }
-        self.charge(ITEM + text.len())?;
+        self.charge(memory::ITEM + text.len())?;
         let value = match tag {
             Some("str") => Value::String(text.into_owned()),
             Some("binary") => binary(&text)?,
@@ -201,7 +201,7 @@ impl Composer {
     /// Keeps the value of an anchor for its aliases.
     fn note(&mut self, value: &Value, anchor: usize) -> Result<(), Invalid> {
         if anchor != 0 {
-            let size = size(value);
+            let size = memory::ITEM + memory::of(value);
             self.charge(size)?;
             self.anchors.insert(anchor, (value.clone(), size));
         }

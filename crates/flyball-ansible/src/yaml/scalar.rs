@@ -34,7 +34,7 @@ fn signed(text: &str) -> (bool, &str) {
     }
 }
 
-fn are(text: &str, is_one: impl Fn(u8) -> bool) -> bool {
+fn are_all(text: &str, is_one: impl Fn(u8) -> bool) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte == b'_' || is_one(byte))
 }
 
@@ -49,10 +49,10 @@ fn integer(text: &str) -> Option<Result<Value, String>> {
         [b'0'..=b'9', ..] => (unsigned, 10),
         _ => return None,
     };
-    if !are(digits, |byte| (byte as char).is_digit(radix)) {
+    if !are_all(digits, |byte| (byte as char).is_digit(radix)) {
         let is_base_60 = unsigned.starts_with(|first: char| matches!(first, '1'..='9'))
             && unsigned.contains(':')
-            && sexagesimal(unsigned, |first| are(first, digit));
+            && sexagesimal(unsigned, |first| are_all(first, digit));
         return is_base_60.then(|| within_64_bits(text, is_negative, base_60(unsigned)));
     }
     let digits: String = digits.chars().filter(|letter| *letter != '_').collect();
@@ -70,7 +70,7 @@ fn within_64_bits(text: &str, is_negative: bool, absolute: Option<u64>) -> Resul
         (Some(absolute), true) => 0_i64.checked_sub_unsigned(absolute).map(Value::from),
         (None, _) => None,
     };
-    number.ok_or_else(|| format!("the number {} exceeds 64 bits: write it in quotes", shown(text)))
+    number.ok_or_else(|| format!("the number {} exceeds 64 bits: write it in quotes", truncated(text)))
 }
 
 /// Returns true for parts such as `190:20:30`, each of at most two digits below 60 except for the first.
@@ -95,14 +95,14 @@ fn base_60(text: &str) -> Option<u64> {
 fn float(text: &str) -> Option<Result<Value, String>> {
     let (is_negative, unsigned) = signed(text);
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
-        return Some(Err(format!("JSON has no number {}: write it in quotes", shown(text))));
+        return Some(Err(format!("JSON has no number {}: write it in quotes", truncated(text))));
     }
     let (whole, fraction) = unsigned.split_once('.')?;
     let digit = |byte: u8| byte.is_ascii_digit();
     if whole.contains(':') {
         let is_base_60 =
-            sexagesimal(whole, |first| first.starts_with(|c: char| c.is_ascii_digit()) && are(first, digit));
-        if !is_base_60 || !(fraction.is_empty() || are(fraction, digit)) {
+            sexagesimal(whole, |first| first.starts_with(|c: char| c.is_ascii_digit()) && are_all(first, digit));
+        if !is_base_60 || !(fraction.is_empty() || are_all(fraction, digit)) {
             return None;
         }
         let fraction: f64 = format!("0.{}", fraction.replace('_', "")).parse().ok()?;
@@ -118,9 +118,9 @@ fn float(text: &str) -> Option<Result<Value, String>> {
     // Without digits before the period there are some after it, and no sign.
     let is_whole = match whole {
         "" => digits.starts_with(|first: char| first.is_ascii_digit()) && !text.starts_with(['+', '-']),
-        whole => whole.starts_with(|first: char| first.is_ascii_digit()) && are(whole, digit),
+        whole => whole.starts_with(|first: char| first.is_ascii_digit()) && are_all(whole, digit),
     };
-    let is_float = is_whole && (digits.is_empty() || are(digits, digit)) && exponent.is_none_or(is_exponent);
+    let is_float = is_whole && (digits.is_empty() || are_all(digits, digit)) && exponent.is_none_or(is_exponent);
     is_float.then(|| match text.replace('_', "").parse() {
         Ok(number) => finite(text, number),
         // Only a period and underscores.
@@ -130,11 +130,11 @@ fn float(text: &str) -> Option<Result<Value, String>> {
 
 fn finite(text: &str, number: f64) -> Result<Value, String> {
     let number = Number::from_f64(number).map(Value::Number);
-    number.ok_or_else(|| format!("JSON has no number {}: write it in quotes", shown(text)))
+    number.ok_or_else(|| format!("JSON has no number {}: write it in quotes", truncated(text)))
 }
 
 /// Shortens a text for a message.
-fn shown(text: &str) -> String {
+fn truncated(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -251,6 +251,42 @@ async fn computed_names_of_lookups_stay_within_the_project() {
     assert_refused_outside(Project::new("lookups", &files), &["page", "template_file", "copied"]).await;
 }
 
+#[tokio::test]
+async fn computed_names_do_not_read_files_of_the_run() {
+    let tasks = r#"
+- {debug: {msg: "{{ lookup('file', page) }}"}, when: page is defined}
+- {debug: {msg: "{{ lookup('csvfile', 'apiVersion', file=table) }}"}, when: table is defined}
+- {include_vars: '{{ vars_file }}', when: vars_file is defined}
+- {copy: {src: '{{ copied }}', dest: '{{ lookup("env", "TMPDIR") }}/b'}, when: copied is defined}
+- {copy: {content: '{{ title | default("a") }}', dest: '{{ lookup("env", "TMPDIR") }}/c'}}
+"#;
+    let written = Project::role("run-files", tasks);
+    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let objects = api(&test, &shops());
+    let specs = [
+        json!({"page": "kubeconfig"}),
+        json!({"page": "tmp/../run.json"}),
+        json!({"page": "connection.json"}),
+        json!({"page": "/proc/self/cwd/variables.json"}),
+        json!({"table": "kubeconfig"}),
+        json!({"vars_file": "run.json"}),
+        json!({"copied": "kubeconfig"}),
+        json!({}),
+    ];
+    for (number, spec) in specs.iter().enumerate() {
+        let name = format!("tenant{number}");
+        let shop =
+            json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
+        test.apply(&shop.to_string()).await;
+        let found = async |kind: &str| condition(&objects.get(&name).await.unwrap(), kind);
+        let has = async |kind: &str| found(kind).await["status"] == "True";
+        test.eventually("it has ended", async || has("Successful").await || has("Failure").await).await;
+        let message = found("Failure").await["message"].as_str().unwrap_or_default().to_owned();
+        let is_refused = message.contains("is a file of the run");
+        assert_eq!(is_refused, spec != &json!({}), "{spec}: {message}");
+    }
+}
+
 /// A role whose users choose the objects that it deletes and patches.
 const CHOICES: &str = r#"
 - kubernetes.core.k8s:
@@ -306,10 +342,10 @@ async fn users_do_not_choose_objects_of_others() {
     let attacks = [
         ("first", json!({}), None),
         ("itself", json!({"extra": "itself-own"}), None),
-        ("unowned", json!({"obsolete": "theirs"}), Some("Forbidden")),
-        ("patched", json!({"extra": "theirs"}), Some("Forbidden")),
-        ("owned", json!({"obsolete": "first-own"}), Some("Forbidden")),
-        ("all", json!({"all": true}), Some("Forbidden")),
+        ("unowned", json!({"obsolete": "theirs"}), Some("was not created for it")),
+        ("patched", json!({"extra": "theirs"}), Some("was not created for it")),
+        ("owned", json!({"obsolete": "first-own"}), Some("belongs to Shop first")),
+        ("all", json!({"all": true}), Some("deletecollection of configmaps")),
     ];
     for (name, spec, problem) in attacks {
         let shop =

@@ -292,30 +292,43 @@ async fn kept_object_is_not_adopted_by_another_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forged_owner_of_a_revision_does_not_block_a_release() {
-    let test = test_of(site("forged-owner")).start().await;
-    apply_site(&test, "blue", "{}").await;
-    apply_site(&test, "green", "{}").await;
-    test.assert_converges().await;
-    let mut forged = revisions(&test, "blue").await.pop().expect("there is one");
-    forged.version = 2;
-    write_as_helm(&test, &forged).await;
-    let green = sites(&test).get("green").await.expect("it is there").metadata;
-    let reference = json!({
-        "apiVersion": "web.example.com/v1", "kind": "Site", "name": "green", "uid": green.uid, "controller": true,
-    });
-    let change = kube::api::Patch::Merge(json!({"metadata": {"ownerReferences": [reference]}}));
-    let secrets = test.api::<Secret>();
-    let name = forged.secret_name();
-    secrets.patch(&name, &kube::api::PatchParams::default(), &change).await.expect("it can be changed");
-    test.assert_converges().await;
-    patch(&sites(&test), "blue", json!({"spec": {"a": "changed"}})).await;
-    test.assert_converges().await;
-    assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, "");
-    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed", "3 deployed"]);
-    let page = test.api::<ConfigMap>().get("blue-page").await.expect("it is there");
-    assert_eq!(page.data.unwrap_or_default()["a"], "changed");
-    sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
-    test.assert_converges().await;
-    assert_eq!(uids(&test).await, [None, None, None]);
+async fn forged_revisions_do_not_block_a_release() {
+    // Revision 2 without an owner would be one of `helm rollback`.
+    for (name, version, is_owned) in
+        [("forged-owner", 2, true), ("forged-last-owner", u32::MAX, true), ("forged-last", u32::MAX, false)]
+    {
+        let test = test_of(site(name)).start().await;
+        apply_site(&test, "blue", "{}").await;
+        apply_site(&test, "green", "{}").await;
+        test.assert_converges().await;
+        let mut forged = revisions(&test, "blue").await.pop().expect("there is one");
+        forged.version = version;
+        write_as_helm(&test, &forged).await;
+        let secrets = test.api::<Secret>();
+        let secret_name = forged.secret_name();
+        if is_owned {
+            let green = sites(&test).get("green").await.expect("it is there").metadata;
+            let reference = json!({
+                "apiVersion": "web.example.com/v1", "kind": "Site", "name": "green", "uid": green.uid, "controller": true,
+            });
+            let change = kube::api::Patch::Merge(json!({"metadata": {"ownerReferences": [reference]}}));
+            secrets.patch(&secret_name, &kube::api::PatchParams::default(), &change).await.expect("it can be changed");
+        }
+        let before = secrets.get(&secret_name).await.expect("it is there");
+        test.assert_converges().await;
+        patch(&sites(&test), "blue", json!({"spec": {"a": "changed"}})).await;
+        test.assert_converges().await;
+        assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, "");
+        let upgraded = if version == 2 { 3 } else { 2 };
+        let mut expected = [(1, "superseded"), (upgraded, "deployed"), (version, "deployed")];
+        expected.sort_unstable();
+        let expected = expected.map(|(version, state)| format!("{version} {state}"));
+        assert_eq!(history(&test, "blue").await, expected);
+        assert_eq!(secrets.get(&secret_name).await.expect("it is there"), before, "it is not adopted");
+        let page = test.api::<ConfigMap>().get("blue-page").await.expect("it is there");
+        assert_eq!(page.data.unwrap_or_default()["a"], "changed");
+        sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+        test.assert_converges().await;
+        assert_eq!(uids(&test).await, [None, None, None]);
+    }
 }

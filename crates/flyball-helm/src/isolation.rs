@@ -19,14 +19,14 @@ const SERVICE_ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 
 /// Returns true if an object is in the namespace of the release. A cluster-scoped release may have objects in all
 /// namespaces.
-pub(crate) fn is_inside(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
+pub(crate) fn is_in_namespace(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
     let is_here = |there: &str| namespace.is_empty() || there == namespace;
     kind.is_namespaced() && resource.namespace().is_none_or(is_here)
 }
 
 /// Returns true if an object is outside of the namespace, or grants permissions: only the chart may determine it.
 fn is_privileged(resource: &Resource, kind: &Kind, namespace: &str) -> bool {
-    !is_inside(resource, kind, namespace) || is_rbac(resource) || is_token(resource)
+    !is_in_namespace(resource, kind, namespace) || is_rbac(resource) || is_token(resource)
 }
 
 fn is_rbac(resource: &Resource) -> bool {
@@ -72,29 +72,35 @@ fn check_one(
         if !is_privileged(&resource, &kind, namespace) {
             continue;
         }
-        let is_inside = is_inside(&resource, &kind, namespace);
+        let is_in_namespace = is_in_namespace(&resource, &kind, namespace);
         let (is_rbac, is_token) = (is_rbac(&resource), is_token(&resource));
         let same = |outline: &&mut Resource| {
             (&outline.api_version, &outline.kind) == (&resource.api_version, &resource.kind)
-                && (is_inside || outline.namespace() == resource.namespace())
+                && (is_in_namespace || outline.namespace() == resource.namespace())
                 && (!is_token || self::is_token(outline))
         };
-        let place = match kind.is_namespaced() {
+        let location = match kind.is_namespaced() {
             true => format!("namespace {}", resource.namespace().unwrap_or(namespace)),
             false => "no namespace".to_owned(),
         };
         let name = resource.name().to_owned();
         let Some(outline) = outlines.get_mut(at).filter(same) else {
-            return Err(ManifestError::Elsewhere { path: resource.path, kind: resource.kind, name, place });
+            return Err(ManifestError::Privileged { path: resource.path, kind: resource.kind, name, location });
         };
-        if is_inside && is_rbac {
+        if is_in_namespace && is_rbac {
             // Labels and annotations of a Role or a binding grant no permissions.
             for object in [&mut outline.object, &mut resource.object] {
                 object.as_object_mut().and_then(|fields| fields.remove("metadata"));
             }
         }
         if !structure_from_values && let Some(field) = outline_difference(&outline.object, &resource.object) {
-            return Err(ManifestError::Structure { path: resource.path, kind: resource.kind, name, place, field });
+            return Err(ManifestError::PrivilegedStructure {
+                path: resource.path,
+                kind: resource.kind,
+                name,
+                location,
+                field,
+            });
         }
     }
     Ok(())

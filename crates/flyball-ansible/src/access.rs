@@ -27,7 +27,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The access of one run.
 #[derive(Clone, Debug)]
-pub(crate) struct Reach {
+pub(crate) struct Access {
     kinds: Arc<Kinds>,
     /// The namespace of the reconciled object; a cluster-scoped one may access everything.
     own: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Reach {
     primary_type: String,
 }
 
-impl Reach {
+impl Access {
     pub(crate) fn of(job: &Job<'_>) -> Self {
         let types = job.object.types.clone().unwrap_or_default();
         let group = group_of(&types.api_version);
@@ -59,7 +59,7 @@ impl Reach {
     }
 
     /// Rejects a namespace that neither the role nor `watches.yaml` names.
-    pub(crate) fn namespace(&self, namespace: &str) -> Result<(), String> {
+    pub(crate) fn check_namespace(&self, namespace: &str) -> Result<(), String> {
         let named = |name: &str| self.kinds.namespaces.contains(name);
         match self.is_own(Some(namespace)) || named(namespace) || named(ALL) {
             true => Ok(()),
@@ -72,8 +72,11 @@ impl Reach {
     }
 
     /// Rejects listing a kind in all namespaces unless the role does so literally.
-    pub(crate) fn everywhere(&self, kind: &str) -> Result<(), String> {
-        match self.own.is_none() || self.kinds.everywhere.contains(kind) || self.kinds.namespaces.contains(ALL) {
+    pub(crate) fn check_listing_all_namespaces(&self, kind: &str) -> Result<(), String> {
+        match self.own.is_none()
+            || self.kinds.listed_in_all_namespaces.contains(kind)
+            || self.kinds.namespaces.contains(ALL)
+        {
             true => Ok(()),
             false => Err(format!(
                 "listing {kind} in all namespaces requires a literal request in the role: \
@@ -84,7 +87,7 @@ impl Reach {
 
     /// Rejects writing an object outside of the namespace, or one that grants permissions, if neither a task nor
     /// `watches.yaml` names its kind.
-    pub(crate) fn write(
+    pub(crate) fn check_write(
         &self,
         group: &str,
         kind: &str,
@@ -114,7 +117,7 @@ impl Reach {
     ///
     /// A literal name of the role allows it for objects without a controller. In the namespace of the custom resource,
     /// a kind in `allowKinds` allows it for all objects.
-    pub(crate) fn change(
+    pub(crate) fn check_change(
         &self,
         group: &str,
         kind: &str,
@@ -127,7 +130,7 @@ impl Reach {
         }
         let is_named = self.kinds.names.contains(&(kind.to_owned(), name.to_owned()));
         if !self.is_own(namespace) {
-            return match is_named || self.marked(live) == Some(true) {
+            return match is_named || self.annotations_match(live) == Some(true) {
                 true => Ok(()),
                 false => Err(format!(
                     "{kind} {name} was not created for {}, and the role does not name it literally: it is not changed",
@@ -135,10 +138,10 @@ impl Reach {
                 )),
             };
         }
-        let reason = match self.foreign_owner(live) {
+        let reason = match self.other_owner(live) {
             _ if self.is_kind_allowed(group, kind) => return Ok(()),
             Some(owner) => format!("belongs to {owner}"),
-            None if is_named || self.marked(live) == Some(true) => return Ok(()),
+            None if is_named || self.annotations_match(live) == Some(true) => return Ok(()),
             None => "was not created for it, and the role does not name it literally".to_owned(),
         };
         Err(format!(
@@ -155,21 +158,21 @@ impl Reach {
 
     /// Returns true for the custom resource itself and for objects that it owns.
     fn owns(&self, live: &Value) -> bool {
-        self.is_it(&live["metadata"]["uid"]) || self.is_among_owners(live)
+        self.is_own_uid(&live["metadata"]["uid"]) || self.is_among_owners(live)
     }
 
     fn is_among_owners(&self, live: &Value) -> bool {
-        owners(live).any(|owner| self.is_it(&owner["uid"]))
+        owners(live).any(|owner| self.is_own_uid(&owner["uid"]))
     }
 
-    fn is_it(&self, uid: &Value) -> bool {
+    fn is_own_uid(&self, uid: &Value) -> bool {
         uid.is_string() && uid.as_str() == self.uid.as_deref()
     }
 
     /// Returns true for an object that belongs to the custom resource by its owner references or annotations, but not
     /// for the custom resource itself.
-    pub(crate) fn has(&self, live: &Value) -> bool {
-        self.is_among_owners(live) || (self.marked(live) == Some(true) && self.foreign_owner(live).is_none())
+    pub(crate) fn is_owner_of(&self, live: &Value) -> bool {
+        self.is_among_owners(live) || (self.annotations_match(live) == Some(true) && self.other_owner(live).is_none())
     }
 
     /// Returns the controller of an object, or another custom resource of the operator to which it belongs.
@@ -177,29 +180,29 @@ impl Reach {
     /// A role may set another controller for its own objects, such as its Deployment: annotations for this custom
     /// resource outweigh it. Only those who may write the object can annotate it, since runs annotate only objects that
     /// they create or that belong to them. Another custom resource of the operator always remains the owner.
-    fn foreign_owner(&self, live: &Value) -> Option<String> {
-        let is_marked = self.marked(live) == Some(true);
+    fn other_owner(&self, live: &Value) -> Option<String> {
+        let is_annotated = self.annotations_match(live) == Some(true);
         let is_foreign = |owner: &&Value| {
             let (group, kind) = (group_of(owner["apiVersion"].as_str()?), owner["kind"].as_str()?);
-            let is_controlled = owner["controller"] == true && !is_marked;
+            let is_controlled = owner["controller"] == true && !is_annotated;
             Some(is_controlled || format!("{kind}.{group}") == self.primary_type)
         };
         let owner = owners(live).find(|owner| is_foreign(owner) == Some(true));
         let owner = owner.map(|owner| format!("{} {}", text_of(&owner["kind"]), text_of(&owner["name"])));
-        let marked = self.marked(live) == Some(false);
+        let marked = self.annotations_match(live) == Some(false);
         owner.or_else(|| marked.then(|| text_of(&live["metadata"]["annotations"][PRIMARY]).to_owned()))
     }
 
     /// Returns true if the annotations of an object refer to the custom resource of this run, and false if they refer
     /// to another one of its kind.
-    fn marked(&self, live: &Value) -> Option<bool> {
+    fn annotations_match(&self, live: &Value) -> Option<bool> {
         let annotation = |name: &str| live["metadata"]["annotations"][name].as_str();
         let is_kind = annotation(PRIMARY_TYPE) == Some(&*self.primary_type);
         annotation(PRIMARY).filter(|_| is_kind).map(|key| key == self.key)
     }
 
     /// Annotates an object with the custom resource of this run.
-    pub(crate) fn mark(&self, object: &mut Value) {
+    pub(crate) fn annotate(&self, object: &mut Value) {
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
         let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(serde_json::Map::new()));
         if let Some(annotations) = annotations.as_object_mut() {
@@ -227,9 +230,9 @@ pub(crate) mod tests {
     use serde_json::json;
 
     /// The access of the object `b/a` with a role that names these.
-    pub(crate) fn reach(kinds: Kinds) -> Reach {
+    pub(crate) fn access(kinds: Kinds) -> Access {
         let primary_type = "Shop.example.com".to_owned();
-        Reach {
+        Access {
             kinds: Arc::new(kinds),
             own: Some("b".to_owned()),
             key: "b/a".to_owned(),
@@ -241,8 +244,8 @@ pub(crate) mod tests {
     #[test]
     fn foreign_and_permission_granting_kinds_need_literal_names() {
         let check =
-            |reach: &Reach, named: &Literals, group: &str, kind: &str, namespace: Option<&str>, object: Value| {
-                reach.write(group, kind, namespace, &object, named).is_ok()
+            |access: &Access, named: &Literals, group: &str, kind: &str, namespace: Option<&str>, object: Value| {
+                access.check_write(group, kind, namespace, &object, named).is_ok()
             };
         let id = |group: &str, kind: &str| (group.to_owned(), kind.to_owned());
         let all: [(&str, &str, Option<&str>, Value); 6] = [
@@ -256,13 +259,13 @@ pub(crate) mod tests {
         for (group, kind, namespace, object) in all {
             let named = Literals { kinds: [id(group, kind)].into(), tokens: true };
             let allowed = Kinds { allowed: [id(group, kind)].into(), ..Kinds::default() };
-            let bare = reach(Kinds::default());
+            let bare = access(Kinds::default());
             assert!(!check(&bare, &Literals::default(), group, kind, namespace, object.clone()), "{kind}");
             assert!(check(&bare, &named, group, kind, namespace, object.clone()), "{kind}");
-            assert!(check(&reach(allowed), &Literals::default(), group, kind, namespace, object), "{kind}");
+            assert!(check(&access(allowed), &Literals::default(), group, kind, namespace, object), "{kind}");
         }
         assert!(check(
-            &reach(Kinds::default()),
+            &access(Kinds::default()),
             &Literals::default(),
             "",
             "Secret",
@@ -274,23 +277,25 @@ pub(crate) mod tests {
     #[test]
     fn other_namespaces_need_literal_names() {
         let kinds = Kinds { namespaces: ["shared".to_owned()].into(), ..Kinds::default() };
-        let reach = reach(kinds);
-        assert!(reach.namespace("b").is_ok() && reach.namespace("shared").is_ok());
+        let access = access(kinds);
+        assert!(access.check_namespace("b").is_ok() && access.check_namespace("shared").is_ok());
         assert!(
-            reach.namespace("kube-system").is_err() && reach.namespace("").is_err() && reach.namespace("*").is_err()
+            access.check_namespace("kube-system").is_err()
+                && access.check_namespace("").is_err()
+                && access.check_namespace("*").is_err()
         );
-        let all = super::tests::reach(Kinds { namespaces: ["*".to_owned()].into(), ..Kinds::default() });
-        assert!(all.namespace("kube-system").is_ok() && all.everywhere("Pod").is_ok());
-        assert!(reach.everywhere("Secret").is_err());
+        let all = super::tests::access(Kinds { namespaces: ["*".to_owned()].into(), ..Kinds::default() });
+        assert!(all.check_namespace("kube-system").is_ok() && all.check_listing_all_namespaces("Pod").is_ok());
+        assert!(access.check_listing_all_namespaces("Secret").is_err());
     }
 
     #[test]
     fn objects_in_other_namespaces_must_be_marked_or_named() {
         let names = [("ClusterRole".to_owned(), "known".to_owned())].into();
-        let reach = reach(Kinds { names, ..Kinds::default() });
+        let access = access(Kinds { names, ..Kinds::default() });
         let mut mine = json!({"metadata": {}});
-        reach.mark(&mut mine);
-        let change = |kind: &str, name: &str, live: &Value| reach.change(RBAC, kind, None, name, live);
+        access.annotate(&mut mine);
+        let change = |kind: &str, name: &str, live: &Value| access.check_change(RBAC, kind, None, name, live);
         assert!(change("ClusterRole", "mine", &mine).is_ok());
         assert!(change("ClusterRole", "known", &json!({})).is_ok());
         assert!(change("ClusterRole", "cluster-admin", &json!({})).is_err());
@@ -300,34 +305,36 @@ pub(crate) mod tests {
 
     #[test]
     fn annotations_outweigh_a_controller_of_another_kind() {
-        let reach = reach(Kinds::default());
+        let access = access(Kinds::default());
         let controlled = |kind: &str| {
             let owner =
                 json!({"apiVersion": "example.com/v1", "kind": kind, "name": "x", "uid": "u2", "controller": true});
             json!({"metadata": {"ownerReferences": [owner]}})
         };
-        let change = |live: &Value| reach.change("", "Secret", Some("b"), "any", live).is_ok();
+        let change = |live: &Value| access.check_change("", "Secret", Some("b"), "any", live).is_ok();
         for (kind, is_changed) in [("Deployment", true), ("Shop", false)] {
             let mut live = controlled(kind);
-            assert!(!change(&live) && !reach.has(&live), "{kind}");
-            reach.mark(&mut live);
-            assert_eq!((change(&live), reach.has(&live)), (is_changed, is_changed), "{kind}");
+            assert!(!change(&live) && !access.is_owner_of(&live), "{kind}");
+            access.annotate(&mut live);
+            assert_eq!((change(&live), access.is_owner_of(&live)), (is_changed, is_changed), "{kind}");
             live["metadata"]["annotations"][PRIMARY] = "b/z".into();
-            assert!(!change(&live) && !reach.has(&live), "{kind}");
+            assert!(!change(&live) && !access.is_owner_of(&live), "{kind}");
         }
-        assert!(!reach.has(&json!({"metadata": {"uid": "u1"}})), "the custom resource itself");
+        assert!(!access.is_owner_of(&json!({"metadata": {"uid": "u1"}})), "the custom resource itself");
     }
 
     #[test]
     fn objects_of_others_in_the_same_namespace_are_not_changed() {
         let names = [("Deployment".to_owned(), "known".to_owned())].into();
-        let bare = reach(Kinds { names, ..Kinds::default() });
+        let bare = access(Kinds { names, ..Kinds::default() });
         let allowing =
-            reach(Kinds { allowed: [("apps".to_owned(), "Deployment".to_owned())].into(), ..Kinds::default() });
+            access(Kinds { allowed: [("apps".to_owned(), "Deployment".to_owned())].into(), ..Kinds::default() });
         let owner = |uid: &str, kind: &str, controller: bool| json!({"metadata": {"ownerReferences": [{"apiVersion": "example.com/v1", "kind": kind, "name": "x", "uid": uid, "controller": controller}]}});
-        let check = |reach: &Reach, name: &str, live: &Value| reach.change("apps", "Deployment", Some("b"), name, live);
+        let check = |access: &Access, name: &str, live: &Value| {
+            access.check_change("apps", "Deployment", Some("b"), name, live)
+        };
         let mut mine = json!({"metadata": {}});
-        bare.mark(&mut mine);
+        bare.annotate(&mut mine);
         for live in
             [&owner("u1", "Shop", true), &owner("u1", "Shop", false), &mine, &json!({"metadata": {"uid": "u1"}})]
         {
