@@ -5,7 +5,7 @@ use super::{Action, Play, Playbook, Role, RoleReference, Task};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::template::{Files, Vars, check_text, templates, walk};
-use crate::watches::{Runs, role_places};
+use crate::watches::{Runs, role_paths};
 use crate::yaml::{self, truth, type_name};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,7 +161,7 @@ impl Loader {
         let beside = around.parent().filter(|roles| roles.ends_with("roles")).map(|roles| roles.join(name));
         let beside_playbook = around.join("roles").join(name);
         let mut candidates: Vec<_> =
-            beside.into_iter().chain([beside_playbook]).chain(role_places(&self.project, name)).collect();
+            beside.into_iter().chain([beside_playbook]).chain(role_paths(&self.project, name)).collect();
         let found = candidates.iter().position(|path| path.is_dir());
         found.map(|found| normal(&candidates.swap_remove(found))).ok_or_else(|| {
             let candidates: Vec<_> = candidates.iter().map(|path| path.display().to_string()).collect();
@@ -186,7 +186,7 @@ impl Loader {
     }
 
     fn read_play(&mut self, play: Value, file: &Path) -> Result<Play> {
-        let refuse = |mistake: crate::fields::Mistake| {
+        let refuse = |mistake: crate::fields::FieldError| {
             Error::file(file, format_args!("play: {}: {}", mistake.field, mistake.problem))
         };
         let folder = normal(file.parent().unwrap_or(&self.project));

@@ -30,7 +30,7 @@ impl Run<'_> {
         scope: &Arc<Scope>,
     ) -> Result<Done, TaskError> {
         let definitions = self.definitions(arguments, scope).map_err(TaskError::new)?;
-        let state = arguments.get("state").map_or("present".to_owned(), text);
+        let state = arguments.get("state").map_or("present".to_owned(), to_text);
         let goes_on = arguments.get("continue_on_error").and_then(truth) == Some(true);
         let wait = Wait::of(arguments);
         let (mut results, mut failure) = (Vec::new(), None);
@@ -204,7 +204,7 @@ fn json_of(object: &DynamicObject) -> Result<Value, TaskError> {
 fn named(arguments: &Arguments) -> Result<(String, String), String> {
     let version = ["api_version", "api", "version"].iter().find_map(|name| arguments.get(*name));
     let kind = arguments.get("kind").map(to_text).ok_or("missing argument kind")?;
-    Ok((version.map_or("v1".to_owned(), text), kind))
+    Ok((version.map_or("v1".to_owned(), to_text), kind))
 }
 
 fn texts(value: Option<&Value>) -> Vec<String> {
@@ -285,7 +285,7 @@ impl Run<'_> {
         let mut found = Found { objects: Vec::new(), remaining_bytes: yaml::MAX_TEXT_MEMORY };
         match (definition_argument, arguments.get("src"), arguments.get("template")) {
             (Some(definition_argument), _, _) => self.collect(definition_argument.clone(), &mut found, 0)?,
-            (None, Some(src), _) => self.collect(scope.evaluate(&lookup("file", &text(src)))?, &mut found, 0)?,
+            (None, Some(src), _) => self.collect(scope.evaluate(&lookup("file", &to_text(src)))?, &mut found, 0)?,
             (None, None, Some(template)) => {
                 let paths = match template {
                     Value::Array(paths) => paths.clone(),

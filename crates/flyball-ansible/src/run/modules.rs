@@ -48,7 +48,7 @@ impl<'r> Run<'r> {
                 Ok(Done::with(json!({"ansible_facts": arguments, "changed": false})))
             }
             Module::Fail => {
-                let message = arguments.get("msg").map_or("Failed as requested from task".to_owned(), text);
+                let message = arguments.get("msg").map_or("Failed as requested from task".to_owned(), to_text);
                 Err(TaskError::new(message))
             }
             Module::Pause => {
