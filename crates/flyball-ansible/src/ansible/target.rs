@@ -62,6 +62,12 @@ impl Target {
         *kind.gvk().group == *self.group && kind.api_resource().plural == self.resource
     }
 
+    /// Returns true for connections to a container or an application, with any method.
+    pub(super) fn is_connection(&self) -> bool {
+        let part = self.subresource.as_deref().and_then(|rest| rest.split('/').next());
+        part.is_some_and(|part| ["exec", "attach", "portforward", "proxy"].contains(&part))
+    }
+
     /// Returns true for access reviews, which change nothing.
     pub(super) fn is_review(&self) -> bool {
         self.group.ends_with("authorization.k8s.io") && self.resource.ends_with("reviews")

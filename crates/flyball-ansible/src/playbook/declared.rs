@@ -209,7 +209,8 @@ impl<'p> Walker<'p> {
 
     fn field(&mut self, key: &str, value: &Value, around: &Path, depth: usize) -> Result<()> {
         let own = &mut self.names.own;
-        let mut note = |name: &Value| own.extend(name.as_str().map(str::to_owned));
+        // Neither executor accepts computed names.
+        let mut note = |name: &Value| own.extend(name.as_str().filter(|name| !is_template(name)).map(str::to_owned));
         match last(key) {
             "vars" => own.extend(value.as_object().into_iter().flat_map(Map::keys).cloned()),
             "register" => note(value),
