@@ -108,6 +108,23 @@ mod tests {
     }
 
     #[test]
+    fn connections_are_recognized() {
+        for (path, is_connection) in [
+            ("/api/v1/namespaces/a/pods/b/exec", true),
+            ("/api/v1/namespaces/a/pods/b/%65xec", true),
+            ("/api/v1/namespaces/a/pods/b/attach", true),
+            ("/api/v1/namespaces/a/pods/b/portforward", true),
+            ("/api/v1/namespaces/a/services/b:80/proxy/admin", true),
+            ("/api/v1/nodes/n/proxy/run/kube-system/p/c", true),
+            ("/api/v1/namespaces/a/pods/exec", false),
+            ("/api/v1/namespaces/a/pods/b/log", false),
+            ("/api/v1/namespaces/a/pods/b", false),
+        ] {
+            assert_eq!(Target::of(path).unwrap().unwrap().is_connection(), is_connection, "{path}");
+        }
+    }
+
+    #[test]
     fn paths_are_parsed_into_resources() {
         type Expected<'a> = (&'a str, &'a str, Option<&'a str>, Option<&'a str>, Option<&'a str>);
         let check = |path: &str, expected: Option<Expected<'_>>| {
