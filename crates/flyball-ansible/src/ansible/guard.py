@@ -43,8 +43,8 @@ with open(os.path.join(OWN, "run.json")) as file:
 TRUSTED = {*RUN["given"], *RUN["allowed"], *RUN["declared"]}
 # The current task as written, before templates are evaluated. A run has one host, so it executes one task at a time.
 NAMES = VALUES = frozenset()
-# True if `include_vars` has a variable with a computed name.
-HAS_COMPUTED_NAME = False
+# True if the task sets facts, rather than a module that gathers them; and if `include_vars` has a computed name.
+SETS_FACTS = HAS_COMPUTED_NAME = False
 # Variables of connections, users and interpreters that Ansible reads without a plugin.
 CONNECTION = {name for names in C.MAGIC_VARIABLE_MAPPING.values() for name in names} | set(C.COMMON_CONNECTION_VARS)
 CONNECTION_PATTERN = re.compile(r"ansible_become(_\w+)?|ansible_\w+_interpreter")
@@ -58,11 +58,12 @@ def is_template(value):
 
 
 def note(task):
-    global NAMES, VALUES, HAS_COMPUTED_NAME
+    global NAMES, VALUES, SETS_FACTS, HAS_COMPUTED_NAME
     applied = task.args.get("apply") or {}
     applied = [*applied["vars"]] if isinstance(applied.get("vars"), dict) else []
     NAMES = {*map(str, task.args), *applied, str(task.register), "ansible_failed_task", "ansible_failed_result"}
     VALUES = {*map(str, task.args.values())}
+    SETS_FACTS = task.action.rpartition(".")[2] == "set_fact" or is_template(task.action)
     HAS_COMPUTED_NAME = is_template(str(task.args.get("name"))) or "_variable_params" in task.args
 
 
@@ -98,6 +99,13 @@ def is_untrusted(name):
 
 def set_facts(original, self, host, facts):
     check_names("set_fact", facts)
+    return original(self, host, facts)
+
+
+def cache_facts(original, self, host, facts):
+    # Other runs may read them.
+    if SETS_FACTS:
+        check_names("set_fact", facts)
     return original(self, host, facts)
 
 
@@ -276,6 +284,7 @@ def wrap(of, name, function):
 # If one of these is missing, neither this plugin nor the callback plugin is loaded, and the run fails.
 wrap(VariableManager, "__init__", load_variables)
 wrap(VariableManager, "set_nonpersistent_facts", set_facts)
+wrap(VariableManager, "set_host_facts", cache_facts)
 wrap(VariableManager, "set_host_variable", set_variable)
 wrap(InventoryManager, "add_dynamic_host", add_host)
 wrap(LoopControl, "post_validate", validate_loop)

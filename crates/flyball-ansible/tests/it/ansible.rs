@@ -437,6 +437,11 @@ const CHOICES: &str = r#"
     state: absent
     delete_all: true
   when: all is defined
+- kubernetes.core.k8s_exec:
+    pod: '{{ pod }}'
+    namespace: '{{ ansible_operator_meta.namespace }}'
+    command: id
+  when: pod is defined
 "#;
 
 #[tokio::test]
@@ -446,6 +451,7 @@ async fn users_do_not_choose_objects_of_others() {
     for name in ["theirs", "legacy"] {
         test.apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: a}}}}")).await;
     }
+    test.apply("{apiVersion: v1, kind: Pod, metadata: {name: theirs}, spec: {containers: [{name: a, image: a}]}}").await;
     let objects = api(&test, &shops());
     let attacks = [
         ("first", json!({}), None),
@@ -454,6 +460,7 @@ async fn users_do_not_choose_objects_of_others() {
         ("patched", json!({"extra": "theirs"}), Some("was not created for it")),
         ("owned", json!({"obsolete": "first-own"}), Some("belongs to Shop first")),
         ("all", json!({"all": true}), Some("deletecollection of configmaps")),
+        ("connected", json!({"pod": "theirs"}), Some("was not created for it")),
     ];
     for (name, spec, problem) in attacks {
         let shop =
