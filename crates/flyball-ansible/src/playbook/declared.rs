@@ -123,8 +123,8 @@ impl<'p> Walker<'p> {
         self.found.external_paths.extend(path);
     }
 
-    /// Records the variables of a single file. Tasks may write files outside of the project, so these declare no special
-    /// variables.
+    /// Records the variables of a single file. Tasks may write files outside of the project, so these declare no
+    /// special variables.
     fn file_variables(&mut self, file: &Path, vars: Map<String, Value>) {
         let is_external = file.canonicalize().is_ok_and(|file| self.is_external(&file));
         let names = vars.into_iter().map(|(name, _)| name);

@@ -83,18 +83,23 @@ const COMPUTED_NAMES: [(&str, &str, &str, &str); 15] = [
         "under a computed name",
         "must not be a template",
     ),
-    ("add-host", "- add_host: '{{ {\"name\": \"localhost\"} | combine(facts) }}'\n", "under a computed name", "add_host"),
+    (
+        "add-host",
+        "- add_host: '{{ {\"name\": \"localhost\"} | combine(facts) }}'\n",
+        "under a computed name",
+        "add_host",
+    ),
     (
         "delegate-to",
         "- add_host:\n  args: '{{ {\"name\": \"other\"} | combine(facts) }}'\n- command: echo a\n  delegate_to: other\n",
         "under a computed name",
-        "add_host",
+        "args: must be a map",
     ),
     (
         "delegate-facts",
         "- set_fact:\n  args: '{{ facts }}'\n  delegate_to: other\n  delegate_facts: true\n- command: echo a\n  delegate_to: other\n",
         "under a computed name",
-        "delegate",
+        "args: must be a map",
     ),
     (
         "temporary-file",
@@ -121,10 +126,15 @@ const COMPUTED_NAMES: [(&str, &str, &str, &str); 15] = [
         "must not be a template",
     ),
     ("facts", "- set_fact: {'{{ facts_name }}': '{{ facts }}'}\n", "under a computed name", "must not be a template"),
-    ("action", "- action: '{{ module }}'\n  args: '{{ facts }}'\n", "under a computed name", "action"),
+    ("action", "- action: '{{ module }}'\n  args: '{{ facts }}'\n", "under a computed name", "args: must be a map"),
     ("apply", "- include_tasks: {file: command.yml, apply: {vars: '{{ facts }}'}}\n", "under a computed name", ""),
     ("apply-to-role", "- include_role: {name: b, apply: {vars: '{{ facts }}'}}\n", "under a computed name", ""),
-    ("module", "- facts: {facts: '{{ facts }}'}\n  until: false\n  retries: 2\n  delay: 0\n  ignore_errors: true\n", "", "facts"),
+    (
+        "module",
+        "- facts: {facts: '{{ facts }}'}\n  until: false\n  retries: 2\n  delay: 0\n  ignore_errors: true\n",
+        "",
+        "facts",
+    ),
 ];
 
 /// A module that returns facts.
@@ -193,7 +203,10 @@ async fn computed_names_run_no_command() {
         ("ansible_shell_executable", json!({"ansible_shell_executable": script})),
         ("ansible_connection", json!({"ansible_connection": "ssh", "ansible_ssh_common_args": proxy})),
         ("ansible_python_interpreter", json!({"ansible_python_interpreter": script})),
-        ("ansible_become", json!({"ansible_become": true, "ansible_become_exe": script, "ansible_become_user": "root"})),
+        (
+            "ansible_become",
+            json!({"ansible_become": true, "ansible_become_exe": script, "ansible_become_user": "root"}),
+        ),
         ("ansible_remote_tmp", json!({"ansible_remote_tmp": format!("$({script})")})),
         ("place", json!({"place": "elsewhere"})),
     ];
@@ -201,7 +214,8 @@ async fn computed_names_run_no_command() {
     let shop = |name: &str, spec: Value| json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
     let mut expected = Vec::new();
     for (way, _, problem, _) in COMPUTED_NAMES {
-        for (alias, facts) in &facts {
+        // One way suffices for a variable of the role.
+        for (alias, facts) in facts.iter().filter(|(alias, _)| *alias != "place" || way == "key") {
             let name = format!("{way}-{}", alias.replace('_', "-"));
             let spec = json!({"way": way, "facts": facts, "alias": alias, "values": [facts[*alias]], "module": "set_fact", "factsName": "ansible_facts"});
             test.apply(&shop(&name, spec).to_string()).await;
@@ -451,7 +465,8 @@ async fn users_do_not_choose_objects_of_others() {
     for name in ["theirs", "legacy"] {
         test.apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: a}}}}")).await;
     }
-    test.apply("{apiVersion: v1, kind: Pod, metadata: {name: theirs}, spec: {containers: [{name: a, image: a}]}}").await;
+    test.apply("{apiVersion: v1, kind: Pod, metadata: {name: theirs}, spec: {containers: [{name: a, image: a}]}}")
+        .await;
     let objects = api(&test, &shops());
     let attacks = [
         ("first", json!({}), None),
