@@ -99,7 +99,7 @@ const COMPUTED_NAMES: [(&str, &str, &str, &str); 15] = [
         "delegate-facts",
         "- set_fact:\n  args: '{{ facts }}'\n  delegate_to: other\n  delegate_facts: true\n- command: echo a\n  delegate_to: other\n",
         "under a computed name",
-        "args: must be a map",
+        "delegate_to",
     ),
     (
         "temporary-file",

@@ -34,30 +34,36 @@ const TASKS: &str = r#"
 - command: echo {{ cases | map(attribute="title", default="x") | map("string") | map("quote") | join(" ") }}
   ignore_errors: true
 - name: raw text in YAML
-  set_fact: {documents: '{{ documents | default([]) + (lookup("template", "page.yaml.j2") | from_yaml_all | list) }}'}
+  debug: {msg: '{{ lookup("template", "page.yaml.j2") | from_yaml_all | list }}'}
   loop: '{{ cases }}'
+  register: pages
   ignore_errors: true
-- kubernetes.core.k8s: {definition: '{{ documents }}', continue_on_error: true}
+- kubernetes.core.k8s:
+    definition: '{{ pages.results | rejectattr("failed") | map(attribute="msg") | flatten(levels=1) | select("mapping") | list }}'
+    continue_on_error: true
   ignore_errors: true
 - name: places that users choose
-  set_fact:
-    places: '{{ places | default([]) + [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": meta.name ~ "-placed", "namespace": item.target}, "data": {"a": "a"}}] }}'
+  debug:
+    msg: {apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ meta.name }}-placed', namespace: '{{ item.target }}'}, data: {a: a}}
   loop: '{{ cases }}'
-  when: item.target is defined
-- kubernetes.core.k8s: {definition: '{{ places | default([]) }}', continue_on_error: true}
+  when: item.target is string
+  register: places
+- kubernetes.core.k8s:
+    definition: '{{ places.results | selectattr("msg", "defined") | map(attribute="msg") | list }}'
+    continue_on_error: true
   ignore_errors: true
 - name: Secrets that users choose
-  set_fact:
-    result: '{{ result | default([]) + [lookup("kubernetes.core.k8s", api_version="v1", kind="Secret", namespace=item.source, resource_name=item.secret | default("crown"))] }}'
+  debug: {msg: '{{ lookup("kubernetes.core.k8s", api_version="v1", kind="Secret", namespace=item.source, resource_name=item.secret | default("crown")) }}'}
   loop: '{{ cases }}'
   when: item.source is defined
+  register: result
   ignore_errors: true
 - kubernetes.core.k8s:
     definition:
       apiVersion: v1
       kind: ConfigMap
       metadata: {name: '{{ meta.name }}-found', namespace: '{{ meta.namespace }}'}
-      data: {found: '{{ result | default([]) | to_json }}'}
+      data: {found: '{{ result.results | map(attribute="msg", default="") | list | to_json }}'}
 - include_tasks: file.yml
   loop: '{{ cases }}'
   loop_control: {loop_var: case}
