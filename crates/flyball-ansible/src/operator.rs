@@ -142,7 +142,7 @@ struct Executors<'w> {
     executor: Executor,
     /// The threads that poll runs; without them, runs are polled by the caller.
     slots: Option<Slots>,
-    /// The turn of finalizers of large objects.
+    /// Serializes the finalizers of large objects.
     large: Arc<Semaphore>,
 }
 

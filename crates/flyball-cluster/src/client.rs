@@ -1,9 +1,9 @@
 //! Clients of the API server in the same process, without a socket.
 //!
-//! Those of controllers limit the time of requests, with a circuit breaker for each resource and namespace. A
-//! conversion webhook that does not respond would make each read of its kind last until the server's own timeout, and
-//! hold a worker for so long. So such a read fails earlier; then further reads of the resource in this namespace fail
-//! at once, until one of them is tried again.
+//! Clients of controllers have timeouts and a circuit breaker for each resource and namespace. A conversion webhook
+//! that does not respond would block each read of its kind, and a worker, until the timeout of the server. Therefore
+//! such a read times out earlier, and further reads of the resource in this namespace fail immediately, until one of
+//! them is tried again.
 
 use flyball_server::{Server, User};
 use http::{Method, Request};
@@ -72,7 +72,7 @@ impl ControllerClients {
     }
 }
 
-/// The API server does not respond in time.
+/// A request that the API server did not respond to in time.
 #[derive(Debug, thiserror::Error)]
 enum NoResponse {
     #[error(
@@ -164,7 +164,7 @@ impl UnresponsiveResources {
     }
 }
 
-/// A read that is tried. If it is cancelled, another one of its namespace need not wait for the interval.
+/// A read that is tried. If it is canceled, another one of its namespace need not wait for the interval.
 struct Attempt<'a> {
     resources: &'a UnresponsiveResources,
     resource: &'a str,
@@ -174,7 +174,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Ends a read that was not cancelled.
+    /// Ends a read that was not canceled.
     fn end(mut self) {
         self.due = None;
     }

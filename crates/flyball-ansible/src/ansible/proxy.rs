@@ -214,7 +214,7 @@ impl Forwarder {
 
     /// Checks the target of a request, and returns its object if it was read; the error is the reason for denial, see
     /// [`Access`].
-    async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<Option<Live>, String> {
+    async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<Option<LiveObject>, String> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD) && !target.is_connection();
         if let Some(namespace) = &target.namespace {
             self.access.check_namespace(namespace)?;
@@ -258,7 +258,7 @@ impl Forwarder {
     }
 
     /// Checks a write in the namespace of the custom resource, and returns its object if it was read.
-    async fn changes(&self, target: &Target, method: &Method) -> Result<Option<Live>, String> {
+    async fn changes(&self, target: &Target, method: &Method) -> Result<Option<LiveObject>, String> {
         let kinds = self.access.kinds();
         let known = kinds.created.iter().chain(&kinds.read).find(|kind| target.is_of(kind)).map(Kind::name);
         // The role or `watches.yaml` may name a kind without its version.
@@ -279,21 +279,21 @@ impl Forwarder {
     }
 
     /// Checks a change of an object, if it exists, and returns the object.
-    async fn change(&self, target: &Target, kind: &str) -> Result<Option<Live>, String> {
+    async fn change(&self, target: &Target, kind: &str) -> Result<Option<LiveObject>, String> {
         let Some(name) = &target.name else { return Ok(None) };
         let live = self.live(target).await?;
-        if let Live::Present(live) = &live {
+        if let LiveObject::Present(live) = &live {
             self.access.check_change(&target.group, kind, target.namespace.as_deref(), name, live)?;
         }
         Ok(Some(live))
     }
 
     /// Reads the current state of an object.
-    async fn live(&self, target: &Target) -> Result<Live, String> {
+    async fn live(&self, target: &Target) -> Result<LiveObject, String> {
         let request = Request::get(&target.path).body(Vec::new()).map_err(|error| error.to_string())?;
         match self.client.request::<Value>(request).await {
-            Ok(live) => Ok(Live::Present(live)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Live::Absent),
+            Ok(live) => Ok(LiveObject::Present(live)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(LiveObject::Absent),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -305,7 +305,7 @@ impl Forwarder {
         parts: &http::request::Parts,
         body: Bytes,
         mut objects: Vec<Value>,
-        live: Option<Live>,
+        live: Option<LiveObject>,
     ) -> Bytes {
         let kind = parts.headers.get(CONTENT_TYPE).map_or(&b"application/json"[..], |kind| kind.as_bytes());
         let write = match parts.method {
@@ -327,9 +327,9 @@ impl Forwarder {
             return object.to_string().into();
         }
         let live = match (write, live) {
-            (Write::Create, _) => Live::Absent,
+            (Write::Create, _) => LiveObject::Absent,
             (_, Some(live)) => live,
-            (_, None) => self.live(target).await.unwrap_or(Live::Unknown),
+            (_, None) => self.live(target).await.unwrap_or(LiveObject::Unknown),
         };
         let requested = object.clone();
         add_owner(&self.access, &self.owner, write, &live, &mut object);
@@ -347,7 +347,7 @@ enum Write {
 }
 
 /// The state of an object before a write.
-enum Live {
+enum LiveObject {
     Absent,
     Present(Value),
     /// It could not be read.
@@ -358,12 +358,12 @@ enum Live {
 /// references.
 ///
 /// Without the annotations, the object of a role that removes or replaces the owner references would be lost to it.
-fn add_owner(access: &Access, owner: &Value, write: Write, live: &Live, object: &mut Value) {
+fn add_owner(access: &Access, owner: &Value, write: Write, live: &LiveObject, object: &mut Value) {
     let belongs = match live {
         // A patch creates nothing.
-        Live::Absent => write != Write::Patch,
-        Live::Present(live) => access.is_owner_of(live),
-        Live::Unknown => false,
+        LiveObject::Absent => write != Write::Patch,
+        LiveObject::Present(live) => access.is_owner_of(live),
+        LiveObject::Unknown => false,
     };
     if belongs {
         access.annotate(object);
@@ -371,7 +371,7 @@ fn add_owner(access: &Access, owner: &Value, write: Write, live: &Live, object: 
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     match (write, live) {
         // As a whole, since the role does not know them.
-        (Write::Replace, Live::Present(live)) if !metadata.contains_key("ownerReferences") => {
+        (Write::Replace, LiveObject::Present(live)) if !metadata.contains_key("ownerReferences") => {
             let known = live["metadata"].get("ownerReferences").cloned();
             metadata.extend(known.map(|known| ("ownerReferences".to_owned(), known)));
         }
@@ -521,7 +521,7 @@ mod tests {
 
     /// Writes an object `b/any` with this metadata for the owner `u1`, and returns the metadata that is sent.
     fn written(write: Write, live: Option<&Value>, metadata: &Value) -> Value {
-        let live = live.map_or(Live::Absent, |metadata| Live::Present(json!({"metadata": metadata})));
+        let live = live.map_or(LiveObject::Absent, |metadata| LiveObject::Present(json!({"metadata": metadata})));
         let mut object = json!({"metadata": metadata});
         add_owner(&access(Kinds::default()), &json!({"uid": "u1", "controller": true}), write, &live, &mut object);
         object["metadata"].take()

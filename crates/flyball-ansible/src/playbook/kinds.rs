@@ -255,7 +255,7 @@ impl Search<'_> {
         self.kinds.names.extend(name);
     }
 
-    /// The same for a text, line by line.
+    /// The same for a string, line by line.
     fn record_objects_in_text(&mut self, text: &str) {
         let (mut kind, mut names, mut in_metadata) = (None, Vec::new(), false);
         let unquoted =
@@ -319,7 +319,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches a text, possibly a YAML template, for lines with `apiVersion` and `kind`.
+    /// Searches a string, possibly a YAML template, for lines with `apiVersion` and `kind`.
     fn text(&mut self, text: &str) {
         self.record_objects_in_text(text);
         let (mut version, mut kind) = (None, None);
@@ -340,7 +340,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches a text for objects at any depth, by pairs of lines with equal indentation.
+    /// Searches a string for objects at any depth, by pairs of lines with equal indentation.
     fn nested(&mut self, text: &str) {
         let mut open: Vec<(usize, &str, &str)> = Vec::new();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -455,7 +455,7 @@ mod tests {
         let mut search = Search { kinds: &mut kinds, layers: Vec::new(), files: Arc::default() };
         yaml::documents(tasks).unwrap().iter().for_each(|document| search.unvalidated_tasks(document, 0));
         let names = |kinds: &BTreeSet<Kind>| kinds.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(names(&kinds.created), ["configmaps", "pods", "services", "deployments.apps", "jobs.batch"]);
+        assert_eq!(names(&kinds.created), ["configmaps", "deployments.apps", "jobs.batch", "pods", "services"]);
         assert_eq!(names(&kinds.read), ["secrets"]);
         assert!(kinds.namespaces.contains("other"));
     }

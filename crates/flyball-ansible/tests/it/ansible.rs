@@ -474,8 +474,7 @@ async fn users_do_not_choose_objects_of_others() {
         ("unowned", json!({"obsolete": "theirs"}), Some("was not created for it")),
         ("patched", json!({"extra": "theirs"}), Some("was not created for it")),
         ("owned", json!({"obsolete": "first-own"}), Some("belongs to Shop first")),
-        // The module lists the objects, and deletes each of them.
-        ("all", json!({"all": true}), Some("belongs to Shop first")),
+        ("all", json!({"all": true}), Some("deletecollection of configmaps")),
         ("connected", json!({"pod": "theirs"}), Some("was not created for it")),
     ];
     for (name, spec, problem) in attacks {
