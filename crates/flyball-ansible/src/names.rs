@@ -180,6 +180,17 @@ pub(crate) fn special_names() -> (&'static [&'static str], &'static [&'static st
     (&MAGIC, &MAGIC_PREFIXES)
 }
 
+/// Returns true if Ansible interprets a variable with this name.
+pub(crate) fn is_special(name: &str) -> bool {
+    let name = folded(name);
+    MAGIC.contains(&name.as_str()) || begins(&name, &MAGIC_PREFIXES)
+}
+
+fn begins(name: &str, prefixes: &[&str]) -> bool {
+    let is_word = |rest: &str| rest.is_empty() || rest.starts_with('_');
+    prefixes.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(is_word))
+}
+
 fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -189,7 +200,6 @@ impl Names {
     /// Returns the reason why a field may not become this variable; `None` if it may.
     pub(crate) fn rejection(&self, field: &str, name: &str) -> Option<Reason> {
         let spellings = [folded(field), folded(name), folded(&snake(field))];
-        let is_any = |names: &[&str]| spellings.iter().any(|spelling| names.contains(&spelling.as_str()));
         if spellings.iter().any(|spelling| is_meta(spelling)) {
             return Some(Reason::Operator);
         }
@@ -199,20 +209,14 @@ impl Names {
         if self.allowed.contains(name) {
             return None;
         }
-        let begins = |prefixes: &[&str]| {
-            let is_word = |rest: &str| rest.is_empty() || rest.starts_with('_');
-            let begins =
-                |spelling: &String| prefixes.iter().any(|prefix| spelling.strip_prefix(prefix).is_some_and(is_word));
-            spellings.iter().any(begins)
-        };
-        if is_any(&MAGIC) || begins(&MAGIC_PREFIXES) {
+        if spellings.iter().any(|spelling| is_special(spelling)) {
             return Some(Reason::Magic);
         }
         if self.own.contains(name) {
             return Some(Reason::Role);
         }
-        let is_reserved = is_any(&RESERVED) || begins(&RESERVED_PREFIXES);
-        (is_reserved && !self.inputs.contains(name)).then_some(Reason::Reserved)
+        let is_reserved = |name: &String| RESERVED.contains(&name.as_str()) || begins(name, &RESERVED_PREFIXES);
+        (spellings.iter().any(is_reserved) && !self.inputs.contains(name)).then_some(Reason::Reserved)
     }
 }
 

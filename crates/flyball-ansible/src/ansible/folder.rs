@@ -9,6 +9,7 @@ use crate::names::special_names;
 use crate::template::{PASSED, Var};
 use crate::watches::{Runs, Watch};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -33,7 +34,9 @@ impl Folder {
     pub(super) fn new(job: &Job<'_>, ansible: &AnsiblePlaybook, proxy: &Proxy) -> io::Result<Self> {
         let project = fs::canonicalize(&ansible.project)?;
         let mut folder = Self { work_dir: WorkDir::new()?, roles: Vec::new(), secret: super::random(16)? };
-        DirBuilder::new().mode(0o700).create(folder.temporary())?;
+        for part in [folder.temporary(), folder.callbacks()] {
+            DirBuilder::new().mode(0o700).create(part)?;
+        }
         let playbook = match &ansible.runs {
             Runs::Role(role) => {
                 let role = fs::canonicalize(role)?;
@@ -53,20 +56,32 @@ impl Folder {
         )?;
         folder.write("kubeconfig", &proxy.kubeconfig(job.cx.key().namespace()).to_string())?;
         folder.write("run.json", &folder.plugin_settings(job, ansible, &project).to_string())?;
-        folder.write("flyball.py", CALLBACK)?;
+        folder.write("callbacks/flyball.py", CALLBACK)?;
         folder.write("flyball_guard.py", GUARD)?;
         Ok(folder)
     }
 
     /// Returns the settings of the plugins: names that must not be computed, since they are not allowed as fields
-    /// either, and the folders of files and roles.
+    /// either, names that the role declares, those that the operator passes, and the folders of files and roles.
     fn plugin_settings(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path) -> Value {
         let (names, prefixes) = special_names();
         let named = ansible.external_paths.iter().map(PathBuf::as_path);
-        let folders = self.roles.iter().map(PathBuf::as_path).chain([project, self.path()]).chain(named);
+        let folders = self.roles.iter().map(PathBuf::as_path).chain([project]).chain(named);
         // All paths are below the root.
         let folders: Vec<_> = folders.filter(|folder| folder.parent().is_some()).collect();
-        json!({"secret": self.secret, "names": names, "prefixes": prefixes, "own": job.names.own, "allowed": job.names.allowed, "folders": folders})
+        let connection = connection(job.watch);
+        let given: Vec<_> = job.extra.keys().chain(connection.keys()).collect();
+        let declared: BTreeSet<_> = job.names.inputs.union(&job.names.own).collect();
+        json!({
+            "secret": self.secret,
+            "names": names,
+            "prefixes": prefixes,
+            "own": job.names.own,
+            "allowed": job.names.allowed,
+            "declared": declared,
+            "given": given,
+            "folders": folders,
+        })
     }
 
     pub(super) fn secret(&self) -> &str {
@@ -83,6 +98,11 @@ impl Folder {
 
     fn temporary(&self) -> PathBuf {
         self.path().join("tmp")
+    }
+
+    /// The folder of the plugin that reports events. All files in it are loaded as such.
+    fn callbacks(&self) -> PathBuf {
+        self.path().join("callbacks")
     }
 
     /// Returns the request for a worker.
@@ -102,7 +122,7 @@ impl Folder {
         let kubeconfig = self.path().join("kubeconfig");
         vec![
             ("ANSIBLE_ROLES_PATH", std::env::join_paths(&self.roles).unwrap_or_default()),
-            ("ANSIBLE_CALLBACK_PLUGINS", self.path().into()),
+            ("ANSIBLE_CALLBACK_PLUGINS", self.callbacks().into()),
             ("ANSIBLE_STDOUT_CALLBACK", "flyball".into()),
             ("ANSIBLE_INVENTORY_PLUGINS", self.path().into()),
             ("ANSIBLE_INVENTORY_ENABLED", "flyball_guard,ini".into()),

@@ -215,7 +215,7 @@ impl Forwarder {
     /// Checks the target of a request, and returns its object if it was read; the error is the reason for denial, see
     /// [`Access`].
     async fn allowed(&self, target: &Target, parts: &http::request::Parts) -> Result<Option<LiveObject>, String> {
-        let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        let reads = matches!(parts.method, Method::GET | Method::HEAD) && !target.is_connection();
         if let Some(namespace) = &target.namespace {
             self.access.check_namespace(namespace)?;
         }
@@ -266,11 +266,9 @@ impl Forwarder {
         let is_named = |kind: &&str| Kind::new(&target.group, "v1", kind).api_resource().plural == target.resource;
         let kind = known.or_else(|| named.map(String::as_str).find(is_named));
         let kind = kind.unwrap_or(&target.resource);
-        // Connections to a container; tokens are checked apart.
-        let connects =
-            |part: &str| ["exec", "attach", "portforward", "token"].contains(&part) || part.starts_with("proxy");
         match &target.name {
-            Some(_) if target.subresource.as_deref().is_some_and(connects) => Ok(None),
+            // Tokens are checked apart.
+            Some(_) if target.subresource.as_deref() == Some("token") => Ok(None),
             Some(_) => self.change(target, kind).await,
             None if *method != Method::DELETE || self.access.is_kind_allowed(&target.group, kind) => Ok(None),
             None => Err(format!(

@@ -62,6 +62,12 @@ impl Target {
         *kind.gvk().group == *self.group && kind.api_resource().plural == self.resource
     }
 
+    /// Returns true for connections to a container or an application, with any method.
+    pub(super) fn is_connection(&self) -> bool {
+        let part = self.subresource.as_deref().and_then(|rest| rest.split('/').next());
+        part.is_some_and(|part| ["exec", "attach", "portforward", "proxy"].contains(&part))
+    }
+
     /// Returns true for access reviews, which change nothing.
     pub(super) fn is_review(&self) -> bool {
         self.group.ends_with("authorization.k8s.io") && self.resource.ends_with("reviews")
@@ -98,6 +104,23 @@ mod tests {
             ("/apis/apps/v1/namespaces/%61/deployments/b/scale", "/apis/apps/v1/namespaces/%61/deployments/b"),
         ] {
             assert_eq!(Target::of(path).unwrap().unwrap().path, object, "{path}");
+        }
+    }
+
+    #[test]
+    fn connections_are_recognized() {
+        for (path, is_connection) in [
+            ("/api/v1/namespaces/a/pods/b/exec", true),
+            ("/api/v1/namespaces/a/pods/b/%65xec", true),
+            ("/api/v1/namespaces/a/pods/b/attach", true),
+            ("/api/v1/namespaces/a/pods/b/portforward", true),
+            ("/api/v1/namespaces/a/services/b:80/proxy/admin", true),
+            ("/api/v1/nodes/n/proxy/run/kube-system/p/c", true),
+            ("/api/v1/namespaces/a/pods/exec", false),
+            ("/api/v1/namespaces/a/pods/b/log", false),
+            ("/api/v1/namespaces/a/pods/b", false),
+        ] {
+            assert_eq!(Target::of(path).unwrap().unwrap().is_connection(), is_connection, "{path}");
         }
     }
 

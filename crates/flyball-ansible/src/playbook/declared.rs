@@ -6,6 +6,7 @@
 use super::args::pairs;
 use super::load::{named, normal};
 use crate::error::{Error, Result};
+use crate::names::is_special;
 use crate::template::{is_template, walk};
 use crate::watches::{Runs, role_paths};
 use crate::yaml;
@@ -111,11 +112,23 @@ impl<'p> Walker<'p> {
         Self { project, found, names, in_role: false, beside: PathBuf::new(), files: Vec::new(), next: Vec::new() }
     }
 
+    /// Returns true if a path is outside of the project.
+    fn is_external(&self, path: &Path) -> bool {
+        !self.project.canonicalize().is_ok_and(|project| path.starts_with(project))
+    }
+
     /// Records a path if it is outside of the project. Unresolvable paths cannot be read either.
     fn record_external_path(&mut self, path: &Path) {
-        let path = path.canonicalize().ok();
-        let is_external = |path: &PathBuf| !self.project.canonicalize().is_ok_and(|project| path.starts_with(project));
-        self.found.external_paths.extend(path.filter(is_external));
+        let path = path.canonicalize().ok().filter(|path| self.is_external(path));
+        self.found.external_paths.extend(path);
+    }
+
+    /// Records the variables of a single file. Tasks may write files outside of the project, so these declare no
+    /// special variables.
+    fn file_variables(&mut self, file: &Path, vars: Map<String, Value>) {
+        let is_external = file.canonicalize().is_ok_and(|file| self.is_external(&file));
+        let names = vars.into_iter().map(|(name, _)| name);
+        self.names.own.extend(names.filter(|name| !is_external || !is_special(name)));
     }
 
     fn unit(&mut self, unit: &Unit) -> Result<()> {
@@ -130,7 +143,7 @@ impl<'p> Walker<'p> {
                 }
                 match read(file)? {
                     // A variable file.
-                    Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
+                    Value::Object(vars) => self.file_variables(file, vars),
                     tasks => self.tasks(&tasks, &folder, 0)?,
                 }
             }
@@ -178,7 +191,7 @@ impl<'p> Walker<'p> {
             self.record_external_path(&file);
             self.beside = file.parent().unwrap_or(folder).to_owned();
             match read(&file)? {
-                Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
+                Value::Object(vars) => self.file_variables(&file, vars),
                 tasks => self.tasks(&tasks, folder, 0)?,
             }
         }
@@ -209,7 +222,8 @@ impl<'p> Walker<'p> {
 
     fn field(&mut self, key: &str, value: &Value, around: &Path, depth: usize) -> Result<()> {
         let own = &mut self.names.own;
-        let mut note = |name: &Value| own.extend(name.as_str().map(str::to_owned));
+        // Neither executor accepts computed names.
+        let mut note = |name: &Value| own.extend(name.as_str().filter(|name| !is_template(name)).map(str::to_owned));
         match last(key) {
             "vars" => own.extend(value.as_object().into_iter().flat_map(Map::keys).cloned()),
             "register" => note(value),
@@ -405,6 +419,29 @@ mod tests {
         let found = DeclaredVariables::of(&Runs::Role(folder.join("roles/r")), &folder).unwrap();
         assert_eq!(found.own.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn files_outside_of_the_project_declare_no_special_variables() {
+        let folder = std::env::temp_dir().join(format!("flyball-external-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(folder.join("project/roles/r/tasks")).unwrap();
+        std::fs::create_dir_all(folder.join("project/roles/r/vars")).unwrap();
+        let external = folder.join("written.yml");
+        std::fs::write(&external, "ansible_port: 22\nplace: a\n").unwrap();
+        std::fs::write(folder.join("project/roles/r/vars/main.yml"), "ansible_user: a\n").unwrap();
+        let tasks = format!("- include_vars: {}\n", external.display());
+        std::fs::write(folder.join("project/roles/r/tasks/main.yml"), tasks).unwrap();
+        let project = folder.join("project");
+        let found = DeclaredVariables::of(&Runs::Role(project.join("roles/r")), &project).unwrap();
+        assert_eq!(found.own.iter().map(String::as_str).collect::<Vec<_>>(), ["ansible_user", "place"]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn computed_names_declare_no_variables() {
+        let tasks = json!([{"debug": {}, "register": "{{ a }}", "loop": [1], "loop_control": {"loop_var": "{{ b }}"}}]);
+        assert!(own(&tasks).is_empty());
     }
 
     #[test]

@@ -83,7 +83,7 @@ fn read_task(task: Value, file: &Arc<PathBuf>, position: &str, depth: usize, fou
         vars: Arc::new(templates(&vars)),
         when: keywords.conditions("when")?.unwrap_or_default(),
         repeat: keywords.repeat()?,
-        register: keywords.text("register")?,
+        register: keywords.text("register")?.map(|name| literal_name(name).map_err(&refuse)).transpose()?,
         until: keywords.conditions("until")?.unwrap_or_default(),
         retries: keywords.value("retries")?,
         delay: keywords.value("delay")?,
@@ -180,6 +180,7 @@ fn read_action(
     } else if is("include_vars") {
         let (name, mut options) = file_of(&arguments, "variable file")?;
         let into = options.remove("name").and_then(|name| name.as_str().map(str::to_owned));
+        let into = into.map(literal_name).transpose().map_err(&refuse)?;
         rest(options)?;
         check_all(&name).map_err(&refuse)?;
         found.include_vars(literal(&name).as_deref()).map_err(&refuse)?;
@@ -213,8 +214,8 @@ fn read_action(
             other => other,
         };
         let (module, arguments) = module(&key, arguments).map_err(&refuse)?;
-        if let Some(fact) = arguments.keys().find(|fact| module == Module::SetFact && is_template(fact)) {
-            return Err(refuse(format!("{key}: the name {fact} must not be a template: use a literal name, or a map")));
+        if module == Module::SetFact {
+            arguments.keys().cloned().try_for_each(|fact| literal_name(fact).map(drop)).map_err(&refuse)?;
         }
         for (name, argument) in &arguments {
             // Conditions and variable names are expressions without braces.
@@ -223,6 +224,14 @@ fn read_action(
             checked.map_err(|problem| refuse(format!("{name}: {problem}")))?;
         }
         Ok(Action::Module(module, arguments))
+    }
+}
+
+/// Rejects a computed name of a variable.
+fn literal_name(name: String) -> Result<String, String> {
+    match is_template(&name) {
+        true => Err(format!("the name {name} of a variable must not be a template: use a literal name, or a map")),
+        false => Ok(name),
     }
 }
 
@@ -315,14 +324,15 @@ impl Keywords<'_> {
         let mut repeat = None;
         for (keyword, over) in loops {
             if let Some(items) = self.value(keyword)? {
-                let text = |control: &mut Map<String, Value>, name: &str| {
-                    control.remove(name).and_then(|name| name.as_str().map(str::to_owned))
+                let name = |control: &mut Map<String, Value>, option: &str| {
+                    let name = control.remove(option).and_then(|name| name.as_str().map(str::to_owned));
+                    name.map(literal_name).transpose().map_err(|problem| self.refuse("loop_control", problem))
                 };
                 repeat = Some(Loop {
                     over,
                     items,
-                    variable: text(&mut control, "loop_var").unwrap_or_else(|| "item".to_owned()),
-                    index: text(&mut control, "index_var"),
+                    variable: name(&mut control, "loop_var")?.unwrap_or_else(|| "item".to_owned()),
+                    index: name(&mut control, "index_var")?,
                     pause: control.remove("pause"),
                 });
             }

@@ -2,7 +2,6 @@
 //! `ansible-playbook` is in `PATH`, and the collection `kubernetes.core` with Python's `kubernetes` is installed; they
 //! use real time, since it is a process.
 
-use crate::payloads;
 use crate::project::{Project, api, change, condition, data, shops};
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
@@ -36,13 +35,12 @@ mod processes;
 with_both_executors! {
     sample_runs_with_ansible_playbook
     failing_task_reports_reason_without_evaluating_user_text
-    computed_fact_name_runs_no_command
+    computed_names_run_no_command
     computed_names_in_a_role_stay_within_the_project
     computed_names_of_static_imports_stay_within_the_project
     literal_names_may_leave_the_project
     computed_names_of_lookups_stay_within_the_project
     users_do_not_choose_objects_of_others
-    tenant_payloads_run_no_command
     spec_fields_run_no_command
 }
 
@@ -97,38 +95,175 @@ async fn failing_task_reports_reason_without_evaluating_user_text(executor: Exec
     test.eventually("it is successful", async || is("Successful").await).await;
 }
 
-async fn computed_fact_name_runs_no_command(executor: Executor) {
-    let tasks = "
-- ansible.builtin.set_fact: {place: here}
-- ansible.builtin.set_fact: {'{{ item.key }}': '{{ item.value }}', ansible_known: 1}
-  loop: '{{ facts | dict2items }}'
-- ansible.builtin.command: echo {{ ansible_known }} {{ label | default('') }}
+/// Ways to set a variable under a name that users choose, and the errors of `ansible-playbook` and of the built-in
+/// executor. A custom resource has the names and values of `facts`, and the first of them as `alias` and `values`.
+const COMPUTED_NAMES: [(&str, &str, &str, &str); 15] = [
+    (
+        "loop-var",
+        "- command: echo a\n  loop: '{{ values }}'\n  loop_control: {loop_var: '{{ alias }}'}\n",
+        "under a computed name",
+        "must not be a template",
+    ),
+    (
+        "index-var",
+        "- debug: {}\n  loop: '{{ values }}'\n  loop_control: {index_var: '{{ alias }}'}\n",
+        "under a computed name",
+        "must not be a template",
+    ),
+    (
+        "loop-of-include",
+        "- include_tasks: command.yml\n  loop: '{{ values }}'\n  loop_control: {loop_var: '{{ alias }}', extended: true}\n",
+        "under a computed name",
+        "must not be a template",
+    ),
+    (
+        "add-host",
+        "- add_host: '{{ {\"name\": \"localhost\"} | combine(facts) }}'\n",
+        "under a computed name",
+        "add_host",
+    ),
+    (
+        "delegate-to",
+        "- add_host:\n  args: '{{ {\"name\": \"other\"} | combine(facts) }}'\n- command: echo a\n  delegate_to: other\n",
+        "under a computed name",
+        "args: must be a map",
+    ),
+    (
+        "delegate-facts",
+        "- set_fact:\n  args: '{{ facts }}'\n  delegate_to: other\n  delegate_facts: true\n- command: echo a\n  delegate_to: other\n",
+        "under a computed name",
+        "delegate_to",
+    ),
+    (
+        "temporary-file",
+        "- tempfile:\n  register: place\n- copy: {content: '{{ facts | to_json }}', dest: '{{ place.path }}'}\n- include_vars: '{{ place.path }}'\n",
+        "outside of the project",
+        "tempfile",
+    ),
+    (
+        "literal-file",
+        "- copy: {content: '{{ facts | to_json }}', dest: OUTSIDE}\n- include_vars: OUTSIDE\n",
+        "under a computed name",
+        "copy",
+    ),
+    (
+        "file-in-a-name",
+        "- include_vars: {file: known.yml, name: '{{ alias }}'}\n",
+        "under a computed name",
+        "must not be a template",
+    ),
+    (
+        "key",
+        "- set_fact: {'{{ item.key }}': '{{ item.value }}', cacheable: true}\n  loop: '{{ facts | dict2items }}'\n",
+        "under a computed name",
+        "must not be a template",
+    ),
+    ("facts", "- set_fact: {'{{ facts_name }}': '{{ facts }}'}\n", "under a computed name", "must not be a template"),
+    ("action", "- action: '{{ module }}'\n  args: '{{ facts }}'\n", "under a computed name", "args: must be a map"),
+    ("apply", "- include_tasks: {file: command.yml, apply: {vars: '{{ facts }}'}}\n", "under a computed name", ""),
+    ("apply-to-role", "- include_role: {name: b, apply: {vars: '{{ facts }}'}}\n", "under a computed name", ""),
+    (
+        "module",
+        "- facts: {facts: '{{ facts }}'}\n  until: false\n  retries: 2\n  delay: 0\n  ignore_errors: true\n",
+        "",
+        "facts",
+    ),
+];
+
+/// A module that returns facts.
+const FACTS_MODULE: &str = "
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule(argument_spec={'facts': {'type': 'dict'}})
+module.exit_json(ansible_facts=module.params['facts'])
 ";
-    let written = Project::role(&named("facts", executor), tasks);
+
+/// Tasks that use a connection, a shell and an interpreter.
+const COMMAND: &str = "- command: echo a\n- file: {path: /tmp, state: directory}\n- meta: reset_connection\n";
+
+#[test]
+fn built_in_executor_rejects_computed_variable_names() {
+    for (name, tasks, _, problem) in COMPUTED_NAMES {
+        let files = [
+            ("roles/a/tasks/main.yml", tasks),
+            ("roles/a/tasks/command.yml", "- debug: {}\n"),
+            ("roles/a/vars/known.yml", "known: 1\n"),
+            ("roles/b/tasks/main.yml", "- debug: {}\n"),
+        ];
+        let project = Project::new(&format!("built-in-{name}"), &files);
+        // `apply` has no effect there.
+        if problem.is_empty() {
+            continue;
+        }
+        let error = project.refused().to_string();
+        assert!(error.contains(problem), "{name}: {error}");
+    }
+}
+
+async fn computed_names_run_no_command(executor: Executor) {
+    let outside = Project::new(&named("computed-outside", executor), &[]);
+    let files: Vec<(String, String)> = COMPUTED_NAMES
+        .iter()
+        .map(|(name, tasks, ..)| {
+            let path = outside.folder().join(format!("{name}.json")).display().to_string();
+            (format!("roles/a/tasks/{name}.yml"), format!("{}{COMMAND}", tasks.replace("OUTSIDE", &path)))
+        })
+        .collect();
+    let main = "
+- ansible.builtin.set_fact: {place: here}
+- include_tasks: '{{ way }}.yml'
+- debug: {msg: '{{ ansible_known }}'}
+  vars: {ansible_known: 1}
+";
+    let mut all = vec![
+        ("roles/a/tasks/main.yml", main),
+        ("roles/a/tasks/command.yml", COMMAND),
+        ("roles/a/tasks/good.yml", "- set_fact: {'{{ item.key }}': 1}\n  loop: '{{ facts | dict2items }}'\n"),
+        ("roles/a/vars/known.yml", "known: 1\n"),
+        ("roles/a/library/facts.py", FACTS_MODULE),
+        ("roles/b/tasks/main.yml", COMMAND),
+    ];
+    all.extend(files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    let written = Project::new(&named("computed", executor), &all);
     let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
     let canary = written.folder().join("CANARY");
     let script = written.folder().join("script");
     std::fs::write(&script, format!("#!/bin/sh\ntouch {}\nexec /bin/sh \"$@\"\n", canary.display())).unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let script = script.display().to_string();
+    let proxy = format!("-o ProxyCommand={script}");
     let facts = [
-        json!({"ansible_shell_executable": script}),
-        json!({"ansible_become": true, "ansible_become_exe": script}),
-        json!({"ansible_connection": "ssh", "ansible_ssh_executable": script}),
-        json!({"place": "elsewhere"}),
+        ("ansible_shell_executable", json!({"ansible_shell_executable": script})),
+        ("ansible_connection", json!({"ansible_connection": "ssh", "ansible_ssh_common_args": proxy})),
+        ("ansible_python_interpreter", json!({"ansible_python_interpreter": script})),
+        (
+            "ansible_become",
+            json!({"ansible_become": true, "ansible_become_exe": script, "ansible_become_user": "root"}),
+        ),
+        ("ansible_remote_tmp", json!({"ansible_remote_tmp": format!("$({script})")})),
+        ("place", json!({"place": "elsewhere"})),
     ];
     let objects = api(&test, &shops());
-    let shop = |name: &str, facts: &Value| json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": {"facts": facts}});
-    for (number, facts) in facts.iter().enumerate() {
-        let name = format!("tenant{number}");
-        test.apply(&shop(&name, facts).to_string()).await;
-        let failure = async || condition(&objects.get(&name).await.unwrap(), "Failure");
-        test.eventually("it has failed", async || failure().await["status"] == "True").await;
-        let failure = failure().await;
-        assert!(failure["message"].as_str().unwrap_or_default().contains("under a computed name"), "{failure}");
+    let shop = |name: &str, spec: Value| json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
+    let mut expected = Vec::new();
+    for (way, _, problem, _) in COMPUTED_NAMES {
+        // One way suffices for a variable of the role.
+        for (alias, facts) in facts.iter().filter(|(alias, _)| *alias != "place" || way == "key") {
+            let name = format!("{way}-{}", alias.replace('_', "-"));
+            let spec = json!({"way": way, "facts": facts, "alias": alias, "values": [facts[*alias]], "module": "set_fact", "factsName": "ansible_facts"});
+            test.apply(&shop(&name, spec).to_string()).await;
+            expected.push((name, problem));
+        }
+    }
+    for (name, problem) in expected {
+        let found = async |kind: &str| condition(&objects.get(&name).await.unwrap(), kind);
+        let is = async |kind: &str| found(kind).await["status"] == "True";
+        test.eventually("it has ended", async || is("Successful").await || is("Failure").await).await;
+        let failure = found("Failure").await;
+        assert!(failure["message"].as_str().unwrap_or_default().contains(problem), "{name}: {failure}");
+        assert!(problem.is_empty() || failure["status"] == "True", "{name}: {failure}");
     }
     assert!(!canary.exists(), "a command ran");
-    test.apply(&shop("good", &json!({"other": "a"})).to_string()).await;
+    test.apply(&shop("good", json!({"way": "good", "facts": {"other": "a"}})).to_string()).await;
     let is_successful = async || condition(&objects.get("good").await.unwrap(), "Successful")["status"] == "True";
     test.eventually("it is successful", is_successful).await;
 }
@@ -255,20 +390,6 @@ async fn literal_names_may_leave_the_project(executor: Executor) {
     assert_refused_outside(Project::role(&named("literal", executor), &tasks), &[], executor).await;
 }
 
-/// Passes text of users through all features that need no collection.
-const TASKS: &str = r#"
-- set_fact: {helper: '{{ title | default("none") }}'}
-- debug: {msg: '{{ helper }} {{ note | default("") }}'}
-- assert: {that: ['helper is defined', 'result is not defined']}
-- pause: {prompt: '{{ title | default("") }}', seconds: 0}
-- debug: {msg: "{{ lookup('template', 'page.yaml.j2') | from_yaml_all | list }}"}
-  ignore_errors: true
-- command: echo {{ title | default('x') | quote }}
-  ignore_errors: true
-- include_tasks: '{{ file | default("more") }}.yml'
-  ignore_errors: true
-"#;
-
 async fn computed_names_of_lookups_stay_within_the_project(executor: Executor) {
     let tasks = r#"
 - {debug: {msg: "{{ lookup('file', page) }}"}, when: page is defined}
@@ -368,6 +489,11 @@ const CHOICES: &str = r#"
     state: absent
     delete_all: true
   when: all is defined
+- kubernetes.core.k8s_exec:
+    pod: '{{ pod }}'
+    namespace: '{{ ansible_operator_meta.namespace }}'
+    command: id
+  when: pod is defined
 "#;
 
 async fn users_do_not_choose_objects_of_others(executor: Executor) {
@@ -376,6 +502,8 @@ async fn users_do_not_choose_objects_of_others(executor: Executor) {
     for name in ["theirs", "legacy"] {
         test.apply(&format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}, data: {{a: a}}}}")).await;
     }
+    test.apply("{apiVersion: v1, kind: Pod, metadata: {name: theirs}, spec: {containers: [{name: a, image: a}]}}")
+        .await;
     let objects = api(&test, &shops());
     let attacks = [
         ("first", json!({}), None),
@@ -384,6 +512,7 @@ async fn users_do_not_choose_objects_of_others(executor: Executor) {
         ("patched", json!({"extra": "theirs"}), Some("was not created for it")),
         ("owned", json!({"obsolete": "first-own"}), Some("belongs to Shop first")),
         ("all", json!({"all": true}), Some("deletecollection of configmaps")),
+        ("connected", json!({"pod": "theirs"}), Some("was not created for it")),
     ];
     for (name, spec, problem) in attacks {
         let shop =
@@ -399,33 +528,6 @@ async fn users_do_not_choose_objects_of_others(executor: Executor) {
     assert_eq!(data(&test, "theirs").await, json!({"a": "a"}));
     assert_eq!(data(&test, "first-own").await, json!({"a": "a"}));
     assert_eq!(data(&test, "legacy").await, Value::Null);
-}
-
-async fn tenant_payloads_run_no_command(executor: Executor) {
-    let files = [
-        ("roles/a/tasks/main.yml", TASKS),
-        ("roles/a/tasks/more.yml", "- debug: {msg: more}\n"),
-        ("roles/a/templates/page.yaml.j2", "title: {{ title | default('x') }}\n"),
-    ];
-    let written = Project::new(&named("sample", executor), &files);
-    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
-    let canary = payloads::canary();
-    let _ = std::fs::remove_file(&canary);
-    let objects = api(&test, &shops());
-    for (number, spec) in payloads::all().iter().enumerate().step_by(61) {
-        let name = format!("tenant{number}");
-        test.apply(
-            &json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec})
-                .to_string(),
-        )
-        .await;
-        let is_finished = async || {
-            let object = objects.get(&name).await.unwrap();
-            ["Successful", "Failure"].iter().any(|kind| condition(&object, kind)["status"] == "True")
-        };
-        test.eventually("it has ended", is_finished).await;
-    }
-    assert!(!canary.exists(), "a command ran");
 }
 
 async fn spec_fields_run_no_command(executor: Executor) {

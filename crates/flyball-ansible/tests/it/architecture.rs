@@ -11,7 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("fields", &["yaml"]),
     ("template", &["error", "yaml"]),
     ("watches", &["error", "fields", "names", "snake", "yaml"]),
-    ("playbook", &["error", "fields", "template", "watches", "yaml"]),
+    ("playbook", &["error", "fields", "names", "template", "watches", "yaml"]),
     ("variables", &["names", "snake", "template", "watches"]),
     ("job", &["names", "playbook", "template", "watches"]),
     ("access", &["job", "playbook"]),

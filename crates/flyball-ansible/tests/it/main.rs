@@ -12,5 +12,9 @@ mod payloads;
 mod project;
 mod rights;
 mod shop;
+#[expect(dead_code, reason = "these tests use only a part of it")]
+#[path = "../../../flyball-cluster/tests/tenant/suite.rs"]
+mod suite;
+mod tenant;
 mod visitors;
 mod watches;
