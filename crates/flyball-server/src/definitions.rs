@@ -85,6 +85,12 @@ impl Definitions {
         }
         catalog.sort_versions();
         self.registry.serve(catalog);
+        // After their watches were notified.
+        for table in self.cache.take_removed_tables() {
+            if !self.registry.catalog.get().resources().any(|resource| resource.table == table) {
+                self.registry.store.remove_table(&table);
+            }
+        }
     }
 
     /// Writes the status of the CRDs of a group; returns whether any has changed.
