@@ -49,6 +49,9 @@ pub struct Bounds {
     pub window_events: usize,
     /// Maximum number of bytes of past states that these changes hold, for each resource: 16 MiB.
     pub window_bytes: usize,
+    /// Maximum number of bytes of past states of all resources: 512 MiB. Beyond it, the resource with the most forgets
+    /// changes first.
+    pub all_windows_bytes: usize,
     /// Maximum number of bytes of all objects, as etcd's `--quota-backend-bytes`: 2 GiB. The objects of a namespace
     /// take at most half of what others leave.
     pub stored_bytes: usize,
@@ -73,6 +76,7 @@ impl Default for Bounds {
             webhook_response_bytes: 64 << 20,
             window_events: 10_000,
             window_bytes: 16 << 20,
+            all_windows_bytes: 512 << 20,
             stored_bytes: 2 << 30,
             slow_client_timeout: Duration::from_secs(30),
         }

@@ -20,16 +20,55 @@ use cache::{Cache, Definition};
 use flyball_core::{Object, Status};
 use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Mutex;
 
 /// Synchronizes the catalog with the stored CRDs.
 pub(crate) struct Definitions {
     registry: Arc<Registry>,
     cache: Cache,
+    /// Locked while writes to CRDs are processed.
+    syncing: Mutex<()>,
+    /// True if CRDs may have been written that no request of this server will process.
+    is_unsynced: AtomicBool,
+}
+
+/// The CRDs whose objects a synchronization deletes, if the CRDs are being deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CleanUp {
+    All,
+    /// The CRD with this name.
+    One(String),
+    Nothing,
+}
+
+/// Writes to CRDs that are being processed; if the request ends before, the next one processes them.
+struct Pending<'r> {
+    registry: &'r Registry,
+    is_done: bool,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.registry.mark_definitions_changed();
+        }
+    }
+}
+
+impl CleanUp {
+    fn includes(&self, definition: &Definition) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(name) => definition.crd.name() == name,
+            Self::Nothing => false,
+        }
+    }
 }
 
 impl Definitions {
     pub(crate) fn new(registry: Arc<Registry>) -> Self {
-        Self { registry, cache: Cache::default() }
+        Self { registry, cache: Cache::default(), syncing: Mutex::default(), is_unsynced: AtomicBool::new(false) }
     }
 
     /// Reads all CRDs; reports how many are read, of how many.
@@ -37,22 +76,58 @@ impl Definitions {
         self.cache.load(&self.registry.store, progress);
     }
 
-    /// Processes the writes to CRDs since the last call.
-    pub(crate) async fn sync(&self) {
-        while self.registry.take_definitions_changed() {
-            self.sync_once().await;
+    /// Requests that the first request processes all CRDs.
+    pub(crate) fn mark_unsynced(&self) {
+        self.is_unsynced.store(true, Ordering::Release);
+    }
+
+    /// Processes all CRDs once after [`Self::mark_unsynced`].
+    pub(crate) async fn sync_first(&self) {
+        if self.is_unsynced.load(Ordering::Acquire) && self.is_unsynced.swap(false, Ordering::AcqRel) {
+            self.registry.mark_definitions_changed();
+            Box::pin(self.sync(&CleanUp::All)).await;
+        }
+    }
+
+    /// Returns true if all writes to CRDs are processed.
+    pub(crate) fn is_synced(&self) -> bool {
+        let is_syncing = self.syncing.try_lock().is_err();
+        !is_syncing && !self.registry.definitions_changed() && !self.is_unsynced.load(Ordering::Acquire)
+    }
+
+    /// Processes the writes to CRDs so far, and deletes the objects of these CRDs if they are being deleted.
+    ///
+    /// Requests wait for each other only while names are accepted and resources served, not while objects are deleted,
+    /// which may call conversion webhooks.
+    pub(crate) async fn sync(&self, clean_up: &CleanUp) {
+        // Each pass may enable another one; the passes end, since each writes less than the one before.
+        for _ in 0..8 {
+            let mut settled = true;
+            if *clean_up != CleanUp::Nothing {
+                let all = self.cache.get(&self.registry.store);
+                let deleted = |known: &&Arc<Definition>| known.crd.deletion_timestamp().is_some();
+                for definition in all.iter().filter(deleted).filter(|definition| clean_up.includes(definition)) {
+                    settled &= !self.clean_up(definition).await;
+                }
+            }
+            // Another request may be processing the write of this one.
+            let turn = self.syncing.lock().await;
+            while self.registry.take_definitions_changed() {
+                let mut pending = Pending { registry: &self.registry, is_done: false };
+                self.sync_once().await;
+                pending.is_done = true;
+            }
+            drop(turn);
+            if settled {
+                return;
+            }
         }
     }
 
     /// Synchronizes the catalog and the conditions of CRDs with the stored CRDs.
     async fn sync_once(&self) {
-        // Each pass may enable another one; the passes end, since each writes less than the one before.
         for _ in 0..8 {
-            let all = self.cache.get(&self.registry.store);
             let mut settled = true;
-            for definition in all.iter().filter(|definition| definition.crd.deletion_timestamp().is_some()) {
-                settled &= !self.clean_up(definition).await;
-            }
             // Before the condition `Established` is set.
             self.serve();
             let mut groups = self.cache.take_changed_groups();
@@ -85,6 +160,12 @@ impl Definitions {
         }
         catalog.sort_versions();
         self.registry.serve(catalog);
+        // After their watches were notified.
+        for table in self.cache.take_removed_tables() {
+            if !self.registry.catalog.get().resources().any(|resource| resource.table == table) {
+                self.registry.store.remove_table(&table);
+            }
+        }
     }
 
     /// Writes the status of the CRDs of a group; returns whether any has changed.

@@ -9,6 +9,7 @@
 //! [candidate]: candidate::Candidate
 
 mod addresses;
+mod allocations;
 mod candidate;
 mod change;
 mod conflict;

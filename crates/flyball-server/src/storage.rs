@@ -316,7 +316,7 @@ impl Store {
         }
         let entries = match state.tables.get(table) {
             Some(table) => table.list_at(namespace, revision)?,
-            None => state.reaches(revision).map(|()| Vec::new())?,
+            None => state.reaches(table, revision).map(|()| Vec::new())?,
         };
         Ok(Snapshot { revision, entries })
     }
@@ -335,7 +335,7 @@ impl Store {
     /// Returns the revision of the latest write to a table.
     pub(crate) fn changed(&self, table: &GroupResource) -> Revision {
         let state = &self.shared.state.lock().image;
-        state.tables.get(table).map_or(state.start, Table::changed)
+        state.tables.get(table).map_or_else(|| state.start_of(table), Table::changed)
     }
 
     /// Returns at most `max` events of a table after a revision, and the latest revision if these are all events.
@@ -347,7 +347,7 @@ impl Store {
     ) -> Result<(Vec<Arc<Event>>, Option<Revision>), Error> {
         let state = &self.shared.state.lock().image;
         let Some(table) = state.tables.get(table) else {
-            return state.reaches(revision).map(|()| (Vec::new(), Some(state.revision)));
+            return state.reaches(table, revision).map(|()| (Vec::new(), Some(state.revision)));
         };
         let events = table.events_after(revision, max)?;
         let all = events.len() < max;
@@ -356,8 +356,17 @@ impl Store {
 
     /// Returns the notifier of writes to a table.
     pub(crate) fn notifier(&self, table: &GroupResource) -> Arc<WriteNotifier> {
-        let state = &mut self.shared.state.lock().image;
-        let start = state.start;
-        state.tables.entry(table.clone()).or_insert_with(|| Table::new(start)).notifier()
+        self.shared.state.lock().image.table(table).notifier()
+    }
+
+    /// Removes a table without objects, with its events: lists and watches from earlier revisions are compacted.
+    pub(crate) fn remove_table(&self, table: &GroupResource) {
+        self.shared.state.lock().image.remove_table(table);
+    }
+
+    /// Returns the bytes of past states that only the windows of tables reference.
+    #[cfg(test)]
+    pub(crate) fn window_bytes(&self) -> usize {
+        self.shared.state.lock().image.window_bytes
     }
 }

@@ -4,7 +4,7 @@ use crate::catalog::{Resource, resources_of_definition};
 use crate::kinds::definition::acceptance::{self, AcceptedNames};
 use crate::kinds::{self, CUSTOM_RESOURCE_DEFINITION};
 use crate::storage::{Entry, Revision, Store};
-use flyball_core::Object;
+use flyball_core::{GroupResource, Object};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,8 @@ struct State {
     by_name: BTreeMap<String, Arc<Definition>>,
     /// Groups with CRDs that changed since [`Cache::take_changed_groups`].
     changed_groups: BTreeSet<String>,
+    /// Tables of CRDs that were removed since [`Cache::take_removed_tables`].
+    removed_tables: BTreeSet<GroupResource>,
 }
 
 /// Groups to process; the remaining ones are returned to the queue on drop.
@@ -103,7 +105,7 @@ impl Cache {
     /// Like [`Self::get`]; reports the numbers of read and of all CRDs.
     pub(crate) fn load(&self, store: &Store, progress: impl Fn(u64, u64)) -> Vec<Arc<Definition>> {
         let mut state = self.state.lock();
-        let State { by_name, changed_groups } = &mut *state;
+        let State { by_name, changed_groups, removed_tables } = &mut *state;
         let entries = store.list(&CUSTOM_RESOURCE_DEFINITION.table(), None).entries;
         let mut before = std::mem::take(by_name);
         let mut waiting = BTreeMap::new();
@@ -136,12 +138,18 @@ impl Cache {
             }
         }
         changed_groups.extend(before.values().map(|removed| removed.group().to_owned()));
+        removed_tables.extend(before.values().flat_map(|removed| &removed.resources).map(|of| of.table.clone()));
         let mut all: Vec<_> = by_name.values().cloned().collect();
         let created = |known: &Definition| {
             known.crd.at(&["metadata", "creationTimestamp"]).and_then(Value::as_str).map(str::to_owned)
         };
         all.sort_by_cached_key(|known| created(known));
         all
+    }
+
+    /// Removes and returns the tables of CRDs that [`Self::get`] found removed since the last call.
+    pub(super) fn take_removed_tables(&self) -> BTreeSet<GroupResource> {
+        std::mem::take(&mut self.state.lock().removed_tables)
     }
 
     /// Removes and returns the groups with CRDs that [`Self::get`] found changed since the last call.

@@ -2,12 +2,11 @@
 //!
 //! The stored services are the only record of allocations.
 
+use super::allocations::{Allocation, Allocations, OtherAllocations};
 use crate::admission::Attributes;
-use crate::kinds::{Part, SERVICE, Service as Kind};
+use crate::kinds::{Part, Service as Kind};
 use crate::storage::Store;
-use flyball_core::ObjectKey;
 use flyball_core::field::FieldError;
-use flyball_core::time::{SignedDuration, Timestamp};
 use flyball_core::{Clock, Object, Rng, Status};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -24,62 +23,49 @@ pub(super) struct Addresses {
     store: Arc<Store>,
     clock: Clock,
     rng: Rng,
-    /// Recent allocations, whose services may not be stored yet.
-    recent_allocations: Mutex<Vec<(Timestamp, RecentAllocation)>>,
+    /// The index of the allocations. It is locked for a moment only, not while services are decoded.
+    allocations: Mutex<Allocations>,
 }
-
-#[derive(PartialEq)]
-struct RecentAllocation {
-    service: ObjectKey,
-    address: Option<String>,
-    ports: Vec<i64>,
-}
-
-/// Timeout of a write, after which its allocation is free if it was not stored.
-const IN_FLIGHT: SignedDuration = SignedDuration::from_secs(60);
 
 impl Addresses {
     pub(super) fn new(store: Arc<Store>, clock: Clock, rng: Rng) -> Self {
-        Self { store, clock, rng, recent_allocations: Mutex::default() }
+        Self { store, clock, rng, allocations: Mutex::default() }
+    }
+
+    /// Reads the stored services, so that the first write does not.
+    pub(super) fn read(&self) {
+        Allocations::read(&self.allocations, &self.store);
     }
 
     /// Allocates the missing addresses and ports of a service, and keeps existing ones.
     ///
-    /// The store is the only record of allocations. Until the service is stored, `recent_allocations` reserves them for
-    /// the duration of a write, also if another write of the same service allocates meanwhile.
+    /// The store is the only record of allocations. Until the service is stored, they are reserved for the duration of
+    /// a write, also if another write of the same service allocates meanwhile.
     pub(super) fn allocate(&self, attributes: &Attributes<'_>, service: &mut Object) -> Result<(), Status> {
         if attributes.part != Part::Whole {
             return Ok(());
         }
         let old = attributes.old;
         let invalid = |errors: &[FieldError]| Status::invalid(&attributes.resource.kind, attributes.name, errors);
-        let name = service.key();
-        let now = self.clock.now();
-        let mut recent_allocations = self.recent_allocations.lock();
-        recent_allocations.retain(|(at, _)| now.duration_since(*at) < IN_FLIGHT);
-        let others: Vec<Object> = {
-            let all = self.store.list(&SERVICE.table(), None).entries;
-            all.iter().filter_map(|entry| entry.object().ok()).filter(|other| other.key() != name).collect()
-        };
         Kind::keep(service, old);
         if Kind::is_external_name(service) {
             return Ok(());
         }
         Kind::families(service, old).map_err(|errors| invalid(&errors))?;
-        let stored = others.iter().filter_map(|other| other.at(&["spec", "clusterIP"])?.as_str());
-        let drawn = || recent_allocations.iter().map(|(_, draw)| draw).filter(|draw| draw.service != name);
-        let addresses_taken = stored.chain(drawn().filter_map(|draw| draw.address.as_deref())).collect();
-        let ports_taken =
-            others.iter().flat_map(node_ports).chain(drawn().flat_map(|draw| draw.ports.clone())).collect();
+        self.read();
+        let (name, now) = (service.key(), self.clock.now());
+        let mut allocations = self.allocations.lock();
+        allocations.expire(now);
+        let others = allocations.of_others(&name);
         if !old.is_some_and(Kind::has_address) {
-            addresses(&self.rng, service, &addresses_taken).map_err(|error| invalid(&[error]))?;
+            address(&self.rng, service, &others).map_err(|error| invalid(&[error]))?;
         }
-        ports(&self.rng, service, ports_taken, attributes.dry_run).map_err(|error| invalid(&[error]))?;
-        if !attributes.dry_run {
-            let address = service.at(&["spec", "clusterIP"]).and_then(Value::as_str).map(str::to_owned);
-            let draw = RecentAllocation { service: name, address, ports: node_ports(service) };
-            recent_allocations.retain(|(_, known)| *known != draw);
-            recent_allocations.push((now, draw));
+        ports(&self.rng, service, &others, attributes.dry_run).map_err(|error| invalid(&[error]))?;
+        let allocation = Allocation::of(service);
+        // The store rejects the write if the old service has released them meanwhile.
+        let is_kept = || old.is_some_and(|old| Allocation::of(old) == allocation);
+        if !attributes.dry_run && !is_kept() {
+            allocations.reserve(now, name, allocation);
         }
         Ok(())
     }
@@ -89,7 +75,7 @@ fn spec(service: &mut Object) -> Option<&mut Map<String, Value>> {
     service.get_mut("spec")?.as_object_mut()
 }
 
-fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<(), FieldError> {
+fn address(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>) -> Result<(), FieldError> {
     let Some(spec) = spec(service) else { return Ok(()) };
     let cluster_ip =
         spec.get("clusterIPs").and_then(|ips| ips.get(0)).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -101,12 +87,12 @@ fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<
         // The lower part of the range is reserved for requested addresses.
         let (low, all) = (256, RANGE.1 - 257);
         let start = u32::try_from(rng.below(u64::from(all))).unwrap_or(0);
-        let free = (0..all)
-            .map(|step| Ipv4Addr::from(first + low + (start + step) % all).to_string())
-            .find(|ip| !taken.contains(ip.as_str()));
+        let free =
+            (0..all).map(|step| Ipv4Addr::from(first + low + (start + step) % all)).find(|ip| !others.has_address(*ip));
         let Some(ip) = free else {
             return Err(FieldError::invalid("spec.clusterIPs", json!([""]), "failed to allocate IP: range is full"));
         };
+        let ip = ip.to_string();
         spec.insert("clusterIPs".into(), json!([ip]));
         spec.insert("clusterIP".into(), ip.into());
         return Ok(());
@@ -115,30 +101,25 @@ fn addresses(rng: &Rng, service: &mut Object, taken: &BTreeSet<&str>) -> Result<
     let refuse = |why: String| {
         Err(FieldError::invalid("spec.clusterIPs", shown, format!("failed to allocate IP {cluster_ip}: {why}")))
     };
-    let inside =
-        cluster_ip.parse::<Ipv4Addr>().is_ok_and(|ip| u32::from(ip) > first && u32::from(ip) - first < RANGE.1 - 1);
-    if !inside {
+    let is_inside = |ip: &Ipv4Addr| u32::from(*ip) > first && u32::from(*ip) - first < RANGE.1 - 1;
+    let Some(ip) = cluster_ip.parse().ok().filter(is_inside) else {
         return refuse(format!(
             "the provided IP ({cluster_ip}) is not in the valid range. The range of valid IPs is {}/12",
             RANGE.0
         ));
-    }
-    if taken.contains(cluster_ip.as_str()) { refuse("provided IP is already allocated".into()) } else { Ok(()) }
+    };
+    if others.has_address(ip) { refuse("provided IP is already allocated".into()) } else { Ok(()) }
 }
 
-/// Allocated node ports.
-fn node_ports(service: &Object) -> Vec<i64> {
-    let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
-    let health = service.at(&["spec", "healthCheckNodePort"]).and_then(Value::as_i64);
-    ports.filter_map(|port| port["nodePort"].as_i64()).chain(health).filter(|port| *port != 0).collect()
-}
-
-fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: bool) -> Result<(), FieldError> {
+fn ports(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>, dry_run: bool) -> Result<(), FieldError> {
+    // Ports of this service.
+    let mut own: BTreeSet<i64> = BTreeSet::new();
+    let is_taken = |port: i64, own: &BTreeSet<i64>| own.contains(&port) || others.has_port(port);
     let (exposed, balanced) = (Kind::is_exposed(service), Kind::needs_health_check(service));
     let Some(spec) = spec(service).filter(|_| exposed) else { return Ok(()) };
     let allocates = spec.get("type").is_some_and(|ty| ty == "NodePort")
         || spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
-    let check = |port: i64, taken: &BTreeSet<i64>| {
+    let check = |port: i64, own: &BTreeSet<i64>| {
         // A dry run allocates nothing, and therefore cannot be rejected.
         if !PORTS.contains(&port) && !dry_run {
             return Some(format!(
@@ -147,7 +128,7 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
                 PORTS.end()
             ));
         }
-        taken.contains(&port).then(|| "provided port is already allocated".to_owned())
+        is_taken(port, own).then(|| "provided port is already allocated".to_owned())
     };
     let list = spec.get("ports").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut assigned: Vec<(i64, i64)> = Vec::new();
@@ -168,17 +149,17 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
                 chosen.push(0);
                 continue;
             }
-            free(rng, &taken)
+            free(rng, |port| is_taken(port, &own))
                 .ok_or_else(|| FieldError::internal("spec.ports", "failed to allocate a nodePort: range is full"))?
         } else {
             if same != Some(node_port)
-                && let Some(why) = check(node_port, &taken)
+                && let Some(why) = check(node_port, &own)
             {
                 return Err(FieldError::invalid(format!("spec.ports[{i}].nodePort"), node_port, why));
             }
             node_port
         };
-        taken.insert(node_port);
+        own.insert(node_port);
         assigned.push((number, node_port));
         chosen.push(node_port);
     }
@@ -191,7 +172,7 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
     }
     if balanced
         && spec.get("healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0) == 0
-        && let Some(port) = free(rng, &taken)
+        && let Some(port) = free(rng, |port| is_taken(port, &own))
     {
         spec.insert("healthCheckNodePort".into(), port.into());
     }
@@ -199,8 +180,8 @@ fn ports(rng: &Rng, service: &mut Object, mut taken: BTreeSet<i64>, dry_run: boo
 }
 
 /// Chooses a free port.
-fn free(rng: &Rng, taken: &BTreeSet<i64>) -> Option<i64> {
+fn free(rng: &Rng, is_taken: impl Fn(i64) -> bool) -> Option<i64> {
     let count = PORTS.end() - PORTS.start() + 1;
     let start = i64::try_from(rng.below(count.unsigned_abs())).unwrap_or(0);
-    (0..count).map(|step| PORTS.start() + (start + step) % count).find(|port| !taken.contains(port))
+    (0..count).map(|step| PORTS.start() + (start + step) % count).find(|port| !is_taken(*port))
 }

@@ -134,5 +134,6 @@ impl Registry {
                 self.store.seed(&resource.table, key, |revision| self.codec.encode(resource, key, known, revision));
             }
         }
+        self.addresses.read();
     }
 }

@@ -7,7 +7,9 @@ use super::call::{Call, RejectedRequest};
 use super::{Components, Server, objects, offloading, upload};
 use crate::auth::{self, Action, On, User};
 use crate::bounds::{Flow, RequestClass, UNFINISHED};
+use crate::definitions::CleanUp;
 use crate::encoder;
+use crate::kinds::CUSTOM_RESOURCE_DEFINITION;
 use crate::link::Link;
 use crate::metrics::{self, Series};
 use crate::registry::parse_version;
@@ -57,7 +59,7 @@ impl Server {
             Err(RejectedRequest::Status(status)) => response::status(&status),
             Err(RejectedRequest::Busy) => response::too_many_requests(),
         };
-        server.definitions.sync().await;
+        server.definitions.sync_first().await;
         let code = response.status().as_u16();
         // Administrators have all permissions: their 403s come from admission.
         if code == 403 && !by_master {
@@ -97,11 +99,7 @@ where
 /// Responds to a request in a separate task, so that a committed write takes full effect even if the client
 /// disconnects.
 async fn answer_detached(server: Arc<Components>, call: Call) -> Response<Body> {
-    let answering = tokio::spawn(async move {
-        let response = route(&server, call).await;
-        server.definitions.sync().await;
-        response
-    });
+    let answering = tokio::spawn(async move { route(&server, call).await });
     answering.await.unwrap_or_else(|error| response::status(&Status::internal(error)))
 }
 
@@ -185,7 +183,14 @@ fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usiz
 /// Responds to a received request.
 async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
     let deadline = if call.writes() { WRITE_TIMEOUT } else { READ_TIMEOUT };
-    let answer = webhook::within(deadline, &call.flow, answer(server, &call));
+    let answer = async {
+        let response = answer(server, &call).await;
+        if let Some(clean_up) = concerned_definitions(server, &call) {
+            Box::pin(server.definitions.sync(&clean_up)).await;
+        }
+        response
+    };
+    let answer = webhook::within(deadline, &call.flow, answer);
     let response = match offloading::offload(server, &call).await {
         Some(Some(mut offload)) => offloading::answer(&mut offload, Box::pin(answer)).await,
         Some(None) => answer.await,
@@ -193,6 +198,22 @@ async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
     };
     // The response to a completed write is never replaced by 429.
     if call.writes() { response } else { wait_for_room(server, &call, response).await }
+}
+
+/// Returns the CRDs that a request may have changed; `None` for requests that never wait for changes of CRDs.
+fn concerned_definitions(server: &Components, call: &Call) -> Option<CleanUp> {
+    let path = call.info.resource.as_ref().filter(|_| call.writes())?;
+    if *path.group == *CUSTOM_RESOURCE_DEFINITION.group && *path.resource == *CUSTOM_RESOURCE_DEFINITION.plural {
+        return Some(match &path.name {
+            Some(name) => CleanUp::One(name.clone()),
+            None if call.method == Method::POST => CleanUp::Nothing,
+            None => CleanUp::All,
+        });
+    }
+    // It may have removed the last object of a CRD that is being deleted.
+    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource)?;
+    let terminating = resource.custom().is_some_and(|custom| custom.terminating);
+    terminating.then(|| CleanUp::One(format!("{}.{}", path.resource, path.group)))
 }
 
 /// Delays a response that is longer than expected until its user may have more unsent bytes. Its slot is kept.
@@ -258,4 +279,123 @@ fn answer<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Resp
             None => response::page_not_found(),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use flyball_core::Clock;
+    use http_body_util::{BodyExt, Full};
+    use serde_json::{Value, json};
+
+    const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+    async fn ask(server: &Server, method: Method, path: &str, body: Value) -> (u16, Value) {
+        let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, content_type);
+        let mut request = request.body(Full::new(bytes)).unwrap();
+        request.extensions_mut().insert(User::admin());
+        let response = server.handle(request).await;
+        let code = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (code, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    fn definition(plural: &str) -> Value {
+        let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+        let names = json!({"plural": plural, "kind": plural.to_uppercase()});
+        let spec = json!({"group": "x.io", "scope": "Cluster", "names": names, "versions": [version]});
+        json!({"metadata": {"name": format!("{plural}.x.io")}, "spec": spec})
+    }
+
+    fn hat(metadata: Value) -> Value {
+        json!({"apiVersion": "x.io/v1", "kind": "HATS", "metadata": metadata})
+    }
+
+    #[tokio::test]
+    async fn only_writers_of_definitions_process_them() {
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        assert_eq!(ask(&server, Method::POST, CRDS, definition("hats")).await.0, 201);
+        let registry = &server.0.registry;
+        // As after the write of a concurrent request.
+        registry.mark_definitions_changed();
+        let before = registry.catalog.get();
+        for (method, path, body) in [
+            (Method::GET, "/healthz", Value::Null),
+            (Method::GET, CRDS, Value::Null),
+            (Method::GET, MAPS, Value::Null),
+            (Method::POST, MAPS, json!({"metadata": {"name": "a"}})),
+            (Method::POST, "/apis/x.io/v1/hats", hat(json!({"name": "a"}))),
+            (Method::DELETE, "/apis/x.io/v1/hats/a", Value::Null),
+        ] {
+            let (code, answer) = ask(&server, method, path, body).await;
+            assert!(code < 300, "{path}: {answer}");
+            assert!(Arc::ptr_eq(&before, &registry.catalog.get()), "{path} serves the definitions of others");
+        }
+        let label = json!({"metadata": {"labels": {"a": "b"}}});
+        assert_eq!(ask(&server, Method::PATCH, &format!("{CRDS}/hats.x.io"), label).await.0, 200);
+        assert!(server.0.definitions.is_synced() && !Arc::ptr_eq(&before, &registry.catalog.get()));
+    }
+
+    #[tokio::test]
+    async fn snapshot_with_unprocessed_definitions_processes_them_first() {
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        server.0.registry.mark_definitions_changed();
+        let fork = server.snapshot().fork(Options::simulated(Clock::system(), 1));
+        assert!(!fork.0.definitions.is_synced());
+        assert_eq!(ask(&fork, Method::GET, "/healthz", Value::Null).await.0, 200);
+        assert!(fork.0.definitions.is_synced() && !server.0.definitions.is_synced());
+    }
+
+    #[tokio::test]
+    async fn last_object_of_a_deleted_definition_removes_it() {
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        assert_eq!(ask(&server, Method::POST, CRDS, definition("hats")).await.0, 201);
+        let object = hat(json!({"name": "a", "finalizers": ["x.io/a"]}));
+        assert_eq!(ask(&server, Method::POST, "/apis/x.io/v1/hats", object).await.0, 201);
+        let crd = format!("{CRDS}/hats.x.io");
+        assert_eq!(ask(&server, Method::DELETE, &crd, Value::Null).await.0, 200);
+        // Another writer does not delete its objects.
+        assert_eq!(ask(&server, Method::POST, CRDS, definition("caps")).await.0, 201);
+        assert_eq!(ask(&server, Method::GET, &crd, Value::Null).await.0, 200);
+        let release = json!({"metadata": {"finalizers": null}});
+        assert_eq!(ask(&server, Method::PATCH, "/apis/x.io/v1/hats/a", release).await.0, 200);
+        assert_eq!(ask(&server, Method::GET, &crd, Value::Null).await.0, 404);
+        assert!(server.0.definitions.is_synced());
+    }
+
+    #[tokio::test]
+    async fn deleted_definitions_leave_no_window() {
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        let store = &server.0.registry.store;
+        let hats = "/apis/x.io/v1/hats";
+        let mut retained = Vec::new();
+        let mut version = String::new();
+        for _ in 0..4 {
+            assert_eq!(ask(&server, Method::POST, CRDS, definition("hats")).await.0, 201);
+            if !version.is_empty() {
+                let list = format!("{hats}?resourceVersionMatch=Exact&resourceVersion={version}");
+                assert_eq!(ask(&server, Method::GET, &list, Value::Null).await.0, 410, "of the deleted CRD");
+                assert_eq!(ask(&server, Method::GET, hats, Value::Null).await.1["items"], json!([]));
+            }
+            let mut object = hat(json!({"name": "a"}));
+            object["text"] = "x".repeat(100_000).into();
+            let (_, created) = ask(&server, Method::POST, hats, object).await;
+            version = created["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+            for n in 0..5 {
+                let label = json!({"metadata": {"labels": {"n": n.to_string()}}});
+                assert_eq!(ask(&server, Method::PATCH, &format!("{hats}/a"), label).await.0, 200);
+            }
+            assert!(store.window_bytes() > 500_000);
+            assert_eq!(ask(&server, Method::DELETE, &format!("{CRDS}/hats.x.io"), Value::Null).await.0, 200);
+            assert_eq!(ask(&server, Method::GET, &format!("{CRDS}/hats.x.io"), Value::Null).await.0, 404);
+            retained.push(store.window_bytes());
+        }
+        // The CRDs themselves are in the window of their table.
+        assert!(retained.iter().all(|bytes| *bytes < 100_000), "{retained:?}");
+    }
 }

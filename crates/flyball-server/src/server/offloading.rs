@@ -9,7 +9,7 @@ use super::call::Call;
 use crate::auth::{MASTERS, User};
 use crate::bounds::{Flow, Offload};
 use crate::custom::CustomKind;
-use crate::kinds::SUBJECT_ACCESS_REVIEW;
+use crate::kinds::{CUSTOM_RESOURCE_DEFINITION, SUBJECT_ACCESS_REVIEW};
 use crate::limits;
 use crate::link::Link;
 use crate::request::ResourcePath;
@@ -66,6 +66,10 @@ fn is_slow(server: &Components, call: &Call, path: &ResourcePath) -> bool {
         } else {
             server.authorizer.is_slow(path.namespace.as_deref().unwrap_or_default())
         };
+        // A write to a CRD compiles its schemas, and judges and serves all CRDs.
+        if *path.group == *CUSTOM_RESOURCE_DEFINITION.group && *path.resource == *CUSTOM_RESOURCE_DEFINITION.plural {
+            return true;
+        }
         // Expressions of policies and of schemas may cost much.
         if decides || server.registry.admission.is_slow(&path.resource) || of_custom(|custom| custom.has_rules) {
             return true;

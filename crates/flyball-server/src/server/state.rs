@@ -29,7 +29,7 @@ pub(super) fn open(options: Options, directory: DataDir) -> Result<Arc<Component
     registry.seed();
     registry.store.keep(directory, &journal)?;
     // The last writes to CRDs may not have been processed before the stop.
-    registry.mark_definitions_changed();
+    server.definitions.mark_unsynced();
     Ok(server)
 }
 
@@ -98,7 +98,7 @@ impl Snapshot {
         let store = Store::of(self.image.image(), Limits::of(&options.bounds));
         let server = Components::new(store, self.catalog.clone(), self.issuer.clone(), self.policy.clone(), options);
         if self.definitions_changed {
-            server.registry.mark_definitions_changed();
+            server.definitions.mark_unsynced();
         }
         Server(server)
     }
@@ -110,13 +110,13 @@ impl Server {
     ///
     /// It includes each concurrent write completely or not at all.
     pub fn snapshot(&self) -> Snapshot {
-        let Components { registry, authenticator, .. } = &*self.0;
+        let Components { registry, definitions, authenticator, .. } = &*self.0;
         Snapshot {
             catalog: registry.catalog.get(),
             image: registry.store.image(),
             issuer: authenticator.issuer().clone(),
             policy: registry.authorizer.image(),
-            definitions_changed: registry.definitions_changed(),
+            definitions_changed: !definitions.is_synced(),
         }
     }
 }

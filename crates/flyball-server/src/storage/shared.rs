@@ -13,14 +13,21 @@ use tokio::sync::{Notify, oneshot, watch};
 /// Approximate size of a batch, in bytes.
 const BATCH: usize = 16 << 20;
 
+/// Maximum number of removed tables whose last revision is remembered.
+const MAX_REMOVED_TABLES: usize = 1000;
+
 /// All objects with their latest events. Copies are copy-on-write.
 #[derive(Debug)]
 pub(crate) struct Image {
     pub(super) revision: Revision,
     /// The oldest known revision.
-    pub(super) start: Revision,
+    start: Revision,
     pub(super) tables: BTreeMap<GroupResource, Table>,
+    /// The revisions of removed tables, before which their events are not known.
+    removed: BTreeMap<GroupResource, Revision>,
     sizes: Sizes,
+    /// Bytes of the objects that only the windows reference.
+    pub(super) window_bytes: usize,
 }
 
 impl Image {
@@ -29,13 +36,21 @@ impl Image {
         for entry in tables.values().flat_map(Table::entries) {
             sizes.replace(&entry.key, 0, entry.size());
         }
-        Self { revision: start, start, tables, sizes }
+        Self { revision: start, start, tables, removed: BTreeMap::new(), sizes, window_bytes: 0 }
     }
 
     /// Copies the image.
     pub(crate) fn image(&self) -> Self {
         let tables = self.tables.iter().map(|(name, table)| (name.clone(), table.image())).collect();
-        Self { revision: self.revision, start: self.start, tables, sizes: self.sizes.clone() }
+        let Self { revision, start, tables: _, removed, sizes, window_bytes } = self;
+        Self {
+            revision: *revision,
+            start: *start,
+            tables,
+            removed: removed.clone(),
+            sizes: sizes.clone(),
+            window_bytes: *window_bytes,
+        }
     }
 
     pub(crate) fn revision(&self) -> Revision {
@@ -47,24 +62,74 @@ impl Image {
         self.tables.iter().flat_map(|(name, table)| table.entries().map(move |entry| (name, entry)))
     }
 
-    /// Rejects a compacted revision.
-    pub(super) fn reaches(&self, revision: Revision) -> Result<(), Error> {
-        if revision < self.start { Err(Error::Compacted { requested: revision, oldest: self.start }) } else { Ok(()) }
+    /// Returns the oldest known revision of a table that does not exist.
+    pub(super) fn start_of(&self, table: &GroupResource) -> Revision {
+        self.removed.get(table).copied().unwrap_or_default().max(self.start)
+    }
+
+    /// Rejects a compacted revision of a table that does not exist.
+    pub(super) fn reaches(&self, table: &GroupResource, revision: Revision) -> Result<(), Error> {
+        let oldest = self.start_of(table);
+        if revision < oldest { Err(Error::Compacted { requested: revision, oldest }) } else { Ok(()) }
+    }
+
+    /// Returns a table, which is created if it does not exist.
+    pub(super) fn table(&mut self, name: &GroupResource) -> &mut Table {
+        if !self.tables.contains_key(name) {
+            let start = self.start_of(name);
+            self.removed.remove(name);
+            self.tables.insert(name.clone(), Table::new(start));
+        }
+        self.tables.get_mut(name).expect("just made")
+    }
+
+    /// Removes a table with its events, unless it has objects. Its earlier revisions are compacted.
+    pub(super) fn remove_table(&mut self, name: &GroupResource) {
+        let Some(table) = self.tables.get_mut(name).filter(|table| table.is_empty()) else { return };
+        self.window_bytes -= table.window_bytes();
+        table.forget_events(self.revision);
+        // A watch waits for the next write to this table.
+        if table.is_watched() {
+            return;
+        }
+        self.tables.remove(name);
+        self.removed.insert(name.clone(), self.revision);
+        if self.removed.len() > MAX_REMOVED_TABLES {
+            let oldest = self.removed.iter().min_by_key(|(_, revision)| **revision);
+            if let Some((name, revision)) = oldest.map(|(name, revision)| (name.clone(), *revision)) {
+                self.removed.remove(&name);
+                self.start = self.start.max(revision);
+            }
+        }
+    }
+
+    /// Removes events of the largest windows until they fit together.
+    fn shrink_windows(&mut self, limit: usize) {
+        while self.window_bytes > limit {
+            let Some(largest) = self.tables.values_mut().max_by_key(|table| table.window_bytes()) else { return };
+            let before = largest.window_bytes();
+            if before == 0 {
+                return;
+            }
+            largest.forget_event();
+            self.window_bytes -= before - largest.window_bytes();
+        }
     }
 
     /// Applies a change, and returns the notifier to call after the lock is released, since woken watches read the
     /// store.
     #[must_use]
     fn apply(&mut self, table: &GroupResource, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<WriteNotifier> {
-        if !self.tables.contains_key(table) {
-            self.tables.insert(table.clone(), Table::new(self.start));
-        }
         self.revision = change.entry().revision;
-        let table = self.tables.get_mut(table).expect("just made");
+        let table = self.table(table);
         let after = if let Change::Put(entry) = &change { entry.size() } else { 0 };
+        let window_before = table.window_bytes();
         let before = table.apply(key, change, limits);
+        let (window_after, notifier) = (table.window_bytes(), table.notifier());
+        self.window_bytes = self.window_bytes + window_after - window_before;
         self.sizes.replace(key, before.as_ref().map_or(0, Entry::size), after);
-        table.notifier()
+        self.shrink_windows(limits.all_bytes);
+        notifier
     }
 }
 

@@ -17,14 +17,16 @@ pub(crate) struct Limits {
     pub(crate) events: usize,
     /// Approximate maximum number of bytes of objects that only events reference.
     pub(crate) bytes: usize,
+    /// The same for the windows of all tables.
+    pub(crate) all_bytes: usize,
     /// Maximum number of bytes of all objects.
     pub(crate) stored_bytes: usize,
 }
 
 impl Limits {
     pub(crate) fn of(bounds: &Bounds) -> Self {
-        let Bounds { window_events, window_bytes, stored_bytes, .. } = *bounds;
-        Self { events: window_events, bytes: window_bytes, stored_bytes }
+        let Bounds { window_events, window_bytes, all_windows_bytes, stored_bytes, .. } = *bounds;
+        Self { events: window_events, bytes: window_bytes, all_bytes: all_windows_bytes, stored_bytes }
     }
 }
 
@@ -160,15 +162,39 @@ impl Table {
         let replaced = replaced.or_else(|| before.clone());
         let event = Event { revision: after.revision, before, after, removed };
         self.bytes += event.size();
-        let window = Arc::make_mut(&mut self.window);
-        window.push_back(Arc::new(event));
-        while window.len() > limits.events || self.bytes > limits.bytes && window.len() > 1 {
-            if let Some(event) = window.pop_front() {
-                self.start = event.revision;
-                self.bytes -= event.size();
-            }
+        Arc::make_mut(&mut self.window).push_back(Arc::new(event));
+        while self.window.len() > limits.events || self.bytes > limits.bytes && self.window.len() > 1 {
+            self.forget_event();
         }
         replaced
+    }
+
+    /// Removes the oldest event from the window.
+    pub(super) fn forget_event(&mut self) {
+        if let Some(event) = Arc::make_mut(&mut self.window).pop_front() {
+            self.start = event.revision;
+            self.bytes -= event.size();
+        }
+    }
+
+    /// Removes all events up to a revision, which is not older than any of them.
+    pub(super) fn forget_events(&mut self, until: Revision) {
+        (self.window, self.bytes, self.start) = (Arc::default(), 0, until);
+    }
+
+    /// Returns the bytes of the objects that only the window references.
+    pub(super) fn window_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns true if there are no objects.
+    pub(super) fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.quarantine.is_empty()
+    }
+
+    /// Returns true if a watch may wait for the next write.
+    pub(super) fn is_watched(&self) -> bool {
+        Arc::strong_count(&self.notifier) > 1
     }
 
     fn range(&self, namespace: Option<&str>) -> impl Iterator<Item = (&ObjectKey, &Arc<Entry>)> {

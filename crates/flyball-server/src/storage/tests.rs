@@ -110,6 +110,91 @@ fn window_is_bounded_by_the_bytes_of_replaced_entries() {
     assert!(store.events_after(&table(), current.revision - 12, usize::MAX).is_err());
 }
 
+/// Writes an object this many times; returns its last state.
+fn rewrite(store: &Store, table: &GroupResource, key: &ObjectKey, count: u64) -> Arc<Entry> {
+    let mut current = store.get(table, key);
+    for n in 0..count {
+        current = Some(done(store.put(table, key, current.as_ref(), entry(key, n))).unwrap());
+    }
+    current.expect("written")
+}
+
+#[test]
+fn removed_table_leaves_no_events() {
+    let (store, key) = (Store::new(limits()), ObjectKey::new(None, "x"));
+    for n in 0..10 {
+        let table = GroupResource::new("x.io", &format!("things{n}"));
+        let current = rewrite(&store, &table, &key, 20);
+        store.remove_table(&table);
+        assert!(store.get(&table, &key).is_some() && store.window_bytes() > 0, "it has an object");
+        done(store.remove(&table, &key, &current, last(&key, 0))).unwrap();
+        let oldest = store.revision();
+        store.remove_table(&table);
+        assert_eq!(store.window_bytes(), 0);
+        assert!(!store.image().tables.contains_key(&table));
+        rewrite(&store, &GroupResource::new("x.io", "others"), &ObjectKey::new(None, &n.to_string()), 1);
+        for created_again in [false, true] {
+            if created_again {
+                rewrite(&store, &table, &key, 1);
+            }
+            let requested = oldest - 1;
+            let compacted = Error::Compacted { requested, oldest };
+            assert_eq!(store.events_after(&table, requested, 9).unwrap_err(), compacted);
+            assert_eq!(store.list_at(&table, None, requested).unwrap_err(), compacted);
+            let events = store.events_after(&table, oldest, 9).unwrap().0.len();
+            assert_eq!((events, store.list_at(&table, None, oldest).unwrap().entries.len()), (created_again.into(), 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn watched_table_is_removed_without_its_watches() {
+    let (store, key) = (Store::new(limits()), ObjectKey::new(None, "x"));
+    let current = rewrite(&store, &table(), &key, 20);
+    let notifier = store.notifier(&table());
+    done(store.remove(&table(), &key, &current, last(&key, 0))).unwrap();
+    store.remove_table(&table());
+    assert_eq!(store.window_bytes(), 0);
+    assert!(store.events_after(&table(), store.revision() - 1, 9).is_err());
+    let written = notifier.notified(true);
+    rewrite(&store, &table(), &key, 1);
+    written.await;
+}
+
+#[test]
+fn revisions_of_many_removed_tables_are_bounded() {
+    let (store, key) = (Store::new(limits()), ObjectKey::new(None, "x"));
+    let table = |n: usize| GroupResource::new("x.io", &format!("things{n}"));
+    for n in 0..1500 {
+        let current = rewrite(&store, &table(n), &key, 1);
+        done(store.remove(&table(n), &key, &current, last(&key, 0))).unwrap();
+        store.remove_table(&table(n));
+    }
+    assert!(store.image().tables.is_empty());
+    for n in [0, 499, 500, 1499] {
+        let removal = FIRST_REVISION + 2 * (n as u64 + 1);
+        assert!(store.events_after(&table(n), removal - 1, 9).is_err(), "{n}");
+        // Earlier revisions are forgotten, as those of all tables that were never written.
+        let oldest = FIRST_REVISION + 2 * 500;
+        assert!(store.events_after(&table(n), removal.max(oldest), 9).is_ok(), "{n}");
+    }
+}
+
+#[test]
+fn windows_share_their_bytes() {
+    let key = ObjectKey::new(None, "x");
+    let size = Arc::new(last(&key, 0)(FIRST_REVISION)).size();
+    let store = Store::new(Limits { all_bytes: 20 * size, ..limits() });
+    let table = |n: u64| GroupResource::new("x.io", &format!("things{n}"));
+    let first = rewrite(&store, &table(0), &key, 1).revision;
+    rewrite(&store, &table(0), &key, 1);
+    for n in 1..10 {
+        rewrite(&store, &table(n), &key, 100);
+        assert!(store.window_bytes() <= 20 * size, "{} of {}", store.window_bytes(), 20 * size);
+    }
+    assert_eq!(store.events_after(&table(0), first, 9).unwrap().0.len(), 1, "the largest windows are shortened");
+}
+
 #[test]
 fn namespace_cannot_take_the_whole_space() {
     let size = |text: &str| {
