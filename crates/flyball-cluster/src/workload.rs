@@ -7,6 +7,7 @@ pub(crate) mod owners;
 pub(crate) mod pods;
 pub(crate) mod references;
 pub(crate) mod resources;
+pub(crate) mod selection;
 
 use flyball_core::time::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

@@ -158,6 +158,25 @@ impl<K: AnyResource> Context<K> {
         Ok(found.iter().filter_map(|(key, entry)| self.caches().decode(kind, key, entry)).collect())
     }
 
+    /// Decodes the objects of one namespace, or of all, one by one in the order of their keys, and returns the results
+    /// of a function of them, such as the required parts of the selected objects.
+    ///
+    /// Objects that do not decode are skipped and logged.
+    ///
+    /// # Errors
+    ///
+    /// As for [`get`](Self::get).
+    pub async fn filter_map<T: Resource, R>(
+        &self,
+        namespace: Option<&str>,
+        mut select: impl FnMut(T) -> Option<R>,
+    ) -> Result<Vec<R>> {
+        let ty = Type::of::<T>();
+        let (kind, found) = self.session.list(&ty, namespace).await?;
+        let decode = |(key, entry): &(ObjectKey, Arc<Entry>)| self.caches().decode(kind, key, entry);
+        Ok(found.iter().filter_map(decode).filter_map(&mut select).collect())
+    }
+
     /// Returns the objects that an index has for a value, in the order of their keys.
     ///
     /// Objects that do not decode are skipped and logged.

@@ -12,6 +12,7 @@ use super::revisions;
 use crate::workload::events::Events;
 use crate::workload::owners::{self, Orphans, Selector};
 use crate::workload::pods::{self, is_available, is_deleting, is_over, is_ready};
+use crate::workload::selection::{BySelector, Selects, candidates};
 use crate::workload::time;
 use backoff::Backoffs;
 use flyball::{Action, Context, Controller, Predicate, Reconcile, Result};
@@ -35,7 +36,8 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(daemons)
         .owns::<Pod>()
         .owns::<ControllerRevision>()
-        .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
+        .watches::<Pod>(candidates::<DaemonSet>)
+        .index::<BySelector<DaemonSet>>()
         .watches_by_key::<Node>(|_, caches| caches.keys::<DaemonSet>(None))
         .filter::<Node>(is_moved)
         .index::<Orphans<Pod>>()
@@ -45,8 +47,10 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .replaces::<DaemonSet>()
 }
 
-fn selector(set: &DaemonSet) -> Option<Selector> {
-    Selector::new(set.spec.as_ref().map(|spec| &spec.selector)).filter(|selector| !selector.is_empty())
+impl Selects for DaemonSet {
+    fn selector(&self) -> Option<Selector> {
+        Selector::new(self.spec.as_ref().map(|spec| &spec.selector)).filter(|selector| !selector.is_empty())
+    }
 }
 
 struct DaemonSets {
@@ -58,7 +62,7 @@ impl Reconcile for DaemonSets {
     type Resource = DaemonSet;
 
     async fn reconcile(&self, set: &DaemonSet, cx: &Context<DaemonSet>) -> Result<Action> {
-        let (Some(spec), Some(selector)) = (&set.spec, selector(set)) else { return Ok(Action::done()) };
+        let (Some(spec), Some(selector)) = (&set.spec, set.selector()) else { return Ok(Action::done()) };
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
         let history = revisions::sync(set, &selector, &spec.template, collisions.unwrap_or(0), HASH, cx).await?;
         let hash = history.update.labels().get(HASH).cloned().unwrap_or_else(|| history.update.name_any());

@@ -11,6 +11,7 @@ pub(super) use rolling::scaled;
 use crate::workload::events::Events;
 use crate::workload::owners::{self, Orphans, Selector};
 use crate::workload::pods;
+use crate::workload::selection::{BySelector, Selects, candidates};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, ReplicaSet};
 use kube::ResourceExt;
@@ -25,16 +26,19 @@ const MAX: &str = "deployment.kubernetes.io/max-replicas";
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Deployments(Events::new("deployment-controller")))
         .owns::<ReplicaSet>()
-        .watches(|set: &ReplicaSet, caches| owners::candidates(set, caches, selector))
+        .watches::<ReplicaSet>(candidates::<Deployment>)
+        .index::<BySelector<Deployment>>()
         .index::<Orphans<ReplicaSet>>()
         .replaces::<ReplicaSet>()
         .replaces::<Deployment>()
         .while_deleting()
 }
 
-fn selector(deployment: &Deployment) -> Option<Selector> {
-    let spec = deployment.spec.as_ref()?;
-    Selector::new(Some(&spec.selector)).filter(|selector| !selector.is_empty())
+impl Selects for Deployment {
+    fn selector(&self) -> Option<Selector> {
+        let spec = self.spec.as_ref()?;
+        Selector::new(Some(&spec.selector)).filter(|selector| !selector.is_empty())
+    }
 }
 
 fn replicas(set: &ReplicaSet) -> i32 {
@@ -64,7 +68,7 @@ impl Reconcile for Deployments {
     type Resource = Deployment;
 
     async fn reconcile(&self, deployment: &Deployment, cx: &Context<Deployment>) -> Result<Action> {
-        let (Some(spec), Some(selector)) = (&deployment.spec, selector(deployment)) else { return Ok(Action::done()) };
+        let (Some(spec), Some(selector)) = (&deployment.spec, deployment.selector()) else { return Ok(Action::done()) };
         let sets = owners::claim(deployment, &selector, cx).await?;
         let (new, old) = history::split(deployment, sets);
         let mut rollout =

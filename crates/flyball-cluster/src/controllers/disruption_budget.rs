@@ -5,13 +5,14 @@
 use super::deployment::scaled;
 use crate::workload::owners::{self, Selector};
 use crate::workload::pods::{self, is_ready};
+use crate::workload::selection::{BySelector, Selects, selecting};
 use crate::workload::time;
 use flyball::{Action, Context, Controller, ObjectKey, Predicate, Reconcile, Resource, Result};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Pod, ReplicationController};
+use k8s_openapi::api::core::v1::{Pod, PodStatus, ReplicationController};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,11 +23,8 @@ const EVICTION: SignedDuration = SignedDuration::from_mins(2);
 /// Creates the controller.
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Budgets)
-        .watches(|pod: &Pod, caches| {
-            let budgets = caches.list::<PodDisruptionBudget>(pod.metadata.namespace.as_deref())?;
-            let ours = budgets.iter().filter(|budget| selector(budget).is_some_and(|selector| selector.matches(pod)));
-            Ok(ours.map(key).collect())
-        })
+        .watches::<Pod>(selecting::<PodDisruptionBudget>)
+        .index::<BySelector<PodDisruptionBudget>>()
         .watches::<Deployment>(budgets_of_workload)
         .filter::<Deployment>(resized())
         .watches::<ReplicaSet>(budgets_of_workload)
@@ -44,18 +42,15 @@ fn resized<T: Resource>() -> Predicate<T> {
     Predicate::generation().or(Predicate::new(owners))
 }
 
-fn key(budget: &PodDisruptionBudget) -> ObjectKey {
-    ObjectKey::new(budget.metadata.namespace.as_deref(), &budget.name_any())
-}
-
 /// Finds the budgets in the namespace of a workload, which may depend on its size.
 fn budgets_of_workload<T: Resource>(workload: &T, caches: &flyball::Caches) -> Result<Vec<ObjectKey>> {
-    let budgets = caches.list::<PodDisruptionBudget>(workload.meta().namespace.as_deref())?;
-    Ok(budgets.iter().map(key).collect())
+    caches.keys::<PodDisruptionBudget>(workload.meta().namespace.as_deref())
 }
 
-fn selector(budget: &PodDisruptionBudget) -> Option<Selector> {
-    Selector::new(budget.spec.as_ref()?.selector.as_ref())
+impl Selects for PodDisruptionBudget {
+    fn selector(&self) -> Option<Selector> {
+        Selector::new(self.spec.as_ref()?.selector.as_ref())
+    }
 }
 
 struct Budgets;
@@ -64,10 +59,9 @@ impl Reconcile for Budgets {
     type Resource = PodDisruptionBudget;
 
     async fn reconcile(&self, budget: &PodDisruptionBudget, cx: &Context<PodDisruptionBudget>) -> Result<Action> {
-        let selector = selector(budget);
-        let pods = cx.list::<Pod>(cx.key().namespace()).await?;
-        let pods: Vec<Pod> =
-            pods.into_iter().filter(|pod| selector.as_ref().is_some_and(|selector| selector.matches(pod))).collect();
+        let selector = budget.selector();
+        let protects = |pod: &Pod| selector.as_ref().is_some_and(|selector| selector.matches(pod));
+        let pods = cx.filter_map(cx.key().namespace(), |pod| Some(pod).filter(protects).map(required_fields)).await?;
         let before = budget.status.clone().unwrap_or_default();
         let (status, recheck) = match count(budget, &pods, cx).await? {
             Ok((expected, desired)) => status(budget, &pods, expected, desired, cx.now()),
@@ -84,6 +78,19 @@ impl Reconcile for Budgets {
         }
         Ok(recheck.map_or_else(Action::done, |wait| Action::requeue_after(wait.unsigned_abs())))
     }
+}
+
+/// Keeps only the fields of a pod that the counts depend on: pods may be large, and a budget may protect many.
+fn required_fields(pod: Pod) -> Pod {
+    let controller = owners::controller_of(&pod).cloned();
+    let metadata = ObjectMeta {
+        name: pod.metadata.name,
+        owner_references: controller.map(|controller| vec![controller]),
+        deletion_timestamp: pod.metadata.deletion_timestamp,
+        ..ObjectMeta::default()
+    };
+    let status = pod.status.map(|status| PodStatus { conditions: status.conditions, ..PodStatus::default() });
+    Pod { metadata, spec: None, status }
 }
 
 /// Returns the expected and the required healthy number of pods, or the reason why they are unknown.

@@ -12,10 +12,14 @@ pub(super) use slices::controller as slices;
 
 use crate::workload::owners::Selector;
 use crate::workload::pods::{OnNode, is_over, ready_since};
+use crate::workload::selection::{Selects, selecting};
 use flyball::{Caches, Context, ObjectKey, Resource, Result};
 use flyball_core::time::Timestamp;
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::core::v1::{
+    Container, Node, ObjectReference, Pod, PodSpec, PodStatus, Service, ServicePort, ServiceSpec,
+};
 use k8s_openapi::api::discovery::v1::{EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use serde::Serialize;
@@ -23,35 +27,81 @@ use std::collections::{BTreeMap, VecDeque};
 
 const HEADLESS: &str = "service.kubernetes.io/headless";
 const TRIGGERED: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+/// Maximum size of the labels that are copied to each slice, and of the annotations. The number of labels of an object
+/// is not limited, and it may have many slices.
+const MAX_COPIED_BYTES: usize = 16 * 1024;
 
-fn selector(service: &Service) -> Option<Selector> {
-    let spec = service.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
-    Selector::equal(spec.selector.as_ref()?).filter(|selector| !selector.is_empty())
+/// Copies labels or annotations in the order of their names, as far as there is room.
+fn copied(all: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut room = MAX_COPIED_BYTES;
+    let has_room = |(name, value): &(&String, &String)| match room.checked_sub(name.len() + value.len()) {
+        Some(rest) => {
+            room = rest;
+            true
+        }
+        None => false,
+    };
+    all.iter().take_while(has_room).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Finds the services that select a pod.
-fn services_of(pod: &Pod, caches: &Caches) -> Result<Vec<ObjectKey>> {
-    let namespace = pod.metadata.namespace.as_deref();
-    let services = caches.list::<Service>(namespace)?.into_iter();
-    let ours = services.filter(|service| selector(service).is_some_and(|selector| selector.matches(pod)));
-    Ok(ours.map(|service| ObjectKey::new(namespace, &service.name_any())).collect())
+impl Selects for Service {
+    fn selector(&self) -> Option<Selector> {
+        let spec = self.spec.as_ref().filter(|spec| spec.type_.as_deref() != Some("ExternalName"))?;
+        Selector::equal(spec.selector.as_ref()?).filter(|selector| !selector.is_empty())
+    }
 }
 
-/// Finds the services that have pods on a node, for controllers with the index [`OnNode`].
+/// Finds the services that have pods on a node, for controllers with the indexes [`OnNode`] and [`BySelector`].
 fn services_on(node: &Node, caches: &Caches) -> Result<Vec<ObjectKey>> {
     let mut found = Vec::new();
     for pod in caches.list_by::<OnNode>(&node.name_any())? {
-        found.extend(services_of(&pod, caches)?);
+        found.extend(selecting::<Service>(&pod, caches)?);
     }
     Ok(found)
 }
 
 /// Lists the pods that serve a service and have an address.
 async fn pods_of<K: Resource>(service: &Service, cx: &Context<K>) -> Result<Vec<Pod>> {
-    let Some(selector) = selector(service) else { return Ok(Vec::new()) };
-    let pods = cx.list::<Pod>(cx.key().namespace()).await?;
+    let Some(selector) = service.selector() else { return Ok(Vec::new()) };
     let serves = |pod: &Pod| selector.matches(pod) && !is_over(pod) && addresses(pod).next().is_some();
-    Ok(pods.into_iter().filter(serves).collect())
+    cx.filter_map(cx.key().namespace(), |pod| Some(pod).filter(serves).map(required_fields)).await
+}
+
+/// Keeps only the fields of a pod that endpoints depend on: pods may be large, and a service may have many.
+fn required_fields(pod: Pod) -> Pod {
+    let containers = |all: Vec<Container>| {
+        let ports = |of: Container| Container {
+            name: of.name,
+            ports: of.ports,
+            restart_policy: of.restart_policy,
+            ..Container::default()
+        };
+        all.into_iter().map(ports).collect()
+    };
+    let spec = pod.spec.map(|spec| PodSpec {
+        containers: containers(spec.containers),
+        init_containers: spec.init_containers.map(containers),
+        hostname: spec.hostname,
+        subdomain: spec.subdomain,
+        node_name: spec.node_name,
+        ..PodSpec::default()
+    });
+    let status = pod.status.map(|status| PodStatus {
+        conditions: status.conditions,
+        phase: status.phase,
+        pod_ip: status.pod_ip,
+        pod_ips: status.pod_ips,
+        ..PodStatus::default()
+    });
+    let metadata = ObjectMeta {
+        name: pod.metadata.name,
+        namespace: pod.metadata.namespace,
+        uid: pod.metadata.uid,
+        creation_timestamp: pod.metadata.creation_timestamp,
+        deletion_timestamp: pod.metadata.deletion_timestamp,
+        ..ObjectMeta::default()
+    };
+    Pod { metadata, spec, status }
 }
 
 fn addresses(pod: &Pod) -> impl Iterator<Item = &str> {

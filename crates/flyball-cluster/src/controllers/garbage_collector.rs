@@ -28,6 +28,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(50), max_delay: Duration::from_secs(30) };
 
+/// Minimum interval between two discoveries of the served kinds. A steady stream of changes of CRDs must not keep the
+/// collector from its other work.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Number of times that the check of an object is deferred until all kinds are listed, about half a minute in total.
 const MAX_DEFERRALS: u32 = 10;
 
@@ -50,9 +54,10 @@ impl Shared {
 /// Runs the garbage collector, with a client for watches and one for all other requests.
 pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
     let shared = Arc::new(Shared::default());
-    let kinds = shared.clone();
+    let changed = Arc::new(Notify::new());
+    let changes = forward_paced(changed.clone(), shared.clone());
     let crd = Kind::of::<CustomResourceDefinition>();
-    let definitions = watch(watches.clone(), &crd, &rng, move |_| kinds.kinds.notify_one());
+    let definitions = watch(watches.clone(), &crd, &rng, move |_| changed.notify_one());
     let mut collector = Collector {
         client,
         watching: watches,
@@ -64,7 +69,17 @@ pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
     tokio::select! {
         biased;
         () = definitions => {}
+        () = changes => {}
         () = collector.run() => {}
+    }
+}
+
+/// Notifies the collector of changed CRDs, at most once per interval.
+async fn forward_paced(changed: Arc<Notify>, shared: Arc<Shared>) {
+    loop {
+        changed.notified().await;
+        shared.kinds.notify_one();
+        sleep(DISCOVERY_INTERVAL).await;
     }
 }
 
@@ -216,6 +231,32 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn served_kinds_are_discovered_at_most_once_per_second() {
+        let (changed, shared) = (Arc::new(Notify::new()), Arc::new(Shared::default()));
+        let (changes, discoveries) = (changed.clone(), shared.clone());
+        let started = Instant::now();
+        let changing = async {
+            loop {
+                changes.notify_one();
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let discovering = async {
+            discoveries.kinds.notified().await;
+            assert_eq!(started.elapsed(), Duration::ZERO, "the first change is seen at once");
+            for _ in 0..5 {
+                discoveries.kinds.notified().await;
+            }
+        };
+        tokio::select! {
+            () = forward_paced(changed, shared) => {}
+            () = changing => {}
+            () = discovering => {}
+        }
+        assert!(started.elapsed() >= 5 * DISCOVERY_INTERVAL, "{:?}", started.elapsed());
+    }
 
     #[test]
     fn errors_of_requests_are_no_deferrals() {

@@ -14,6 +14,7 @@ pub(super) use tracking::orphans;
 use crate::workload::events::Events;
 use crate::workload::owners::{self, Orphans, Selector};
 use crate::workload::pods::{self, is_active};
+use crate::workload::selection::{BySelector, Selects, candidates};
 use crate::workload::time;
 use counts::Counts;
 use flyball::{Action, Context, Controller, Reconcile, Result};
@@ -34,15 +35,18 @@ const SOON: Duration = Duration::from_secs(1);
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Jobs(Events::new("job-controller")))
         .owns::<Pod>()
-        .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
+        .watches::<Pod>(candidates::<Job>)
+        .index::<BySelector<Job>>()
         .index::<Orphans<Pod>>()
         .replaces::<Pod>()
         .replaces::<Job>()
         .while_deleting()
 }
 
-fn selector(job: &Job) -> Option<Selector> {
-    Selector::new(job.spec.as_ref()?.selector.as_ref())
+impl Selects for Job {
+    fn selector(&self) -> Option<Selector> {
+        Selector::new(self.spec.as_ref()?.selector.as_ref())
+    }
 }
 
 struct Jobs(Events);
@@ -51,7 +55,7 @@ impl Reconcile for Jobs {
     type Resource = Job;
 
     async fn reconcile(&self, job: &Job, cx: &Context<Job>) -> Result<Action> {
-        let (Some(spec), Some(selector)) = (&job.spec, selector(job)) else { return Ok(Action::done()) };
+        let (Some(spec), Some(selector)) = (&job.spec, job.selector()) else { return Ok(Action::done()) };
         if spec.managed_by.as_deref().is_some_and(|manager| manager != "kubernetes.io/job-controller") {
             return Ok(Action::done());
         }

@@ -7,6 +7,7 @@ mod kinds;
 use crate::workload::events::Events;
 use crate::workload::owners::{self, Orphans};
 use crate::workload::pods::{self, BURST, NEXT_BURST, is_active, is_available, is_ready, is_terminating};
+use crate::workload::selection::{BySelector, candidates};
 use crate::workload::time;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::Timestamp;
@@ -31,7 +32,8 @@ pub(super) fn replication_controllers() -> Controller<impl Reconcile> {
 fn of<K: Replicates>(component: &'static str) -> Controller<ReplicaSetReconciler<K>> {
     Controller::new(ReplicaSetReconciler { events: Events::new(component), kind: PhantomData })
         .owns::<Pod>()
-        .watches(|pod: &Pod, caches| owners::candidates(pod, caches, K::selector))
+        .watches::<Pod>(candidates::<K>)
+        .index::<BySelector<K>>()
         .index::<Orphans<Pod>>()
         .replaces::<Pod>()
         .replaces::<K>()

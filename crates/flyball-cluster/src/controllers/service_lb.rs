@@ -8,7 +8,7 @@ mod addresses;
 use crate::workload::events::Events;
 use crate::workload::{owners, pods};
 use addresses::Addresses;
-use flyball::{Action, Context, Controller, ObjectKey, Predicate, Reconcile, Result};
+use flyball::{Action, Context, Controller, Index, Predicate, Reconcile, Result};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service, ServiceStatus};
 use kube::ResourceExt;
 
@@ -21,10 +21,9 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
     let balancers = LoadBalancers { events: Events::new("service-controller"), addresses: Addresses::default() };
     Controller::new(balancers)
         .watches_by_key::<Node>(|_, caches| {
-            let services = caches.list::<Service>(None)?.into_iter().filter(needs_load_balancer);
-            let key = |service: Service| ObjectKey::new(service.metadata.namespace.as_deref(), &service.name_any());
-            Ok(services.map(key).collect())
+            Ok(caches.range_by::<Balanced>(..)?.into_iter().map(|((), service)| service).collect())
         })
+        .index::<Balanced>()
         .filter::<Node>(Predicate::new(|old, new| serves(old) != serves(new)))
         .replaces::<Service>()
         .while_deleting()
@@ -36,6 +35,18 @@ fn needs_load_balancer(service: &Service) -> bool {
     let spec = service.spec.as_ref();
     let is_balanced = spec.is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));
     is_balanced && spec.is_some_and(|spec| spec.load_balancer_class.is_none())
+}
+
+/// Services that need a load balancer.
+struct Balanced;
+
+impl Index for Balanced {
+    type Resource = Service;
+    type Value = ();
+
+    fn values(service: &Service) -> Vec<()> {
+        needs_load_balancer(service).then_some(()).into_iter().collect()
+    }
 }
 
 fn serves(node: &Node) -> bool {

@@ -9,6 +9,7 @@ use super::revisions::{self, History};
 use crate::workload::events::Events;
 use crate::workload::owners::{self, Orphans, Selector};
 use crate::workload::pods::{self, is_active, is_available, is_deleting, is_over, is_ready};
+use crate::workload::selection::{BySelector, Selects, candidates};
 use crate::workload::time;
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::Timestamp;
@@ -30,7 +31,9 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .owns::<ControllerRevision>()
         .owns::<PersistentVolumeClaim>()
         .watches::<PersistentVolumeClaim>(claims::sets_of)
-        .watches(|pod: &Pod, caches| owners::candidates(pod, caches, selector))
+        .index::<claims::ByClaims>()
+        .watches::<Pod>(candidates::<StatefulSet>)
+        .index::<BySelector<StatefulSet>>()
         .index::<Orphans<Pod>>()
         .replaces::<Pod>()
         .replaces::<PersistentVolumeClaim>()
@@ -40,8 +43,10 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
         .while_deleting()
 }
 
-fn selector(set: &StatefulSet) -> Option<Selector> {
-    Selector::new(set.spec.as_ref().map(|spec| &spec.selector))
+impl Selects for StatefulSet {
+    fn selector(&self) -> Option<Selector> {
+        Selector::new(self.spec.as_ref().map(|spec| &spec.selector))
+    }
 }
 
 fn revision(pod: &Pod) -> &str {
@@ -54,7 +59,7 @@ impl Reconcile for StatefulSets {
     type Resource = StatefulSet;
 
     async fn reconcile(&self, set: &StatefulSet, cx: &Context<StatefulSet>) -> Result<Action> {
-        let (Some(spec), Some(selector)) = (&set.spec, selector(set)) else { return Ok(Action::done()) };
+        let (Some(spec), Some(selector)) = (&set.spec, set.selector()) else { return Ok(Action::done()) };
         let claimed: Vec<Pod> = owners::claim(set, &selector, cx).await?;
         let pods = claimed.into_iter().filter_map(|pod| Some((ordinal(set, &pod)?, pod))).collect();
         let status = set.status.clone().unwrap_or_default();

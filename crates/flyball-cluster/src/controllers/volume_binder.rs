@@ -9,7 +9,9 @@ use crate::workload::events::Events;
 use crate::workload::owners::{self, Selector};
 use crate::workload::pods::{self, UsingClaim};
 use crate::workload::references;
-use flyball::{Action, Caches, Context, Controller, Index, ObjectKey, Predicate, Reconcile, Resource, Result};
+use flyball::{
+    Action, Caches, Context, Controller, Index, ObjectChange, ObjectKey, Predicate, Reconcile, Resource, Result,
+};
 use flyball_core::Quantity;
 use k8s_openapi::api::core::v1::{
     ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeSpec, Pod,
@@ -26,22 +28,15 @@ pub(super) const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 /// Creates the controller of claims.
 pub(super) fn claims() -> Controller<impl Reconcile> {
     Controller::new(Claims(Events::new("persistentvolume-controller")))
-        .watches::<PersistentVolume>(|volume, caches| {
-            let class = class_of_volume(volume);
-            let claims = caches.list::<PersistentVolumeClaim>(None)?.into_iter();
-            let may_care = |claim: &PersistentVolumeClaim| {
-                class_of_claim(claim) == class || volume_of(claim) == volume.metadata.name.as_deref()
-            };
-            Ok(claims.filter(may_care).map(|claim| key(&claim)).collect())
-        })
+        .watches_changes::<PersistentVolume>(claims_of_volume)
         .watches::<StorageClass>(|class, caches| {
-            let claims = caches.list::<PersistentVolumeClaim>(None)?.into_iter();
-            let may_care = |claim: &PersistentVolumeClaim| {
-                let of = class_of_claim(claim);
-                of.is_empty() || of == class.name_any()
-            };
-            Ok(claims.filter(may_care).map(|claim| key(&claim)).collect())
+            let mut claims = claims_by(Target::Class(class.name_any()), caches)?;
+            claims.extend(claims_by(Target::Class(String::new()), caches)?);
+            Ok(claims)
         })
+        .index::<ByTarget>()
+        .index::<ForClaim>()
+        .index::<Unclaimed>()
         .watches::<Pod>(|pod, _| {
             let namespace = pod.metadata.namespace.as_deref();
             Ok(pods::claims(pod).map(|(claim, _)| ObjectKey::new(namespace, &claim)).collect())
@@ -62,6 +57,48 @@ fn key<T: Resource>(object: &T) -> ObjectKey {
     ObjectKey::new(object.meta().namespace.as_deref(), object.meta().name.as_deref().unwrap_or_default())
 }
 
+/// Finds the claims that a change of a volume concerns: those that name it or that it names, and unbound claims of its
+/// class if it is free now. Most volumes are created for one claim, so that they do not concern others.
+fn claims_of_volume(change: ObjectChange<'_, PersistentVolume>, caches: &Caches) -> Result<Vec<ObjectKey>> {
+    let (volume, is_deleted) = match change {
+        ObjectChange::Created(volume) | ObjectChange::Updated { new: volume, .. } => (volume, false),
+        ObjectChange::Deleted(volume) => (volume, true),
+    };
+    let mut claims = claims_by(Target::Volume(volume.name_any()), caches)?;
+    match claim_of(volume) {
+        Some(_) => claims.extend(ForClaim::values(volume)),
+        None if is_deleted => {}
+        None => claims.extend(claims_by(Target::Class(class_of_volume(volume)), caches)?),
+    }
+    Ok(claims)
+}
+
+/// The aim of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Target {
+    /// The volume that it names.
+    Volume(String),
+    /// Its class: it names no volume.
+    Class(String),
+}
+
+/// Claims by the volume that they name, or else by their class.
+struct ByTarget;
+
+impl Index for ByTarget {
+    type Resource = PersistentVolumeClaim;
+    type Value = Target;
+
+    fn values(claim: &PersistentVolumeClaim) -> Vec<Target> {
+        let class = || Target::Class(class_of_claim(claim));
+        vec![volume_of(claim).map_or_else(class, |name| Target::Volume(name.to_owned()))]
+    }
+}
+
+fn claims_by(target: Target, caches: &Caches) -> Result<Vec<ObjectKey>> {
+    Ok(caches.range_by::<ByTarget>(&target..=&target)?.into_iter().map(|(_, claim)| claim).collect())
+}
+
 /// Finds the volumes that a claim names, and those that name it.
 fn volumes_of(claim: &PersistentVolumeClaim, caches: &Caches) -> Result<Vec<ObjectKey>> {
     let naming = caches.list_by::<ForClaim>(&key(claim))?;
@@ -80,6 +117,21 @@ impl Index for ForClaim {
         let key =
             |of: &ObjectReference| ObjectKey::new(of.namespace.as_deref(), of.name.as_deref().unwrap_or_default());
         claim_of(volume).map(key).into_iter().collect()
+    }
+}
+
+/// Volumes that name no claim, by their class.
+struct Unclaimed;
+
+impl Index for Unclaimed {
+    type Resource = PersistentVolume;
+    type Value = String;
+
+    fn values(volume: &PersistentVolume) -> Vec<String> {
+        match claim_of(volume) {
+            Some(_) => Vec::new(),
+            None => vec![class_of_volume(volume)],
+        }
     }
 }
 
@@ -210,17 +262,18 @@ async fn best(
     cx: &Context<PersistentVolumeClaim>,
 ) -> Result<Option<PersistentVolume>> {
     let selector = Selector::new(spec.selector.as_ref());
-    let volumes = cx.list::<PersistentVolume>(None).await?.into_iter();
-    let mut fitting: Vec<PersistentVolume> = volumes.filter(|volume| fits(volume, claim, spec)).collect();
-    if let Some(at) = fitting.iter().position(|volume| claim_of(volume).is_some_and(|of| is_for(of, claim))) {
-        return Ok(Some(fitting.remove(at)));
+    let is_reserved = |volume: &PersistentVolume| claim_of(volume).is_some_and(|of| is_for(of, claim));
+    let mut reserved = cx.list_by::<ForClaim>(cx.key()).await?.into_iter();
+    if let Some(volume) = reserved.find(|volume| is_reserved(volume) && fits(volume, claim, spec)) {
+        return Ok(Some(volume));
     }
-    fitting.retain(|volume| {
-        let is_free = claim_of(volume).is_none() && phase(volume) == "Available";
-        is_free && selector.as_ref().is_none_or(|selector| selector.matches(volume))
-    });
+    let is_suitable = |volume: &PersistentVolume| {
+        let is_selected = selector.as_ref().is_none_or(|selector| selector.matches(volume));
+        phase(volume) == "Available" && fits(volume, claim, spec) && is_selected
+    };
+    let unclaimed = cx.list_by::<Unclaimed>(&class_of_claim(claim)).await?.into_iter();
     let capacity = |volume: &PersistentVolume| volume.spec.as_ref().and_then(capacity);
-    Ok(fitting.into_iter().min_by(|a, b| capacity(a).cmp(&capacity(b))))
+    Ok(unclaimed.filter(is_suitable).min_by(|a, b| capacity(a).cmp(&capacity(b))))
 }
 
 fn capacity(spec: &PersistentVolumeSpec) -> Option<Quantity> {
@@ -299,4 +352,34 @@ async fn set_claim_status(
         owners::tolerate(cx.replace_status(&changed).await)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn claims_are_found_by_their_volume_or_else_by_their_class() {
+        let targets = |spec: Value| {
+            let claim = json!({"metadata": {"name": "c", "namespace": "ns"}, "spec": spec});
+            ByTarget::values(&serde_json::from_value(claim).unwrap())
+        };
+        assert_eq!(targets(json!({"storageClassName": "fast"})), [Target::Class("fast".into())]);
+        assert_eq!(targets(json!({})), [Target::Class(String::new())]);
+        // A volume of the class does not concern a claim that has its own one.
+        assert_eq!(targets(json!({"storageClassName": "fast", "volumeName": "v"})), [Target::Volume("v".into())]);
+    }
+
+    #[test]
+    fn volumes_of_a_claim_are_not_offered_to_others() {
+        let volume = |claim: Value| {
+            let spec = json!({"storageClassName": "fast", "claimRef": claim});
+            serde_json::from_value(json!({"metadata": {"name": "v"}, "spec": spec})).unwrap()
+        };
+        assert_eq!(Unclaimed::values(&volume(Value::Null)), ["fast"]);
+        let reserved = volume(json!({"namespace": "ns", "name": "c"}));
+        assert!(Unclaimed::values(&reserved).is_empty());
+        assert_eq!(ForClaim::values(&reserved), [ObjectKey::new(Some("ns"), "c")]);
+    }
 }

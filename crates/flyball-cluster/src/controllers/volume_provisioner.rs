@@ -53,7 +53,9 @@ impl Reconcile for Claims {
             return Ok(Action::done());
         };
         let class = spec.storage_class_name.clone().unwrap_or_default();
-        let Some(class) = cx.get::<StorageClass>(&flyball::ObjectKey::new(None, &class)).await? else {
+        // Users may write the annotation as well: only the class decides.
+        let class = cx.get::<StorageClass>(&flyball::ObjectKey::new(None, &class)).await?;
+        let Some(class) = class.filter(|class| class.provisioner == PROVISIONER) else {
             return Ok(Action::done());
         };
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());

@@ -7,7 +7,90 @@ use flyball::{Context, ObjectKey, Result};
 use flyball_core::Quantity;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, EnvVarSource, KeyToPath, PersistentVolumeClaim, Pod, Secret};
 use kube::ResourceExt;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Maximum size of the environment of a container in bytes, like the `ARG_MAX` of a kernel.
+const MAX_ENVIRONMENT_BYTES: usize = 1024 * 1024;
+/// Bytes of a variable besides its name and value: `=`, the final zero byte, and a pointer.
+const VARIABLE_OVERHEAD_BYTES: usize = 10;
+
+/// Error of creating the environment of a container.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum EnvironmentError {
+    /// A referenced object or key does not exist.
+    #[error("{0}")]
+    Missing(String),
+    /// The variables are too large.
+    #[error("the environment variables of container {container:?} exceed {MAX_ENVIRONMENT_BYTES} bytes")]
+    TooLarge { container: String },
+}
+
+impl EnvironmentError {
+    /// Returns the kubelet's reason of the waiting state.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => "CreateContainerConfigError",
+            Self::TooLarge { .. } => "CreateContainerError",
+        }
+    }
+}
+
+/// The variables have no room.
+#[derive(Debug)]
+struct OutOfRoom;
+
+/// The environment of a container while it is created. Replaced variables count as well, which also bounds the work.
+struct Environment {
+    variables: BTreeMap<String, String>,
+    /// Remaining bytes.
+    room: usize,
+}
+
+impl Environment {
+    fn new() -> Self {
+        Self { variables: BTreeMap::new(), room: MAX_ENVIRONMENT_BYTES }
+    }
+
+    /// Sets a variable, unless it exceeds the remaining room.
+    fn set(&mut self, prefix: &str, name: &str, value: Cow<'_, str>) -> Result<(), OutOfRoom> {
+        let bytes = prefix.len() + name.len() + value.len() + VARIABLE_OVERHEAD_BYTES;
+        self.room = self.room.checked_sub(bytes).ok_or(OutOfRoom)?;
+        self.variables.insert(format!("{prefix}{name}"), value.into_owned());
+        Ok(())
+    }
+
+    /// Replaces `$(NAME)` by the values of known variables, within the remaining room; `$$` is a dollar sign.
+    fn expand(&self, text: &str) -> Result<String, OutOfRoom> {
+        let (mut expanded, mut rest) = (String::new(), text);
+        let push = |expanded: &mut String, parts: &[&str]| {
+            let bytes: usize = parts.iter().map(|part| part.len()).sum();
+            if expanded.len() + bytes > self.room {
+                return Err(OutOfRoom);
+            }
+            parts.iter().for_each(|part| expanded.push_str(part));
+            Ok(())
+        };
+        while let Some(at) = rest.find('$') {
+            push(&mut expanded, &[&rest[..at]])?;
+            rest = &rest[at + 1..];
+            if let Some(after) = rest.strip_prefix('$') {
+                push(&mut expanded, &["$"])?;
+                rest = after;
+            } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+                match self.variables.get(name) {
+                    Some(value) => push(&mut expanded, &[value])?,
+                    None => push(&mut expanded, &["$(", name, ")"])?,
+                }
+                rest = after;
+            } else {
+                push(&mut expanded, &["$"])?;
+            }
+        }
+        push(&mut expanded, &[rest])?;
+        Ok(expanded)
+    }
+}
 
 /// The existing objects that a pod refers to.
 #[derive(Debug, Default)]
@@ -134,43 +217,51 @@ impl ReferencedObjects {
         Some(format!("configmap references non-existent config key: {}", missing.key))
     }
 
-    /// Creates the environment of a container, or returns the kubelet's error message.
-    pub(super) fn environment(&self, pod: &Pod, container: &Container) -> Result<BTreeMap<String, String>, String> {
-        let mut env = BTreeMap::new();
+    /// Creates the environment of a container, or returns the kubelet's error.
+    pub(super) fn environment(
+        &self,
+        pod: &Pod,
+        container: &Container,
+    ) -> Result<BTreeMap<String, String>, EnvironmentError> {
+        let too_large = |_: OutOfRoom| EnvironmentError::TooLarge { container: container.name.clone() };
+        let missing = |why: String| Err(EnvironmentError::Missing(why));
+        let mut env = Environment::new();
         for from in container.env_from.iter().flatten() {
             let prefix = from.prefix.as_deref().unwrap_or_default();
             if let Some(source) = &from.config_map_ref {
                 match self.config_maps.get(&source.name) {
                     Some(Some(map)) => {
-                        let data = map.data.iter().flatten();
-                        env.extend(data.map(|(key, value)| (format!("{prefix}{key}"), value.clone())));
+                        for (key, value) in map.data.iter().flatten() {
+                            env.set(prefix, key, value.into()).map_err(too_large)?;
+                        }
                     }
                     _ if source.optional == Some(true) => {}
-                    _ => return Err(format!("configmap {:?} not found", source.name)),
+                    _ => return missing(format!("configmap {:?} not found", source.name)),
                 }
             }
             if let Some(source) = &from.secret_ref {
                 match self.secrets.get(&source.name) {
                     Some(Some(secret)) => {
-                        let data = secret.data.iter().flatten();
-                        env.extend(data.map(|(key, value)| (format!("{prefix}{key}"), text(&value.0))));
+                        for (key, value) in secret.data.iter().flatten() {
+                            env.set(prefix, key, String::from_utf8_lossy(&value.0)).map_err(too_large)?;
+                        }
                     }
                     _ if source.optional == Some(true) => {}
-                    _ => return Err(format!("secret {:?} not found", source.name)),
+                    _ => return missing(format!("secret {:?} not found", source.name)),
                 }
             }
         }
         for var in container.env.iter().flatten() {
             let value = match &var.value_from {
-                Some(from) => self.value(pod, container, from)?,
-                None => Some(expand(var.value.as_deref().unwrap_or_default(), &env)),
+                Some(from) => self.value(pod, container, from).map_err(EnvironmentError::Missing)?,
+                None => Some(env.expand(var.value.as_deref().unwrap_or_default()).map_err(too_large)?),
             };
             match value {
-                Some(value) => drop(env.insert(var.name.clone(), value)),
-                None => drop(env.remove(&var.name)),
+                Some(value) => env.set("", &var.name, value.into()).map_err(too_large)?,
+                None => drop(env.variables.remove(&var.name)),
             }
         }
-        Ok(env)
+        Ok(env.variables)
     }
 
     fn value(&self, pod: &Pod, container: &Container, from: &EnvVarSource) -> Result<Option<String>, String> {
@@ -249,28 +340,6 @@ fn field(pod: &Pod, path: &str) -> Option<String> {
     }
 }
 
-/// Replaces `$(NAME)` by the values of known variables; `$$` is a dollar sign.
-fn expand(text: &str, env: &BTreeMap<String, String>) -> String {
-    let (mut expanded, mut rest) = (String::new(), text);
-    while let Some(at) = rest.find('$') {
-        expanded.push_str(&rest[..at]);
-        rest = &rest[at + 1..];
-        if let Some(after) = rest.strip_prefix('$') {
-            expanded.push('$');
-            rest = after;
-        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
-            match env.get(name) {
-                Some(value) => expanded.push_str(value),
-                None => expanded.push_str(&format!("$({name})")),
-            }
-            rest = after;
-        } else {
-            expanded.push('$');
-        }
-    }
-    expanded + rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,7 +358,7 @@ mod tests {
         .unwrap();
         let found = material.environment(&pod, &pod.spec.as_ref().unwrap().containers[0]);
         let expected = expected.map(|all| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
-        assert_eq!(found, expected.map_err(str::to_owned));
+        assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
     }
 
     #[test]
@@ -315,5 +384,36 @@ mod tests {
             json!({"name": "c", "envFrom": [{"configMapRef": {"name": "none"}}]}),
             Err("configmap \"none\" not found"),
         );
+    }
+
+    #[test]
+    fn large_environments_are_rejected() {
+        const TOO_LARGE: Result<&[(&str, &str)], &str> =
+            Err("the environment variables of container \"c\" exceed 1048576 bytes");
+        let mut env = vec![json!({"name": "V0", "value": "0123456789"})];
+        for n in 0..9 {
+            let value = format!("$(V{n})").repeat(10);
+            env.push(json!({"name": format!("V{}", n + 1), "value": value}));
+        }
+        check(json!({"name": "c", "env": env}), TOO_LARGE);
+        let from = |n: usize| json!({"prefix": format!("P{n}_"), "configMapRef": {"name": "m"}});
+        let all: Vec<Value> = (0..100_000).map(from).collect();
+        check(json!({"name": "c", "envFrom": all}), TOO_LARGE);
+        let same = vec![json!({"configMapRef": {"name": "m"}}); 100_000];
+        check(json!({"name": "c", "envFrom": same}), TOO_LARGE);
+        let unknown = format!("$({})", "x".repeat(MAX_ENVIRONMENT_BYTES));
+        check(json!({"name": "c", "env": [{"name": "V", "value": unknown}]}), TOO_LARGE);
+    }
+
+    #[test]
+    fn environments_may_have_the_maximum_size() {
+        let largest = |over: usize| {
+            let value = "x".repeat(MAX_ENVIRONMENT_BYTES - VARIABLE_OVERHEAD_BYTES - 1 + over);
+            let container = json!({"name": "c", "env": [{"name": "V", "value": value}]});
+            let container = serde_json::from_value(container).unwrap();
+            ReferencedObjects::default().environment(&Pod::default(), &container)
+        };
+        assert!(largest(0).is_ok());
+        assert_eq!(largest(1).unwrap_err().reason(), "CreateContainerError");
     }
 }

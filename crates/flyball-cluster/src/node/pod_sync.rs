@@ -11,7 +11,7 @@ use crate::workload::pods::is_deleting;
 use crate::workload::resources::is_sidecar;
 use crate::workload::time;
 use flyball::Backoff;
-use flyball_core::time::{SignedDuration, Timestamp};
+use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     HostIP, Pod, PodIP, PodSpec, PodStatus,
@@ -271,10 +271,10 @@ impl PodSync<'_> {
         let grace =
             self.pod.metadata.deletion_grace_period_seconds.or(spec.termination_grace_period_seconds).unwrap_or(30);
         let grace = SignedDuration::from_secs(grace.max(0));
-        let began = self.pod.metadata.deletion_timestamp.as_ref().map_or(self.now, |at| at.0 - grace);
+        let began = self.pod.metadata.deletion_timestamp.as_ref().map_or(self.now, |at| saturating_add(at.0, -grace));
         match self.program.stop(running, began.max(running.started), grace, self.now) {
             // The grace period is over: the container is killed.
-            ProgramState::Running { .. } if began + grace <= self.now => {
+            ProgramState::Running { .. } if saturating_add(began, grace) <= self.now => {
                 ProgramState::Exited(Exit { code: KILLED, at: self.now })
             }
             observed => observed,
@@ -296,7 +296,7 @@ impl PodSync<'_> {
         let finished = end.finished_at.as_ref().map_or(self.now, |time| time.0);
         let ran = end.started_at.as_ref().map_or(SignedDuration::ZERO, |time| finished.duration_since(time.0));
         let wait = back_off(status.restart_count, ran);
-        let due = finished + wait;
+        let due = saturating_add(finished, SignedDuration::try_from(wait).unwrap_or(SignedDuration::MAX));
         if due <= self.now {
             return None;
         }
@@ -330,11 +330,11 @@ impl PodSync<'_> {
     ) -> bool {
         let env = match self.material.environment(self.pod, container) {
             Ok(env) => env,
-            Err(why) => {
-                result.warning("Failed", format!("Error: {why}"));
+            Err(error) => {
+                result.warning("Failed", format!("Error: {error}"));
                 result.is_missing_object = true;
                 result.requeue_at(self.now + RESYNC_INTERVAL);
-                status.state = Some(waiting("CreateContainerConfigError", Some(why)));
+                status.state = Some(waiting(error.reason(), Some(error.to_string())));
                 return false;
             }
         };

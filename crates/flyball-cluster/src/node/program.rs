@@ -2,7 +2,7 @@
 
 use super::script::Rules;
 use flyball_core::Rng;
-use flyball_core::time::{SignedDuration, Timestamp};
+use flyball_core::time::{SignedDuration, Timestamp, saturating_add};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use std::collections::BTreeMap;
 
@@ -138,7 +138,7 @@ impl SimulatedProgram {
         let script = self.rules.script(running.pod, &running.container.name);
         let (after, code) = script.ending(running.pod, running.container, running.attempt)?;
         let after = after.draw(&self.rng(running, "complete"))?;
-        Some(Exit { code, at: began(running) + after })
+        Some(Exit { code, at: saturating_add(began(running), after) })
     }
 }
 
@@ -157,7 +157,7 @@ impl Program for SimulatedProgram {
         // The image is not pulled again for restarts.
         if launch.attempt == 0 {
             let script = self.rules.script(launch.pod, &launch.container.name);
-            let due = script.start_after.draw(&rng.fork("start")).map(|after| launch.since + after);
+            let due = script.start_after.draw(&rng.fork("start")).map(|after| saturating_add(launch.since, after));
             match due {
                 Some(due) if due <= launch.now => {}
                 // A start that is never due is checked once a day.
@@ -180,7 +180,7 @@ impl Program for SimulatedProgram {
         }
         let script = self.rules.script(running.pod, &running.container.name);
         let after = script.ready(running.container).draw(&self.rng(running, "ready"));
-        let ready = after.map(|after| began(running) + after);
+        let ready = after.map(|after| saturating_add(began(running), after));
         let is_ready = ready.is_some_and(|ready| ready <= now);
         let until = ready.filter(|_| !is_ready).into_iter().chain(ending.map(|exit| exit.at)).min();
         ProgramState::Running { is_ready, until }
@@ -199,7 +199,7 @@ impl Program for SimulatedProgram {
         let script = self.rules.script(running.pod, &running.container.name);
         let delay = script.stop_after.draw(&self.rng(running, "stop"));
         let is_killed = delay.is_none_or(|delay| delay > grace);
-        let at = since + if is_killed { grace } else { delay.unwrap_or(grace) };
+        let at = saturating_add(since, if is_killed { grace } else { delay.unwrap_or(grace) });
         match at <= now {
             true => ProgramState::Exited(Exit { code: if is_killed { KILLED } else { TERMINATED }, at }),
             false => ProgramState::Running { is_ready: false, until: Some(at) },

@@ -9,6 +9,9 @@ use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
 
 const EVERYWHERE: &str = "0.0.0.0";
+/// Maximum number of pod affinity terms and topology spread constraints of a pod: a decision compares each of them with
+/// all placed pods.
+pub(super) const MAX_TERMS: usize = 100;
 
 /// Pod data used when later pods are scheduled.
 #[derive(Clone, Debug)]
@@ -93,7 +96,7 @@ impl PodFacts {
             requests: resources::requested(pod),
             load: resources::load(pod),
             ports: spec.map(ports).unwrap_or_default(),
-            repels: anti_affinity(pod).map(|term| Term::new(term, pod)).collect(),
+            repels: anti_affinity(pod).take(MAX_TERMS).map(|term| Term::new(term, pod)).collect(),
             is_deleting: pods::is_deleting(pod),
         }
     }
@@ -146,6 +149,21 @@ impl Pending {
 
     pub(super) fn priority(&self) -> i32 {
         self.pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)
+    }
+
+    /// Returns the number of terms of pod affinity and of constraints of topology spread.
+    pub(super) fn term_count(&self) -> usize {
+        let Some(spec) = &self.pod.spec else { return 0 };
+        let near = spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref());
+        let far = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+        let lengths = [
+            near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref()).map(Vec::len),
+            near.and_then(|near| near.preferred_during_scheduling_ignored_during_execution.as_ref()).map(Vec::len),
+            far.and_then(|far| far.required_during_scheduling_ignored_during_execution.as_ref()).map(Vec::len),
+            far.and_then(|far| far.preferred_during_scheduling_ignored_during_execution.as_ref()).map(Vec::len),
+            spec.topology_spread_constraints.as_ref().map(Vec::len),
+        ];
+        lengths.into_iter().flatten().sum()
     }
 
     /// Returns the claims of the pod.

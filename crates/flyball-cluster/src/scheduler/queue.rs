@@ -1,4 +1,6 @@
 //! Scheduling queue: pods by priority, failed ones after a backoff.
+//!
+//! Namespaces take turns, so that many pods of one do not delay the few of another with the same priority.
 
 use flyball_core::ObjectKey;
 use std::cmp::Reverse;
@@ -13,14 +15,36 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     sequence: u64,
-    /// By priority and order of arrival.
-    ready: BTreeSet<(Reverse<i32>, u64, ObjectKey)>,
-    places: BTreeMap<ObjectKey, (Reverse<i32>, u64)>,
+    ready: BTreeSet<(Place, ObjectKey)>,
+    places: BTreeMap<ObjectKey, Place>,
+    /// Rounds by priority, since no pod was ready.
+    rounds: BTreeMap<Reverse<i32>, Rounds>,
     /// Pods in backoff, by the time of the next attempt.
     later: BTreeSet<(Instant, ObjectKey)>,
     /// Unschedulable pods, which wait for a change of the cluster.
     stuck: BTreeSet<ObjectKey>,
     failures: BTreeMap<ObjectKey, Failed>,
+}
+
+/// Place in the order of ready pods: by priority, by round, and by arrival. A round has one pod of each namespace.
+type Place = (Reverse<i32>, u64, u64);
+
+/// Rounds of one priority.
+#[derive(Debug, Default)]
+struct Rounds {
+    current: u64,
+    /// Next round of each namespace.
+    next: BTreeMap<String, u64>,
+}
+
+impl Rounds {
+    /// Returns the round of the next pod of a namespace.
+    fn assign(&mut self, namespace: &str) -> u64 {
+        let next = self.next.entry(namespace.to_owned()).or_default();
+        let round = self.current.max(*next);
+        *next = round + 1;
+        round
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,14 +71,19 @@ impl Queue {
 
     fn make_ready(&mut self, key: ObjectKey, priority: i32) {
         self.sequence += 1;
-        let place = (Reverse(priority), self.sequence);
+        if self.ready.is_empty() {
+            self.rounds.clear();
+        }
+        let priority = Reverse(priority);
+        let round = self.rounds.entry(priority).or_default().assign(key.namespace().unwrap_or_default());
+        let place = (priority, round, self.sequence);
         self.places.insert(key.clone(), place);
-        self.ready.insert((place.0, place.1, key));
+        self.ready.insert((place, key));
     }
 
     pub(super) fn remove(&mut self, key: &ObjectKey) {
-        if let Some((priority, sequence)) = self.places.remove(key) {
-            self.ready.remove(&(priority, sequence, key.clone()));
+        if let Some(place) = self.places.remove(key) {
+            self.ready.remove(&(place, key.clone()));
         }
         if let Some(failed) = self.failures.remove(key) {
             self.later.remove(&(failed.due(), key.clone()));
@@ -69,7 +98,8 @@ impl Queue {
             let priority = self.failures.get(&key).map_or(0, |failed| failed.priority);
             self.make_ready(key, priority);
         }
-        let (_, _, key) = self.ready.pop_first()?;
+        let ((priority, round, _), key) = self.ready.pop_first()?;
+        self.rounds.entry(priority).or_default().current = round;
         self.places.remove(&key);
         Some(key)
     }
@@ -105,6 +135,25 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_take_turns() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let add = |queue: &mut Queue, names: &[&str]| {
+            for name in names {
+                let (namespace, name) = name.split_once('/').unwrap();
+                queue.add(ObjectKey::new(Some(namespace), name), 0);
+            }
+        };
+        add(&mut queue, &["many/a", "many/b", "many/c", "many/d", "few/a", "few/b"]);
+        let next = |queue: &mut Queue| queue.next(now).map(|key| key.to_string()).unwrap_or_default();
+        assert_eq!([next(&mut queue), next(&mut queue)], ["many/a", "few/a"]);
+        // A namespace that comes later has the next turn, and no turns for the time before.
+        add(&mut queue, &["new/a", "new/b"]);
+        let rest: Vec<String> = (0..6).map(|_| next(&mut queue)).collect();
+        assert_eq!(rest, ["new/a", "many/b", "few/b", "new/b", "many/c", "many/d"]);
+        assert_eq!(next(&mut queue), "");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn higher_priority_comes_first_and_failures_back_off() {

@@ -5,7 +5,7 @@
 
 use super::neighbors::Neighbors;
 use super::nodes::{Node, NodeFacts, Reason};
-use super::pods::{Pending, PodFacts};
+use super::pods::{MAX_TERMS, Pending, PodFacts};
 use super::queue::Queue;
 use super::volumes::Volumes;
 use crate::workload::affinity::Labels;
@@ -212,6 +212,13 @@ impl State {
     }
 
     fn decide(&mut self, pending: Arc<Pending>) -> Decision {
+        let count = pending.term_count();
+        if count > MAX_TERMS {
+            let why =
+                format!("pod has {count} pod affinity terms and topology spread constraints, more than {MAX_TERMS}");
+            let message = self.refusal(&pending, Some(why), &BTreeMap::new());
+            return Decision::Unfit(pending, message);
+        }
         let unbound = match self.volumes.unbound(&pending) {
             Ok(unbound) => unbound,
             Err(why) => {
@@ -393,6 +400,24 @@ mod tests {
         pod(&mut state, "c", json!({"nodeSelector": {"none": "such"}}));
         pod(&mut state, "d", json!({}));
         assert_eq!(decide_all(&mut state, later), [("d".into(), "large".into())]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pod_with_too_many_terms_is_unschedulable() {
+        let (mut state, now) = (State::default(), Instant::now());
+        state.put_node(&node("n", "8"));
+        let terms = |count: usize| {
+            let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "none"}}});
+            json!({"affinity": {"podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": vec![term; count]}}})
+        };
+        pod(&mut state, "most", terms(MAX_TERMS));
+        assert_eq!(decide_all(&mut state, now), [("most".into(), "n".into())]);
+        pod(&mut state, "more", terms(MAX_TERMS + 1));
+        let Some(Decision::Unfit(_, message)) = state.next(now) else { panic!("it is scheduled") };
+        let expected =
+            "0/1 nodes are available: pod has 101 pod affinity terms and topology spread constraints, more than 100.";
+        assert!(message.starts_with(expected), "{message}");
     }
 
     #[tokio::test(start_paused = true)]

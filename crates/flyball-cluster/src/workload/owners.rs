@@ -2,8 +2,8 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#non-template-pod-acquisitions>.
 
-use flyball::{Context, Index, ObjectKey, Resource, Result};
-use flyball_core::selector;
+use flyball::{Context, Index, Resource, Result};
+use flyball_core::selector::{self, Operator};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::ResourceExt;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 /// A compiled label selector.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Selector(selector::LabelSelector);
 
 impl Selector {
@@ -29,6 +29,16 @@ impl Selector {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns the first label that all selected objects have, if the selector requires the value of one.
+    pub(crate) fn required_label(&self) -> Option<(String, String)> {
+        self.0.requirements.iter().find_map(|requirement| match requirement.operator {
+            Operator::In if requirement.values.len() == 1 => {
+                Some((requirement.key.clone(), requirement.values.first()?.clone()))
+            }
+            _ => None,
+        })
     }
 
     pub(crate) fn matches(&self, object: &impl ResourceExt) -> bool {
@@ -63,21 +73,6 @@ impl<T: Resource> Index for Orphans<T> {
             None => vec![object.namespace().unwrap_or_default()],
         }
     }
-}
-
-/// Finds the owners that may adopt an object without a controller, for [`flyball::Controller::watches`].
-pub(crate) fn candidates<K: Resource, T: Resource>(
-    object: &T,
-    owners: &flyball::Caches,
-    selector: impl Fn(&K) -> Option<Selector>,
-) -> Result<Vec<ObjectKey>> {
-    let namespace = object.meta().namespace.as_deref();
-    if controller_of(object).is_some() {
-        return Ok(Vec::new());
-    }
-    let owners = owners.list::<K>(namespace)?.into_iter();
-    let matching = owners.filter(|owner| selector(owner).is_some_and(|selector| selector.matches(object)));
-    Ok(matching.map(|owner| ObjectKey::new(namespace, &owner.name_any())).collect())
 }
 
 /// Returns the objects that the reconciled object controls, after adopting matching orphans and releasing objects that

@@ -1,10 +1,10 @@
 //! Objects outlive the process, custom resources like all others.
 
 use crate::{cluster_of, eventually, namespace};
-use flyball_cluster::{Cluster, DataDir, Options, simulated_clock};
+use flyball_cluster::{Cluster, Controllers, DataDir, Nodes, Options, simulated_clock};
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
@@ -191,4 +191,51 @@ async fn forks_are_isolated() {
         async |cluster: &Cluster| api(cluster, &resource).list(&ListParams::default()).await.unwrap().items.len();
     assert_eq!((widgets(&cluster).await, widgets(&forks[0]).await, widgets(&forks[1]).await), (0, 1, 0));
     assert_eq!(version(&cluster).await, before, "nothing was written here");
+}
+
+/// A pod whose environment variables expand to 10 GB.
+fn pod_with_large_environment() -> Pod {
+    let variable = |n: u32| match n {
+        0 => json!({"name": "V0", "value": "0123456789"}),
+        n => json!({"name": format!("V{n}"), "value": format!("$(V{})", n - 1).repeat(10)}),
+    };
+    let env: Vec<Value> = (0..10).map(variable).collect();
+    let container = json!({"name": "c", "image": "i", "env": env});
+    serde_json::from_value(json!({"metadata": {"name": "large"}, "spec": {"containers": [container]}})).unwrap()
+}
+
+#[tokio::test]
+async fn stored_pod_with_large_environment_does_not_prevent_a_restart() {
+    let folder = Folder::new("environment");
+    for restarts in 0..2 {
+        let cluster = open(&folder.0);
+        let running = cluster.clone();
+        let controllers = tokio::spawn(async move { running.run(&Controllers::all()).await });
+        let client = cluster.admin();
+        let pods: Api<Pod> = Api::default_namespaced(client.clone());
+        if restarts == 0 {
+            Nodes::new("n", 1).add_to(&client).await.unwrap();
+            let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+            eventually("an account", || async { accounts.get_opt("default").await.unwrap().is_some() }).await;
+            pods.create(&PostParams::default(), &pod_with_large_environment()).await.unwrap();
+        }
+        let name = format!("small-{restarts}");
+        let container = json!({"name": "c", "image": "i"});
+        let small = json!({"metadata": {"name": name}, "spec": {"containers": [container]}});
+        pods.create(&PostParams::default(), &serde_json::from_value(small).unwrap()).await.unwrap();
+        let runs = async |name: &str| {
+            let status = pods.get(name).await.unwrap().status.unwrap_or_default();
+            status.phase.as_deref() == Some("Running")
+        };
+        eventually("a running pod", || runs(&name)).await;
+        let waits = async || {
+            let status = pods.get("large").await.unwrap().status.unwrap_or_default();
+            let state = status.container_statuses.and_then(|mut all| all.pop()?.state?.waiting?.reason);
+            state.as_deref() == Some("CreateContainerError")
+        };
+        eventually("an error", waits).await;
+        controllers.abort();
+        let _ = controllers.await;
+        cluster.close();
+    }
 }

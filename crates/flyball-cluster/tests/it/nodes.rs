@@ -342,7 +342,12 @@ async fn missing_references_block_a_pod() {
         let state = status.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
         (state.reason.unwrap(), state.message.unwrap_or_default())
     };
+    let env = json!([{"name": "A", "value": "0123456789"}, {"name": "B", "value": "$(A)".repeat(1000)},
+        {"name": "C", "value": "$(B)".repeat(1000)}]);
+    run(&client, "large", json!({}), json!({"containers": [{"name": "c", "image": "i", "env": env}]})).await;
     sleep(Duration::from_secs(5)).await;
+    let text = "the environment variables of container \"c\" exceed 1048576 bytes";
+    assert_eq!(waits("large").await, ("CreateContainerError".into(), text.into()));
     assert_eq!(waits("env").await, ("CreateContainerConfigError".into(), "secret \"s\" not found".into()));
     assert_eq!(waits("volume").await, ("ContainerCreating".into(), String::new()));
     assert!(
@@ -508,4 +513,30 @@ async fn thousand_nodes_run_many_pods() {
         *by_node.entry(pod.spec.unwrap().node_name.unwrap()).or_default() += 1;
     }
     assert!(by_node.values().all(|there| *there == count.div_euclid(1000).max(1)), "evenly spread");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_with_extreme_grace_periods_end() {
+    let client = client_of(cluster()).await;
+    Nodes::new("n", 1).add_to(&client).await.unwrap();
+    let pods = api::<Pod>(&client);
+    let grace_of_spec = json!({"terminationGracePeriodSeconds": i64::MAX});
+    run(&client, "spec", json!({}), grace_of_spec.clone()).await;
+    run(&client, "request", json!({}), json!({})).await;
+    run(&client, "never", json!({"flyball.dev/stop-after": "never"}), grace_of_spec).await;
+    for name in ["spec", "request", "never"] {
+        eventually("a ready pod", || async { is_ready(&pod(&client, name).await) }).await;
+    }
+    pods.delete("spec", &DeleteParams::default()).await.unwrap();
+    pods.delete("request", &DeleteParams { grace_period_seconds: Some(u32::MAX), ..DeleteParams::default() })
+        .await
+        .unwrap();
+    for name in ["spec", "request"] {
+        eventually("the end of a pod", || async { pods.get_opt(name).await.unwrap().is_none() }).await;
+    }
+    pods.delete("never", &DeleteParams::default()).await.unwrap();
+    sleep(Duration::from_secs(3600)).await;
+    assert!(pods.get_opt("never").await.unwrap().is_some());
+    pods.delete("never", &DeleteParams { grace_period_seconds: Some(1), ..DeleteParams::default() }).await.unwrap();
+    eventually("the end of a pod", || async { pods.get_opt("never").await.unwrap().is_none() }).await;
 }

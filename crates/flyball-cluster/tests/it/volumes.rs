@@ -97,3 +97,45 @@ async fn simulated_nodes_create_a_default_class() {
         || async { api::<PersistentVolumeClaim>(&client).get("c").await.unwrap().spec.unwrap().storage_class_name };
     eventually("the default class", || async { of().await.as_deref() == Some("standard") }).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn claims_of_other_provisioners_get_no_simulated_volume() {
+    let client = cluster().admin();
+    class(&client, "other", json!({"provisioner": "example.com/driver"})).await;
+    let spec = json!({"storageClassName": "other", "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "3Gi"}}});
+    let annotations = json!({"volume.kubernetes.io/storage-provisioner": "flyball.dev/simulated"});
+    create::<PersistentVolumeClaim>(
+        &client,
+        json!({"metadata": {"name": "c", "annotations": annotations}, "spec": spec}),
+    )
+    .await;
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!((phase(&client, "c").await.as_str(), volumes(&client).await.len()), ("Pending", 0));
+}
+
+/// Creates a volume of a class without a provisioner.
+async fn volume(client: &Client, name: &str, size: &str, claim: Value) {
+    let spec = json!({"storageClassName": "manual", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": size},
+        "claimRef": claim, "hostPath": {"path": "/data"}});
+    let volume: PersistentVolume = serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap();
+    Api::all(client.clone()).create(&PostParams::default(), &volume).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_claims_bind_to_new_volumes() {
+    let client = cluster().admin();
+    for name in ["a", "b"] {
+        claim(&client, name, json!("manual")).await;
+    }
+    sleep(Duration::from_secs(5)).await;
+    volume(&client, "small", "1Gi", json!(null)).await;
+    volume(&client, "reserved", "4Gi", json!({"namespace": "default", "name": "b"})).await;
+    eventually("the reserved volume", || async { phase(&client, "b").await == "Bound" }).await;
+    assert_eq!(phase(&client, "a").await, "Pending");
+    volume(&client, "large", "8Gi", json!(null)).await;
+    eventually("a free volume", || async { phase(&client, "a").await == "Bound" }).await;
+    let volume_of =
+        async |name: &str| api::<PersistentVolumeClaim>(&client).get(name).await.unwrap().spec.unwrap().volume_name;
+    assert_eq!((volume_of("a").await.as_deref(), volume_of("b").await.as_deref()), (Some("large"), Some("reserved")));
+}

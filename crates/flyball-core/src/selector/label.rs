@@ -7,14 +7,14 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// A label selector: all of its requirements must hold; an empty one selects everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelSelector {
     /// The requirements, in the order of the selector.
     pub requirements: Vec<Requirement>,
 }
 
 /// A requirement on a label.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requirement {
     /// Key of the label.
     pub key: String,
@@ -25,7 +25,7 @@ pub struct Requirement {
 }
 
 /// The comparison of a label's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are self-explanatory")]
 pub enum Operator {
     In,

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::kind::{AnyResource, Kind, Resource, Type, reads_metadata};
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -76,6 +77,11 @@ impl Error {
         let (kind, selector) = (store.kind().to_string(), store.cached_part().selection.describe());
         crate::Error::from(Self::NotSelected { kind, key: key.clone(), selector }).terminal()
     }
+}
+
+/// Creates the error for an index that no controller declares.
+fn not_indexed(index: &NamedIndex) -> crate::Error {
+    crate::Error::from(Error::NotIndexed { name: index.name.clone(), declare: index.declare }).terminal()
 }
 
 impl Caches {
@@ -207,12 +213,47 @@ impl Caches {
         Ok(found)
     }
 
+    /// Returns the values of an index in a range, each with the key of an object, without decoding the objects.
+    ///
+    /// It is for mappings of frequent changes: their cost should not depend on the size of other objects.
+    ///
+    /// ```
+    /// # use flyball::{Caches, Index, ObjectKey, Result};
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// /// Pods by priority.
+    /// struct ByPriority;
+    ///
+    /// impl Index for ByPriority {
+    ///     type Resource = Pod;
+    ///     type Value = i32;
+    ///
+    ///     fn values(pod: &Pod) -> Vec<i32> {
+    ///         pod.spec.iter().filter_map(|spec| spec.priority).collect()
+    ///     }
+    /// }
+    ///
+    /// fn important_pods(caches: &Caches) -> Result<Vec<ObjectKey>> {
+    ///     Ok(caches.range_by::<ByPriority>(1000..)?.into_iter().map(|(_, key)| key).collect())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the kind has no cache, and when no controller [declares](crate::Controller::index) the index.
+    pub fn range_by<I: Index>(&self, values: impl RangeBounds<I::Value>) -> Result<Vec<(I::Value, ObjectKey)>> {
+        let index = NamedIndex::of::<I>();
+        let mut found = Vec::new();
+        for store in self.stores_of(self.kind(&index.ty)?, None)? {
+            found.extend(store.range_by(&index.id, &values).ok_or_else(|| not_indexed(&index))?);
+        }
+        Ok(found)
+    }
+
     /// Returns the keys that an index has for a value, by store.
     pub(crate) fn found_by<V: Ord + Clone + 'static>(&self, index: &NamedIndex, value: &V) -> Result<Vec<Found<'_>>> {
-        let NamedIndex { ty, id, name, declare } = index;
-        let not_kept = || crate::Error::from(Error::NotIndexed { name: name.clone(), declare }).terminal();
-        let stores = self.stores_of(self.kind(ty)?, None)?.into_iter();
-        stores.map(|store| Ok((store, store.list_by(id, value).ok_or_else(not_kept)?))).collect()
+        let stores = self.stores_of(self.kind(&index.ty)?, None)?.into_iter();
+        stores.map(|store| Ok((store, store.list_by(&index.id, value).ok_or_else(|| not_indexed(index))?))).collect()
     }
 
     /// Returns an error for an entry without its data.

@@ -8,13 +8,15 @@ use kube::core::DynamicObject;
 use std::any::{Any, TypeId, type_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 /// An index over the objects in a cache, by values in them.
 ///
 /// Each index is a type: [`Controller::index`](crate::Controller::index) declares it,
-/// [`Context::list_by`](crate::Context::list_by) and [`Caches::list_by`](crate::Caches::list_by) read it. Controllers
-/// that declare the same index share it.
+/// [`Context::list_by`](crate::Context::list_by) and [`Caches::list_by`](crate::Caches::list_by) read it,
+/// [`Caches::range_by`](crate::Caches::range_by) reads it without decoding objects. Controllers that declare the same
+/// index share it.
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, Reconcile, Result};
@@ -268,10 +270,26 @@ impl Indexes {
 
     /// Returns the sorted keys of the objects with a value; `None` if there is no such index.
     pub(super) fn keys<V: Ord + Clone + 'static>(&self, id: &IndexId, value: &V) -> Option<Vec<ObjectKey>> {
+        Some(self.range::<V>(id, &(value..=value))?.map(|(_, key)| key.clone()).collect())
+    }
+
+    /// Returns the sorted values in a range, each with the key of an object; `None` if there is no such index.
+    pub(super) fn range<V: Ord + Clone + 'static>(
+        &self,
+        id: &IndexId,
+        values: &impl RangeBounds<V>,
+    ) -> Option<impl Iterator<Item = &(V, ObjectKey)>> {
         let (_, index) = self.0.iter().find(|(known, _)| known == id)?;
         let index: &ValueIndex<V> = index.as_any().downcast_ref()?;
-        let found = index.by_value.range((value.clone(), ObjectKey::new(None, ""))..);
-        Some(found.take_while(|(other, _)| other == value).map(|(_, key)| key.clone()).collect())
+        let first = match values.start_bound() {
+            Bound::Included(first) | Bound::Excluded(first) => {
+                Bound::Included((first.clone(), ObjectKey::new(None, "")))
+            }
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let is_excluded = |value: &V| matches!(values.start_bound(), Bound::Excluded(first) if first == value);
+        let found = index.by_value.range((first, Bound::Unbounded)).skip_while(move |(value, _)| is_excluded(value));
+        Some(found.take_while(move |(value, _)| values.contains(value)))
     }
 }
 
@@ -334,6 +352,19 @@ mod tests {
                     let expected: Vec<ObjectKey> =
                         model.iter().filter(|(_, names)| names.contains(&name)).map(|(key, _)| key.clone()).collect();
                     prop_assert_eq!(indexes.keys(&id, &name.to_string()), Some(expected));
+                }
+                let all = model.iter().flat_map(|(key, names)| names.iter().map(|name| (name.to_string(), key.clone())));
+                let all: BTreeSet<(String, ObjectKey)> = all.collect();
+                let (first, last) = ("1".to_owned(), "2".to_owned());
+                for range in [
+                    (Bound::Included(&first), Bound::Included(&last)),
+                    (Bound::Excluded(&first), Bound::Unbounded),
+                    (Bound::Unbounded, Bound::Excluded(&last)),
+                    (Bound::Excluded(&last), Bound::Included(&first)),
+                ] {
+                    let found: Vec<_> = indexes.range(&id, &range).unwrap().collect();
+                    let expected: Vec<_> = all.iter().filter(|(name, _)| range.contains(name)).collect();
+                    prop_assert_eq!(found, expected);
                 }
             }
         }

@@ -9,7 +9,7 @@ use crate::latch::Latch;
 use flyball_core::ObjectKey;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
@@ -244,6 +244,15 @@ impl Store {
     /// Returns the keys of the objects that an index finds by a value, in their order; `None` if it is not kept.
     pub(crate) fn keys_by<V: Ord + Clone + 'static>(&self, index: &IndexId, value: &V) -> Option<Vec<ObjectKey>> {
         self.read().indexes.keys(index, value)
+    }
+
+    /// Returns the values of an index in a range, each with the key of an object, in order; `None` if it is not kept.
+    pub(crate) fn range_by<V: Ord + Clone + 'static>(
+        &self,
+        index: &IndexId,
+        values: &impl RangeBounds<V>,
+    ) -> Option<Vec<(V, ObjectKey)>> {
+        Some(self.read().indexes.range(index, values)?.cloned().collect())
     }
 
     /// Returns the objects that an index finds by a value, in the order of their keys; `None` if it is not kept.

@@ -53,8 +53,8 @@ use std::sync::Arc;
 /// # Guarantees
 ///
 /// - It is called after all mutating webhooks, with the object that will be stored.
-/// - It is not called when only the metadata of an object that is being deleted changes, such as its finalizers: a rule
-///   must not prevent a deletion.
+/// - It is not called when only the finalizers of an object that is being deleted change: a rule must not prevent a
+///   deletion.
 /// - An error is returned to the client, with its code if it came from the API server, else as 500. A panic is a failed
 ///   call, which [`Webhook::optional`](super::Webhook::optional) admits.
 #[doc(alias = "CustomValidator")]
@@ -135,7 +135,7 @@ impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
     ) -> BoxFuture<'a, Result<Response, Refusal>> {
         Box::pin(async move {
             let sent = read(body)?;
-            if loses_finalizers(&sent) {
+            if changes_only_finalizers(&sent) {
                 return Ok(answer(&sent.uid, None, Vec::new()));
             }
             let going = sent.operation == Operation::Delete;
@@ -283,14 +283,17 @@ fn decode<T: DeserializeOwned>(meter: &Meter, object: &Value) -> Result<T, Statu
     meter.decode(object).map_err(|error| Status::bad_request(format!("cannot decode the object: {error}")))
 }
 
-/// Returns true if only the metadata of an object that is being deleted change.
-fn loses_finalizers(sent: &WireRequest) -> bool {
-    fn rest(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
-        object.as_object().into_iter().flatten().filter(|(field, _)| *field != "metadata")
+/// Returns true if only the finalizers of an object that is being deleted change, and fields that the API server sets.
+fn changes_only_finalizers(sent: &WireRequest) -> bool {
+    const CHANGING: [&str; 4] = ["finalizers", "generation", "managedFields", "resourceVersion"];
+    fn rest<'a>(object: &'a Value, without: &[&str]) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        object.as_object().into_iter().flatten().filter(|(field, _)| !without.contains(&field.as_str()))
     }
+    let (new, old) = (&sent.object, &sent.old_object);
     sent.operation == Operation::Update
-        && sent.object["metadata"]["deletionTimestamp"].is_string()
-        && rest(&sent.object).eq(rest(&sent.old_object))
+        && new["metadata"]["deletionTimestamp"].is_string()
+        && rest(new, &["metadata"]).eq(rest(old, &["metadata"]))
+        && rest(&new["metadata"], &CHANGING).eq(rest(&old["metadata"], &CHANGING))
 }
 
 /// Converts an error as the API server does: with the code of its own errors, else as an internal error.

@@ -317,6 +317,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn terminating_objects_are_validated_unless_only_finalizers_change() {
+        let refuses = |_: &AdmissionRequest<Pod>| Ok(Verdict::deny("never"));
+        let webhooks = webhooks(&[Webhook::<Pod>::new().validates(refuses).declared()]);
+        let object = |field: &str, value: Value| {
+            let mut pod = pod(&json!({"containers": []}));
+            pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            pod["metadata"][field] = value;
+            pod
+        };
+        let before = object("finalizers", json!(["example.com/a"]));
+        for (field, value, is_allowed) in [
+            ("finalizers", json!([]), true),
+            ("managedFields", json!([{"manager": "m"}]), true),
+            ("resourceVersion", json!("2"), true),
+            ("generation", json!(2), true),
+            ("annotations", json!({"example.com/final-backup": "false"}), false),
+            ("labels", json!({"a": "b"}), false),
+            ("ownerReferences", json!([{"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "u"}]), false),
+        ] {
+            let response =
+                review_change(&webhooks, "/validate--v1-pod", "UPDATE", [&before, &object(field, value)]).await;
+            assert_eq!(response["allowed"], is_allowed, "{field}: {response}");
+        }
+    }
+
+    #[tokio::test]
     async fn large_stored_objects_can_be_reduced() {
         let immutable = |request: &AdmissionRequest<Pod>| {
             let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());

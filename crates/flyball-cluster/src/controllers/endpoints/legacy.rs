@@ -1,10 +1,10 @@
 //! `Endpoints`: one object for each service, with the service's name.
 
 use super::{
-    HEADLESS, TRIGGERED, addresses, changes, hostname, is_headless, pods_of, port_key, reference, services_of, target,
-    trigger,
+    HEADLESS, TRIGGERED, addresses, changes, hostname, is_headless, pods_of, port_key, reference, target, trigger,
 };
 use crate::workload::pods::{is_deleting, is_ready, node};
+use crate::workload::selection::{BySelector, Selects, selecting};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use flyball_core::time::rfc3339;
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Pod, Service, ServiceSpec};
@@ -20,7 +20,8 @@ pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
     Controller::new(EndpointsReconciler)
         .owns::<Endpoints>()
         .watches_by_key::<Endpoints>(|endpoints, _| Ok(vec![endpoints.clone()]))
-        .watches::<Pod>(services_of)
+        .watches::<Pod>(selecting::<Service>)
+        .index::<BySelector<Service>>()
         .replaces::<Endpoints>()
 }
 
@@ -37,7 +38,7 @@ impl Reconcile for EndpointsReconciler {
     type Resource = Service;
 
     async fn reconcile(&self, service: &Service, cx: &Context<Service>) -> Result<Action> {
-        let (Some(spec), Some(_)) = (&service.spec, super::selector(service)) else { return Ok(Action::done()) };
+        let (Some(spec), Some(_)) = (&service.spec, service.selector()) else { return Ok(Action::done()) };
         let pods = pods_of(service, cx).await?;
         let subsets = subsets(service, spec, &pods);
         let known = cx.get::<Endpoints>(cx.key()).await?;

@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/services-networking/service/#endpointslice-mirroring>.
 
-use super::{KnownSlices, TRIGGERED, port_key};
+use super::{KnownSlices, TRIGGERED, copied, port_key};
 use flyball::{Action, Context, Controller, Reconcile, Result};
 use k8s_openapi::api::core::v1::{EndpointAddress, EndpointPort as LegacyPort, Endpoints, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
@@ -18,6 +18,8 @@ const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Maximum number of mirrored addresses per subset.
 const MAX_ENDPOINTS: usize = 1000;
+/// Maximum number of slices of an object: each set of ports has one, and each copies the labels.
+const MAX_SLICES: usize = 100;
 
 /// Creates the controller.
 pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
@@ -71,11 +73,12 @@ impl Reconcile for Mirror {
 }
 
 fn slice(endpoints: &Endpoints, content: Content) -> EndpointSlice {
-    let mut labels = endpoints.labels().clone();
+    let mut labels = copied(endpoints.labels());
     labels.insert(SERVICE.into(), endpoints.name_any());
     labels.insert(MANAGED_BY.into(), CONTROLLER.into());
-    let mut annotations: BTreeMap<String, String> = endpoints.annotations().clone();
+    let mut annotations = endpoints.annotations().clone();
     annotations.retain(|name, _| !matches!(name.as_str(), TRIGGERED | LAST_APPLIED));
+    let annotations = copied(&annotations);
     EndpointSlice {
         metadata: ObjectMeta {
             generate_name: Some(format!("{}-", endpoints.name_any())),
@@ -100,10 +103,15 @@ fn contents(endpoints: &Endpoints) -> Vec<Content> {
         let not_ready = subset.not_ready_addresses.iter().flatten().map(|address| (address, false));
         for (address, ready) in ready.chain(not_ready).take(MAX_ENDPOINTS) {
             let family = if address.ip.contains(':') { "IPv6" } else { "IPv4" };
-            let at = *places.entry((family, key.clone())).or_insert_with(|| {
-                contents.push(Content { family, ports: ports.clone(), endpoints: Vec::new() });
-                contents.len() - 1
-            });
+            let at = match places.get(&(family, key.clone())) {
+                Some(at) => *at,
+                None if contents.len() == MAX_SLICES => continue,
+                None => {
+                    contents.push(Content { family, ports: ports.clone(), endpoints: Vec::new() });
+                    places.insert((family, key.clone()), contents.len() - 1);
+                    contents.len() - 1
+                }
+            };
             if contents[at].endpoints.len() < MAX_ENDPOINTS {
                 contents[at].endpoints.push(endpoint(address, ready));
             }
@@ -129,5 +137,26 @@ fn endpoint(address: &EndpointAddress, ready: bool) -> Endpoint {
         node_name: address.node_name.clone(),
         target_ref: address.target_ref.clone(),
         ..Endpoint::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn number_and_size_of_slices_are_bounded() {
+        let labels: BTreeMap<String, String> = (0..10_000).map(|n| (format!("label-{n:05}"), "x".repeat(60))).collect();
+        let subset = |n: i32| json!({"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": n}]});
+        let subsets: Vec<_> = (1..=5000).map(subset).collect();
+        let metadata = json!({"name": "e", "labels": labels, "annotations": labels});
+        let endpoints: Endpoints = serde_json::from_value(json!({"metadata": metadata, "subsets": subsets})).unwrap();
+        let contents = contents(&endpoints);
+        assert_eq!(contents.len(), MAX_SLICES);
+        let slice = slice(&endpoints, contents[0].clone());
+        assert!(serde_json::to_string(&slice).unwrap().len() < 3 * crate::controllers::endpoints::MAX_COPIED_BYTES);
+        assert_eq!(slice.labels()[SERVICE], "e");
+        assert_eq!(slice.labels()["label-00000"], labels["label-00000"]);
     }
 }

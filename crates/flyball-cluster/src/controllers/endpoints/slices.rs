@@ -1,10 +1,11 @@
 //! Endpoint slices: the addresses of a service's pods, grouped by ports, with up to a hundred per slice.
 
 use super::{
-    HEADLESS, KnownSlices, TRIGGERED, addresses, changes, hostname, is_headless, pods_of, port_key, reference,
-    services_of, services_on, target, trigger,
+    HEADLESS, KnownSlices, TRIGGERED, addresses, changes, copied, hostname, is_headless, pods_of, port_key, reference,
+    services_on, target, trigger,
 };
 use crate::workload::pods::{OnNode, is_deleting, is_ready, node};
+use crate::workload::selection::{BySelector, Selects, selecting};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::{Timestamp, rfc3339};
 use k8s_openapi::api::core::v1::{Node, Pod, Service, ServiceSpec};
@@ -23,7 +24,8 @@ const MAX_ENDPOINTS: usize = 100;
 pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Slices)
         .owns::<EndpointSlice>()
-        .watches::<Pod>(services_of)
+        .watches::<Pod>(selecting::<Service>)
+        .index::<BySelector<Service>>()
         .watches::<Node>(services_on)
         .index::<OnNode>()
         .replaces::<EndpointSlice>()
@@ -46,7 +48,7 @@ impl Reconcile for Slices {
         let Some(spec) = &service.spec else { return Ok(Action::done()) };
         let is_ours = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY).is_some_and(|by| by == CONTROLLER);
         let known = cx.children::<EndpointSlice>().await?.into_iter().filter(is_ours);
-        if super::selector(service).is_none() {
+        if service.selector().is_none() {
             // Without a selector, the user manages the endpoints.
             let is_external = spec.type_.as_deref() == Some("ExternalName");
             for slice in known.filter(|_| is_external) {
@@ -104,7 +106,7 @@ async fn update(
 }
 
 fn slice(service: &Service, content: Content, triggered: Option<Timestamp>) -> EndpointSlice {
-    let mut labels = service.labels().clone();
+    let mut labels = copied(service.labels());
     labels.remove(HEADLESS);
     if service.spec.as_ref().is_some_and(is_headless) {
         labels.insert(HEADLESS.into(), String::new());

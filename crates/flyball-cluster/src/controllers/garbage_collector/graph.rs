@@ -73,7 +73,8 @@ impl Absent {
 /// All objects by UID.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    nodes: BTreeMap<String, Node>,
+    /// Nodes are shared, since an object may have very many owners.
+    nodes: BTreeMap<String, Arc<Node>>,
     /// Dependents by owner UID, whether or not the owner exists.
     dependents: BTreeMap<String, BTreeSet<String>>,
     queue: Queue,
@@ -100,7 +101,7 @@ impl Graph {
             orphan: has(ORPHAN),
         };
         let old = self.nodes.get(&uid).cloned();
-        let begins_to_wait = node.waits() && !old.as_ref().is_some_and(Node::waits);
+        let begins_to_wait = node.waits() && !old.as_ref().is_some_and(|old| old.waits());
         let owners_changed = old.as_ref().is_none_or(|old| old.owners != node.owners);
         if owners_changed {
             self.unlink(&uid);
@@ -109,7 +110,7 @@ impl Graph {
             }
         }
         let is_due = node.waits() || node.orphans() || (owners_changed && !self.is_held(&node));
-        self.nodes.insert(uid.clone(), node);
+        self.nodes.insert(uid.clone(), Arc::new(node));
         if is_due {
             self.look_at(uid.clone());
         }
@@ -145,16 +146,16 @@ impl Graph {
 
     /// Removes the owner references of an object, and queues owners that may have waited for it.
     fn unlink(&mut self, uid: &str) {
-        let owners = self.nodes.get(uid).map(|node| node.owners.clone()).unwrap_or_default();
-        for owner in owners {
+        let Some(node) = self.nodes.get(uid).cloned() else { return };
+        for owner in &node.owners {
             if let Some(dependents) = self.dependents.get_mut(&owner.uid) {
                 dependents.remove(uid);
                 if dependents.is_empty() {
                     self.dependents.remove(&owner.uid);
                 }
             }
-            if self.nodes.get(&owner.uid).is_some_and(Node::waits) {
-                self.look_at(owner.uid);
+            if self.nodes.get(&owner.uid).is_some_and(|owner| owner.waits()) {
+                self.look_at(owner.uid.clone());
             }
         }
     }
@@ -169,12 +170,12 @@ impl Graph {
     }
 
     /// Returns an object.
-    pub(super) fn get(&self, uid: &str) -> Option<&Node> {
+    pub(super) fn get(&self, uid: &str) -> Option<&Arc<Node>> {
         self.nodes.get(uid)
     }
 
     /// Returns the dependents of an object.
-    pub(super) fn dependents(&self, uid: &str) -> Vec<(String, Node)> {
+    pub(super) fn dependents(&self, uid: &str) -> Vec<(String, Arc<Node>)> {
         let uids = self.dependents.get(uid).into_iter().flatten();
         uids.filter_map(|uid| Some((uid.clone(), self.nodes.get(uid)?.clone()))).collect()
     }

@@ -142,7 +142,10 @@ impl Sweep<'_> {
         reference: &OwnerReference,
     ) -> kube::Result<Option<Owner>> {
         let known = self.read(|graph| {
-            graph.get(&reference.uid).filter(|node| node.is_referenced_by(reference, namespace)).map(Node::waits)
+            graph
+                .get(&reference.uid)
+                .filter(|node| node.is_referenced_by(reference, namespace))
+                .map(|node| node.waits())
         });
         if let Some(waits) = known {
             return Ok(Some(if waits { Owner::Waiting } else { Owner::Solid }));

@@ -4,7 +4,7 @@
 //! the pod is counted. Each step can be resumed after an interruption.
 
 use crate::workload::{owners, references};
-use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball::{Action, Context, Controller, Index, Reconcile, Result};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -28,12 +28,24 @@ pub(super) async fn untrack<K: flyball::Resource>(pod: &Pod, cx: &Context<K>) ->
 /// Creates the controller that removes the finalizer of pods whose job was deleted.
 pub(in crate::controllers) fn orphans() -> Controller<impl Reconcile> {
     let pods_of = |job: &Job, caches: &flyball::Caches| {
-        let namespace = job.metadata.namespace.as_deref();
-        let pods = caches.list::<Pod>(namespace)?;
-        let ours = pods.iter().filter(|pod| is_tracked(pod) && owners::controls(job, *pod));
-        Ok(ours.map(|pod| ObjectKey::new(namespace, &pod.name_any())).collect())
+        let uid = job.metadata.uid.clone().unwrap_or_default();
+        let pods = caches.range_by::<TrackedBy>(&uid..=&uid)?.into_iter().map(|(_, pod)| pod);
+        Ok(pods.filter(|pod| pod.namespace() == job.metadata.namespace.as_deref()).collect())
     };
-    Controller::new(Orphans).watches::<Job>(pods_of).replaces::<Pod>().while_deleting()
+    Controller::new(Orphans).watches::<Job>(pods_of).index::<TrackedBy>().replaces::<Pod>().while_deleting()
+}
+
+/// Tracked pods by the UID of their controller.
+struct TrackedBy;
+
+impl Index for TrackedBy {
+    type Resource = Pod;
+    type Value = String;
+
+    fn values(pod: &Pod) -> Vec<String> {
+        let controller = owners::controller_of(pod).filter(|_| is_tracked(pod));
+        controller.map(|controller| controller.uid.clone()).into_iter().collect()
+    }
 }
 
 struct Orphans;

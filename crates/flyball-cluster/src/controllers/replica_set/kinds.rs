@@ -1,7 +1,7 @@
 //! The two kinds with a number of pods.
 
 use crate::workload::owners::Selector;
-use flyball::Resource;
+use crate::workload::selection::Selects;
 use k8s_openapi::api::apps::v1::{ReplicaSet, ReplicaSetStatus};
 use k8s_openapi::api::core::v1::{PodTemplateSpec, ReplicationController};
 use serde::Serialize;
@@ -16,18 +16,29 @@ pub(super) struct DesiredPods {
 }
 
 /// A kind with a number of pods. Its status is represented as that of a replica set.
-pub(super) trait Replicates: Resource + Serialize {
+pub(super) trait Replicates: Selects + Serialize {
     /// Status has `terminatingReplicas`.
     const TELLS_TERMINATING: bool;
 
     fn desired(&self) -> Option<DesiredPods>;
-    fn selector(&self) -> Option<Selector>;
     fn status(&self) -> Option<ReplicaSetStatus>;
     fn with_status(&self, status: ReplicaSetStatus) -> Self;
 }
 
 fn count(replicas: Option<i32>) -> usize {
     usize::try_from(replicas.unwrap_or(1)).unwrap_or(0)
+}
+
+impl Selects for ReplicaSet {
+    fn selector(&self) -> Option<Selector> {
+        Selector::new(self.spec.as_ref().map(|spec| &spec.selector))
+    }
+}
+
+impl Selects for ReplicationController {
+    fn selector(&self) -> Option<Selector> {
+        Selector::equal(self.spec.as_ref()?.selector.as_ref()?)
+    }
 }
 
 impl Replicates for ReplicaSet {
@@ -37,10 +48,6 @@ impl Replicates for ReplicaSet {
         let spec = self.spec.as_ref()?;
         let template = spec.template.clone().unwrap_or_default();
         Some(DesiredPods { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })
-    }
-
-    fn selector(&self) -> Option<Selector> {
-        Selector::new(self.spec.as_ref().map(|spec| &spec.selector))
     }
 
     fn status(&self) -> Option<ReplicaSetStatus> {
@@ -59,10 +66,6 @@ impl Replicates for ReplicationController {
         let spec = self.spec.as_ref()?;
         let template = spec.template.clone().unwrap_or_default();
         Some(DesiredPods { replicas: count(spec.replicas), min_ready_seconds: spec.min_ready_seconds, template })
-    }
-
-    fn selector(&self) -> Option<Selector> {
-        Selector::equal(self.spec.as_ref()?.selector.as_ref()?)
     }
 
     fn status(&self) -> Option<ReplicaSetStatus> {

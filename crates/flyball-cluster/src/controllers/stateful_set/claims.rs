@@ -7,7 +7,7 @@
 use super::{Step, identity};
 use crate::workload::owners::reference_to;
 use crate::workload::pods;
-use flyball::{Caches, Context, ObjectKey, Resource, Result};
+use flyball::{Caches, Context, Index, ObjectKey, Resource, Result};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -15,17 +15,27 @@ use kube::ResourceExt;
 
 /// Finds the sets that a claim may belong to: a terminating claim blocks the pod that needs its successor.
 pub(super) fn sets_of(claim: &PersistentVolumeClaim, caches: &Caches) -> Result<Vec<ObjectKey>> {
-    let (namespace, name) = (claim.metadata.namespace.as_deref(), claim.name_any());
-    let Some((rest, ordinal)) = name.rsplit_once('-') else { return Ok(Vec::new()) };
+    let name = claim.name_any();
+    let Some((prefix, ordinal)) = name.rsplit_once('-') else { return Ok(Vec::new()) };
     if ordinal.parse::<i32>().is_err() {
         return Ok(Vec::new());
     }
-    let sets = caches.list::<StatefulSet>(namespace)?.into_iter();
-    let may_be = |set: &StatefulSet| {
+    let prefix = ObjectKey::new(claim.metadata.namespace.as_deref(), prefix);
+    Ok(caches.range_by::<ByClaims>(&prefix..=&prefix)?.into_iter().map(|(_, set)| set).collect())
+}
+
+/// Sets by the names of their claims, without the ordinal.
+pub(super) struct ByClaims;
+
+impl Index for ByClaims {
+    type Resource = StatefulSet;
+    type Value = ObjectKey;
+
+    fn values(set: &StatefulSet) -> Vec<ObjectKey> {
         let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
-        templates.into_iter().any(|template| rest == format!("{}-{}", template.name_any(), set.name_any()))
-    };
-    Ok(sets.filter(may_be).map(|set| ObjectKey::new(namespace, &set.name_any())).collect())
+        let prefix = |template: &PersistentVolumeClaim| format!("{}-{}", template.name_any(), set.name_any());
+        templates.map(|template| ObjectKey::new(set.metadata.namespace.as_deref(), &prefix(template))).collect()
+    }
 }
 
 /// Returns true if a reference names this object, or one that had its name.
