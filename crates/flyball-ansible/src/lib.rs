@@ -75,4 +75,5 @@ mod yaml;
 pub use error::Error;
 pub use executor::Executor;
 pub use operator::operator;
+pub use playbook::{Coverage, Gap, GapKind, PartCoverage, Place, coverage};
 pub use watches::Watches;

@@ -3,12 +3,14 @@
 //! Unsupported features are an [error](crate::Error) with file and task, before anything runs.
 
 mod args;
+mod coverage;
 mod declared;
 mod kinds;
 mod literals;
 mod load;
 mod task;
 
+pub use coverage::{Coverage, Gap, GapKind, PartCoverage, Place, coverage};
 pub(crate) use declared::DeclaredVariables;
 pub(crate) use kinds::Kinds;
 pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN, kind_of};

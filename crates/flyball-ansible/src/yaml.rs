@@ -1,9 +1,11 @@
 //! YAML as Ansible parses it: `yes` and `on` are true, and `1e3` is a string.
 
 mod compose;
+mod lines;
 mod scalar;
 
 pub(crate) use compose::Invalid;
+pub(crate) use lines::Lines;
 
 use crate::error::{Error, Result};
 use serde_json::Value;

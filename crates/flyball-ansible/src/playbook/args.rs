@@ -161,9 +161,10 @@ fn find(name: &str) -> Option<&'static ModuleArguments> {
     })
 }
 
-/// Returns true if a module of this name exists.
-pub(super) fn is_module(name: &str) -> bool {
-    find(name).is_some()
+/// Returns true if a key names a supported module, or another action such as `include_tasks`.
+pub(super) fn is_action(key: &str) -> bool {
+    let includes = ["include", "include_tasks", "import_tasks", "include_vars", "include_role", "import_role"];
+    includes.iter().any(|name| is_builtin(key, name)) || find(key).is_some()
 }
 
 /// Finds a module by name and validates its arguments.

@@ -54,9 +54,9 @@ pub(crate) fn normal(path: &Path) -> PathBuf {
 }
 
 #[derive(Default)]
-struct Loader {
-    project: PathBuf,
-    roles: BTreeMap<PathBuf, Role>,
+pub(super) struct Loader {
+    pub(super) project: PathBuf,
+    pub(super) roles: BTreeMap<PathBuf, Role>,
     /// Task files that remain to be read, each with the folder of its role.
     pending: Vec<(PathBuf, PathBuf)>,
     seen: BTreeSet<PathBuf>,
@@ -100,7 +100,7 @@ impl Loader {
     }
 
     /// Loads a role without its tasks.
-    fn read_role(&mut self, folder: &Path) -> Result<Role> {
+    pub(super) fn read_role(&mut self, folder: &Path) -> Result<Role> {
         let vars = |part: &str| match named(&folder.join(part), "main") {
             Some(file) => read_vars(&file),
             None => Ok(Arc::default()),
@@ -127,7 +127,7 @@ impl Loader {
     }
 
     /// Parses an entry in a list of roles: a name, or a map with variables.
-    fn read_role_reference(&mut self, reference: Value, around: &Path) -> Result<RoleReference, String> {
+    pub(super) fn read_role_reference(&mut self, reference: Value, around: &Path) -> Result<RoleReference, String> {
         let mut no_log = None;
         let (name, vars) = match reference {
             Value::String(name) => (name, Map::new()),
@@ -185,7 +185,7 @@ impl Loader {
         }
     }
 
-    fn read_play(&mut self, play: Value, file: &Path) -> Result<Play> {
+    pub(super) fn read_play(&mut self, play: Value, file: &Path) -> Result<Play> {
         let refuse = |mistake: crate::fields::Mistake| {
             Error::file(file, format_args!("play: {}: {}", mistake.field, mistake.problem))
         };
@@ -312,21 +312,21 @@ fn read_vars(file: &Path) -> Result<Arc<Vars>> {
 }
 
 /// Position of a task that refers to another file or role.
-struct Surroundings<'l> {
-    loader: &'l mut Loader,
+pub(super) struct Surroundings<'l> {
+    pub(super) loader: &'l mut Loader,
     /// The folder of the role or playbook.
-    home: &'l Path,
+    pub(super) home: &'l Path,
     /// The folder of its tasks.
-    tasks: PathBuf,
+    pub(super) tasks: PathBuf,
     /// The file that is read.
-    file: &'l Path,
-    depth: usize,
+    pub(super) file: &'l Path,
+    pub(super) depth: usize,
     /// Files that a playbook includes; `None` for a role.
-    includes: Option<&'l mut Vec<PathBuf>>,
+    pub(super) includes: Option<&'l mut Vec<PathBuf>>,
 }
 
 impl Surroundings<'_> {
-    fn find(&self, name: &str) -> Result<PathBuf, String> {
+    pub(super) fn find(&self, name: &str) -> Result<PathBuf, String> {
         let places = places(name, self.file, &self.tasks);
         let found = places.iter().find(|place| place.is_file());
         found.cloned().ok_or_else(|| format!("file {} not found", places[1].display()))

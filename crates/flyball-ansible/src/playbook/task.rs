@@ -1,6 +1,6 @@
 //! Parses a task.
 
-use super::args::{is_builtin, is_module, module, pairs};
+use super::args::{is_action, is_builtin, module, pairs};
 use super::{Action, Module, Over, Repeat, Task};
 use crate::error::{Error, Result};
 use crate::template::{check_expression, check_text, is_template, templates};
@@ -135,13 +135,7 @@ fn read_action(
         });
     }
     // The remaining key is the module; if there are several, one is an unknown keyword.
-    let is_action = |key: &String| {
-        ["include", "include_tasks", "import_tasks", "include_vars", "include_role", "import_role"]
-            .iter()
-            .any(|name| is_builtin(key, name))
-            || is_module(key)
-    };
-    let Some(key) = fields.keys().find(|key| is_action(key)).or_else(|| fields.keys().next()).cloned() else {
+    let Some(key) = fields.keys().find(|key| is_action(key.as_str())).or_else(|| fields.keys().next()).cloned() else {
         return Err(refuse("no module: add one".into()));
     };
     let arguments = fields.remove(&key).unwrap_or_default();

@@ -65,7 +65,18 @@ pub(crate) fn check_text(text: &str) -> Result<(), String> {
         return Ok(());
     }
     check_operators(text).and_then(|()| ENGINE.template_from_str(text)).map_err(|error| syntax(&error))?;
-    sections(text).into_iter().try_for_each(check_names)
+    sections(text).into_iter().try_for_each(|(_, section)| check_names(section))
+}
+
+/// Returns the unsupported names in a text with expressions, each with its position.
+pub(crate) fn missing_in_text(text: &str) -> Vec<(usize, Missing)> {
+    let of = |(at, section): (usize, &str)| missing_names(section).into_iter().map(move |name| (at, name)).collect();
+    sections(text).into_iter().flat_map::<Vec<_>, _>(of).collect()
+}
+
+/// Returns the unsupported names in a condition.
+pub(crate) fn missing_in_expression(text: &str) -> Vec<Missing> {
+    missing_names(sole_expression(text).unwrap_or(text))
 }
 
 /// Validates a condition, optionally in braces.
@@ -82,8 +93,8 @@ fn syntax(error: &Error) -> String {
     format!("invalid template: {}{line}", error.detail().unwrap_or("bad syntax"))
 }
 
-/// Returns the content of braces.
-fn sections(text: &str) -> Vec<&str> {
+/// Returns the content of braces, with its position.
+fn sections(text: &str) -> Vec<(usize, &str)> {
     let mut sections = Vec::new();
     let mut rest = text;
     while let Some(at) = opening(rest, &['{', '%', '#']) {
@@ -97,7 +108,7 @@ fn sections(text: &str) -> Vec<&str> {
         // evaluation.
         let end = inner.find(close).unwrap_or(inner.len());
         if close != "#}" {
-            sections.push(&inner[..end]);
+            sections.push((text.len() - inner.len(), &inner[..end]));
         }
         rest = inner.get(end + 2..).unwrap_or_default();
     }
@@ -112,27 +123,49 @@ enum Token<'a> {
     Sign(char),
 }
 
+/// A filter, test or lookup that the built-in executor does not support.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Filter(String),
+    Test(String),
+    Lookup(String),
+}
+
 fn check_names(expression: &str) -> Result<(), String> {
+    match missing_names(expression).into_iter().next() {
+        None => Ok(()),
+        Some(Missing::Filter(name)) => Err(format!("the built-in executor does not support filter {name}: {REMEDY}")),
+        Some(Missing::Test(name)) => Err(format!("the built-in executor does not support test {name}: {REMEDY}")),
+        Some(Missing::Lookup(kind)) => Err(unknown_lookup(&kind)),
+    }
+}
+
+fn missing_names(expression: &str) -> Vec<Missing> {
     let tokens = tokens(expression);
-    for (at, token) in tokens.iter().enumerate() {
+    let used = tokens.iter().enumerate().filter_map(|(at, token)| {
         let next = |offset: usize| tokens.get(at + offset).copied();
         match (token, next(1)) {
-            (Token::Sign('|'), Some(Token::Name(_))) => check_filter(&dotted(&tokens[at + 1..]))?,
+            (Token::Sign('|'), Some(Token::Name(_))) => Some(Missing::Filter(dotted(&tokens[at + 1..]))),
             (Token::Name("is"), Some(Token::Name("not"))) => {
-                check_test(&dotted(&tokens[(at + 2).min(tokens.len())..]))?
+                Some(Missing::Test(dotted(&tokens[(at + 2).min(tokens.len())..])))
             }
-            (Token::Name("is"), Some(Token::Name(_))) => check_test(&dotted(&tokens[at + 1..]))?,
-            (Token::Name("lookup" | "query" | "q"), Some(Token::Sign('('))) => {
-                if let Some(Token::Text(kind)) = next(2)
-                    && !LOOKUPS.contains(&kind.trim_start_matches("ansible.builtin."))
-                {
-                    return Err(unknown_lookup(kind));
-                }
-            }
-            _ => {}
+            (Token::Name("is"), Some(Token::Name(_))) => Some(Missing::Test(dotted(&tokens[at + 1..]))),
+            (Token::Name("lookup" | "query" | "q"), Some(Token::Sign('('))) => match next(2) {
+                Some(Token::Text(kind)) => Some(Missing::Lookup(kind.to_owned())),
+                _ => None,
+            },
+            _ => None,
         }
+    });
+    used.filter(|name| !is_known(name)).collect()
+}
+
+fn is_known(name: &Missing) -> bool {
+    match name {
+        Missing::Filter(name) => exists("name is filter", name),
+        Missing::Test(name) => name.is_empty() || exists("name is test", name),
+        Missing::Lookup(kind) => LOOKUPS.contains(&kind.trim_start_matches("ansible.builtin.")),
     }
-    Ok(())
 }
 
 /// Joins the parts of a name such as `ansible.builtin.default`.
@@ -147,17 +180,6 @@ fn dotted(tokens: &[Token<'_>]) -> String {
         }
     }
     name
-}
-
-fn check_filter(name: &str) -> Result<(), String> {
-    exists("name is filter", name)
-        .then_some(())
-        .ok_or_else(|| format!("the built-in executor does not support filter {name}: {REMEDY}"))
-}
-
-fn check_test(name: &str) -> Result<(), String> {
-    let is_known = name.is_empty() || exists("name is test", name);
-    is_known.then_some(()).ok_or_else(|| format!("the built-in executor does not support test {name}: {REMEDY}"))
 }
 
 const REMEDY: &str = "use another one, or install ansible-playbook";

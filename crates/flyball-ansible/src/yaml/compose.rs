@@ -18,16 +18,19 @@ const MAX_DEPTH: usize = 64;
 /// The key of maps that a map includes, as in YAML 1.1.
 const MERGE: &str = "<<";
 
+/// The options of all parsers.
+pub(super) fn options() -> granit_parser::Options {
+    granit_parser::options! { emit_comments: false, flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH }
+}
+
 /// Parses all documents of a text.
 ///
 /// # Errors
 /// If the text is not YAML, or its values exceed a number of bytes by estimate.
 pub(super) fn compose(text: &str, limit: usize) -> Result<Vec<Value>, Invalid> {
-    let options =
-        granit_parser::options! { emit_comments: false, flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH };
     let mut composer =
         Composer { limit, room: limit, open: Vec::new(), anchors: BTreeMap::new(), documents: Vec::new() };
-    for next in Parser::new_from_str_with_options(text, options) {
+    for next in Parser::new_from_str_with_options(text, options()) {
         let (event, span) = next.map_err(|error| {
             let at = error.marker();
             Invalid::Text(format!("{} at line {}, column {}", error.info(), at.line(), at.col() + 1))
