@@ -109,6 +109,10 @@ pub(crate) enum Over {
     Flattened,
     /// The entries of a map, as `key` and `value`.
     Fields,
+    /// The items of a list, and of lists in it, each with its position.
+    Indexed,
+    /// Numbers, such as `start=0 count=3`.
+    Sequence,
 }
 
 /// The action of a task.
@@ -131,6 +135,7 @@ pub(crate) enum Action {
 pub(crate) enum Module {
     K8s,
     K8sInfo,
+    K8sScale,
     K8sStatus,
     RequeueAfter,
     SetFact,

@@ -62,6 +62,8 @@ pub(crate) struct Watch {
     pub(crate) allow_kinds: Vec<GroupVersionKind>,
     /// Environment variables that roles may read.
     pub(crate) pass_environment: BTreeSet<String>,
+    /// Random values are those of the simulation.
+    pub(crate) repeats: bool,
 }
 
 /// The role or playbook of an object.
@@ -136,7 +138,8 @@ impl Watches {
 
     /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations are
     /// reproducible. Expensive templates then block the operator; by default, they run on other threads.
-    pub fn repeatable(self) -> Self {
+    pub fn repeatable(mut self) -> Self {
+        self.entries.iter_mut().for_each(|watch| watch.repeats = true);
         Self { repeats: true, ..self }
     }
 
@@ -200,6 +203,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         allow_namespaces: fields.names("allowNamespaces")?,
         allow_kinds,
         pass_environment: fields.names("passEnvironment")?,
+        repeats: false,
     };
     // Text of users is never a template, independent of this field; and runs leave no artifacts.
     fields.boolean("markUnsafe")?;

@@ -152,7 +152,7 @@ impl Search<'_> {
             self.vars(&task.vars);
             task.repeat.iter().for_each(|repeat| self.value(&repeat.items, 0));
             match &task.action {
-                Action::Module(Module::K8s, arguments) => self.created(arguments),
+                Action::Module(Module::K8s | Module::K8sScale, arguments) => self.created(arguments),
                 Action::Module(Module::K8sInfo, arguments) => {
                     self.named(arguments, false);
                     self.listed(arguments);

@@ -304,6 +304,8 @@ impl Keywords<'_> {
             ("with_list", Over::List),
             ("with_items", Over::Flattened),
             ("with_dict", Over::Fields),
+            ("with_indexed_items", Over::Indexed),
+            ("with_sequence", Over::Sequence),
         ];
         let mut repeat = None;
         for (keyword, over) in loops {
@@ -325,7 +327,7 @@ impl Keywords<'_> {
             return Err(self.refuse("loop_control", format_args!("the built-in executor does not support {unknown}")));
         }
         if let Some(other) = self.fields.keys().find(|keyword| keyword.starts_with("with_")) {
-            let remedy = "use loop, with_items, with_list or with_dict";
+            let remedy = "use loop, with_items, with_list, with_dict, with_indexed_items or with_sequence";
             return Err(self.refuse(other, format_args!("the built-in executor does not support this loop: {remedy}")));
         }
         Ok(repeat)

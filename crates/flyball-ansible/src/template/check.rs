@@ -1,17 +1,30 @@
 //! Finds errors in templates at load time: invalid syntax, and unsupported filters, tests and lookups.
 
-use super::{ENGINE, Quotes, is_template, refuse, sole_expression};
+use super::{ENGINE, Quotes, is_template, password, refuse, sole_expression, time};
 use minijinja::{Error, context};
 
 /// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
 const MAX_OPERATORS: usize = 500;
 
 /// Supported lookups.
-pub(super) const LOOKUPS: [&str; 5] = ["template", "file", "env", "vars", "items"];
+pub(super) const LOOKUPS: [&str; 8] = ["template", "file", "env", "vars", "items", "k8s", "password", "pipe"];
 
 /// Returns the message about an unsupported lookup.
 pub(super) fn unknown_lookup(kind: &str) -> String {
-    format!("the built-in executor does not support lookup {kind}; supported: {}", LOOKUPS.join(", "))
+    match kind {
+        "pipe" => "the built-in executor supports lookup pipe only for the program date, with a literal format".to_owned(),
+        "password" => format!("the built-in executor supports lookup password only with the path {}", password::NO_FILE),
+        _ => format!("the built-in executor does not support lookup {kind}; supported: {}", LOOKUPS.join(", ")),
+    }
+}
+
+/// Removes the collection of a supported lookup.
+pub(super) fn short(kind: &str) -> &str {
+    match kind.rsplit_once('.') {
+        Some(("ansible.builtin" | "ansible.legacy", name)) => name,
+        Some(("kubernetes.core" | "community.kubernetes", "k8s")) => "k8s",
+        _ => kind,
+    }
 }
 
 /// Rejects a text with an expression that would exceed the engine's recursion limit.
@@ -151,7 +164,16 @@ fn missing_names(expression: &str) -> Vec<Missing> {
             }
             (Token::Name("is"), Some(Token::Name(_))) => Some(Missing::Test(dotted(&tokens[at + 1..]))),
             (Token::Name("lookup" | "query" | "q"), Some(Token::Sign('('))) => match next(2) {
-                Some(Token::Text(kind)) => Some(Missing::Lookup(kind.to_owned())),
+                Some(Token::Text(kind)) => {
+                    let term = next(4).filter(|_| next(3) == Some(Token::Sign(',')));
+                    let is_supported = match (short(kind), term) {
+                        ("pipe", Some(Token::Text(command))) => time::date_format(command).is_some(),
+                        ("pipe", _) => false,
+                        ("password", Some(Token::Text(path))) => path.starts_with(password::NO_FILE),
+                        (kind, _) => LOOKUPS.contains(&kind),
+                    };
+                    (!is_supported).then(|| Missing::Lookup(short(kind).to_owned()))
+                }
                 _ => None,
             },
             _ => None,
@@ -164,7 +186,8 @@ fn is_known(name: &Missing) -> bool {
     match name {
         Missing::Filter(name) => exists("name is filter", name),
         Missing::Test(name) => name.is_empty() || exists("name is test", name),
-        Missing::Lookup(kind) => LOOKUPS.contains(&kind.trim_start_matches("ansible.builtin.")),
+        // Lookups were checked with their terms.
+        Missing::Lookup(_) => false,
     }
 }
 

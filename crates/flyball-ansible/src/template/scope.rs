@@ -2,7 +2,7 @@
 
 use super::check::check_operators;
 use super::{
-    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, explain, from_json, is_template, sole_expression,
+    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, Sources, explain, from_json, is_template, sole_expression,
     to_json, weight,
 };
 use minijinja::value::{Enumerator, Object, Value};
@@ -88,6 +88,10 @@ impl Scope {
     /// Returns true if roles may read an environment variable.
     pub(super) fn sees(&self, variable: &str) -> bool {
         PASSED.contains(&variable) || self.budget.environment.contains(variable)
+    }
+
+    pub(super) fn sources(&self) -> &Sources {
+        &self.budget.sources
     }
 
     pub(super) fn files(&self) -> &[Arc<Files>] {
