@@ -69,6 +69,7 @@ mod snake;
 mod status;
 mod template;
 mod variables;
+mod vault;
 mod watches;
 mod yaml;
 

@@ -10,6 +10,7 @@ use crate::reach::{PRIMARY, PRIMARY_TYPE};
 use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
 use crate::shares::Shares;
 use crate::template::walk;
+use crate::vault::Vault;
 use crate::watches::{Runs, Watch, Watches};
 use crate::yaml;
 use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
@@ -73,16 +74,16 @@ fn controller(
     name: &str,
 ) -> Result<Made> {
     let folder = executors.watches.folder();
-    let mut declared = DeclaredVariables::of(&watch.runs, folder)?;
+    let mut declared = DeclaredVariables::of(&watch.runs, folder, &watch.vault)?;
     let workers = watch.concurrency.unwrap_or(WORKERS);
     let shares = AllShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
-    let (executor, mut kinds) = executors.make(&watch.runs, &declared, &watch.vars, &shares)?;
+    let (executor, mut kinds) = executors.make(&watch.runs, &declared, (&watch.vars, &watch.vault), &shares)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let own = DeclaredVariables::of(runs, folder)?;
-            let (finalizer, others) = executors.make(runs, &own, &vars, &shares)?;
+            let own = DeclaredVariables::of(runs, folder, &watch.vault)?;
+            let (finalizer, others) = executors.make(runs, &own, (&vars, &watch.vault), &shares)?;
             kinds.join(others);
             declared.join(own);
             Some(finalizer)
@@ -152,15 +153,15 @@ impl Executors<'_> {
         &self,
         runs: &Runs,
         declared: &DeclaredVariables,
-        vars: &Map<String, Value>,
+        (vars, vault): (&Map<String, Value>, &Vault),
         shares: &AllShares,
     ) -> Result<(Box<dyn Execute>, Kinds)> {
         let folder = self.watches.folder();
         let ansible = |program: PathBuf| -> Result<(Box<dyn Execute>, Kinds)> {
             let kinds = match runs {
                 // A playbook may use all roles and files of the project.
-                Runs::Playbook(_) => Kinds::of_files(folder, vars)?,
-                Runs::Role(folder) => Kinds::of_files(folder, vars)?,
+                Runs::Playbook(_) => Kinds::of_files(folder, vars, vault)?,
+                Runs::Role(folder) => Kinds::of_files(folder, vars, vault)?,
             };
             let (runs, project) = (runs.clone(), folder.to_owned());
             let elsewhere = declared.elsewhere.clone();
@@ -177,7 +178,7 @@ impl Executors<'_> {
                 &self.watches.path,
                 "ansible-playbook not found in PATH: install ansible-core, or use the built-in executor",
             )),
-            (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, folder), program) {
+            (Executor::BuiltIn | Executor::Auto, program) => match (load(runs, folder, vault), program) {
                 (Ok(playbook), _) => {
                     let kinds = Kinds::of(&playbook, vars);
                     let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
@@ -244,7 +245,7 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
             if !path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") {
                 continue;
             }
-            let documents = yaml::documents(&yaml::text(&path)?).map_err(|problem| Error::file(&path, problem))?;
+            let documents = yaml::documents(&yaml::text(&path, &Vault::default())?, &Vault::default()).map_err(|problem| Error::file(&path, problem))?;
             for document in documents {
                 // The folder may contain samples as well.
                 if document["kind"] == "CustomResourceDefinition" {
@@ -267,7 +268,7 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
 
 /// Returns the name of the operator.
 fn name(folder: &Path) -> String {
-    let project = yaml::file(&folder.join("PROJECT")).ok();
+    let project = yaml::file(&folder.join("PROJECT"), &Vault::default()).ok();
     let project = project.as_ref().and_then(|project| project["projectName"].as_str()).map(str::to_owned);
     let folder = || fs::canonicalize(folder).ok()?.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = project.or_else(folder).unwrap_or_default();

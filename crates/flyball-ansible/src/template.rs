@@ -23,7 +23,7 @@ mod texts;
 mod time;
 
 pub(crate) use budget::Budget;
-pub(crate) use check::{Missing, check_expression, check_text, missing_in_expression, missing_in_text};
+pub(crate) use check::{Missing, check_expression, check_text, missing_in_expression, missing_in_text, queried_kinds};
 pub(crate) use files::{Files, walk};
 use output::Bounded;
 pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::fields::{Fields, Mistake};
 use crate::names::{Reason, never_allowed, own_names};
 use crate::snake::snake;
+use crate::vault::Vault;
 use crate::yaml::{self, what};
 use flyball::{GroupVersionKind, Kind};
 use flyball_core::time::parse_unsigned_duration;
@@ -21,11 +22,12 @@ use std::time::Duration;
 /// are searched below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path relative to the
 /// file.
 ///
-/// Four fields are extensions of operator-sdk's format. `allowVariables` lists variable names that fields of the spec
+/// Five fields are extensions of operator-sdk's format. `allowVariables` lists variable names that fields of the spec
 /// may have although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, that runs for
 /// namespaced objects may access besides their own. `allowKinds` lists group, version and kind of objects outside of
 /// that namespace, or of RBAC, that templates and variables may create; otherwise only tasks may. `passEnvironment`
-/// lists environment variables of the operator that roles may read.
+/// lists environment variables of the operator that roles may read. `vaultPasswordFile` is the file with the password
+/// of `ansible-vault`; by default, it is that in the environment variable `ANSIBLE_VAULT_PASSWORD_FILE`.
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
 #[derive(Clone, Debug)]
@@ -62,6 +64,8 @@ pub(crate) struct Watch {
     pub(crate) allow_kinds: Vec<GroupVersionKind>,
     /// Environment variables that roles may read.
     pub(crate) pass_environment: BTreeSet<String>,
+    /// Decrypts files of the project.
+    pub(crate) vault: Vault,
     /// Random values are those of the simulation.
     pub(crate) repeats: bool,
 }
@@ -100,9 +104,9 @@ impl Watches {
     /// file, entry and field.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = yaml::text(path)?;
+        let text = yaml::text(path, &Vault::default())?;
         let text = expand(&text, |name| env::var(name).ok());
-        let documents = yaml::documents(&text).map_err(|problem| Error::file(path, problem))?;
+        let documents = yaml::documents(&text, &Vault::default()).map_err(|problem| Error::file(path, problem))?;
         let entries = match <[Value; 1]>::try_from(documents) {
             Ok([Value::Array(entries)]) if !entries.is_empty() => entries,
             _ => {
@@ -203,6 +207,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
         allow_namespaces: fields.names("allowNamespaces")?,
         allow_kinds,
         pass_environment: fields.names("passEnvironment")?,
+        vault: read_vault(&mut fields, folder)?,
         repeats: false,
     };
     // Text of users is never a template, independent of this field; and runs leave no artifacts.
@@ -210,6 +215,15 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, Mistake> {
     fields.number("maxRunnerArtifacts")?;
     fields.finish()?;
     Ok(watch)
+}
+
+/// Reads the password for encrypted files, which Ansible reads from a file in the environment as well.
+fn read_vault(fields: &mut Fields, folder: &Path) -> Result<Vault, Mistake> {
+    let vault = match fields.text("vaultPasswordFile")? {
+        None => Vault::of_environment(folder),
+        Some(file) => Vault::read(folder.join(file)),
+    };
+    vault.map_err(|problem| Mistake::new("vaultPasswordFile", problem))
 }
 
 /// Rejects a name in `allowVariables` that no field of a spec can have as variable name.

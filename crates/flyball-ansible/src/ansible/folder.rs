@@ -90,6 +90,8 @@ impl Folder {
         let passed = PASSED.iter().copied().chain(watch.pass_environment.iter().map(String::as_str));
         let mut all: Vec<(String, OsString)> =
             passed.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?))).collect();
+        let password = watch.vault.file().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+        all.extend(password.map(|file| ("ANSIBLE_VAULT_PASSWORD_FILE".to_owned(), file.into_os_string())));
         all.extend(self.own_environment().into_iter().map(|(name, value)| (name.to_owned(), value)));
         all
     }

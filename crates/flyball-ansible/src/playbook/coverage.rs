@@ -9,6 +9,7 @@ use super::task::{Resolve, read_tasks};
 use super::{Role, Task};
 use crate::error::{Error, Result};
 use crate::template::{Missing, check_text, missing_in_expression, missing_in_text, walk};
+use crate::vault::Vault;
 use crate::watches::Runs;
 use crate::yaml::{self, Lines};
 use serde::Serialize;
@@ -136,17 +137,18 @@ pub struct Place {
 /// # Errors
 /// If a file cannot be read, or is invalid YAML.
 pub fn coverage(project: &Path) -> Result<Coverage> {
+    let vault = Vault::of_environment(project).unwrap_or_default();
     let mut parts = Vec::new();
     for folder in roles(&project.join("roles"), 0)? {
-        let mut survey = Survey::of(project, &folder, None);
+        let mut survey = Survey::of(project, &folder, &vault, None);
         survey.role()?;
-        parts.push(survey.part(&folder, load(&Runs::Role(folder.clone()), project).err()));
+        parts.push(survey.part(&folder, load(&Runs::Role(folder.clone()), project, &vault).err()));
     }
-    for file in playbooks(project)? {
+    for file in playbooks(project, &vault)? {
         let folder = file.parent().unwrap_or(project);
-        let mut survey = Survey::of(project, folder, Some(Vec::new()));
+        let mut survey = Survey::of(project, folder, &vault, Some(Vec::new()));
         survey.playbook(&file)?;
-        parts.push(survey.part(&file, load(&Runs::Playbook(file.clone()), project).err()));
+        parts.push(survey.part(&file, load(&Runs::Playbook(file.clone()), project, &vault).err()));
     }
     let sum = |count: fn(&PartCoverage) -> usize| parts.iter().map(count).sum();
     Ok(Coverage { tasks: sum(|part| part.tasks), built_in: sum(|part| part.built_in), parts })
@@ -172,13 +174,13 @@ fn roles(folder: &Path, depth: usize) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns the playbooks in the project's folder and in `playbooks`.
-fn playbooks(project: &Path) -> Result<Vec<PathBuf>> {
+fn playbooks(project: &Path, vault: &Vault) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for folder in [project.to_owned(), project.join("playbooks")] {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = normal(&entry.path());
             let is_playbook = path.is_file() && is_yaml(&path) && {
-                let documents = yaml::documents(&yaml::text(&path)?).unwrap_or_default();
+                let documents = yaml::documents(&yaml::text(&path, vault)?, vault).unwrap_or_default();
                 let plays = documents.first().and_then(Value::as_array);
                 plays.is_some_and(|plays| plays.iter().any(|play| play.get("hosts").is_some()))
             };
@@ -209,8 +211,8 @@ struct Survey<'p> {
 }
 
 impl<'p> Survey<'p> {
-    fn of(project: &'p Path, home: &Path, includes: Option<Vec<PathBuf>>) -> Self {
-        let mut loader = Loader { project: project.to_owned(), ..Loader::default() };
+    fn of(project: &'p Path, home: &Path, vault: &Vault, includes: Option<Vec<PathBuf>>) -> Self {
+        let mut loader = Loader { project: project.to_owned(), vault: vault.clone(), ..Loader::default() };
         loader.roles.insert(home.to_owned(), Role::default());
         let (home, templates, gaps) = (home.to_owned(), BTreeSet::new(), BTreeMap::new());
         Self { project, loader, home, includes, templates, tasks: 0, built_in: 0, gaps }
@@ -255,9 +257,9 @@ impl<'p> Survey<'p> {
         for file in walk(&self.home.join("templates"))? {
             self.template(&file, &self.home.clone())?;
         }
-        let text = yaml::text(file)?;
+        let text = yaml::text(file, &self.loader.vault)?;
         let lines = Lines::of(&text);
-        let plays = yaml::file(file)?;
+        let plays = yaml::file(file, &self.loader.vault)?;
         for (number, play) in plays.as_array().into_iter().flatten().enumerate() {
             let lines = lines.item(number);
             let mut rest = play.clone();
@@ -281,7 +283,7 @@ impl<'p> Survey<'p> {
 
     fn template(&mut self, file: &Path, home: &Path) -> Result<()> {
         // Other files than texts are never templates.
-        let Ok(text) = yaml::text(file) else { return Ok(()) };
+        let Ok(text) = yaml::text(file, &self.loader.vault) else { return Ok(()) };
         let before = self.gaps.values().map(Vec::len).sum::<usize>();
         let missing = missing_in_text(&text);
         for (at, name) in &missing {
@@ -299,8 +301,8 @@ impl<'p> Survey<'p> {
     }
 
     fn vars(&mut self, file: &Path) -> Result<()> {
-        let lines = Lines::of(&yaml::text(file)?);
-        let vars = yaml::file(file)?;
+        let lines = Lines::of(&yaml::text(file, &self.loader.vault)?);
+        let vars = yaml::file(file, &self.loader.vault)?;
         for (name, value) in vars.as_object().into_iter().flatten() {
             let line = lines.field(name).map_or(0, |lines| lines.line);
             for (kind, name) in gaps_of(value, false) {
@@ -311,9 +313,9 @@ impl<'p> Survey<'p> {
     }
 
     fn task_file(&mut self, file: &Path) -> Result<()> {
-        let text = yaml::text(file)?;
+        let text = yaml::text(file, &self.loader.vault)?;
         // The folder may contain other files, such as definitions of objects.
-        if let Ok([tasks]) = yaml::documents(&text).as_deref()
+        if let Ok([tasks]) = yaml::documents(&text, &self.loader.vault).as_deref()
             && tasks.as_array().is_some_and(|tasks| tasks.iter().all(Value::is_object))
         {
             self.tasks(tasks, Some(&Lines::of(&text)), file);

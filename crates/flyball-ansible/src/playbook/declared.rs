@@ -8,6 +8,7 @@ use super::load::{named, normal};
 use crate::error::{Error, Result};
 use crate::template::{is_template, walk};
 use crate::watches::{Runs, role_places};
+use crate::vault::Vault;
 use crate::yaml;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -31,8 +32,8 @@ pub(crate) struct DeclaredVariables {
 
 impl DeclaredVariables {
     /// Finds the variables of a role or playbook, and of all roles that it may run.
-    pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
-        let mut walk = Walk::of(project);
+    pub(crate) fn of(runs: &Runs, project: &Path, vault: &Vault) -> Result<Self> {
+        let mut walk = Walk::of(project, vault);
         let mut seen = BTreeSet::new();
         walk.next.push(match runs {
             Runs::Role(folder) => Unit::Role(normal(folder)),
@@ -75,6 +76,7 @@ struct Sets {
 
 struct Walk<'p> {
     project: &'p Path,
+    vault: &'p Vault,
     found: DeclaredVariables,
     /// The variables of the current unit.
     names: Sets,
@@ -88,8 +90,8 @@ struct Walk<'p> {
 }
 
 /// Reads the documents of a file as one value.
-fn read(file: &Path) -> Result<Value> {
-    let documents = yaml::documents(&yaml::text(file)?).map_err(|problem| Error::file(file, problem))?;
+fn read(file: &Path, vault: &Vault) -> Result<Value> {
+    let documents = yaml::documents(&yaml::text(file, vault)?, vault).map_err(|problem| Error::file(file, problem))?;
     Ok(match <[Value; 1]>::try_from(documents) {
         Ok([document]) => document,
         Err(documents) => Value::Array(documents),
@@ -106,9 +108,9 @@ fn last(key: &str) -> &str {
 }
 
 impl<'p> Walk<'p> {
-    fn of(project: &'p Path) -> Self {
+    fn of(project: &'p Path, vault: &'p Vault) -> Self {
         let (found, names) = (DeclaredVariables::default(), Sets::default());
-        Self { project, found, names, in_role: false, beside: PathBuf::new(), files: Vec::new(), next: Vec::new() }
+        Self { project, vault, found, names, in_role: false, beside: PathBuf::new(), files: Vec::new(), next: Vec::new() }
     }
 
     /// Records a path if it is outside of the project. Unresolvable paths cannot be read either.
@@ -128,7 +130,7 @@ impl<'p> Walk<'p> {
                 for part in ["group_vars", "host_vars"] {
                     self.variables(&folder.join(part))?;
                 }
-                match read(file)? {
+                match read(file, self.vault)? {
                     // A variable file.
                     Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
                     tasks => self.tasks(&tasks, &folder, 0)?,
@@ -146,13 +148,13 @@ impl<'p> Walk<'p> {
         let mut defaults: Vec<PathBuf> = named(&folder.join("defaults"), "main").into_iter().collect();
         defaults.extend(walk(&folder.join("defaults").join("main"))?);
         for file in defaults.iter().filter(|file| is_yaml(file)) {
-            if let Value::Object(vars) = read(file)? {
+            if let Value::Object(vars) = read(file, self.vault)? {
                 self.names.inputs.extend(vars.into_iter().map(|(name, _)| name));
             }
         }
         for (part, name) in [("meta", "argument_specs"), ("meta", "main")] {
             let Some(file) = named(&folder.join(part), name) else { continue };
-            let meta = read(&file)?;
+            let meta = read(&file, self.vault)?;
             let specs = meta["argument_specs"].as_object().into_iter().flat_map(Map::values);
             let options = specs.filter_map(|spec| spec["options"].as_object()).flat_map(Map::keys);
             self.names.inputs.extend(options.cloned());
@@ -161,7 +163,7 @@ impl<'p> Walk<'p> {
         for part in ["tasks", "handlers"] {
             for file in walk(&folder.join(part))?.iter().filter(|file| is_yaml(file)) {
                 self.beside = file.parent().unwrap_or(folder).to_owned();
-                self.tasks(&read(file)?, folder, 0)?;
+                self.tasks(&read(file, self.vault)?, folder, 0)?;
             }
         }
         let mut seen = BTreeSet::new();
@@ -177,7 +179,7 @@ impl<'p> Walk<'p> {
             }
             self.reached(&file);
             self.beside = file.parent().unwrap_or(folder).to_owned();
-            match read(&file)? {
+            match read(&file, self.vault)? {
                 Value::Object(vars) => self.names.own.extend(vars.into_iter().map(|(name, _)| name)),
                 tasks => self.tasks(&tasks, folder, 0)?,
             }
@@ -188,7 +190,7 @@ impl<'p> Walk<'p> {
     /// Records the variables in all files of a folder.
     fn variables(&mut self, folder: &Path) -> Result<()> {
         for file in walk(folder)?.iter().filter(|file| is_yaml(file)) {
-            if let Value::Object(vars) = read(file)? {
+            if let Value::Object(vars) = read(file, self.vault)? {
                 self.names.own.extend(vars.into_iter().map(|(name, _)| name));
             }
         }
@@ -367,7 +369,8 @@ mod tests {
     use serde_json::json;
 
     fn own(tasks: &Value) -> Vec<String> {
-        let mut walk = Walk::of(Path::new("/none"));
+        let vault = Vault::default();
+        let mut walk = Walk::of(Path::new("/none"), &vault);
         walk.tasks(tasks, Path::new("/none"), 0).unwrap();
         walk.names.own.into_iter().collect()
     }
@@ -375,7 +378,7 @@ mod tests {
     #[test]
     fn role_defaults_are_inputs() {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects/shop");
-        let found = DeclaredVariables::of(&Runs::Role(project.join("roles/shop")), &project).unwrap();
+        let found = DeclaredVariables::of(&Runs::Role(project.join("roles/shop")), &project, &Vault::default()).unwrap();
         assert!(found.inputs.contains("shelves") && !found.own.contains("shelves"), "{found:?}");
         assert!(found.own.contains("page") && found.own.contains("shelf"), "{found:?}");
     }
@@ -401,7 +404,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let found = DeclaredVariables::of(&Runs::Role(folder.join("roles/r")), &folder).unwrap();
+        let found = DeclaredVariables::of(&Runs::Role(folder.join("roles/r")), &folder, &Vault::default()).unwrap();
         assert_eq!(found.own.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -5,6 +5,7 @@ use super::{Action, Play, Playbook, Role, RoleReference, Task};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
 use crate::template::{Files, Vars, check_text, templates, walk};
+use crate::vault::Vault;
 use crate::watches::{Runs, role_places};
 use crate::yaml::{self, truth, what};
 use serde_json::{Map, Value};
@@ -18,8 +19,8 @@ const MAX_DEPTH: usize = 32;
 const MAX_TASK_FILES: usize = 2000;
 
 /// Loads a role or a playbook of a project.
-pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
-    let mut loader = Loader { project: project.to_owned(), ..Loader::default() };
+pub(crate) fn load(runs: &Runs, project: &Path, vault: &Vault) -> Result<Playbook> {
+    let mut loader = Loader { project: project.to_owned(), vault: vault.clone(), ..Loader::default() };
     let plays = match runs {
         Runs::Role(folder) => {
             let folder = normal(folder);
@@ -56,6 +57,7 @@ pub(crate) fn normal(path: &Path) -> PathBuf {
 #[derive(Default)]
 pub(super) struct Loader {
     pub(super) project: PathBuf,
+    pub(super) vault: Vault,
     pub(super) roles: BTreeMap<PathBuf, Role>,
     /// Task files that remain to be read, each with the folder of its role.
     pending: Vec<(PathBuf, PathBuf)>,
@@ -102,10 +104,10 @@ impl Loader {
     /// Loads a role without its tasks.
     pub(super) fn read_role(&mut self, folder: &Path) -> Result<Role> {
         let vars = |part: &str| match named(&folder.join(part), "main") {
-            Some(file) => read_vars(&file),
+            Some(file) => read_vars(&file, &self.vault),
             None => Ok(Arc::default()),
         };
-        let files = Files::read(folder)?;
+        let files = Files::read(folder, &self.vault)?;
         for (path, text) in files.templates.values() {
             check_text(text).map_err(|problem| Error::file(path, problem))?;
         }
@@ -117,7 +119,7 @@ impl Loader {
             ..Role::default()
         };
         if let Some(file) = named(&folder.join("meta"), "main") {
-            let meta = yaml::file(&file)?;
+            let meta = yaml::file(&file, &self.vault)?;
             for dependency in meta.get("dependencies").and_then(Value::as_array).into_iter().flatten() {
                 let dependency = self.read_role_reference(dependency.clone(), folder);
                 role.dependencies.push(dependency.map_err(|problem| Error::file(&file, problem))?);
@@ -171,7 +173,7 @@ impl Loader {
 
     /// Reads a task file of a role.
     fn read_file(&mut self, file: &Path, folder: &Path, depth: usize) -> Result<Arc<[Task]>> {
-        let tasks = yaml::file(file)?;
+        let tasks = yaml::file(file, &self.vault)?;
         let path = Arc::new(file.to_owned());
         let mut found =
             Surroundings { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
@@ -179,7 +181,7 @@ impl Loader {
     }
 
     fn read_plays(&mut self, file: &Path) -> Result<Vec<Play>> {
-        match yaml::file(file)? {
+        match yaml::file(file, &self.vault)? {
             Value::Array(plays) => plays.into_iter().map(|play| self.read_play(play, file)).collect(),
             other => Err(Error::file(file, format_args!("must be a list of plays, not {}", what(&other)))),
         }
@@ -211,7 +213,7 @@ impl Loader {
             .iter()
             .try_for_each(check_all)
             .map_err(|problem| Error::file(file, format_args!("no_log: {problem}")))?;
-        let files = Files::read(&folder)?;
+        let files = Files::read(&folder, &self.vault)?;
         let mut play = Play {
             no_log,
             vars: Arc::new(templates(&vars)),
@@ -251,7 +253,7 @@ impl Loader {
             if play.includes.contains_key(&included) {
                 continue;
             }
-            let tasks = yaml::file(&included)?;
+            let tasks = yaml::file(&included, &self.vault)?;
             let path = Arc::new(included.clone());
             let mut found = Surroundings {
                 loader: self,
@@ -297,8 +299,8 @@ pub(crate) fn named(folder: &Path, name: &str) -> Option<PathBuf> {
     endings.iter().map(|ending| normal(&folder.join(format!("{name}{ending}")))).find(|path| path.is_file())
 }
 
-fn read_vars(file: &Path) -> Result<Arc<Vars>> {
-    let vars = match yaml::file(file)? {
+fn read_vars(file: &Path, vault: &Vault) -> Result<Arc<Vars>> {
+    let vars = match yaml::file(file, vault)? {
         Value::Null => Map::new(),
         Value::Object(vars) => vars,
         other => {
@@ -341,7 +343,7 @@ impl Resolve for Surroundings<'_> {
             ));
         }
         let file = self.find(name)?;
-        let tasks = yaml::file(&file).map_err(|error| error.to_string())?;
+        let tasks = yaml::file(&file, &self.loader.vault).map_err(|error| error.to_string())?;
         let path = Arc::new(file.clone());
         let mut found = Surroundings {
             loader: &mut *self.loader,
@@ -389,7 +391,7 @@ impl Resolve for Surroundings<'_> {
             None => walk(&folder).map_err(|error| error.to_string())?,
         };
         for file in files {
-            let vars = read_vars(&file).map_err(|error| error.to_string())?;
+            let vars = read_vars(&file, &self.loader.vault).map_err(|error| error.to_string())?;
             self.loader.role(self.home).var_files.insert(normal(&file), vars);
         }
         Ok(())

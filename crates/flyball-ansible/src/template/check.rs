@@ -191,6 +191,57 @@ fn is_known(name: &Missing) -> bool {
     }
 }
 
+/// Kinds that a text names literally in the lookup `k8s`.
+pub(crate) fn queried_kinds(text: &str) -> Vec<QueriedKind> {
+    let sections = if is_template(text) { sections(text) } else { vec![(0, text)] };
+    sections.into_iter().flat_map(|(_, section)| queried_in(&tokens(section))).collect()
+}
+
+/// A kind in the lookup `k8s`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct QueriedKind {
+    pub(crate) api_version: Option<String>,
+    pub(crate) kind: String,
+    /// True if the lookup has neither a namespace nor a name.
+    pub(crate) is_everywhere: bool,
+}
+
+fn queried_in(tokens: &[Token<'_>]) -> Vec<QueriedKind> {
+    let mut found = Vec::new();
+    for at in 0..tokens.len() {
+        let [Token::Name("lookup" | "query" | "q"), Token::Sign('('), Token::Text(lookup), arguments @ ..] = &tokens[at..]
+        else {
+            continue;
+        };
+        if short(lookup) != "k8s" {
+            continue;
+        }
+        let mut queried = QueriedKind { is_everywhere: true, ..QueriedKind::default() };
+        let mut depth = 1;
+        for at in 0..arguments.len() {
+            match &arguments[at..] {
+                [Token::Sign('(' | '[' | '{'), ..] => depth += 1,
+                [Token::Sign(')' | ']' | '}'), ..] => depth -= 1,
+                [Token::Name("kind"), Token::Sign('='), Token::Text(kind), ..] if depth == 1 => {
+                    queried.kind = (*kind).to_owned();
+                }
+                [Token::Name("api_version"), Token::Sign('='), Token::Text(version), ..] if depth == 1 => {
+                    queried.api_version = Some((*version).to_owned());
+                }
+                [Token::Name("namespace" | "resource_name"), Token::Sign('='), ..] if depth == 1 => {
+                    queried.is_everywhere = false;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        found.extend(Some(queried).filter(|queried| !queried.kind.is_empty()));
+    }
+    found
+}
+
 /// Joins the parts of a name such as `ansible.builtin.default`.
 fn dotted(tokens: &[Token<'_>]) -> String {
     let mut name = String::new();
@@ -252,6 +303,20 @@ fn tokens(expression: &str) -> Vec<Token<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn literal_kinds_of_lookups_are_found() {
+        let check = |text: &str, expected: &[(&str, Option<&str>, bool)]| {
+            let found = queried_kinds(text);
+            let found: Vec<_> =
+                found.iter().map(|one| (&*one.kind, one.api_version.as_deref(), one.is_everywhere)).collect();
+            assert_eq!(found, expected, "{text}");
+        };
+        check("{{ lookup('k8s', kind='Secret', namespace=x, resource_name='a') }}", &[("Secret", None, false)]);
+        check("query('kubernetes.core.k8s', api_version='a.io/v1', kind='A') | length > 0", &[("A", Some("a.io/v1"), true)]);
+        check("{{ q('k8s', kind=f(kind='B')) }} {{ lookup('k8s', kind=x) }} {{ lookup('k8s', cluster_info='version') }}", &[]);
+        check("{{ lookup('file', kind='A') }} kind='B'", &[]);
+    }
 
     #[test]
     fn very_long_expression_is_rejected_without_stack_overflow() {

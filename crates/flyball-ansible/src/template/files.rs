@@ -1,6 +1,7 @@
 //! The templates and files of a role, for lookups.
 
 use crate::error::{Error, Result};
+use crate::vault::Vault;
 use crate::yaml;
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,17 +22,18 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn read(folder: &Path) -> Result<Self> {
-        Ok(Self { templates: texts(&folder.join("templates"))?, files: texts(&folder.join("files"))? })
+    pub(crate) fn read(folder: &Path, vault: &Vault) -> Result<Self> {
+        let texts = |part: &str| texts(&folder.join(part), vault);
+        Ok(Self { templates: texts("templates")?, files: texts("files")? })
     }
 }
 
 /// Reads all texts below a folder; other files are skipped.
-fn texts(folder: &Path) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
+fn texts(folder: &Path, vault: &Vault) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
     let mut texts = BTreeMap::new();
     for path in walk(folder)? {
         let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
-        match yaml::text(&path) {
+        match yaml::text(&path, vault) {
             Ok(text) => drop(texts.insert(name, (path, text.into()))),
             Err(Error::Read { reason: std::io::ErrorKind::InvalidData, .. }) => {}
             Err(error) => return Err(error),

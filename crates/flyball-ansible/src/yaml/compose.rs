@@ -6,6 +6,7 @@
 
 use super::scalar;
 use crate::memory::{ENTRY, ITEM, MAP, size};
+use crate::vault::Vault;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use granit_parser::{Event, Parser, ScalarStyle, Tag};
@@ -27,9 +28,9 @@ pub(super) fn options() -> granit_parser::Options {
 ///
 /// # Errors
 /// If the text is not YAML, or its values exceed a number of bytes by estimate.
-pub(super) fn compose(text: &str, limit: usize) -> Result<Vec<Value>, Invalid> {
+pub(super) fn compose(text: &str, limit: usize, vault: Option<&Vault>) -> Result<Vec<Value>, Invalid> {
     let mut composer =
-        Composer { limit, room: limit, open: Vec::new(), anchors: BTreeMap::new(), documents: Vec::new() };
+        Composer { limit, room: limit, vault, open: Vec::new(), anchors: BTreeMap::new(), documents: Vec::new() };
     for next in Parser::new_from_str_with_options(text, options()) {
         let (event, span) = next.map_err(|error| {
             let at = error.marker();
@@ -69,10 +70,12 @@ impl From<String> for Invalid {
     }
 }
 
-struct Composer {
+struct Composer<'v> {
     limit: usize,
     /// Remaining bytes.
     room: usize,
+    /// Decrypts values of the operator's author, whose strings are templates.
+    vault: Option<&'v Vault>,
     /// Unfinished nodes, from the outside in.
     open: Vec<Node>,
     /// Complete nodes with an anchor, and their sizes.
@@ -105,7 +108,7 @@ enum Key {
     Field(String),
 }
 
-impl Composer {
+impl Composer<'_> {
     fn event(&mut self, event: Event<'_>) -> Result<(), Invalid> {
         match event {
             Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref()),
@@ -161,6 +164,7 @@ impl Composer {
         anchor: usize,
         tag: Option<&Tag>,
     ) -> Result<(), Invalid> {
+        let local = self.vault.zip(tag.and_then(|tag| tag.suffix_in_namespace("!")));
         let tag = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
         let tag = tag.as_deref();
         if let Some(Node { content: Content::Map(fields), .. }) = self.open.last_mut()
@@ -181,6 +185,14 @@ impl Composer {
             return anchored.map_or(Ok(()), |value| self.note(&value, anchor));
         }
         self.charge(ITEM + text.len())?;
+        let decrypted = match &local {
+            Some((vault, tag)) if matches!(&**tag, "vault" | "vault-encrypted") => Some(vault.decrypt(&text)?.into()),
+            Some((_, tag)) if &**tag == "unsafe" => Some(text.clone()),
+            _ => None,
+        };
+        if let Some(text) = decrypted {
+            return self.complete(as_template(&text), anchor);
+        }
         let value = match tag {
             Some("str") => Value::String(text.into_owned()),
             Some("binary") => binary(&text)?,
@@ -263,6 +275,12 @@ impl Fields {
     }
 }
 
+/// Returns a template that results in a text.
+fn as_template(text: &str) -> Value {
+    let is_template = ["{{", "{%", "{#"].iter().any(|brace| text.contains(brace));
+    if is_template { format!("{{{{ {} }}}}", Value::from(text)).into() } else { text.into() }
+}
+
 /// Decodes a scalar with the tag `!!binary`.
 fn binary(text: &str) -> Result<Value, String> {
     let encoded: String = text.chars().filter(|letter| !letter.is_ascii_whitespace()).collect();
@@ -276,7 +294,7 @@ mod tests {
     use serde_json::json;
 
     fn parsed(text: &str) -> Result<Vec<Value>, String> {
-        compose(text, 1 << 20).map_err(|error| error.to_string())
+        compose(text, 1 << 20, None).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -334,7 +352,7 @@ mod tests {
             let text = if text.starts_with("{a}") { format!("[{text}]") } else { text };
             let error = parsed(&text).unwrap_err();
             assert!(error.contains("exceed 1048576 bytes of memory"), "{error}");
-            assert!(compose(&text, 0).is_err());
+            assert!(compose(&text, 0, None).is_err());
         }
         assert!(parsed(&format!("[{}]", "x,".repeat(10_000))).is_ok());
     }
