@@ -36,8 +36,8 @@ const WORKERS: usize = 16;
 /// permissions are derived from the roles: it owns every kind with literal `apiVersion` and `kind` in a task, a
 /// template or a variable; it only reads those of `k8s_info`.
 ///
-/// The executor runs the roles and playbooks. The built-in one supports the modules `k8s`, `k8s_info`, `k8s_status`,
-/// `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions,
+/// The executor runs the roles and playbooks. The built-in one supports the modules `k8s`, `k8s_info`, `k8s_scale`,
+/// `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions,
 /// retries, includes, roles and handlers.
 ///
 /// # Errors
@@ -245,7 +245,8 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
             if !path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") {
                 continue;
             }
-            let documents = yaml::documents(&yaml::text(&path, &Vault::default())?, &Vault::default()).map_err(|problem| Error::file(&path, problem))?;
+            let documents = yaml::documents(&yaml::text(&path, &Vault::default())?, &Vault::default())
+                .map_err(|problem| Error::file(&path, problem))?;
             for document in documents {
                 // The folder may contain samples as well.
                 if document["kind"] == "CustomResourceDefinition" {

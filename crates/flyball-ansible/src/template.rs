@@ -23,8 +23,10 @@ mod texts;
 mod time;
 
 pub(crate) use budget::Budget;
-pub(crate) use check::{Missing, check_expression, check_text, missing_in_expression, missing_in_text, queried_kinds};
-pub(crate) use files::{Files, walk};
+pub(crate) use check::{
+    Missing, check_expression, check_text, literal_files, missing_in_expression, missing_in_text, queried_kinds,
+};
+pub(crate) use files::{Files, normal, walk};
 use output::Bounded;
 pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};
 pub(crate) use sequence::sequence;
@@ -224,3 +226,5 @@ pub(crate) fn is_template(text: &str) -> bool {
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod recorded;

@@ -59,7 +59,8 @@ impl Vault {
         };
         let mut lines = text.lines();
         let header: Vec<&str> = lines.next().unwrap_or_default().split(';').map(str::trim).collect();
-        if !matches!(&header[..], ["$ANSIBLE_VAULT", "1.1" | "1.2", "AES256"] | ["$ANSIBLE_VAULT", "1.2", "AES256", _]) {
+        if !matches!(&header[..], ["$ANSIBLE_VAULT", "1.1" | "1.2", "AES256"] | ["$ANSIBLE_VAULT", "1.2", "AES256", _])
+        {
             return Err(format!("unsupported vault format {:?}: use 1.1 or 1.2 with AES256", header.join(";")));
         }
         let invalid = || "invalid vault: encrypt it again with ansible-vault".to_owned();
@@ -76,7 +77,8 @@ impl Vault {
         let (Ok(key), Ok(counter)) = (key, counter) else { return Err(invalid()) };
         apply_keystream(&Aes256::new(&Array::from(key)), u128::from_be_bytes(counter), &mut content);
         let padding = content.last().map_or(0, |last| usize::from(*last));
-        let length = content.len().checked_sub(padding).filter(|_| (1..=BLOCK).contains(&padding)).ok_or_else(invalid)?;
+        let length =
+            content.len().checked_sub(padding).filter(|_| (1..=BLOCK).contains(&padding)).ok_or_else(invalid)?;
         content.truncate(length);
         String::from_utf8(content).map_err(|_| "the decrypted text is not UTF-8".to_owned())
     }

@@ -308,12 +308,19 @@ fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, Mistake
         }
         (Some(role), None) => find_role(folder, &role).map(|path| Some(Runs::Role(path))),
         (None, Some(playbook)) => {
-            let path = folder.join(&playbook);
-            match path.is_file() {
-                true => Ok(Some(Runs::Playbook(path))),
-                false => Err(Mistake::new(
+            let mut places = match Path::new(&playbook).is_absolute() {
+                true => absolute_places(folder, &playbook),
+                false => vec![folder.join(&playbook)],
+            };
+            let in_collection = |(place, name): (PathBuf, String)| {
+                ["yml", "yaml"].map(|ending| place.join("playbooks").join(format!("{name}.{ending}")))
+            };
+            places.extend(collection_places(folder, &playbook).into_iter().flat_map(in_collection));
+            match places.iter().position(|place| place.is_file()) {
+                Some(place) => Ok(Some(Runs::Playbook(places.swap_remove(place)))),
+                None => Err(Mistake::new(
                     "playbook",
-                    format!("file {} not found: paths are relative to the folder of watches.yaml", path.display()),
+                    format!("file {} not found: paths are relative to the folder of watches.yaml", places[0].display()),
                 )),
             }
         }
@@ -343,13 +350,44 @@ fn find_role(folder: &Path, role: &str) -> Result<PathBuf, Mistake> {
 /// the project.
 pub(crate) fn role_places(folder: &Path, role: &str) -> Vec<PathBuf> {
     if Path::new(role).is_absolute() {
-        return vec![role.into()];
+        return absolute_places(folder, role);
     }
     let paths = env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default();
     let paths = env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty());
     let mut places: Vec<_> = paths.flat_map(|path| [path.join(role), path.join("roles").join(role)]).collect();
     places.extend([folder.join("roles").join(role), folder.join(role)]);
+    places.extend(collection_places(folder, role).into_iter().map(|(place, name)| place.join("roles").join(name)));
     places
+}
+
+/// Returns the possible paths of an absolute path: images of operator-sdk have the project in `/opt/ansible`.
+fn absolute_places(folder: &Path, path: &str) -> Vec<PathBuf> {
+    let in_project = Path::new(path).strip_prefix("/opt/ansible").ok();
+    [PathBuf::from(path)].into_iter().chain(in_project.map(|path| folder.join(path))).collect()
+}
+
+/// Returns the possible folders of the collection of a name such as `community.general.site`, and the last part of
+/// the name: in the project, in `ANSIBLE_COLLECTIONS_PATH`, or in Ansible's default folders.
+fn collection_places(folder: &Path, name: &str) -> Vec<(PathBuf, String)> {
+    let parts: Vec<&str> = name.split('.').collect();
+    let is_name = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let [namespace, collection, name] = parts[..] else { return Vec::new() };
+    if !parts.iter().all(is_name) {
+        return Vec::new();
+    }
+    let mut folders = vec![folder.join("collections")];
+    match env::var_os("ANSIBLE_COLLECTIONS_PATH").filter(|paths| !paths.is_empty()) {
+        Some(paths) => folders.extend(env::split_paths(&paths)),
+        None => {
+            folders.extend(env::var_os("HOME").map(|home| PathBuf::from(home).join(".ansible/collections")));
+            folders.push("/usr/share/ansible/collections".into());
+        }
+    }
+    let of = |folder: PathBuf| {
+        let all = if folder.ends_with("ansible_collections") { folder } else { folder.join("ansible_collections") };
+        (all.join(namespace).join(collection), name.to_owned())
+    };
+    folders.into_iter().map(of).collect()
 }
 
 /// Reads the maximum number of concurrent reconciles, which operator-sdk reads from the environment.

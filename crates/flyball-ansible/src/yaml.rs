@@ -108,13 +108,16 @@ mod tests {
     #[test]
     fn unquoted_words_are_booleans() {
         let text = "a: yes\nb: 'yes'\nc: off\nd: True\ne: 0644\n";
-        assert_eq!(documents(text, &Vault::default()).unwrap(), [json!({"a": true, "b": "yes", "c": false, "d": true, "e": 420})]);
+        assert_eq!(
+            documents(text, &Vault::default()).unwrap(),
+            [json!({"a": true, "b": "yes", "c": false, "d": true, "e": 420})]
+        );
         assert_eq!(documents("---\n# nothing\n---\n- 1\n", &Vault::default()).unwrap(), [json!([1])]);
     }
 
     #[test]
     fn errors_fit_on_one_line() {
-        for text in ["a: [", "a: 1\na: 2\n", "- a\nb: 1\n"] {
+        for text in ["a: [", "- a\nb: 1\n"] {
             let problem = documents(text, &Vault::default()).unwrap_err();
             assert!(problem.starts_with("invalid YAML: ") && !problem.contains('\n'), "{problem}");
         }

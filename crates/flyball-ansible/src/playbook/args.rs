@@ -248,14 +248,10 @@ fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(
             if first == Some("json") {
                 return Err(format!("{name}: the built-in executor does not support merge_type json"));
             }
-            let template = arguments.get("template");
-            let options = |template: &Value| template.as_object().into_iter().flat_map(Map::keys).cloned().collect();
-            let mut options: Vec<String> = match template.and_then(Value::as_array) {
-                Some(templates) => templates.iter().flat_map(|template| options(template) as Vec<_>).collect(),
-                None => template.map(options).unwrap_or_default(),
-            };
-            options.retain(|option| option != "path");
-            if let Some(option) = options.first() {
+            let template = arguments.get("template").map_or(&[][..], std::slice::from_ref);
+            let templates = template.iter().flat_map(|one| one.as_array().map_or(template, |all| all));
+            let mut options = templates.filter_map(Value::as_object).flat_map(Map::keys);
+            if let Some(option) = options.find(|option| *option != "path") {
                 return Err(format!("{name}: the built-in executor does not support option {option} of template"));
             }
         }

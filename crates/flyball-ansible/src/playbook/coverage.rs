@@ -4,11 +4,13 @@
 //! including those that no task and no `watches.yaml` names literally.
 
 use super::args::is_action;
-use super::load::{Loader, Surroundings, load, normal};
+use super::load::{Loader, Surroundings, load};
 use super::task::{Resolve, read_tasks};
 use super::{Role, Task};
 use crate::error::{Error, Result};
-use crate::template::{Missing, check_text, missing_in_expression, missing_in_text, walk};
+use crate::template::{
+    Files, Missing, check_text, literal_files, missing_in_expression, missing_in_text, normal, walk,
+};
 use crate::vault::Vault;
 use crate::watches::Runs;
 use crate::yaml::{self, Lines};
@@ -205,6 +207,8 @@ struct Survey<'p> {
     includes: Option<Vec<PathBuf>>,
     /// Names of templates with gaps.
     templates: BTreeSet<String>,
+    /// Files for lookups.
+    files: Files,
     tasks: usize,
     built_in: usize,
     gaps: BTreeMap<(GapKind, String), Vec<Place>>,
@@ -212,10 +216,11 @@ struct Survey<'p> {
 
 impl<'p> Survey<'p> {
     fn of(project: &'p Path, home: &Path, vault: &Vault, includes: Option<Vec<PathBuf>>) -> Self {
-        let mut loader = Loader { project: project.to_owned(), vault: vault.clone(), ..Loader::default() };
+        let mut loader = Loader::of(project, vault);
         loader.roles.insert(home.to_owned(), Role::default());
         let (home, templates, gaps) = (home.to_owned(), BTreeSet::new(), BTreeMap::new());
-        Self { project, loader, home, includes, templates, tasks: 0, built_in: 0, gaps }
+        let files = Files::default();
+        Self { project, loader, home, includes, templates, files, tasks: 0, built_in: 0, gaps }
     }
 
     fn part(self, path: &Path, rejected: Option<Error>) -> PartCoverage {
@@ -237,9 +242,8 @@ impl<'p> Survey<'p> {
 
     fn role(&mut self) -> Result<()> {
         let home = self.home.clone();
-        for file in walk(&home.join("templates"))? {
-            self.template(&file, &home)?;
-        }
+        self.files = self.loader.files(&home, &["tasks", "handlers", "defaults", "vars"])?;
+        self.templates()?;
         for part in ["defaults", "vars"] {
             for file in walk(&home.join(part))?.iter().filter(|file| is_yaml(file)) {
                 self.vars(file)?;
@@ -254,9 +258,8 @@ impl<'p> Survey<'p> {
     }
 
     fn playbook(&mut self, file: &Path) -> Result<()> {
-        for file in walk(&self.home.join("templates"))? {
-            self.template(&file, &self.home.clone())?;
-        }
+        self.files = self.loader.files(&self.home, &[""])?;
+        self.templates()?;
         let text = yaml::text(file, &self.loader.vault)?;
         let lines = Lines::of(&text);
         let plays = yaml::file(file, &self.loader.vault)?;
@@ -281,23 +284,51 @@ impl<'p> Survey<'p> {
         Ok(())
     }
 
-    fn template(&mut self, file: &Path, home: &Path) -> Result<()> {
-        // Other files than texts are never templates.
-        let Ok(text) = yaml::text(file, &self.loader.vault) else { return Ok(()) };
-        let before = self.gaps.values().map(Vec::len).sum::<usize>();
-        let missing = missing_in_text(&text);
-        for (at, name) in &missing {
-            let (kind, name) = named(name.clone());
-            self.note(kind, name, file, 1 + text[..*at].matches('\n').count());
+    /// Notes the gaps of templates, and of those that name a template with gaps.
+    fn templates(&mut self) -> Result<()> {
+        let templates: Vec<_> = self.files.templates.iter().map(|(name, text)| (name.clone(), text.clone())).collect();
+        for (name, (file, text)) in &templates {
+            let mut gaps: Vec<_> = missing_in_text(text).into_iter().map(|(at, name)| (at, named(name))).collect();
+            gaps.extend(self.missing_files(text).into_iter().map(|gap| (0, gap)));
+            if let (true, Err(problem)) = (gaps.is_empty(), check_text(text)) {
+                gaps.push((0, (GapKind::Other, problem)));
+            }
+            if !gaps.is_empty() {
+                self.templates.insert(name.clone());
+            }
+            for (at, (kind, name)) in gaps {
+                self.note(kind, name, file, 1 + text[..at].matches('\n').count());
+            }
         }
-        if let (true, Err(problem)) = (missing.is_empty(), check_text(&text)) {
-            self.note(GapKind::Other, problem, file, 1);
+        loop {
+            let reads_gap = |(name, (_, text)): &&(String, (PathBuf, Arc<str>))| {
+                !self.templates.contains(name) && self.templates.iter().any(|template| text.contains(template.as_str()))
+            };
+            let found: Vec<_> = templates.iter().filter(reads_gap).map(|(name, _)| name.clone()).collect();
+            if found.is_empty() {
+                return Ok(());
+            }
+            self.templates.extend(found);
         }
-        if self.gaps.values().map(Vec::len).sum::<usize>() > before {
-            let name = file.strip_prefix(home.join("templates")).unwrap_or(file);
-            self.templates.insert(name.to_string_lossy().into_owned());
+    }
+
+    /// Returns the templates and files that a text names literally, and that do not exist.
+    fn missing_files(&self, text: &str) -> Vec<(GapKind, String)> {
+        let is_missing = |(is_template, name): &(bool, String)| match is_template {
+            true => self.files.template(name).is_none(),
+            false => self.files.file(name).is_none(),
+        };
+        let missing = literal_files(text).into_iter().filter(is_missing);
+        missing.map(|(_, name)| (GapKind::Other, format!("file {name} not found in the project"))).collect()
+    }
+
+    fn missing_files_in(&self, value: &Value) -> Vec<(GapKind, String)> {
+        match value {
+            Value::String(text) => self.missing_files(text),
+            Value::Array(items) => items.iter().flat_map(|item| self.missing_files_in(item)).collect(),
+            Value::Object(fields) => fields.values().flat_map(|field| self.missing_files_in(field)).collect(),
+            _ => Vec::new(),
         }
-        Ok(())
     }
 
     fn vars(&mut self, file: &Path) -> Result<()> {
@@ -360,8 +391,8 @@ impl<'p> Survey<'p> {
 
     /// Returns the gaps of a task without inner tasks; none if the loader accepts it.
     fn gaps(&mut self, task: &Value, file: &Path) -> Vec<(GapKind, String)> {
-        let Err(error) = self.read(task, file) else { return Vec::new() };
-        let mut gaps = Vec::new();
+        let Err(error) = self.read(task, file) else { return self.missing_files_in(task) };
+        let mut gaps = self.missing_files_in(task);
         for (key, value) in task.as_object().into_iter().flatten() {
             let inner = gaps_of(value, CONDITIONS.contains(&key.as_str()));
             if !inner.is_empty() {
@@ -370,7 +401,8 @@ impl<'p> Survey<'p> {
             }
             let alone = Map::from_iter([(key.clone(), value.clone())]);
             let is_known = is_action(key) || key == "block";
-            let with_action = || alone.clone().into_iter().chain([("debug".to_owned(), json!({}))]).collect::<Map<_, _>>();
+            let with_action =
+                || alone.clone().into_iter().chain([("debug".to_owned(), json!({}))]).collect::<Map<_, _>>();
             let probe = if is_known { alone.clone() } else { with_action() };
             match self.read(&probe.into(), file) {
                 Ok(()) => {}

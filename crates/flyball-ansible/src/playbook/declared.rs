@@ -4,11 +4,11 @@
 //! template stands for all files of the project. Nothing is executed or validated.
 
 use super::args::pairs;
-use super::load::{named, normal};
+use super::load::named;
 use crate::error::{Error, Result};
-use crate::template::{is_template, walk};
-use crate::watches::{Runs, role_places};
+use crate::template::{is_template, normal, walk};
 use crate::vault::Vault;
+use crate::watches::{Runs, role_places};
 use crate::yaml;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -110,7 +110,16 @@ fn last(key: &str) -> &str {
 impl<'p> Walk<'p> {
     fn of(project: &'p Path, vault: &'p Vault) -> Self {
         let (found, names) = (DeclaredVariables::default(), Sets::default());
-        Self { project, vault, found, names, in_role: false, beside: PathBuf::new(), files: Vec::new(), next: Vec::new() }
+        Self {
+            project,
+            vault,
+            found,
+            names,
+            in_role: false,
+            beside: PathBuf::new(),
+            files: Vec::new(),
+            next: Vec::new(),
+        }
     }
 
     /// Records a path if it is outside of the project. Unresolvable paths cannot be read either.
@@ -378,7 +387,8 @@ mod tests {
     #[test]
     fn role_defaults_are_inputs() {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects/shop");
-        let found = DeclaredVariables::of(&Runs::Role(project.join("roles/shop")), &project, &Vault::default()).unwrap();
+        let found =
+            DeclaredVariables::of(&Runs::Role(project.join("roles/shop")), &project, &Vault::default()).unwrap();
         assert!(found.inputs.contains("shelves") && !found.own.contains("shelves"), "{found:?}");
         assert!(found.own.contains("page") && found.own.contains("shelf"), "{found:?}");
     }

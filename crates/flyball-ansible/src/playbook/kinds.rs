@@ -154,7 +154,8 @@ impl Search<'_> {
         for task in tasks {
             self.vars(&task.vars);
             task.repeat.iter().for_each(|repeat| self.value(&repeat.items, 0));
-            let conditions = [Some(&task.when), Some(&task.until), task.failed_when.as_ref(), task.changed_when.as_ref()];
+            let conditions =
+                [Some(&task.when), Some(&task.until), task.failed_when.as_ref(), task.changed_when.as_ref()];
             let conditions = conditions.into_iter().flatten().flatten();
             conditions.chain(task.repeat.iter().map(|repeat| &repeat.items)).for_each(|value| self.queries(value, 0));
             if let Action::Module(_, arguments) = &task.action {

@@ -4,13 +4,13 @@ use super::task::{Resolve, check_all, read_tasks};
 use super::{Action, Play, Playbook, Role, RoleReference, Task};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::template::{Files, Vars, check_text, templates, walk};
+use crate::template::{Files, Vars, check_text, normal, templates, walk};
 use crate::vault::Vault;
 use crate::watches::{Runs, role_places};
 use crate::yaml::{self, truth, what};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Nesting limit of imports.
@@ -20,7 +20,7 @@ const MAX_TASK_FILES: usize = 2000;
 
 /// Loads a role or a playbook of a project.
 pub(crate) fn load(runs: &Runs, project: &Path, vault: &Vault) -> Result<Playbook> {
-    let mut loader = Loader { project: project.to_owned(), vault: vault.clone(), ..Loader::default() };
+    let mut loader = Loader::of(project, vault);
     let plays = match runs {
         Runs::Role(folder) => {
             let folder = normal(folder);
@@ -41,22 +41,9 @@ pub(crate) fn places(name: &str, including: &Path, folder: &Path) -> [PathBuf; 2
     [normal(&beside.join(name)), normal(&folder.join(name))]
 }
 
-/// Resolves `.` and `..` without file system access.
-pub(crate) fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir if normal.file_name().is_some() => drop(normal.pop()),
-            other => normal.push(other),
-        }
-    }
-    normal
-}
-
 #[derive(Default)]
 pub(super) struct Loader {
-    pub(super) project: PathBuf,
+    project: PathBuf,
     pub(super) vault: Vault,
     pub(super) roles: BTreeMap<PathBuf, Role>,
     /// Task files that remain to be read, each with the folder of its role.
@@ -65,6 +52,10 @@ pub(super) struct Loader {
 }
 
 impl Loader {
+    pub(super) fn of(project: &Path, vault: &Vault) -> Self {
+        Self { project: project.to_owned(), vault: vault.clone(), ..Self::default() }
+    }
+
     /// Records that a role is run from one of its task files.
     fn enqueue(&mut self, folder: &Path, tasks_from: &str) -> Result<(), String> {
         match named(&folder.join("tasks"), tasks_from) {
@@ -107,7 +98,7 @@ impl Loader {
             Some(file) => read_vars(&file, &self.vault),
             None => Ok(Arc::default()),
         };
-        let files = Files::read(folder, &self.vault)?;
+        let files = self.files(folder, &["tasks", "handlers", "defaults", "vars"])?;
         for (path, text) in files.templates.values() {
             check_text(text).map_err(|problem| Error::file(path, problem))?;
         }
@@ -126,6 +117,19 @@ impl Loader {
             }
         }
         Ok(role)
+    }
+
+    /// Reads the files for lookups of a role or playbook, including those that texts in its folders name.
+    pub(super) fn files(&self, folder: &Path, parts: &[&str]) -> Result<Files> {
+        let mut files = Files::read(folder, &self.vault)?;
+        let mut texts = Vec::new();
+        for part in parts {
+            let found = if part.is_empty() { fs_files(folder)? } else { walk(&folder.join(part))? };
+            let is_yaml = |file: &&PathBuf| file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
+            texts.extend(found.iter().filter(is_yaml).filter_map(|file| yaml::text(file, &self.vault).ok()));
+        }
+        files.link(folder, &self.project, &self.vault, texts.iter().map(String::as_str))?;
+        Ok(files)
     }
 
     /// Parses an entry in a list of roles: a name, or a map with variables.
@@ -213,7 +217,7 @@ impl Loader {
             .iter()
             .try_for_each(check_all)
             .map_err(|problem| Error::file(file, format_args!("no_log: {problem}")))?;
-        let files = Files::read(&folder, &self.vault)?;
+        let files = self.files(&folder, &[""])?;
         let mut play = Play {
             no_log,
             vars: Arc::new(templates(&vars)),
@@ -268,6 +272,12 @@ impl Loader {
         }
         Ok(play)
     }
+}
+
+/// Returns the files in a folder, without those in inner folders.
+fn fs_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).map_err(|error| Error::read(folder, &error))?;
+    Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect())
 }
 
 /// Creates a task that runs a role.

@@ -167,13 +167,16 @@ impl Run<'_> {
         let definition = found.first().ok_or_else(|| TaskError::new("no object to scale"))?;
         let (kind, key) = self.place(definition)?;
         let Some(object) = self.get(&kind, &key).await? else {
-            return Err(TaskError::new(format!("Failed to retrieve requested object: {} {key} not found", kind.name())));
+            return Err(TaskError::new(format!(
+                "Failed to retrieve requested object: {} {key} not found",
+                kind.name()
+            )));
         };
         let live = json_of(&object)?;
         let field = if kind.name() == "Job" { "parallelism" } else { "replicas" };
-        let count = live["spec"][field].as_i64().ok_or_else(|| {
-            TaskError::new("Failed to retrieve the available count for the requested object.")
-        })?;
+        let count = live["spec"][field]
+            .as_i64()
+            .ok_or_else(|| TaskError::new("Failed to retrieve the available count for the requested object."))?;
         let version = arguments.get("resource_version").map(text);
         let is_other = version.is_some_and(|version| object.metadata.resource_version != Some(version))
             || number("current_replicas")?.is_some_and(|expected| expected != count);
@@ -208,7 +211,7 @@ impl Run<'_> {
             None => Map::new(),
             Some(Value::Object(status)) => status.clone(),
             Some(Value::String(text)) => {
-                match self.documents(text, &mut { yaml::MAX_TEXT_MEMORY }).map_err(TaskError::new)?.pop() {
+                match documents(&self.budget, text, &mut { yaml::MAX_TEXT_MEMORY }).map_err(TaskError::new)?.pop() {
                     Some(Value::Object(status)) => status,
                     _ => return Err(TaskError::new("status must be a map")),
                 }

@@ -138,12 +138,10 @@ impl<'r> Run<'r> {
                 match self.evaluate(|| items(repeat, &scope)).await {
                     Ok(items) => self.each(task, repeat, items, frame).await?,
                     // If all items are skipped, errors in the loop's value are ignored.
-                    Err(problem) => {
-                        match self.evaluate(|| applies(task, frame, &scope)).await {
-                            Ok(false) => Done::skipped(),
-                            _ => Done::failed(TaskError::new(format!("loop: {problem}"))),
-                        }
-                    }
+                    Err(problem) => match self.evaluate(|| applies(task, frame, &scope)).await {
+                        Ok(false) => Done::skipped(),
+                        _ => Done::failed(TaskError::new(format!("loop: {problem}"))),
+                    },
                 }
             }
         };
@@ -258,13 +256,7 @@ impl<'r> Run<'r> {
     }
 
     /// Applies `failed_when` and `changed_when`, and returns whether `until` holds.
-    async fn judge(
-        &mut self,
-        task: &Task,
-        frame: &Frame<'_>,
-        looped: &Vars,
-        done: &mut Done,
-    ) -> Result<bool, String> {
+    async fn judge(&mut self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
         let failed = done.failure.is_some();
         done.result.entry("failed").or_insert(failed.into());
         done.result.entry("changed").or_insert(false.into());

@@ -12,8 +12,12 @@ pub(super) const LOOKUPS: [&str; 8] = ["template", "file", "env", "vars", "items
 /// Returns the message about an unsupported lookup.
 pub(super) fn unknown_lookup(kind: &str) -> String {
     match kind {
-        "pipe" => "the built-in executor supports lookup pipe only for the program date, with a literal format".to_owned(),
-        "password" => format!("the built-in executor supports lookup password only with the path {}", password::NO_FILE),
+        "pipe" => {
+            "the built-in executor supports lookup pipe only for the program date, with a literal format".to_owned()
+        }
+        "password" => {
+            format!("the built-in executor supports lookup password only with the path {}", password::NO_FILE)
+        }
         _ => format!("the built-in executor does not support lookup {kind}; supported: {}", LOOKUPS.join(", ")),
     }
 }
@@ -191,6 +195,29 @@ fn is_known(name: &Missing) -> bool {
     }
 }
 
+/// Templates and files that a text names literally in lookups; true for templates.
+pub(crate) fn literal_files(text: &str) -> Vec<(bool, String)> {
+    let sections = if is_template(text) { sections(text) } else { vec![(0, text)] };
+    let of = |(_, section): (usize, &str)| -> Vec<(bool, String)> {
+        let tokens = tokens(section);
+        let named = |tokens: &[Token<'_>]| match tokens {
+            [
+                Token::Name("lookup" | "query" | "q"),
+                Token::Sign('('),
+                Token::Text(kind),
+                Token::Sign(','),
+                Token::Text(name),
+                end,
+            ] if matches!(short(kind), "template" | "file") && matches!(end, Token::Sign(')' | ',')) => {
+                Some((short(kind) == "template", (*name).to_owned()))
+            }
+            _ => None,
+        };
+        tokens.windows(6).filter_map(named).collect()
+    };
+    sections.into_iter().flat_map(of).collect()
+}
+
 /// Kinds that a text names literally in the lookup `k8s`.
 pub(crate) fn queried_kinds(text: &str) -> Vec<QueriedKind> {
     let sections = if is_template(text) { sections(text) } else { vec![(0, text)] };
@@ -209,7 +236,8 @@ pub(crate) struct QueriedKind {
 fn queried_in(tokens: &[Token<'_>]) -> Vec<QueriedKind> {
     let mut found = Vec::new();
     for at in 0..tokens.len() {
-        let [Token::Name("lookup" | "query" | "q"), Token::Sign('('), Token::Text(lookup), arguments @ ..] = &tokens[at..]
+        let [Token::Name("lookup" | "query" | "q"), Token::Sign('('), Token::Text(lookup), arguments @ ..] =
+            &tokens[at..]
         else {
             continue;
         };
@@ -313,8 +341,14 @@ mod tests {
             assert_eq!(found, expected, "{text}");
         };
         check("{{ lookup('k8s', kind='Secret', namespace=x, resource_name='a') }}", &[("Secret", None, false)]);
-        check("query('kubernetes.core.k8s', api_version='a.io/v1', kind='A') | length > 0", &[("A", Some("a.io/v1"), true)]);
-        check("{{ q('k8s', kind=f(kind='B')) }} {{ lookup('k8s', kind=x) }} {{ lookup('k8s', cluster_info='version') }}", &[]);
+        check(
+            "query('kubernetes.core.k8s', api_version='a.io/v1', kind='A') | length > 0",
+            &[("A", Some("a.io/v1"), true)],
+        );
+        check(
+            "{{ q('k8s', kind=f(kind='B')) }} {{ lookup('k8s', kind=x) }} {{ lookup('k8s', cluster_info='version') }}",
+            &[],
+        );
         check("{{ lookup('file', kind='A') }} kind='B'", &[]);
     }
 

@@ -68,14 +68,14 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
         match kind {
             "template" => {
                 let name = text(term)?;
-                let template = scope.files().iter().find_map(|files| files.templates.get(&name));
+                let template = scope.files().iter().find_map(|files| files.template(&name));
                 let (path, template) = template.ok_or_else(|| refuse(format!("template {name} not found")))?;
                 let rendered = scope.render_file(&name, template);
                 found.push(rendered.map_err(|error| refuse(format!("{}: {error}", path.display())))?.into());
             }
             "file" => {
                 let name = text(term)?;
-                let file = scope.files().iter().find_map(|files| files.files.get(&name));
+                let file = scope.files().iter().find_map(|files| files.file(&name));
                 let (_, file) = file.ok_or_else(|| refuse(format!("file {name} not found")))?;
                 found.push(file.trim_end().into());
             }

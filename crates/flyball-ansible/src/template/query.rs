@@ -54,8 +54,12 @@ impl Evaluation<'_> {
                 Cow::Owned(mut value) => Cow::Owned(value.get_mut(name).map(Json::take).unwrap_or_default()),
             }),
             Node::Index(index) => Ok(match value {
-                Cow::Borrowed(Json::Array(items)) => at(items.len(), *index).map_or(Cow::Owned(Json::Null), |at| Cow::Borrowed(&items[at])),
-                Cow::Owned(Json::Array(mut items)) => Cow::Owned(at(items.len(), *index).map(|at| items.swap_remove(at)).unwrap_or_default()),
+                Cow::Borrowed(Json::Array(items)) => {
+                    at(items.len(), *index).map_or(Cow::Owned(Json::Null), |at| Cow::Borrowed(&items[at]))
+                }
+                Cow::Owned(Json::Array(mut items)) => {
+                    Cow::Owned(at(items.len(), *index).map(|at| items.swap_remove(at)).unwrap_or_default())
+                }
                 _ => Cow::Owned(Json::Null),
             }),
             Node::Slice(slice) => match &*value {
@@ -91,7 +95,6 @@ impl Evaluation<'_> {
             },
             Node::Flatten(list) => match self.of(list, value)?.as_ref() {
                 Json::Array(items) => {
-                    let inner = |item| if let Json::Array(items) = item { items.as_slice() } else { std::slice::from_ref(item) };
                     self.list(items.iter().flat_map(inner).map(|item| Ok(Cow::Borrowed(item)))).map(Cow::Owned)
                 }
                 _ => null(),
@@ -157,9 +160,18 @@ impl Evaluation<'_> {
     }
 }
 
+/// Returns the items of a list, or a value as the only one.
+fn inner(value: &Json) -> &[Json] {
+    if let Json::Array(items) = value { items } else { std::slice::from_ref(value) }
+}
+
 /// Returns the position of an index, which counts from the end if it is negative.
 fn at(length: usize, index: i64) -> Option<usize> {
-    let at = if index < 0 { length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)? } else { usize::try_from(index).ok()? };
+    let at = if index < 0 {
+        length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?
+    } else {
+        usize::try_from(index).ok()?
+    };
     (at < length).then_some(at)
 }
 

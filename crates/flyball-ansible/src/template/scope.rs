@@ -2,8 +2,8 @@
 
 use super::check::check_operators;
 use super::{
-    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, Sources, explain, from_json, is_template, sole_expression,
-    to_json, weight,
+    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, Sources, explain, from_json, is_template,
+    sole_expression, to_json, weight,
 };
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind};

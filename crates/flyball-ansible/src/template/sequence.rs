@@ -10,7 +10,8 @@ pub(crate) fn sequence(term: &str) -> Result<Vec<String>, String> {
     let (mut start, mut end, mut stride, mut count, mut format) = (1, None, 1, None, "%d");
     if term.contains('=') {
         for word in term.split_whitespace() {
-            let (key, value) = word.split_once('=').ok_or_else(|| format!("{word} is not an argument of a sequence"))?;
+            let (key, value) =
+                word.split_once('=').ok_or_else(|| format!("{word} is not an argument of a sequence"))?;
             let value = value.trim_matches(['"', '\'']);
             match key {
                 "start" => start = number(value)?,
@@ -44,7 +45,11 @@ pub(crate) fn sequence(term: &str) -> Result<Vec<String>, String> {
     let numbers = std::iter::successors(Some(start), |number: &i64| number.checked_add(stride));
     let numbers = numbers.take_while(|number| if stride > 0 { *number <= end } else { *number >= end });
     let numbers: Vec<_> = numbers.take(MAX_NUMBERS + 1).map(|number| format.write(number)).collect();
-    if numbers.len() > MAX_NUMBERS { Err(format!("the sequence has more than {MAX_NUMBERS} numbers")) } else { Ok(numbers) }
+    if numbers.len() > MAX_NUMBERS {
+        Err(format!("the sequence has more than {MAX_NUMBERS} numbers"))
+    } else {
+        Ok(numbers)
+    }
 }
 
 fn number(text: &str) -> Result<i64, String> {
@@ -72,7 +77,13 @@ impl<'f> Format<'f> {
         let letter = rest.chars().next().filter(|letter| "dioxX".contains(*letter))?;
         let number = if width.is_empty() { Some(0) } else { width.parse().ok() };
         let (after, width) = (&rest[1..], number.filter(|width| *width <= MAX_WIDTH)?);
-        (!after.contains('%')).then_some(Self { before, after, is_padded: text[before.len() + 1..].starts_with('0'), width, letter })
+        (!after.contains('%')).then_some(Self {
+            before,
+            after,
+            is_padded: text[before.len() + 1..].starts_with('0'),
+            width,
+            letter,
+        })
     }
 
     fn write(&self, number: i64) -> String {
@@ -111,7 +122,16 @@ mod tests {
         ] {
             assert_eq!(sequence(term).map(|numbers| numbers.join(" ")).as_deref(), Ok(expected), "{term}");
         }
-        for term in ["start=1", "start=1 end=2 count=3", "start=5 end=1", "end=a", "3:%s", "3:%d%d", "end=99999999", "x=1 end=2"] {
+        for term in [
+            "start=1",
+            "start=1 end=2 count=3",
+            "start=5 end=1",
+            "end=a",
+            "3:%s",
+            "3:%d%d",
+            "end=99999999",
+            "x=1 end=2",
+        ] {
             assert!(sequence(term).is_err(), "{term}");
         }
     }

@@ -10,8 +10,27 @@ use std::collections::BTreeSet;
 
 /// Tests that also have a name with the collection `ansible.builtin`.
 const BUILTIN: [&str; 21] = [
-    "all", "any", "change", "changed", "contains", "defined", "failed", "falsy", "mapping", "match", "regex", "search",
-    "skip", "skipped", "string", "subset", "succeeded", "success", "superset", "truthy", "version",
+    "all",
+    "any",
+    "change",
+    "changed",
+    "contains",
+    "defined",
+    "failed",
+    "falsy",
+    "mapping",
+    "match",
+    "regex",
+    "search",
+    "skip",
+    "skipped",
+    "string",
+    "subset",
+    "succeeded",
+    "success",
+    "superset",
+    "truthy",
+    "version",
 ];
 
 pub(super) fn add(env: &mut Environment<'static>) {

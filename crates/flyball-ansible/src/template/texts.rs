@@ -16,7 +16,10 @@ pub(super) fn add(env: &mut Environment<'static>) {
         let parts = split_url(&url);
         match part {
             None => Ok(from_json(parts)),
-            Some(part) => parts.get(&part).map(from_json).ok_or_else(|| refuse(format!("urlsplit: unknown URL component: {part}"))),
+            Some(part) => parts
+                .get(&part)
+                .map(from_json)
+                .ok_or_else(|| refuse(format!("urlsplit: unknown URL component: {part}"))),
         }
     });
     env.add_filter("splitext", |path: String| {
@@ -37,7 +40,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
             weigh(state, &object)?;
             let object = to_json(&object)?;
             let name = object["metadata"]["name"].as_str();
-            let name = name.ok_or_else(|| refuse("resource must have a metadata.name key to generate a resource name"))?;
+            let name =
+                name.ok_or_else(|| refuse("resource must have a metadata.name key to generate a resource name"))?;
             let hash = hash_of(&object).ok_or_else(|| refuse("the resource must be a ConfigMap or a Secret"))?;
             Ok::<_, Error>(format!("{name}-{hash}"))
         });

@@ -97,7 +97,8 @@ mod tests {
             let format = date_format(command).unwrap_or_else(|| panic!("{command}"));
             assert_eq!(formatted(&format, time).unwrap(), expected, "{command}");
         }
-        for command in ["dates", "date; ls", "date +%F $(ls)", "date -d yesterday", "date '+%F", "ls", "date -f/etc/passwd"]
+        for command in
+            ["dates", "date; ls", "date +%F $(ls)", "date -d yesterday", "date '+%F", "ls", "date -f/etc/passwd"]
         {
             assert_eq!(date_format(command), None, "{command}");
         }

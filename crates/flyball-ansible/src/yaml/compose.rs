@@ -253,13 +253,11 @@ impl Fields {
                 self.key = Some(Key::Field(scalar.to_string()));
                 Ok(())
             }
-            (Some(Key::Field(key)), value) => match self.own.contains_key(&key) {
-                true => Err(format!("duplicate key {key:?}")),
-                false => {
-                    self.own.insert(key, value);
-                    Ok(())
-                }
-            },
+            // As in PyYAML, the last one of equal keys takes precedence.
+            (Some(Key::Field(key)), value) => {
+                self.own.insert(key, value);
+                Ok(())
+            }
             (Some(Key::Merge), Value::Array(maps)) => maps.into_iter().try_for_each(|map| self.merge(map)),
             (Some(Key::Merge), map) => self.merge(map),
         }
@@ -312,6 +310,7 @@ mod tests {
         );
         check("- &a b\n- *a\n- {*a : 1}\n- &a c\n- *a", json!(["b", "b", {"b": 1}, "c", "c"]));
         check("&k key: *k", json!({"key": "key"}));
+        check("a: 1\nb: 2\na: 3", json!({"a": 3, "b": 2}));
         check("name: 1e3\nquoted: \"12\"\nblock: |\n  12\n", json!({"name": "1e3", "quoted": "12", "block": "12\n"}));
         assert_eq!(parsed("--- 1\n--- 2\n...\n").unwrap(), [json!(1), json!(2)]);
         assert_eq!(parsed("").unwrap(), Vec::<Value>::new());
@@ -320,7 +319,6 @@ mod tests {
     #[test]
     fn invalid_documents_are_rejected_with_their_position() {
         for (text, problem) in [
-            ("a: 1\na: 2", "duplicate key \"a\" at line 2"),
             ("&a [*a]", "refers to a node that contains it at line 1, column 5"),
             ("{[a]: 1}", "a key must be a scalar"),
             ("<<: 1", "<< must have a map"),

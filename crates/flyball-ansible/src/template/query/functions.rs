@@ -7,12 +7,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// Calls a function.
-pub(super) fn call(
-    evaluation: &Evaluation<'_>,
-    name: &str,
-    arguments: &[Node],
-    value: &Json,
-) -> Result<Json, Problem> {
+pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], value: &Json) -> Result<Json, Problem> {
     let refuse = |problem: &str| Problem::Query(format!("{name}(): {problem}"));
     let (mut values, mut reference) = (Vec::new(), None);
     for argument in arguments {
@@ -82,7 +77,9 @@ pub(super) fn call(
         ("to_string", [Json::String(text)]) => std::mem::take(text).into(),
         ("to_string", [one]) => one.to_string().into(),
         ("to_number", [Json::Number(number)]) => Json::Number(number.clone()),
-        ("to_number", [Json::String(text)]) => serde_json::from_str::<Number>(text).map(Json::Number).unwrap_or_default(),
+        ("to_number", [Json::String(text)]) => {
+            serde_json::from_str::<Number>(text).map(Json::Number).unwrap_or_default()
+        }
         ("to_number", [_]) => Json::Null,
         ("type", [one]) => match one {
             Json::Null => "null",
@@ -125,10 +122,15 @@ fn check_order(items: &[Json]) -> Result<(), &'static str> {
 /// Returns the first item with the largest or smallest key; null if there is none.
 fn extreme(items: impl Iterator<Item = (Json, Json)>, largest: bool) -> Json {
     let wanted = if largest { Ordering::Greater } else { Ordering::Less };
-    let better = |best: (Json, Json), next: (Json, Json)| if order(&next.0, &best.0) == Some(wanted) { next } else { best };
+    let better =
+        |best: (Json, Json), next: (Json, Json)| if order(&next.0, &best.0) == Some(wanted) { next } else { best };
     items.reduce(better).map_or(Json::Null, |(_, item)| item)
 }
 
 fn whole(number: &Number, round: impl Fn(f64) -> f64) -> Json {
-    if number.is_f64() { number.as_f64().map(|number| round(number) as i64).into() } else { Json::Number(number.clone()) }
+    if number.is_f64() {
+        number.as_f64().map(|number| round(number) as i64).into()
+    } else {
+        Json::Number(number.clone())
+    }
 }
