@@ -93,7 +93,7 @@ impl Loader {
     }
 
     /// Loads a role without its tasks.
-    pub(super) fn read_role(&mut self, folder: &Path) -> Result<Role> {
+    fn read_role(&mut self, folder: &Path) -> Result<Role> {
         let vars = |part: &str| match named(&folder.join(part), "main") {
             Some(file) => read_vars(&file, &self.vault),
             None => Ok(Arc::default()),
@@ -124,7 +124,7 @@ impl Loader {
         let mut files = Files::read(folder, &self.vault)?;
         let mut texts = Vec::new();
         for part in parts {
-            let found = if part.is_empty() { fs_files(folder)? } else { walk(&folder.join(part))? };
+            let found = if part.is_empty() { files_in(folder)? } else { walk(&folder.join(part))? };
             let is_yaml = |file: &&PathBuf| file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
             texts.extend(found.iter().filter(is_yaml).filter_map(|file| yaml::text(file, &self.vault).ok()));
         }
@@ -133,7 +133,7 @@ impl Loader {
     }
 
     /// Parses an entry in a list of roles: a name, or a map with variables.
-    pub(super) fn read_role_reference(&mut self, reference: Value, around: &Path) -> Result<RoleReference, String> {
+    fn read_role_reference(&mut self, reference: Value, around: &Path) -> Result<RoleReference, String> {
         let mut no_log = None;
         let (name, vars) = match reference {
             Value::String(name) => (name, Map::new()),
@@ -275,7 +275,7 @@ impl Loader {
 }
 
 /// Returns the files in a folder, without those in inner folders.
-fn fs_files(folder: &Path) -> Result<Vec<PathBuf>> {
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).map_err(|error| Error::read(folder, &error))?;
     Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect())
 }

@@ -3,11 +3,14 @@
 use super::Run;
 use super::modules::Arguments;
 use crate::job::TaskError;
+use crate::memory::size;
 use crate::template::weight;
 use serde_json::{Value, json};
 
 /// Limit of queries of one attempt of a task.
 const MAX_QUERIES: usize = 100;
+/// Memory limit of their results.
+const MAX_RESULT_BYTES: usize = 32 << 20;
 
 impl Run<'_> {
     /// Evaluates templates; repeatedly, as long as they query objects of the cluster.
@@ -16,10 +19,15 @@ impl Run<'_> {
         evaluate: impl Fn() -> Result<T, String> + Send + Sync,
     ) -> Result<T, String> {
         let budget = self.budget.clone();
+        let mut bytes = 0;
         for _ in 0..MAX_QUERIES {
             let result = evaluate();
             let Some(query) = budget.sources.pending() else { return result };
             let found = self.query(&query).await.map_err(|failure| format!("lookup k8s: {}", failure.message))?;
+            bytes += size(&found);
+            if bytes > MAX_RESULT_BYTES {
+                return Err(format!("the objects of lookups in the task exceed {MAX_RESULT_BYTES} bytes of memory"));
+            }
             budget.charge(weight(&found)?)?;
             budget.sources.answer(&query, found);
         }
