@@ -320,7 +320,10 @@ fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, Mistake
                 Some(place) => Ok(Some(Runs::Playbook(places.swap_remove(place)))),
                 None => Err(Mistake::new(
                     "playbook",
-                    format!("file {} not found: paths are relative to the folder of watches.yaml", places[0].display()),
+                    format!(
+                        "file {} not found: paths are relative to the directory of watches.yaml",
+                        places[0].display()
+                    ),
                 )),
             }
         }

@@ -62,7 +62,7 @@ fn non_empty(documents: Result<Vec<Value>, Invalid>) -> Result<Vec<Value>, Inval
     Ok(documents)
 }
 
-/// Describes the problem of a text.
+/// Describes the problem of a string.
 pub(crate) fn invalid(problem: &Invalid) -> String {
     format!("invalid YAML: {problem}")
 }

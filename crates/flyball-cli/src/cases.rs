@@ -8,4 +8,4 @@ mod matching;
 mod play;
 
 pub(crate) use format::{FOLDER, Suite};
-pub(crate) use play::{CaseResult, Played, play};
+pub(crate) use play::{CaseResult, SuiteResult, play};

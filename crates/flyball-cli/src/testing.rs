@@ -7,7 +7,7 @@ mod junit;
 mod run;
 mod targets;
 
-pub(crate) use run::{Voice, cargo_test, run};
+pub(crate) use run::{OutputMode, cargo_test, run};
 pub(crate) use targets::Targets;
 
 use crate::scorecard::{Check, Found};

@@ -33,7 +33,7 @@ pub(crate) struct DeclaredVariables {
 impl DeclaredVariables {
     /// Finds the variables of a role or playbook, and of all roles that it may run.
     pub(crate) fn of(runs: &Runs, project: &Path, vault: &Vault) -> Result<Self> {
-        let mut walk = Walk::of(project, vault);
+        let mut walk = VariableSearch::of(project, vault);
         let mut seen = BTreeSet::new();
         walk.next.push(match runs {
             Runs::Role(folder) => Unit::Role(normal(folder)),
@@ -69,17 +69,17 @@ enum Unit {
 }
 
 #[derive(Default)]
-struct Sets {
+struct UnitVariables {
     inputs: BTreeSet<String>,
     own: BTreeSet<String>,
 }
 
-struct Walk<'p> {
+struct VariableSearch<'p> {
     project: &'p Path,
     vault: &'p Vault,
     found: DeclaredVariables,
     /// The variables of the current unit.
-    names: Sets,
+    names: UnitVariables,
     /// True if the unit is a role; all of its files are searched.
     in_role: bool,
     /// The folder of that role.
@@ -107,9 +107,9 @@ fn last(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-impl<'p> Walk<'p> {
+impl<'p> VariableSearch<'p> {
     fn of(project: &'p Path, vault: &'p Vault) -> Self {
-        let (found, names) = (DeclaredVariables::default(), Sets::default());
+        let (found, names) = (DeclaredVariables::default(), UnitVariables::default());
         Self {
             project,
             vault,
@@ -146,7 +146,7 @@ impl<'p> Walk<'p> {
                 }
             }
         }
-        let Sets { inputs, own } = std::mem::take(&mut self.names);
+        let UnitVariables { inputs, own } = std::mem::take(&mut self.names);
         self.found.own.extend(own.into_iter().filter(|name| !inputs.contains(name)));
         self.found.inputs.extend(inputs);
         Ok(())
@@ -335,7 +335,7 @@ impl<'p> Walk<'p> {
     }
 }
 
-impl Walk<'_> {
+impl VariableSearch<'_> {
     /// Searches a file that a role includes, unless it is in its folders of tasks and variables, which are searched
     /// completely; all files of its folder if its name is computed.
     fn reach_role_file(&mut self, file: &str, folder: &Path) -> Result<()> {
@@ -379,7 +379,7 @@ mod tests {
 
     fn own(tasks: &Value) -> Vec<String> {
         let vault = Vault::default();
-        let mut walk = Walk::of(Path::new("/none"), &vault);
+        let mut walk = VariableSearch::of(Path::new("/none"), &vault);
         walk.tasks(tasks, Path::new("/none"), 0).unwrap();
         walk.names.own.into_iter().collect()
     }

@@ -283,7 +283,7 @@ fn lookup(what: &str, name: &str) -> String {
 }
 
 /// Objects of a task, and the remaining memory for texts with objects.
-struct Found {
+struct TaskObjects {
     objects: Vec<Value>,
     room: usize,
 }
@@ -383,7 +383,7 @@ fn encode(fields: &mut Map<String, Value>) {
 fn definitions(budget: &Budget, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
     let definition_argument =
         ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
-    let mut found = Found { objects: Vec::new(), room: yaml::MAX_TEXT_MEMORY };
+    let mut found = TaskObjects { objects: Vec::new(), room: yaml::MAX_TEXT_MEMORY };
     match (definition_argument, arguments.get("src"), arguments.get("template")) {
         (Some(definition_argument), _, _) => collect(budget, definition_argument.clone(), &mut found, 0)?,
         (None, Some(src), _) => collect(budget, scope.evaluate(&lookup("file", &text(src)))?, &mut found, 0)?,
@@ -403,7 +403,7 @@ fn definitions(budget: &Budget, arguments: &Arguments, scope: &Arc<Scope>) -> Re
 }
 
 /// Collects objects from a value: an object, a text with objects, or a list of them.
-fn collect(budget: &Budget, value: Value, found: &mut Found, depth: usize) -> Result<(), String> {
+fn collect(budget: &Budget, value: Value, found: &mut TaskObjects, depth: usize) -> Result<(), String> {
     match value {
         Value::String(text) if depth < 4 => documents(budget, &text, &mut found.room)?
             .into_iter()

@@ -5,7 +5,7 @@ use super::modules::text;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
 use crate::memory::size;
-use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
+use crate::playbook::{Action, LoopKind, Module, Task, TaskLoop, named, places};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data, sequence};
 use crate::yaml::{truth, what};
 use futures_util::FutureExt;
@@ -151,7 +151,7 @@ impl<'r> Run<'r> {
     async fn each(
         &mut self,
         task: &'r Task,
-        repeat: &'r Repeat,
+        repeat: &'r TaskLoop,
         items: Vec<Value>,
         frame: &Frame<'r>,
     ) -> Result<Done, Stop> {
@@ -503,27 +503,27 @@ pub(super) fn seconds(value: &Value, default: f64) -> Duration {
 }
 
 /// Returns the items of a loop.
-fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
+fn items(repeat: &TaskLoop, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
     let value = scope.render(&repeat.items)?;
     match (repeat.over, value) {
         (_, Value::String(omitted)) if omitted == *OMIT => Ok(Vec::new()),
-        (Over::List, Value::Array(items)) => Ok(items),
-        (Over::Flattened, Value::Array(items)) => Ok(flattened(items)),
-        (Over::Indexed, Value::Array(items)) => {
+        (LoopKind::List, Value::Array(items)) => Ok(items),
+        (LoopKind::Flattened, Value::Array(items)) => Ok(flattened(items)),
+        (LoopKind::Indexed, Value::Array(items)) => {
             Ok(flattened(items).into_iter().enumerate().map(|(at, item)| json!([at, item])).collect())
         }
-        (Over::Indexed, item) => Ok(vec![json!([0, item])]),
-        (Over::Sequence, value) => {
+        (LoopKind::Indexed, item) => Ok(vec![json!([0, item])]),
+        (LoopKind::Sequence, value) => {
             let terms = if let Value::Array(terms) = value { terms } else { vec![value] };
             let numbers = terms.iter().map(|term| sequence(&text(term))).collect::<Result<Vec<_>, _>>()?;
             Ok(numbers.into_iter().flatten().map(Value::from).collect())
         }
-        (Over::Flattened, item) => Ok(vec![item]),
-        (Over::Fields, Value::Object(fields)) => {
+        (LoopKind::Flattened, item) => Ok(vec![item]),
+        (LoopKind::Fields, Value::Object(fields)) => {
             Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
         }
-        (Over::List, other) => Err(format!("the value of the loop must be a list, not {}", what(&other))),
-        (Over::Fields, other) => Err(format!("the value of the loop must be a map, not {}", what(&other))),
+        (LoopKind::List, other) => Err(format!("the value of the loop must be a list, not {}", what(&other))),
+        (LoopKind::Fields, other) => Err(format!("the value of the loop must be a map, not {}", what(&other))),
     }
 }
 

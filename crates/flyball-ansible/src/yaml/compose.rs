@@ -24,7 +24,7 @@ pub(super) fn options() -> granit_parser::Options {
     granit_parser::options! { emit_comments: false, flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH }
 }
 
-/// Parses all documents of a text.
+/// Parses all documents of a string.
 ///
 /// # Errors
 /// If the text is not YAML, or its values exceed a number of bytes by estimate.
@@ -47,7 +47,7 @@ pub(super) fn compose(text: &str, limit: usize, vault: Option<&Vault>) -> Result
     Ok(composer.documents)
 }
 
-/// Reason why a text has no value.
+/// Reason why a string has no value.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Invalid {
     /// The values are too large.

@@ -30,7 +30,7 @@ pub(crate) struct Suite {
     /// Objects that are applied before the first case.
     pub(super) manifests: Vec<Value>,
     /// Commands that run after that.
-    pub(super) commands: Vec<Shell>,
+    pub(super) commands: Vec<StepCommand>,
 }
 
 /// A test case.
@@ -47,12 +47,12 @@ pub(crate) struct Case {
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) delete: Vec<DeletedObject>,
-    pub(super) commands: Vec<Shell>,
+    pub(super) commands: Vec<StepCommand>,
     pub(super) apply: Vec<ReadObject>,
     pub(super) asserts: Vec<ReadObject>,
     pub(super) errors: Vec<ReadObject>,
     /// Commands that must succeed before the timeout.
-    pub(super) checks: Vec<Shell>,
+    pub(super) checks: Vec<StepCommand>,
     pub(super) timeout: Duration,
 }
 
@@ -70,7 +70,7 @@ struct TestSuite {
     test_dirs: Vec<PathBuf>,
     manifest_dirs: Vec<PathBuf>,
     crd_dir: Option<PathBuf>,
-    commands: Vec<Shell>,
+    commands: Vec<StepCommand>,
     timeout: Option<u64>,
 }
 
@@ -82,14 +82,14 @@ struct TestStep {
     assert: Vec<PathBuf>,
     error: Vec<PathBuf>,
     delete: Vec<DeletedObject>,
-    commands: Vec<Shell>,
+    commands: Vec<StepCommand>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct TestAssert {
     timeout: Option<u64>,
-    commands: Vec<Shell>,
+    commands: Vec<StepCommand>,
     /// Output of a failed test in KUTTL; not used.
     #[serde(rename = "collectors")]
     _collectors: Vec<Value>,
@@ -112,7 +112,7 @@ pub(super) struct DeletedObject {
 /// A command of a step.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Shell {
+pub(super) struct StepCommand {
     pub(super) command: Option<String>,
     pub(super) script: Option<String>,
     /// Adds `--namespace` to the command.

@@ -1,6 +1,6 @@
 //! Runs test cases with an operator on a control plane.
 
-use super::format::{Case, DeletedObject, ReadObject, Shell, Step, Suite};
+use super::format::{Case, DeletedObject, ReadObject, Step, StepCommand, Suite};
 use super::matching::differences;
 use crate::cluster::connection::Connection;
 use crate::cluster::wait::until;
@@ -44,7 +44,7 @@ pub(crate) struct CaseResult {
 
 /// Results of all cases, and the permissions of the operator meanwhile.
 #[derive(Debug)]
-pub(crate) struct Played {
+pub(crate) struct SuiteResult {
     pub(crate) results: Vec<CaseResult>,
     /// Permissions that it used, such as `list pods`.
     pub(crate) used: BTreeSet<String>,
@@ -58,7 +58,7 @@ pub(crate) struct Played {
 /// # Errors
 ///
 /// If the operator does not start. Failures of cases are results.
-pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&CaseResult)) -> Result<Played> {
+pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&CaseResult)) -> Result<SuiteResult> {
     let mut trial = Trial::new(args, "flyball-cases").await?;
     let config = trial.control_plane.config.clone();
     let connection = Connection::open(config.clone()).await?;
@@ -90,7 +90,7 @@ pub(crate) async fn play(args: LocalArgs, suite: &Suite, mut each: impl FnMut(&C
     let request = Request::get("/metrics").body(Vec::new()).when("invalid address")?;
     let page = connection.client.request_text(request).await.when("the control plane did not respond")?;
     let metrics = Metrics::from(&*page);
-    Ok(Played { results, used: metrics.used(), denied: metrics.denied().into_iter().collect() })
+    Ok(SuiteResult { results, used: metrics.used(), denied: metrics.denied().into_iter().collect() })
 }
 
 /// Returns the namespace of a case: its name in letters that namespaces may have. The number makes it unique.
@@ -241,13 +241,13 @@ impl Player<'_> {
         Ok(())
     }
 
-    async fn run(&self, shell: &Shell) -> Result<(), String> {
+    async fn run(&self, shell: &StepCommand) -> Result<(), String> {
         run(shell, &self.case.folder, self.kubeconfig, &self.connection.namespace).await
     }
 }
 
 /// Runs a command in a folder; returns the reason if it fails.
-async fn run(shell: &Shell, folder: &Path, kubeconfig: &Path, namespace: &str) -> Result<(), String> {
+async fn run(shell: &StepCommand, folder: &Path, kubeconfig: &Path, namespace: &str) -> Result<(), String> {
     let (text, line) = match (&shell.script, &shell.command) {
         (Some(script), None) => (script, script.clone()),
         // The shell splits it into words and replaces variables, as KUTTL does.
@@ -338,18 +338,19 @@ mod tests {
 
     #[tokio::test]
     async fn command_reports_its_output() {
-        let run = async |shell: Shell| run(&shell, Path::new("/"), Path::new("/k"), "ns").await;
-        let script = |text: &str| Shell { script: Some(text.into()), ..Shell::default() };
+        let run = async |shell: StepCommand| run(&shell, Path::new("/"), Path::new("/k"), "ns").await;
+        let script = |text: &str| StepCommand { script: Some(text.into()), ..StepCommand::default() };
         assert_eq!(run(script("test $NAMESPACE$KUBECONFIG = ns/k")).await, Ok(()));
         let failed = run(script("echo why; exit 3")).await.unwrap_err();
         assert_eq!(failed, "`echo why; exit 3` failed with exit status: 3: why");
-        assert_eq!(run(Shell { ignore_failure: true, ..script("exit 3") }).await, Ok(()));
-        let slow = Shell { timeout: Some(0), ..script("sleep 60") };
+        assert_eq!(run(StepCommand { ignore_failure: true, ..script("exit 3") }).await, Ok(()));
+        let slow = StepCommand { timeout: Some(0), ..script("sleep 60") };
         assert_eq!(run(slow).await.unwrap_err(), "`sleep 60` did not end within 0 s");
-        assert!(run(Shell::default()).await.is_err());
+        assert!(run(StepCommand::default()).await.is_err());
         let long = run(script("head -c 1000000 /dev/zero | tr '\\0' x; echo end; exit 3")).await.unwrap_err();
         assert!(long.ends_with("xend") && long.len() < 2 * MAX_OUTPUT, "{}", long.len());
-        let namespaced = Shell { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..Shell::default() };
+        let namespaced =
+            StepCommand { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..StepCommand::default() };
         assert!(run(namespaced).await.unwrap_err().contains("failed with"));
     }
 
@@ -359,7 +360,7 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
         let script = format!("exec 3>{path}; sleep 60 & echo started >&3; wait");
-        let slow = Shell { script: Some(script), timeout: Some(1), ..Shell::default() };
+        let slow = StepCommand { script: Some(script), timeout: Some(1), ..StepCommand::default() };
         let began = Instant::now();
         let failed = run(&slow, Path::new("/"), Path::new("/k"), "ns").await.unwrap_err();
         assert!(failed.contains("did not end within 1 s"), "{failed}");

@@ -27,12 +27,12 @@ const AGENT: &str = concat!("flyball/", env!("CARGO_PKG_VERSION"));
 const REFUSED: [(&str, &str, &str); 4] = [
     (
         "--verify",
-        "provenance is not checked",
+        "signature verification is not supported",
         "verify the archive with Helm, and pass the file: helm pull --verify CHART",
     ),
     (
         "--cert-file",
-        "servers get no certificate of the client",
+        "client certificates are not supported",
         "download with Helm, and pass the file: helm pull --cert-file FILE --key-file FILE CHART",
     ),
     ("--insecure-skip-tls-verify", "charts are code", "trust the authority of the server: --ca-file FILE"),
@@ -117,13 +117,13 @@ impl Access {
             let request = request.body(Bytes::new()).when(format!("{} is not an address", shown(&at)))?;
             let mut on_received = |received, total| progress.update(received, total);
             let mut receiver = Receiver { max_bytes, on_received: Some(&mut on_received) };
-            let answer = self.web.receive(request, &mut receiver).await?;
-            if answer.status() == StatusCode::OK {
-                return Ok(answer.into_body());
+            let response = self.web.receive(request, &mut receiver).await?;
+            if response.status() == StatusCode::OK {
+                return Ok(response.into_body());
             }
-            let location = answer.headers().get(LOCATION).filter(|_| answer.status().is_redirection());
+            let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
             let Some(location) = location.and_then(|location| location.to_str().ok()) else {
-                return Err(self.refused(&at, &answer));
+                return Err(self.refused(&at, &response));
             };
             at = at.join(location).when(format!("{} redirects to an invalid address", shown(&at)))?;
             at.set_fragment(None);
@@ -131,11 +131,11 @@ impl Access {
         Err(Error::new(format!("{} redirects more than {MAX_REDIRECTS} times", shown(url))))
     }
 
-    fn refused(&self, url: &Url, answer: &Response<Bytes>) -> Error {
-        let error = Error::new(format!("{} is not available ({})", shown(url), answer.status()));
-        match answer.status() {
+    fn refused(&self, url: &Url, response: &Response<Bytes>) -> Error {
+        let error = Error::new(format!("{} is not available ({})", shown(url), response.status()));
+        match response.status() {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.login.is_some() => {
-                error.hint("check --username and the password; they are sent to the server that you name only")
+                error.hint("check --username and the password; they are sent only to the server that you specified")
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 error.hint("pass credentials: --username NAME --password-stdin")
@@ -188,14 +188,15 @@ pub(super) fn parse(text: &str) -> Result<Url> {
 /// Checks an address that the server of `home` leads to: TLS, unless both servers are on this machine.
 fn check(url: &Url, home: &Url) -> Result<()> {
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(Error::new(format!("{} contains credentials, which others may read", shown(url)))
-            .hint("pass them apart from the URL: --username NAME --password-stdin"));
+        return Err(Error::new(format!("{} contains credentials, which may be visible to other users", shown(url)))
+            .hint("pass them separately: --username NAME --password-stdin"));
     }
     match url.scheme() {
         "https" => Ok(()),
         "http" if is_loopback(url) && is_loopback(home) => Ok(()),
         "http" if is_loopback(url) => {
-            Err(Error::new(format!("{} leads to this machine: {}", shown(home), shown(url))).hint("use another server"))
+            Err(Error::new(format!("{} redirects or links to this machine: {}", shown(home), shown(url)))
+                .hint("use another server"))
         }
         "http" => Err(Error::new(format!("{} has no TLS", shown(url)))
             .hint("use https; http is supported for servers on this machine only")),
@@ -233,7 +234,7 @@ mod tests {
         for (home, url, expected) in [
             ("https://a.example.com/x", "https://b.example.com/y", None),
             ("https://a.example.com/x", "http://a.example.com/y", Some("has no TLS")),
-            ("https://a.example.com/x", "http://127.0.0.1/y", Some("leads to this machine")),
+            ("https://a.example.com/x", "http://127.0.0.1/y", Some("redirects or links to this machine")),
             ("http://127.0.0.1:80/x", "http://[::1]:81/y", None),
             ("http://localhost/x", "https://a.example.com/y", None),
             ("http://localhost/x", "http://a.example.com/y", Some("has no TLS")),

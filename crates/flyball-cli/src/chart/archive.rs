@@ -34,7 +34,7 @@ impl Archive {
     ///
     /// If they are not, or exceed the limits of charts.
     pub(crate) fn new(bytes: Bytes, file: &str, from: &str) -> Result<Self> {
-        let what = || format!("{from} is no archive of a chart");
+        let what = || format!("{from} is not a chart archive");
         let files = Chart::archive_files(&bytes).when(what())?;
         let metadata = files.iter().find(|file| file.path == "Chart.yaml");
         let metadata = metadata.ok_or_else(|| Error::new(format!("{}: it has no Chart.yaml", what())))?;
@@ -113,7 +113,7 @@ pub(crate) fn pack(folder: &Path) -> Result<Archive> {
     Archive::new(bytes.into(), &file, &folder.display().to_string())
 }
 
-/// Returns true if a text names a file in a folder.
+/// Returns true if a string names a file in a folder.
 pub(super) fn is_file_name(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['/', '\\']) && !text.contains(char::is_control)
 }

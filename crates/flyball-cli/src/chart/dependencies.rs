@@ -125,7 +125,7 @@ impl<'a> Dependencies<'a> {
         self.download(&lock.dependencies).await
     }
 
-    /// Refuses credentials for several servers: the chart names the repositories, and may be a stranger's.
+    /// Rejects credentials for several servers: the chart names the repositories and may be untrusted.
     fn check_login<'d>(&self, dependencies: impl IntoIterator<Item = &'d Dependency>) -> Result<()> {
         if !self.access.has_login() {
             return Ok(());
@@ -176,7 +176,7 @@ impl<'a> Dependencies<'a> {
     fn origin(&self, dependency: &Dependency) -> Result<Origin> {
         let Dependency { name, repository, .. } = dependency;
         if !is_file_name(name) {
-            return Err(Error::new(format!("name {name:?} is no name of a chart")));
+            return Err(Error::new(format!("name {name:?} is not a valid chart name")));
         }
         if repository.is_empty() {
             return Ok(Origin::Vendored);
@@ -246,13 +246,14 @@ impl<'a> Dependencies<'a> {
     fn vendored(&self, dependency: &Dependency) -> Result<()> {
         let path = self.folder.join("charts").join(&dependency.name);
         let chart = Chart::open(&path).when(format!("cannot load {}", path.display()));
-        let chart = chart.map_err(|error| error.hint("name the repository of the chart, or put its folder there"))?;
+        let chart =
+            chart.map_err(|error| error.hint("set the repository of the dependency, or put its directory there"))?;
         let range = Range::parse(&dependency.version)?;
         match range.allows(chart.version()) {
             true => Ok(()),
             false => {
                 Err(Error::new(format!("{} has version {}, not {}", path.display(), chart.version(), range.text()))
-                    .hint("change the version in Chart.yaml, or the folder"))
+                    .hint("change the version in Chart.yaml, or the directory"))
             }
         }
     }

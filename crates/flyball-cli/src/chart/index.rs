@@ -58,7 +58,7 @@ impl Index {
     }
 
     fn read(repository: Url, bytes: &[u8]) -> Result<Self> {
-        let what = || format!("{} has no index of charts", shown(&repository));
+        let what = || format!("{} has no chart index", shown(&repository));
         let document: Document = match bytes.trim_ascii_start().first() {
             Some(b'{') => serde_json::from_slice(bytes).when(what())?,
             _ => {

@@ -43,7 +43,7 @@ impl OciChart {
     /// If it is invalid, or names two versions.
     pub(crate) fn parse(text: &str, version: Option<&str>) -> Result<Self> {
         let invalid = |why: String| {
-            Error::new(format!("{text} is no chart in a registry: {why}"))
+            Error::new(format!("{text} does not refer to a chart in a registry: {why}"))
                 .hint("use oci://HOST/PATH/CHART, and --version VERSION or @sha256:DIGEST")
         };
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| invalid("it does not begin with oci://".into()))?;
@@ -167,14 +167,14 @@ fn is_full(tag: &str) -> bool {
 
 /// Returns the archive that a manifest names.
 fn layer(manifest: &[u8], what: &str) -> Result<Descriptor> {
-    let manifest: Manifest = serde_json::from_slice(manifest).when(format!("{what} is no chart"))?;
+    let manifest: Manifest = serde_json::from_slice(manifest).when(format!("{what} is not a chart"))?;
     let config = &manifest.config.media_type;
     if config != CONFIG {
-        return Err(Error::new(format!("{what} is no chart: its config has media type {config}"))
+        return Err(Error::new(format!("{what} is not a chart: its config has media type {config}"))
             .hint("charts are pushed with helm push"));
     }
     let layer = LAYERS.iter().find_map(|kind| manifest.layers.iter().find(|layer| layer.media_type == *kind));
-    let layer = layer.ok_or_else(|| Error::new(format!("{what} is no chart: it has no layer {}", LAYERS[0])))?;
+    let layer = layer.ok_or_else(|| Error::new(format!("{what} is not a chart: it has no layer {}", LAYERS[0])))?;
     if hex(&layer.digest).is_none() {
         return Err(Error::new(format!("{what} has a layer with the invalid digest {:?}", layer.digest)));
     }

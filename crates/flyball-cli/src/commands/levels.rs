@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::operator::program::{Program, WATCHES};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, say};
-use crate::testing::{Outcome, Voice, cargo_test};
+use crate::testing::{Outcome, OutputMode, cargo_test};
 use clap::Args;
 use proof::Proof;
 use serde::Serialize;
@@ -106,7 +106,7 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     if !manifest.is_file() {
         let watches = given_path.join(WATCHES);
         if watches.is_file() {
-            let (report, _) = super::test::cases(given_path, Program::Watches(watches), &prefix, Voice::Quiet)?;
+            let (report, _) = super::test::cases(given_path, Program::Watches(watches), &prefix, OutputMode::Quiet)?;
             return Ok((proof::find(&report, args.level), true));
         }
         let error = Error::new(format!("no project found at {}", given_path.display()));
@@ -115,7 +115,7 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
     let mut cargo = cargo_test();
     cargo.arg("--manifest-path").arg(&manifest).arg("--tests");
     cargo.args(args.package.iter().flat_map(|package| ["--package", package])).args(["--", &prefix]);
-    let (report, succeeded) = crate::testing::run(cargo, Voice::Quiet)?;
+    let (report, succeeded) = crate::testing::run(cargo, OutputMode::Quiet)?;
     let proofs = proof::find(&report, args.level);
     // Without proofs, cargo failed earlier and has printed the reason.
     if proofs.is_empty() && !succeeded {

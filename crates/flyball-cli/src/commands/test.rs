@@ -1,6 +1,6 @@
 //! `flyball test`: runs the tests of a project, with reports for programs, and checks the permissions of its operators.
 
-use crate::cases::{self, CaseResult, Played};
+use crate::cases::{self, CaseResult, SuiteResult};
 use crate::cluster::connection::{block_on, block_on_threads};
 use crate::cluster::kubeconfig;
 use crate::commands::scorecard;
@@ -12,7 +12,7 @@ use crate::operator::process::stop_signal;
 use crate::operator::program::{self, Build};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, complain, paint, say};
-use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, Voice, cargo_test, run};
+use crate::testing::{CHAOS, Count, Outcome, OutputMode, Program, Report, Suite, Targets, cargo_test, run};
 use clap::Args;
 use flyball_files::Replace;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ pub(crate) struct TestArgs {
 /// The report.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+struct TestReport<'a> {
     passed: usize,
     failed: usize,
     ignored: usize,
@@ -93,7 +93,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     args.check_project()?;
     let folder = PrivateFolder::new("flyball-test-report")?;
     let permissions = folder.path().join("permissions");
-    let voice = if args.output.is_some() { Voice::Aside } else { Voice::Aloud };
+    let voice = if args.output.is_some() { OutputMode::Aside } else { OutputMode::Aloud };
     let real = args.real.as_ref().map(|named| real(named.as_deref())).transpose()?;
     let (mut report, mut succeeded) = (Report::default(), true);
     for arguments in args.runs()? {
@@ -133,7 +133,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     match (args.output, found) {
         (Some(output), permissions) => {
             let (ignored, suites) = (report.count(Outcome::Ignored), report.counts());
-            output.say(&Told { passed, failed, ignored, suites, programs: &report.programs, permissions })?;
+            output.say(&TestReport { passed, failed, ignored, suites, programs: &report.programs, permissions })?;
         }
         (None, found) => {
             say("");
@@ -151,7 +151,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
 }
 
 impl TestArgs {
-    /// Rejects what only projects with Rust code have, in a Helm or Ansible project.
+    /// Rejects flags for Rust projects in a Helm or Ansible project.
     fn check_project(&self) -> Result<()> {
         let has_suites = self.suite.iter().all(|suite| matches!(suite, Suite::Cluster | Suite::Scorecard));
         let is_plain = has_suites && self.args.is_empty() && self.real.is_none();
@@ -200,7 +200,7 @@ impl TestArgs {
     }
 
     /// Runs the scorecard; returns the reason if it is skipped.
-    fn scorecard(&self, voice: Voice) -> Result<Result<Report, String>> {
+    fn scorecard(&self, voice: OutputMode) -> Result<Result<Report, String>> {
         if self.real.is_some() || !self.args.is_empty() {
             return Ok(Err("it cannot be combined with --real or arguments of cargo test".into()));
         }
@@ -257,7 +257,7 @@ pub(super) fn cases(
     folder: &Path,
     program: program::Program,
     prefix: &str,
-    voice: Voice,
+    voice: OutputMode,
 ) -> Result<(Report, Option<(String, Permissions)>)> {
     let mut suite = cases::Suite::read(folder)?;
     suite.cases.retain(|case| case.name.starts_with(prefix));
@@ -268,10 +268,10 @@ pub(super) fn cases(
         LocalArgs { program: Some(program.clone()), bin: None, release: false, env_from: Vec::new(), args: Vec::new() };
     let tell = |result: &CaseResult| match (&result.failure, voice) {
         (None, _) => voice.say(&format!("case {} ... {}", result.name, paint(Style::Good, "ok"))),
-        (Some(why), Voice::Quiet) => complain("failed", &format!("{}\n{why}", result.name)),
+        (Some(why), OutputMode::Quiet) => complain("failed", &format!("{}\n{why}", result.name)),
         (Some(why), _) => voice.say(&format!("case {} ... {}\n{why}\n", result.name, paint(Style::Bad, "FAILED"))),
     };
-    let Played { results, used, denied } = block_on_threads(async {
+    let SuiteResult { results, used, denied } = block_on_threads(async {
         let stop = stop_signal()?;
         tokio::select! {
             biased;

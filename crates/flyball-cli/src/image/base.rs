@@ -239,7 +239,7 @@ impl Store {
                 let found = found.ok_or_else(|| Error::new(format!("no such image: {reference}")))?;
                 let digest = super::digest(&found);
                 if hex(&reference.tag).is_some() && digest != reference.tag {
-                    return Err(Error::new(format!("{reference} returned other content")));
+                    return Err(Error::new(format!("the content of {reference} does not match its digest")));
                 }
                 Ok((digest, found.into()))
             }
@@ -253,7 +253,10 @@ impl Store {
                 let found = registry.get_manifest(&descriptor.digest, &[&descriptor.media_type]).await?;
                 match found {
                     Some(bytes) if super::digest(&bytes) == descriptor.digest => Ok(bytes.into()),
-                    Some(_) => Err(Error::new(format!("{reference} returned other content for {}", descriptor.digest))),
+                    Some(_) => Err(Error::new(format!(
+                        "{reference} returned content that does not match {}",
+                        descriptor.digest
+                    ))),
                     None => Err(Error::new(format!("{reference} lacks its manifest {}", descriptor.digest))),
                 }
             }

@@ -109,7 +109,7 @@ struct Auth {
 /// Response of a credential helper.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct HelperResponse {
     username: String,
     secret: String,
 }
@@ -164,7 +164,7 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
         return Err(Error::new(format!("invalid credential helper name {name:?}")));
     }
     let program = format!("docker-credential-{name}");
-    let what = || format!("cannot run {program} about {server}");
+    let what = || format!("cannot run {program} for {server}");
     let mut command = Command::new(&program);
     command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let work = async {
@@ -175,18 +175,18 @@ async fn ask(name: &str, server: &str) -> Result<Option<Credentials>> {
         }
         child.wait_with_output().await
     };
-    let answer = timeout(HELPER_TIMEOUT, work).await.when(what())?.when(what())?;
-    if !answer.status.success() {
-        let output = String::from_utf8_lossy(&answer.stdout);
+    let response = timeout(HELPER_TIMEOUT, work).await.when(what())?.when(what())?;
+    if !response.status.success() {
+        let output = String::from_utf8_lossy(&response.stdout);
         // The protocol's message for missing credentials.
         return match output.contains("credentials not found") {
             true => Ok(None),
-            false => Err(Error::new(format!("{program} failed with {} for {server}", answer.status))),
+            false => Err(Error::new(format!("{program} failed with {} for {server}", response.status))),
         };
     }
-    let answer: Answer = serde_json::from_slice(&answer.stdout)
+    let response: HelperResponse = serde_json::from_slice(&response.stdout)
         .map_err(|_| Error::new(format!("{program} returned an invalid response")))?;
-    Ok(Some(Credentials::new(answer.username, answer.secret)))
+    Ok(Some(Credentials::new(response.username, response.secret)))
 }
 
 #[cfg(test)]

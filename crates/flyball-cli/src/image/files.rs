@@ -96,7 +96,7 @@ fn part(folder: &Path, field: &str, path: &str) -> Result<Option<String>> {
             Ok(None)
         }
         _ => Err(Error::new(format!(
-            "watches.yaml: {field} {path} is outside of the project, whose files are in the image"
+            "watches.yaml: {field} {path} is outside of the project; the image contains only files of the project"
         ))
         .hint("copy it into the project, and name it by a path relative to watches.yaml")),
     }
@@ -114,13 +114,13 @@ impl Found {
         let what = || format!("cannot read {}", path.display());
         let real = path.canonicalize().when(what())?;
         if !real.starts_with(&self.root) {
-            return Err(Error::new(format!("{} is a link that leads out of the project", path.display()))
+            return Err(Error::new(format!("{} is a link to a file outside of the project", path.display()))
                 .hint("copy the file into the project"));
         }
         let metadata = fs::metadata(path).when(what())?;
         if metadata.is_dir() {
             if depth == MAX_DEPTH {
-                return Err(Error::new(format!("{} is nested more than {MAX_DEPTH} folders deep", path.display())));
+                return Err(Error::new(format!("{} is nested more than {MAX_DEPTH} directories deep", path.display())));
             }
             for name in names(path)? {
                 self.add(&path.join(&name), &format!("{place}/{name}"), depth + 1)?;
@@ -134,7 +134,7 @@ impl Found {
                 MAX_BYTES >> 20,
                 path.display()
             ))
-            .hint("move what the operator does not read to another folder"));
+            .hint("move files that the operator does not read to another directory"));
         }
         let is_executable = metadata.permissions().mode() & 0o100 != 0;
         self.files.push(ImageFile { path: place.to_owned(), is_executable, bytes: fs::read(path).when(what())? });

@@ -79,7 +79,7 @@ impl Archive {
 /// Archives beyond this size, such as programs with debug information, are compressed less, since it takes minutes.
 const MAX_BEST_BYTES: usize = 64 << 20;
 
-/// Compresses it, without the time and the system that gzip would write down.
+/// Compresses it, without the time and operating system in the gzip header.
 pub(super) fn compress(archive: &[u8]) -> io::Result<Vec<u8>> {
     let level = if archive.len() > MAX_BEST_BYTES { Compression::fast() } else { Compression::best() };
     let mut gzip = GzBuilder::new().mtime(0).operating_system(255).write(Vec::new(), level);

@@ -142,11 +142,11 @@ pub(crate) struct Local {
     current: Option<(Program, FileWatcher)>,
     applied: Vec<Value>,
     /// The webhook configurations and converted definitions that the operator points at itself, as they were applied.
-    pointed: Vec<Pointed>,
+    pointed: Vec<ConversionTarget>,
 }
 
 /// An object with a webhook URL on this machine.
-struct Pointed {
+struct ConversionTarget {
     object: Value,
     uid: Option<String>,
 }
@@ -280,7 +280,7 @@ impl Local {
     async fn withdraw(&mut self) {
         let connection = &self.connection;
         let wait = async {
-            for Pointed { object, uid } in self.pointed.drain(..) {
+            for ConversionTarget { object, uid } in self.pointed.drain(..) {
                 match connection.withdraw(&object, uid).await {
                     Ok(Some(withdrawn)) if !self.quiet => say(&paint(Style::Faint, &withdrawn)),
                     Ok(_) => {}
@@ -485,7 +485,7 @@ impl Local {
         let uid = self.connection.read(object).await?["metadata"]["uid"].as_str().map(str::to_owned);
         // It replaces an object of an earlier program of the same run.
         self.pointed.retain(|pointed| !same_place(&pointed.object, object));
-        self.pointed.push(Pointed { object: object.clone(), uid });
+        self.pointed.push(ConversionTarget { object: object.clone(), uid });
         Ok(())
     }
 

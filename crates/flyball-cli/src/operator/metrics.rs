@@ -15,11 +15,11 @@ impl Metrics {
     /// Fetches the metrics of the operator at this address.
     pub(crate) async fn ask(web: &Web, address: &str) -> Result<Self> {
         let request = Request::get(format!("http://{address}/metrics")).body(Bytes::new()).when("invalid address")?;
-        let answer = web.send(request).await?;
-        if !answer.status().is_success() {
-            return Err(Error::new(format!("{address} returned {} instead of metrics", answer.status())));
+        let response = web.send(request).await?;
+        if !response.status().is_success() {
+            return Err(Error::new(format!("{address} returned {} instead of metrics", response.status())));
         }
-        Ok(Self(String::from_utf8_lossy(answer.body()).into_owned()))
+        Ok(Self(String::from_utf8_lossy(response.body()).into_owned()))
     }
 
     /// Returns the sum of all series of a name that have this label, such as `result="error"`, or of all for an empty

@@ -65,8 +65,8 @@ impl Trial {
         let ready = until(timeout, POLL_INTERVAL, async || {
             let request = Request::get(&page).body(Bytes::new()).when("invalid address")?;
             match self.web.send(request).await {
-                Ok(answer) if answer.status().is_success() => return Ok(Ok(())),
-                Ok(answer) => lacks = unready(&String::from_utf8_lossy(answer.body())),
+                Ok(response) if response.status().is_success() => return Ok(Ok(())),
+                Ok(response) => lacks = unready(&String::from_utf8_lossy(response.body())),
                 Err(_) => {}
             }
             Ok(Err(lacks.clone()))

@@ -11,7 +11,7 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Destination of the output of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Voice {
+pub(crate) enum OutputMode {
     /// The whole output.
     Aloud,
     /// The same on standard error, since standard output is for programs.
@@ -20,7 +20,7 @@ pub(crate) enum Voice {
     Quiet,
 }
 
-impl Voice {
+impl OutputMode {
     pub(crate) fn say(self, text: &str) {
         match self {
             Self::Aloud => say(text),
@@ -39,9 +39,9 @@ pub(crate) fn cargo_test() -> Command {
 }
 
 /// Runs it; returns the test results, and true if cargo succeeded.
-pub(crate) fn run(mut cargo: Command, voice: Voice) -> Result<(Report, bool)> {
+pub(crate) fn run(mut cargo: Command, voice: OutputMode) -> Result<(Report, bool)> {
     let (reader, writer) = pipe().when("cannot create a pipe")?;
-    if voice != Voice::Quiet {
+    if voice != OutputMode::Quiet {
         // One pipe for both, so that the output stays in order.
         cargo.stderr(writer.try_clone().when("cannot create a pipe")?);
     }
@@ -63,7 +63,7 @@ pub(crate) fn run(mut cargo: Command, voice: Voice) -> Result<(Report, bool)> {
         voice.say(text);
     }
     report.end();
-    if voice == Voice::Quiet {
+    if voice == OutputMode::Quiet {
         for test in report.tests().filter(|test| test.outcome == Outcome::Failed) {
             complain("failed", &format!("{}\n{}", test.name, test.output));
         }

@@ -124,7 +124,7 @@ fn image_of_a_role_has_flyball_and_the_project() {
     let sbom = CommandOutput::of(&home.command(&["image", "sbom"]).current_dir(&folder).output().unwrap());
     sbom.fails_with(&["an SBOM lists the crates of a Rust program", "flyball image build"]);
     std::os::unix::fs::symlink("/etc/hostname", folder.join("roles/redis/files")).unwrap();
-    build(&[]).fails_with(&["is a link that leads out of the project", "copy the file"]);
+    build(&[]).fails_with(&["is a link to a file outside of the project", "copy the file"]);
 }
 
 #[test]

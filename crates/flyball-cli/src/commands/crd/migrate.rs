@@ -124,7 +124,7 @@ fn print(report: &Report) {
         say(&format!("{checked} objects can be stored in {} (dry run)", report.storage_version));
         return;
     }
-    say(&format!("{rewritten} rewritten, {unchanged} unchanged, {left_to_others} left to other managers"));
+    say(&format!("{rewritten} rewritten, {unchanged} unchanged, {left_to_others} updated by other clients"));
     if report.stored_versions != report.stored_versions_before {
         let (before, now) = (versions(&report.stored_versions_before), versions(&report.stored_versions));
         say(&format!("{} status.storedVersions: {before} → {now}", paint(Style::Good, "done")));
@@ -240,10 +240,10 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
             seen += results.len();
             for (key, result) in results {
                 match result {
-                    Ok(Stored::Rewritten) => report.rewritten += 1,
-                    Ok(Stored::Unchanged) => report.unchanged += 1,
-                    Ok(Stored::Checked) => report.checked += 1,
-                    Ok(Stored::ByOthers) => report.left_to_others += 1,
+                    Ok(ObjectOutcome::Rewritten) => report.rewritten += 1,
+                    Ok(ObjectOutcome::Unchanged) => report.unchanged += 1,
+                    Ok(ObjectOutcome::Checked) => report.checked += 1,
+                    Ok(ObjectOutcome::ByOthers) => report.left_to_others += 1,
                     Err(kube::Error::Api(status))
                         if status.code < 500 && status.code != 401 && status.code != 403 && status.code != 429 =>
                     {
@@ -277,7 +277,7 @@ fn broke_off(error: kube::Error, behind: &str) -> Error {
 }
 
 /// Result for one object.
-enum Stored {
+enum ObjectOutcome {
     Rewritten,
     Unchanged,
     Checked,
@@ -292,7 +292,7 @@ async fn store(
     object: ObjectMeta,
     raw: Box<RawValue>,
     dry_run: bool,
-) -> (String, kube::Result<Stored>) {
+) -> (String, kube::Result<ObjectOutcome>) {
     let place = object.namespace.as_ref().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
     let parameter = if dry_run { "&dryRun=All" } else { "" };
     let url = format!("{root}/{place}{plural}/{}?fieldManager=flyball-migrate{parameter}", object.name);
@@ -300,10 +300,12 @@ async fn store(
     let stored = async {
         let request = request.body(raw.get().as_bytes().to_vec()).map_err(kube::Error::HttpError)?;
         match client.request::<Object>(request).await {
-            Ok(_) if dry_run => Ok(Stored::Checked),
-            Ok(now) if now.metadata.resource_version == object.resource_version => Ok(Stored::Unchanged),
-            Ok(_) => Ok(Stored::Rewritten),
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(Stored::ByOthers),
+            Ok(_) if dry_run => Ok(ObjectOutcome::Checked),
+            Ok(now) if now.metadata.resource_version == object.resource_version => Ok(ObjectOutcome::Unchanged),
+            Ok(_) => Ok(ObjectOutcome::Rewritten),
+            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                Ok(ObjectOutcome::ByOthers)
+            }
             Err(error) => Err(error),
         }
     };

@@ -150,7 +150,7 @@ fn resource(project: &Project, new: &NewKind<'_>, chart: Option<&ExistingChart>)
             let kind = match new.kind {
                 Some(kind) => kind.to_owned(),
                 None => names::kind(&chart.kind()).map_err(|error| {
-                    Error::new(format!("the name of chart {} is no name of a kind: {error}", chart.name))
+                    Error::new(format!("the name of chart {} is not a valid kind name: {error}", chart.name))
                         .hint("name the kind: --kind Site")
                 })?,
             };

@@ -33,7 +33,7 @@ pub(super) struct PullArgs {
 
 pub(super) fn pull(args: &PullArgs) -> Result<(), HelmError> {
     if args.prov {
-        return Err(Error::new("--prov is not supported: provenance is not checked")
+        return Err(Error::new("--prov is not supported: signatures are not verified")
             .hint("download it with Helm: helm pull --prov CHART")
             .into());
     }

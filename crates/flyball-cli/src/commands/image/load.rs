@@ -41,7 +41,7 @@ pub(super) struct LoadArgs {
 
 /// Result of a load.
 #[derive(Serialize)]
-struct Loaded {
+struct LoadReport {
     name: String,
     /// Tool that loaded it.
     by: &'static str,
@@ -65,9 +65,9 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
                     Error::new(format!("cluster {} has no nodes", args.cluster)).hint("flyball cluster node add")
                 );
             }
-            Loaded { name, by: "flyball", nodes }
+            LoadReport { name, by: "flyball", nodes }
         }
-        None => Loaded { by: elsewhere(&layout, &args.cluster)?, name, nodes: Vec::new() },
+        None => LoadReport { by: elsewhere(&layout, &args.cluster)?, name, nodes: Vec::new() },
     };
     match args.output {
         Some(output) => output.say(&loaded)?,
@@ -111,9 +111,9 @@ fn elsewhere(layout: &Layout, cluster: &str) -> Result<&'static str> {
     let tools: [(&str, &[&str]); 2] = [("kind", &["get", "clusters"]), ("k3d", &["cluster", "list", "--no-headers"])];
     let mut present = Vec::new();
     for (tool, list) in tools {
-        let Ok(answer) = Command::new(tool).args(list).output() else { continue };
+        let Ok(response) = Command::new(tool).args(list).output() else { continue };
         present.push(tool);
-        let clusters = String::from_utf8_lossy(&answer.stdout);
+        let clusters = String::from_utf8_lossy(&response.stdout);
         if !clusters.lines().any(|line| line.split_whitespace().next() == Some(cluster)) {
             continue;
         }

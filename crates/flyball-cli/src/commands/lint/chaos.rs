@@ -4,7 +4,7 @@
 
 use crate::error::{Result, ResultExt};
 use crate::files::private::PrivateFolder;
-use crate::testing::{CHAOS, Outcome, Report, Suite, Test, Voice, cargo_test, run};
+use crate::testing::{CHAOS, Outcome, OutputMode, Report, Suite, Test, cargo_test, run};
 use serde::Deserialize;
 use std::fs;
 
@@ -23,26 +23,26 @@ pub(super) struct Chaos {
 /// A fault that was injected into an operator.
 #[derive(Deserialize)]
 struct ChaosRun {
-    done: Done,
+    done: InjectedFault,
     passed: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Done {
+enum InjectedFault {
     Crashes(u64),
     Outage { seconds: u64 },
 }
 
 impl Chaos {
-    /// Runs the suite of the project in this folder, with cargo's output.
+    /// Runs the suite of the project in this directory, with cargo's output.
     pub(super) fn run() -> Result<Self> {
         let folder = PrivateFolder::new("flyball-lint")?;
         let file = folder.path().join("chaos");
         let mut cargo = cargo_test();
         // The suite never runs on a real cluster.
         cargo.args(["--tests", "--", CHAOS]).env(FILE, &file).env_remove("FLYBALL_TEST_KUBECONFIG");
-        let (report, succeeded) = run(cargo, Voice::Quiet)?;
+        let (report, succeeded) = run(cargo, OutputMode::Quiet)?;
         let chaos_report = fs::read_to_string(&file).unwrap_or_default();
         let runs = chaos_report.lines().map(serde_json::from_str).collect::<Result<_, _>>();
         Ok(Self { report, succeeded, runs: runs.when("cannot read a test's report of the operator")? })
@@ -53,7 +53,7 @@ impl Chaos {
         let tests: Vec<&Test> = self.report.tests().filter(|test| test.suite == Suite::Chaos).collect();
         let named = |outcome| tests.iter().filter(move |test| test.outcome == outcome).map(|test| test.name.as_str());
         let failed: Vec<&str> = named(Outcome::Failed).collect();
-        let did = self.runs.iter().any(|run| !matches!(run.done, Done::Crashes(0)));
+        let did = self.runs.iter().any(|run| !matches!(run.done, InjectedFault::Crashes(0)));
         match () {
             () if !failed.is_empty() => Some(format!("{} failed: fix the operator or the test", failed.join(", "))),
             () if !self.succeeded => Some("cannot run the tests; see cargo's output above".into()),
@@ -69,8 +69,8 @@ impl Chaos {
     pub(super) fn outage_problem(&self) -> Option<String> {
         let outages = || {
             self.runs.iter().filter_map(|run| match run.done {
-                Done::Outage { seconds } => Some((seconds, run.passed)),
-                Done::Crashes(_) => None,
+                InjectedFault::Outage { seconds } => Some((seconds, run.passed)),
+                InjectedFault::Crashes(_) => None,
             })
         };
         if let Some((seconds, _)) = outages().find(|(_, passed)| !passed) {

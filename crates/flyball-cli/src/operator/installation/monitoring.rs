@@ -61,7 +61,7 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
             "critical",
             "10m",
             format!("absent(flyball_saturation{{{of}}})"),
-            format!("{name} exports no metrics: the operator is down."),
+            format!("{name} exports no metrics; the operator may be down."),
         ),
         alert(
             "OperatorErrors",
@@ -118,7 +118,7 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
         "warning",
         "5m",
         format!("max by (kind) (flyball_watch_failing_seconds{{{of}}}) > 120"),
-        format!("{name} has not heard of {{{{ $labels.kind }}}} for minutes; /readyz and the log say why."),
+        format!("The watch of {{{{ $labels.kind }}}} of {name} has failed for more than two minutes; see /readyz and the log."),
     ));
     if description.lease.is_some() {
         alerts.push(alert(
@@ -126,7 +126,7 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
             "critical",
             "5m",
             format!("sum(leader_election_master_status{{{of}}}) == 0"),
-            format!("No replica of {name} leads."),
+            format!("No replica of {name} is the leader."),
         ));
     }
     if !description.webhooks.is_empty() {
@@ -135,7 +135,7 @@ fn alerts(description: &Description, place: &InstallTarget) -> Vec<Value> {
             "critical",
             "5m",
             format!("sum by (webhook) (rate(controller_runtime_webhook_requests_total{{{of},code=~\"5..\"}}[5m])) > 0"),
-            format!("Webhook {{{{ $labels.webhook }}}} of {name} fails, which stops writes of its kind."),
+            format!("Webhook {{{{ $labels.webhook }}}} of {name} fails, so writes of its kind are rejected."),
         ));
     }
     alerts
@@ -147,7 +147,7 @@ fn dashboard(description: &Description, place: &InstallTarget) -> Value {
     let of = of(place);
     let mut panels = vec![
         (
-            "Latency: from when an object was to be looked at until that was done",
+            "Latency: from the trigger of a reconcile to its end",
             "s",
             vec![
                 ("p50 {{controller}}", quantile(0.5, "flyball_latency_seconds_bucket", "controller", &of)),
@@ -160,31 +160,23 @@ fn dashboard(description: &Description, place: &InstallTarget) -> Value {
             vec![("{{controller}} {{result}}", rate("controller_runtime_reconcile_total", "controller, result", &of))],
         ),
         (
-            "Errors: reconciles that failed",
+            "Errors: failed reconciles",
             "ops",
             vec![("{{controller}}", rate("controller_runtime_reconcile_errors_total", "controller", &of))],
         ),
         (
-            "Saturation: workers that are busy",
+            "Saturation: busy workers",
             "percentunit",
             vec![("{{controller}}", format!("max by (controller) (flyball_saturation{{{of}}})"))],
         ),
-        (
-            "Objects that wait",
-            "short",
-            vec![("{{controller}}", format!("sum by (controller) (workqueue_depth{{{of}}})"))],
-        ),
+        ("Queue depth", "short", vec![("{{controller}}", format!("sum by (controller) (workqueue_depth{{{of}}})"))]),
         ("Objects in caches", "short", vec![("{{kind}}", format!("max by (kind) (flyball_cache_objects{{{of}}})"))]),
         (
             "Requests to the API server",
             "reqps",
             vec![("{{method}} {{code}}", rate("rest_client_requests_total", "method, code", &of))],
         ),
-        (
-            "What became of objects to be applied",
-            "ops",
-            vec![("{{kind}} {{result}}", rate("flyball_apply_total", "kind, result", &of))],
-        ),
+        ("Applies by outcome", "ops", vec![("{{kind}} {{result}}", rate("flyball_apply_total", "kind, result", &of))]),
     ];
     if description.lease.is_some() {
         panels.push((

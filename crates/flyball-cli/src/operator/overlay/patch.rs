@@ -19,11 +19,11 @@ pub(super) struct Patch {
     group: Option<String>,
     name: Option<String>,
     namespace: Option<String>,
-    how: How,
+    how: PatchForm,
 }
 
 #[derive(Debug)]
-enum How {
+enum PatchForm {
     /// Strategic, or, of a kind that is not built in, a merge.
     Merge(Value),
     Json(Vec<Value>),
@@ -55,8 +55,8 @@ impl Patch {
                 name: text(&target["name"]),
                 namespace: text(&target["namespace"]),
                 how: match how {
-                    Value::Array(operations) => How::Json(operations),
-                    Value::Object(_) => How::Merge(how),
+                    Value::Array(operations) => PatchForm::Json(operations),
+                    Value::Object(_) => PatchForm::Merge(how),
                     _ => return Err(wrong()),
                 },
             });
@@ -68,7 +68,7 @@ impl Patch {
         let name = text(&metadata["name"]).ok_or_else(wrong)?;
         let group = Some(group(&api_version).to_owned());
         let namespace = text(&metadata["namespace"]);
-        Ok(Self { kind, group, name: Some(name), namespace, how: How::Merge(document) })
+        Ok(Self { kind, group, name: Some(name), namespace, how: PatchForm::Merge(document) })
     }
 
     /// Lays the patch over all objects that it fits. Names may lack the prefix, as in `config`.
@@ -129,8 +129,8 @@ impl Patch {
 
     fn change(&self, object: &mut Value) -> Result<(), flyball_schema::patch::Error> {
         let patch = match &self.how {
-            How::Json(operations) => return Ok(json::apply(object, operations)?),
-            How::Merge(patch) => patch,
+            PatchForm::Json(operations) => return Ok(json::apply(object, operations)?),
+            PatchForm::Merge(patch) => patch,
         };
         let (name, namespace) = (object["metadata"]["name"].clone(), object["metadata"].get("namespace").cloned());
         let api_version = object["apiVersion"].as_str().unwrap_or_default();

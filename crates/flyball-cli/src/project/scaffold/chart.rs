@@ -82,8 +82,10 @@ impl ExistingChart {
         let name = chart.name().to_owned();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if name.starts_with(['.', '-']) || !name.chars().all(is_plain) {
-            return Err(Error::new(format!("--chart {given}: name {name:?} in Chart.yaml is no name of a directory"))
-                .hint("rename the chart: use letters, digits and dashes"));
+            return Err(Error::new(format!(
+                "--chart {given}: name {name:?} in Chart.yaml is not a valid directory name"
+            ))
+            .hint("rename the chart: use letters, digits and dashes"));
         }
         if chart.metadata().chart_type == "library" {
             return Err(Error::new(format!(

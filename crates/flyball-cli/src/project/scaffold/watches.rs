@@ -68,7 +68,7 @@ pub(crate) fn add_entry(changes: &mut Changes, resource: &Resource, field: &str,
         Ok(read) if read.len() == entries.len() && entries.iter().all(|entry| read.contains(entry)) => {
             changes.put(WATCHES, after)
         }
-        _ => Err(by_hand("it is no list of entries that begin with `- ` in the first column".into())),
+        _ => Err(by_hand("it is not a list of entries that begin with `- ` in the first column".into())),
     }
 }
 
