@@ -70,9 +70,11 @@ mod snake;
 mod status;
 mod template;
 mod variables;
+mod vault;
 mod watches;
 mod yaml;
 
 pub use error::Error;
 pub use operator::operator;
+pub use playbook::{Coverage, Gap, GapKind, PartCoverage, Place, coverage};
 pub use watches::{Executor, Watches};

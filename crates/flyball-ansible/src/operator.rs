@@ -10,6 +10,7 @@ use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
 use crate::reconcile::{Deferrals, RECONCILE_PERIOD, Roles};
 use crate::shares::Shares;
 use crate::template::walk;
+use crate::vault::Vault;
 use crate::watches::{Executor, Runs, Watch, Watches};
 use crate::yaml;
 use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
@@ -36,8 +37,9 @@ const WORKERS: usize = 16;
 /// permissions are derived from the roles: it owns every kind with literal `apiVersion` and `kind` in a task, a
 /// template or a variable; it only reads those of `k8s_info`.
 ///
-/// The executor runs the roles and playbooks of entries that have none of their own. The built-in one supports the modules `k8s`, `k8s_info`, `k8s_status`,
-/// `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions,
+/// The executor runs the roles and playbooks of entries that have none of their own. The built-in one supports the
+/// modules `k8s`, `k8s_info`, `k8s_scale`, `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and
+/// `requeue_after`, and blocks, loops, conditions,
 /// retries, includes, roles and handlers.
 ///
 /// # Errors
@@ -75,17 +77,17 @@ fn controller(
     name: &str,
 ) -> Result<ControllerParts> {
     let folder = executors.watches.folder();
-    let mut declared = DeclaredVariables::of(&watch.runs, folder)?;
+    let mut declared = DeclaredVariables::of(&watch.runs, folder, &watch.vault)?;
     let workers = watch.concurrency.unwrap_or(WORKERS);
     let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
     let executor = watch.executor.unwrap_or(executors.executor);
-    let (main, mut kinds) = executors.create(executor, &watch.runs, &declared, &watch.vars, &shares)?;
+    let (main, mut kinds) = executors.create(executor, &watch.runs, &declared, (&watch.vars, &watch.vault), &shares)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let own = DeclaredVariables::of(runs, folder)?;
-            let (finalizer, others) = executors.create(executor, runs, &own, &vars, &shares)?;
+            let own = DeclaredVariables::of(runs, folder, &watch.vault)?;
+            let (finalizer, others) = executors.create(executor, runs, &own, (&vars, &watch.vault), &shares)?;
             kinds.join(others);
             declared.join(own);
             Some(finalizer)
@@ -158,7 +160,7 @@ impl Executors<'_> {
         executor: Executor,
         runs: &Runs,
         declared: &DeclaredVariables,
-        vars: &Map<String, Value>,
+        (vars, vault): (&Map<String, Value>, &Vault),
         shares: &ControllerShares,
     ) -> Result<(Box<dyn Execute>, Kinds)> {
         let folder = self.watches.folder();
@@ -170,7 +172,7 @@ impl Executors<'_> {
             })
         };
         let (program, start) = match executor {
-            Executor::BuiltIn => return self.built_in(load(runs, folder)?, vars, shares),
+            Executor::BuiltIn => return self.built_in(load(runs, folder, vault)?, vars, shares),
             Executor::AnsiblePlaybook => (find()?, Start::Process),
             Executor::Worker => {
                 let program = find()?;
@@ -178,7 +180,7 @@ impl Executors<'_> {
                     self.workers(&program).map_err(|problem| file(format!("no worker can start: {problem}")))?;
                 (program, Start::Worker(workers))
             }
-            Executor::Auto => match (load(runs, folder), AnsiblePlaybook::find()) {
+            Executor::Auto => match (load(runs, folder, vault), AnsiblePlaybook::find()) {
                 (Ok(playbook), _) => return self.built_in(playbook, vars, shares),
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(program)) => {
@@ -268,7 +270,8 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
             if !path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") {
                 continue;
             }
-            let documents = yaml::documents(&yaml::read_text(&path)?).map_err(|problem| Error::file(&path, problem))?;
+            let documents = yaml::documents(&yaml::read_text(&path, &Vault::default())?, &Vault::default())
+                .map_err(|problem| Error::file(&path, problem))?;
             for document in documents {
                 // The folder may contain samples as well.
                 if document["kind"] == "CustomResourceDefinition" {
@@ -291,7 +294,7 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
 
 /// Returns the name of the operator.
 fn name(folder: &Path) -> String {
-    let project = yaml::read_document(&folder.join("PROJECT")).ok();
+    let project = yaml::read_document(&folder.join("PROJECT"), &Vault::default()).ok();
     let project = project.as_ref().and_then(|project| project["projectName"].as_str()).map(str::to_owned);
     let folder = || fs::canonicalize(folder).ok()?.file_name().map(|name| name.to_string_lossy().into_owned());
     let name = project.or_else(folder).unwrap_or_default();

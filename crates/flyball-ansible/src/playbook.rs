@@ -3,12 +3,14 @@
 //! Unsupported features are an [error](crate::Error) with file and task, before anything runs.
 
 mod args;
+mod coverage;
 mod declared;
 mod kinds;
 mod literals;
 mod load;
 mod task;
 
+pub use coverage::{Coverage, Gap, GapKind, PartCoverage, Place, coverage};
 pub(crate) use declared::DeclaredVariables;
 pub(crate) use kinds::Kinds;
 pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN, kind_of};
@@ -107,6 +109,10 @@ pub(crate) enum LoopItems {
     Flattened,
     /// The entries of a map, as `key` and `value`.
     Fields,
+    /// The items of a list, and of lists in it, each with its position.
+    Indexed,
+    /// Numbers, such as `start=0 count=3`.
+    Sequence,
 }
 
 /// The action of a task.
@@ -129,6 +135,7 @@ pub(crate) enum Action {
 pub(crate) enum Module {
     K8s,
     K8sInfo,
+    K8sScale,
     K8sStatus,
     RequeueAfter,
     SetFact,

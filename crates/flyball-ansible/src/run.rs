@@ -6,6 +6,7 @@
 
 mod frame;
 mod k8s;
+mod lookups;
 mod modules;
 mod objects;
 mod tasks;
@@ -16,7 +17,7 @@ pub(crate) use k8s::merge;
 use crate::job::{Job, Outcome, TaskError};
 use crate::playbook::{Play, Playbook};
 use crate::shares::{Share, Shares};
-use crate::template::{Budget, Scope, Var, Vars};
+use crate::template::{Budget, Scope, Sources, Var, Vars};
 use flyball_core::memory;
 use frame::Frame;
 use serde_json::Value;
@@ -34,7 +35,8 @@ const MAX_FACT_BYTES: usize = 64 << 20;
 ///
 /// A run that waits takes one of the shares.
 pub(crate) async fn run<'r>(playbook: &'r Playbook, shares: &'r Shares, job: Job<'r>) -> Outcome {
-    let budget = Arc::new(Budget::new(job.watch.pass_environment.clone()));
+    let sources = Sources::new(job.watch.repeats.then(|| job.cx.rng().clone()));
+    let budget = Arc::new(Budget::new(job.watch.pass_environment.clone(), sources));
     let mut run = Run {
         playbook,
         job,

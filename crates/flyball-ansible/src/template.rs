@@ -10,15 +10,28 @@ mod files;
 mod filters;
 mod format;
 mod functions;
+mod lists;
+mod numbers;
 mod output;
+mod password;
+mod query;
 mod scope;
+mod sequence;
+mod sources;
 mod tests;
+mod texts;
+mod time;
 
 pub(crate) use budget::Budget;
-pub(crate) use check::{check_expression, check_text};
-pub(crate) use files::{Files, walk};
+pub(crate) use check::{
+    Missing, check_expression, check_text, literal_files, missing_in_expression, missing_in_text, queried_kinds,
+};
+pub(crate) use files::{Files, normal, walk};
 use output::Bounded;
 pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};
+pub(crate) use sequence::sequence;
+pub(crate) use sources::Sources;
+pub(crate) use texts::hash_of;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value, ValueKind};
@@ -118,7 +131,7 @@ fn weigh_within(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<()
 /// # Errors
 /// If it is nested too deep: traversals recurse, and tasks may nest a variable one level deeper in each iteration of
 /// a loop.
-fn weight(value: &serde_json::Value) -> Result<u64, String> {
+pub(crate) fn weight(value: &serde_json::Value) -> Result<u64, String> {
     weight_within(value, MAX_DEPTH)
 }
 
@@ -213,3 +226,5 @@ pub(crate) fn is_template(text: &str) -> bool {
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod recorded;

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::fields::{FieldError, Fields};
 use crate::names::{Reason, never_allowed, own_names};
 use crate::snake::snake;
+use crate::vault::Vault;
 use crate::yaml::{self, type_name};
 use clap::ValueEnum;
 use flyball::{GroupVersionKind, Kind};
@@ -22,12 +23,13 @@ use std::time::Duration;
 /// are searched below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path relative to the
 /// file.
 ///
-/// Five fields are extensions of operator-sdk's format. `executor` is `built-in`, `worker`, `ansible-playbook` or
+/// Six fields are extensions of operator-sdk's format. `executor` is `built-in`, `worker`, `ansible-playbook` or
 /// `auto`, and overrides the [executor](Executor) of the operator. `allowVariables` lists variable names that fields
 /// of the spec may have although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, that runs
 /// for namespaced objects may access besides their own. `allowKinds` lists group, version and kind of objects outside
 /// of that namespace, or of RBAC, that templates and variables may create; otherwise only tasks may. `passEnvironment`
-/// lists environment variables of the operator that roles may read.
+/// lists environment variables of the operator that roles may read. `vaultPasswordFile` is the file with the password
+/// of `ansible-vault`; by default, it is that in the environment variable `ANSIBLE_VAULT_PASSWORD_FILE`.
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
 #[derive(Clone, Debug)]
@@ -66,6 +68,10 @@ pub(crate) struct Watch {
     pub(crate) allow_kinds: Vec<GroupVersionKind>,
     /// Environment variables that roles may read.
     pub(crate) pass_environment: BTreeSet<String>,
+    /// Decrypts files of the project.
+    pub(crate) vault: Vault,
+    /// Random values are those of the simulation.
+    pub(crate) repeats: bool,
 }
 
 /// The executor of roles and playbooks.
@@ -119,9 +125,9 @@ impl Watches {
     /// file, entry and field.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = yaml::read_text(path)?;
+        let text = yaml::read_text(path, &Vault::default())?;
         let text = expand(&text, |name| env::var(name).ok());
-        let documents = yaml::documents(&text).map_err(|problem| Error::file(path, problem))?;
+        let documents = yaml::documents(&text, &Vault::default()).map_err(|problem| Error::file(path, problem))?;
         let entries = match <[Value; 1]>::try_from(documents) {
             Ok([Value::Array(entries)]) if !entries.is_empty() => entries,
             _ => {
@@ -157,7 +163,8 @@ impl Watches {
 
     /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations are
     /// reproducible. Expensive templates then block the operator; by default, they run on other threads.
-    pub fn repeatable(self) -> Self {
+    pub fn repeatable(mut self) -> Self {
+        self.entries.iter_mut().for_each(|watch| watch.repeats = true);
         Self { repeats: true, ..self }
     }
 
@@ -226,6 +233,8 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
         allow_namespaces: fields.names("allowNamespaces")?,
         allow_kinds,
         pass_environment: fields.names("passEnvironment")?,
+        vault: read_vault(&mut fields, folder)?,
+        repeats: false,
     };
     // Text of users is never a template, independent of this field; and runs leave no artifacts.
     fields.boolean("markUnsafe")?;
@@ -240,6 +249,15 @@ fn read_executor(name: &str) -> Result<Executor, FieldError> {
         let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
         FieldError::new("executor", format!("unknown executor {name:?}: use one of {}", names.join(", ")))
     })
+}
+
+/// Reads the password for encrypted files, which Ansible reads from a file in the environment as well.
+fn read_vault(fields: &mut Fields, folder: &Path) -> Result<Vault, FieldError> {
+    let vault = match fields.text("vaultPasswordFile")? {
+        None => Vault::of_environment(folder),
+        Some(file) => Vault::read(folder.join(file)),
+    };
+    vault.map_err(|problem| FieldError::new("vaultPasswordFile", problem))
 }
 
 /// Rejects a name in `allowVariables` that no field of a spec can have as variable name.
@@ -324,12 +342,22 @@ fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, FieldEr
         }
         (Some(role), None) => find_role(folder, &role).map(|path| Some(Runs::Role(path))),
         (None, Some(playbook)) => {
-            let path = folder.join(&playbook);
-            match path.is_file() {
-                true => Ok(Some(Runs::Playbook(path))),
-                false => Err(FieldError::new(
+            let mut places = match Path::new(&playbook).is_absolute() {
+                true => absolute_places(folder, &playbook),
+                false => vec![folder.join(&playbook)],
+            };
+            let in_collection = |(place, name): (PathBuf, String)| {
+                ["yml", "yaml"].map(|ending| place.join("playbooks").join(format!("{name}.{ending}")))
+            };
+            places.extend(collection_places(folder, &playbook).into_iter().flat_map(in_collection));
+            match places.iter().position(|place| place.is_file()) {
+                Some(place) => Ok(Some(Runs::Playbook(places.swap_remove(place)))),
+                None => Err(FieldError::new(
                     "playbook",
-                    format!("file {} not found: paths are relative to the directory of watches.yaml", path.display()),
+                    format!(
+                        "file {} not found: paths are relative to the directory of watches.yaml",
+                        places[0].display()
+                    ),
                 )),
             }
         }
@@ -359,13 +387,44 @@ fn find_role(folder: &Path, role: &str) -> Result<PathBuf, FieldError> {
 /// the project.
 pub(crate) fn role_paths(folder: &Path, role: &str) -> Vec<PathBuf> {
     if Path::new(role).is_absolute() {
-        return vec![role.into()];
+        return absolute_places(folder, role);
     }
     let paths = env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default();
     let paths = env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty());
-    let mut candidates: Vec<_> = paths.flat_map(|path| [path.join(role), path.join("roles").join(role)]).collect();
-    candidates.extend([folder.join("roles").join(role), folder.join(role)]);
-    candidates
+    let mut places: Vec<_> = paths.flat_map(|path| [path.join(role), path.join("roles").join(role)]).collect();
+    places.extend([folder.join("roles").join(role), folder.join(role)]);
+    places.extend(collection_places(folder, role).into_iter().map(|(place, name)| place.join("roles").join(name)));
+    places
+}
+
+/// Returns the possible paths of an absolute path: images of operator-sdk have the project in `/opt/ansible`.
+fn absolute_places(folder: &Path, path: &str) -> Vec<PathBuf> {
+    let in_project = Path::new(path).strip_prefix("/opt/ansible").ok();
+    [PathBuf::from(path)].into_iter().chain(in_project.map(|path| folder.join(path))).collect()
+}
+
+/// Returns the possible folders of the collection of a name such as `community.general.site`, and the last part of
+/// the name: in the project, in `ANSIBLE_COLLECTIONS_PATH`, or in Ansible's default folders.
+fn collection_places(folder: &Path, name: &str) -> Vec<(PathBuf, String)> {
+    let parts: Vec<&str> = name.split('.').collect();
+    let is_name = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let [namespace, collection, name] = parts[..] else { return Vec::new() };
+    if !parts.iter().all(is_name) {
+        return Vec::new();
+    }
+    let mut folders = vec![folder.join("collections")];
+    match env::var_os("ANSIBLE_COLLECTIONS_PATH").filter(|paths| !paths.is_empty()) {
+        Some(paths) => folders.extend(env::split_paths(&paths)),
+        None => {
+            folders.extend(env::var_os("HOME").map(|home| PathBuf::from(home).join(".ansible/collections")));
+            folders.push("/usr/share/ansible/collections".into());
+        }
+    }
+    let of = |folder: PathBuf| {
+        let all = if folder.ends_with("ansible_collections") { folder } else { folder.join("ansible_collections") };
+        (all.join(namespace).join(collection), name.to_owned())
+    };
+    folders.into_iter().map(of).collect()
 }
 
 /// Reads the maximum number of concurrent reconciles, which operator-sdk reads from the environment.

@@ -1,11 +1,14 @@
 //! YAML as Ansible parses it: `yes` and `on` are true, and `1e3` is a string.
 
 mod compose;
+mod lines;
 mod scalar;
 
 pub(crate) use compose::Invalid;
+pub(crate) use lines::Lines;
 
 use crate::error::{Error, Result};
+use crate::vault::Vault;
 use serde_json::Value;
 use std::fmt;
 use std::path::Path;
@@ -18,18 +21,22 @@ const MAX_FILE_MEMORY: usize = 256 << 20;
 /// of a cluster.
 pub(crate) const MAX_TEXT_MEMORY: usize = 32 << 20;
 
-/// Reads a text file within the size limit.
-pub(crate) fn read_text(path: &Path) -> Result<String> {
+/// Reads a text file within the size limit, and decrypts it if it is encrypted.
+pub(crate) fn read_text(path: &Path, vault: &Vault) -> Result<String> {
     let size = std::fs::metadata(path).map_err(|error| Error::read(path, &error))?.len();
     if size > MAX_FILE_BYTES {
         return Err(Error::file(path, format_args!("the file has {size} bytes, but the limit is {MAX_FILE_BYTES}")));
     }
-    std::fs::read_to_string(path).map_err(|error| Error::read(path, &error))
+    let text = std::fs::read_to_string(path).map_err(|error| Error::read(path, &error))?;
+    match Vault::is_encrypted(&text) {
+        true => vault.decrypt(&text).map_err(|problem| Error::file(path, problem)),
+        false => Ok(text),
+    }
 }
 
 /// Reads a file of one document; `null` if there is none.
-pub(crate) fn read_document(path: &Path) -> Result<Value> {
-    let mut documents = documents(&read_text(path)?).map_err(|problem| Error::file(path, problem))?;
+pub(crate) fn read_document(path: &Path, vault: &Vault) -> Result<Value> {
+    let mut documents = documents(&read_text(path, vault)?, vault).map_err(|problem| Error::file(path, problem))?;
     match documents.len() {
         0 => Ok(Value::Null),
         1 => Ok(documents.remove(0)),
@@ -37,15 +44,20 @@ pub(crate) fn read_document(path: &Path) -> Result<Value> {
     }
 }
 
-/// Parses all non-empty documents of a text of the operator's author.
-pub(crate) fn documents(text: &str) -> Result<Vec<Value>, String> {
-    documents_within(text, MAX_FILE_MEMORY).map_err(|problem| invalid(&problem))
+/// Parses all non-empty documents of a text of the operator's author, whose strings may be templates. Values with the
+/// tag `!vault` are decrypted; these and values with the tag `!unsafe` become templates with the same result.
+pub(crate) fn documents(text: &str, vault: &Vault) -> Result<Vec<Value>, String> {
+    non_empty(compose::compose(text, MAX_FILE_MEMORY, Some(vault))).map_err(|problem| invalid(&problem))
 }
 
 /// Parses all non-empty documents of a text that users may have written, at least in part. Their values may take a
 /// number of bytes, see [`memory`](flyball_core::memory).
 pub(crate) fn documents_within(text: &str, bytes: usize) -> Result<Vec<Value>, Invalid> {
-    let mut documents = compose::compose(text, bytes)?;
+    non_empty(compose::compose(text, bytes, None))
+}
+
+fn non_empty(documents: Result<Vec<Value>, Invalid>) -> Result<Vec<Value>, Invalid> {
+    let mut documents = documents?;
     documents.retain(|document| !document.is_null());
     Ok(documents)
 }
@@ -96,14 +108,17 @@ mod tests {
     #[test]
     fn unquoted_words_are_booleans() {
         let text = "a: yes\nb: 'yes'\nc: off\nd: True\ne: 0644\n";
-        assert_eq!(documents(text).unwrap(), [json!({"a": true, "b": "yes", "c": false, "d": true, "e": 420})]);
-        assert_eq!(documents("---\n# nothing\n---\n- 1\n").unwrap(), [json!([1])]);
+        assert_eq!(
+            documents(text, &Vault::default()).unwrap(),
+            [json!({"a": true, "b": "yes", "c": false, "d": true, "e": 420})]
+        );
+        assert_eq!(documents("---\n# nothing\n---\n- 1\n", &Vault::default()).unwrap(), [json!([1])]);
     }
 
     #[test]
     fn errors_fit_on_one_line() {
-        for text in ["a: [", "a: 1\na: 2\n", "- a\nb: 1\n"] {
-            let problem = documents(text).unwrap_err();
+        for text in ["a: [", "- a\nb: 1\n"] {
+            let problem = documents(text, &Vault::default()).unwrap_err();
             assert!(problem.starts_with("invalid YAML: ") && !problem.contains('\n'), "{problem}");
         }
     }

@@ -1,6 +1,7 @@
 //! The commands: one file each, and one line in [`Command`] and in [`run`](Command::run).
 
 mod aliases;
+mod ansible;
 mod apply;
 mod bench;
 mod cluster;
@@ -56,6 +57,7 @@ pub(crate) enum Command {
     Dev(dev::DevArgs),
     Image(image::ImageArgs),
     Helm(helm::HelmArgs),
+    Ansible(ansible::AnsibleArgs),
     Test(test::TestArgs),
     Scorecard(scorecard::ScorecardArgs),
     Bench(bench::BenchArgs),
@@ -116,6 +118,7 @@ impl Command {
             Self::Doctor(args) => doctor::cmd_doctor(&args),
             Self::Dev(args) => dev::cmd_dev(args),
             Self::Helm(args) => helm::cmd_helm(&args),
+            Self::Ansible(args) => ansible::cmd_ansible(&args),
             Self::Image(args) => image::cmd_image(args),
             Self::Test(args) => test::cmd_test(&args),
             Self::Scorecard(args) => scorecard::cmd_scorecard(args),

@@ -17,7 +17,7 @@ struct ModuleArguments {
 const KUBERNETES: &[&str] = &["kubernetes.core", "community.kubernetes", "operator_sdk.util"];
 const BUILTIN: &[&str] = &["ansible.builtin", "ansible.legacy"];
 
-const MODULES: [ModuleArguments; 10] = [
+const MODULES: [ModuleArguments; 11] = [
     ModuleArguments {
         module: Module::K8s,
         names: &["k8s", "k8s_raw"],
@@ -47,6 +47,35 @@ const MODULES: [ModuleArguments; 10] = [
             "validate",
             "validate_certs",
             "persist_config",
+            "append_hash",
+            "delete_options",
+            "hidden_fields",
+            "server_side_apply",
+        ]),
+        text: None,
+    },
+    ModuleArguments {
+        module: Module::K8sScale,
+        names: &["k8s_scale"],
+        collections: KUBERNETES,
+        arguments: Some(&[
+            "definition",
+            "resource_definition",
+            "inline",
+            "src",
+            "api_version",
+            "api",
+            "version",
+            "kind",
+            "name",
+            "namespace",
+            "replicas",
+            "current_replicas",
+            "resource_version",
+            "wait",
+            "wait_timeout",
+            "wait_sleep",
+            "validate_certs",
         ]),
         text: None,
     },
@@ -161,9 +190,10 @@ fn find(name: &str) -> Option<&'static ModuleArguments> {
     })
 }
 
-/// Returns true if a module of this name exists.
-pub(super) fn is_module(name: &str) -> bool {
-    find(name).is_some()
+/// Returns true if a key names a supported module, or another action such as `include_tasks`.
+pub(super) fn is_action(key: &str) -> bool {
+    let includes = ["include", "include_tasks", "import_tasks", "include_vars", "include_role", "import_role"];
+    includes.iter().any(|name| is_builtin(key, name)) || find(key).is_some()
 }
 
 /// Finds a module by name and validates its arguments.
@@ -211,7 +241,23 @@ fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(
         _ => Ok(()),
     };
     match module {
-        Module::K8s => one_of("state", &["present", "absent", "patched"])?,
+        Module::K8s => {
+            one_of("state", &["present", "absent", "patched"])?;
+            one_of("merge_type", &["merge", "strategic-merge"])?;
+            let first = arguments.get("merge_type").and_then(|types| types.get(0)).and_then(Value::as_str);
+            if first == Some("json") {
+                return Err(format!("{name}: the built-in executor does not support merge_type json"));
+            }
+            let template = arguments.get("template").map_or(&[][..], std::slice::from_ref);
+            let templates = template.iter().flat_map(|one| one.as_array().map_or(template, |all| all));
+            let mut options = templates.filter_map(Value::as_object).flat_map(Map::keys);
+            if let Some(option) = options.find(|option| *option != "path") {
+                return Err(format!("{name}: the built-in executor does not support option {option} of template"));
+            }
+        }
+        Module::K8sScale if !arguments.contains_key("replicas") => {
+            return Err(format!("{name}: missing argument replicas"));
+        }
         Module::Meta => one_of(
             "action",
             &["end_play", "end_host", "end_role", "noop", "flush_handlers", "clear_facts", "refresh_inventory"],

@@ -4,10 +4,11 @@
 //! template stands for all files of the project. Nothing is executed or validated.
 
 use super::args::pairs;
-use super::load::{named, normal};
+use super::load::named;
 use crate::error::{Error, Result};
 use crate::names::is_special;
-use crate::template::{is_template, walk};
+use crate::template::{is_template, normal, walk};
+use crate::vault::Vault;
 use crate::watches::{Runs, role_paths};
 use crate::yaml;
 use serde_json::{Map, Value};
@@ -32,8 +33,8 @@ pub(crate) struct DeclaredVariables {
 
 impl DeclaredVariables {
     /// Finds the variables of a role or playbook, and of all roles that it may run.
-    pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
-        let mut walk = Walker::of(project);
+    pub(crate) fn of(runs: &Runs, project: &Path, vault: &Vault) -> Result<Self> {
+        let mut walk = Walker::of(project, vault);
         let mut seen = BTreeSet::new();
         walk.next.push(match runs {
             Runs::Role(folder) => Unit::Role(normal(folder)),
@@ -76,6 +77,7 @@ struct UnitVariables {
 
 struct Walker<'p> {
     project: &'p Path,
+    vault: &'p Vault,
     found: DeclaredVariables,
     /// The variables of the current unit.
     names: UnitVariables,
@@ -89,8 +91,8 @@ struct Walker<'p> {
 }
 
 /// Reads the documents of a file as one value.
-fn read(file: &Path) -> Result<Value> {
-    let documents = yaml::documents(&yaml::read_text(file)?).map_err(|problem| Error::file(file, problem))?;
+fn read(file: &Path, vault: &Vault) -> Result<Value> {
+    let documents = yaml::documents(&yaml::read_text(file, vault)?, vault).map_err(|problem| Error::file(file, problem))?;
     Ok(match <[Value; 1]>::try_from(documents) {
         Ok([document]) => document,
         Err(documents) => Value::Array(documents),
@@ -107,9 +109,18 @@ fn last(key: &str) -> &str {
 }
 
 impl<'p> Walker<'p> {
-    fn of(project: &'p Path) -> Self {
+    fn of(project: &'p Path, vault: &'p Vault) -> Self {
         let (found, names) = (DeclaredVariables::default(), UnitVariables::default());
-        Self { project, found, names, in_role: false, beside: PathBuf::new(), files: Vec::new(), next: Vec::new() }
+        Self {
+            project,
+            vault,
+            found,
+            names,
+            in_role: false,
+            beside: PathBuf::new(),
+            files: Vec::new(),
+            next: Vec::new(),
+        }
     }
 
     /// Returns true if a path is outside of the project.
@@ -141,7 +152,7 @@ impl<'p> Walker<'p> {
                 for part in ["group_vars", "host_vars"] {
                     self.variables(&folder.join(part))?;
                 }
-                match read(file)? {
+                match read(file, self.vault)? {
                     // A variable file.
                     Value::Object(vars) => self.file_variables(file, vars),
                     tasks => self.tasks(&tasks, &folder, 0)?,
@@ -159,13 +170,13 @@ impl<'p> Walker<'p> {
         let mut defaults: Vec<PathBuf> = named(&folder.join("defaults"), "main").into_iter().collect();
         defaults.extend(walk(&folder.join("defaults").join("main"))?);
         for file in defaults.iter().filter(|file| is_yaml(file)) {
-            if let Value::Object(vars) = read(file)? {
+            if let Value::Object(vars) = read(file, self.vault)? {
                 self.names.inputs.extend(vars.into_iter().map(|(name, _)| name));
             }
         }
         for (part, name) in [("meta", "argument_specs"), ("meta", "main")] {
             let Some(file) = named(&folder.join(part), name) else { continue };
-            let meta = read(&file)?;
+            let meta = read(&file, self.vault)?;
             let specs = meta["argument_specs"].as_object().into_iter().flat_map(Map::values);
             let options = specs.filter_map(|spec| spec["options"].as_object()).flat_map(Map::keys);
             self.names.inputs.extend(options.cloned());
@@ -174,7 +185,7 @@ impl<'p> Walker<'p> {
         for part in ["tasks", "handlers"] {
             for file in walk(&folder.join(part))?.iter().filter(|file| is_yaml(file)) {
                 self.beside = file.parent().unwrap_or(folder).to_owned();
-                self.tasks(&read(file)?, folder, 0)?;
+                self.tasks(&read(file, self.vault)?, folder, 0)?;
             }
         }
         let mut seen = BTreeSet::new();
@@ -190,7 +201,7 @@ impl<'p> Walker<'p> {
             }
             self.record_external_path(&file);
             self.beside = file.parent().unwrap_or(folder).to_owned();
-            match read(&file)? {
+            match read(&file, self.vault)? {
                 Value::Object(vars) => self.file_variables(&file, vars),
                 tasks => self.tasks(&tasks, folder, 0)?,
             }
@@ -201,7 +212,7 @@ impl<'p> Walker<'p> {
     /// Records the variables in all files of a folder.
     fn variables(&mut self, folder: &Path) -> Result<()> {
         for file in walk(folder)?.iter().filter(|file| is_yaml(file)) {
-            if let Value::Object(vars) = read(file)? {
+            if let Value::Object(vars) = read(file, self.vault)? {
                 self.names.own.extend(vars.into_iter().map(|(name, _)| name));
             }
         }
@@ -382,7 +393,8 @@ mod tests {
     use serde_json::json;
 
     fn own(tasks: &Value) -> Vec<String> {
-        let mut walk = Walker::of(Path::new("/none"));
+        let vault = Vault::default();
+        let mut walk = Walker::of(Path::new("/none"), &vault);
         walk.tasks(tasks, Path::new("/none"), 0).unwrap();
         walk.names.own.into_iter().collect()
     }
@@ -390,7 +402,8 @@ mod tests {
     #[test]
     fn role_defaults_are_inputs() {
         let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects/shop");
-        let found = DeclaredVariables::of(&Runs::Role(project.join("roles/shop")), &project).unwrap();
+        let found =
+            DeclaredVariables::of(&Runs::Role(project.join("roles/shop")), &project, &Vault::default()).unwrap();
         assert!(found.inputs.contains("shelves") && !found.own.contains("shelves"), "{found:?}");
         assert!(found.own.contains("page") && found.own.contains("shelf"), "{found:?}");
     }
@@ -416,7 +429,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let found = DeclaredVariables::of(&Runs::Role(folder.join("roles/r")), &folder).unwrap();
+        let found = DeclaredVariables::of(&Runs::Role(folder.join("roles/r")), &folder, &Vault::default()).unwrap();
         assert_eq!(found.own.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
         std::fs::remove_dir_all(folder).unwrap();
     }

@@ -7,7 +7,8 @@
 use super::literals::{Literals, VERSION, kind_of};
 use super::{Action, Module, Play, Playbook, Role, Task};
 use crate::error::Result;
-use crate::template::{Files, Scope, Var, Vars, templates, walk};
+use crate::template::{Files, Scope, Var, Vars, queried_kinds, templates, walk};
+use crate::vault::Vault;
 use crate::yaml;
 use flyball::Kind;
 use serde_json::{Map, Value};
@@ -57,13 +58,13 @@ impl Kinds {
     }
 
     /// Finds the kinds in all texts of a folder.
-    pub(crate) fn of_files(folder: &Path, author: &Map<String, Value>) -> Result<Self> {
+    pub(crate) fn of_files(folder: &Path, author: &Map<String, Value>, vault: &Vault) -> Result<Self> {
         let mut found = Self::default();
         let mut layers = vec![Arc::new(templates(author))];
         let is_yaml = |path: &Path| path.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
         for part in ["vars", "defaults"] {
             for path in walk(&folder.join(part))?.iter().filter(|path| is_yaml(path)) {
-                for document in yaml::documents(&yaml::read_text(path)?).unwrap_or_default() {
+                for document in yaml::documents(&yaml::read_text(path, vault)?, vault).unwrap_or_default() {
                     layers.extend(document.as_object().map(|vars| Arc::new(templates(vars))));
                 }
             }
@@ -77,9 +78,9 @@ impl Kinds {
             let is_role =
                 !path.strip_prefix(folder).is_ok_and(|path| path.starts_with("config") || path.starts_with("deploy"));
             if is_text && is_role {
-                let text = yaml::read_text(&path)?;
+                let text = yaml::read_text(&path, vault)?;
                 search.record_objects_in_text(&text);
-                match yaml::documents(&text) {
+                match yaml::documents(&text, vault) {
                     Ok(documents) if is_yaml(&path) => {
                         documents.iter().for_each(|document| search.unvalidated_tasks(document, 0));
                     }
@@ -138,12 +139,14 @@ impl Search<'_> {
     fn files(&mut self) {
         let files = self.files.clone();
         files.templates.values().chain(files.files.values()).for_each(|(_, text)| self.text(text));
+        files.templates.values().for_each(|(_, text)| self.queried(text));
     }
 
     fn vars(&mut self, vars: &Vars) {
         for var in vars.values() {
             let (Var::Data(value) | Var::Template(value)) = var;
             self.value(value, 0);
+            self.queries(value, 0);
         }
     }
 
@@ -151,8 +154,15 @@ impl Search<'_> {
         for task in tasks {
             self.vars(&task.vars);
             task.repeat.iter().for_each(|repeat| self.value(&repeat.items, 0));
+            let conditions =
+                [Some(&task.when), Some(&task.until), task.failed_when.as_ref(), task.changed_when.as_ref()];
+            let conditions = conditions.into_iter().flatten().flatten();
+            conditions.chain(task.repeat.iter().map(|repeat| &repeat.items)).for_each(|value| self.queries(value, 0));
+            if let Action::Module(_, arguments) = &task.action {
+                arguments.values().for_each(|argument| self.queries(argument, 0));
+            }
             match &task.action {
-                Action::Module(Module::K8s, arguments) => self.search_k8s_arguments(arguments),
+                Action::Module(Module::K8s | Module::K8sScale, arguments) => self.search_k8s_arguments(arguments),
                 Action::Module(Module::K8sInfo, arguments) => {
                     self.record_kind_argument(arguments, false);
                     self.record_listing(arguments);
@@ -196,6 +206,26 @@ impl Search<'_> {
         if !arguments.contains_key("namespace") && !arguments.contains_key("name") {
             let kind = arguments.get("kind").and_then(Value::as_str).and_then(|kind| self.literal(kind));
             self.kinds.listed_in_all_namespaces.extend(kind);
+        }
+    }
+
+    /// Records the kinds of lookups in a value.
+    fn queries(&mut self, value: &Value, depth: usize) {
+        match value {
+            Value::String(text) => self.queried(text),
+            Value::Array(items) if depth < MAX_DEPTH => items.iter().for_each(|item| self.queries(item, depth + 1)),
+            Value::Object(fields) if depth < MAX_DEPTH => {
+                fields.values().for_each(|field| self.queries(field, depth + 1));
+            }
+            _ => {}
+        }
+    }
+
+    fn queried(&mut self, text: &str) {
+        for queried in queried_kinds(text) {
+            let kind = kind_of(queried.api_version.as_deref().unwrap_or("v1"), &queried.kind);
+            self.kinds.read.extend(kind);
+            self.kinds.everywhere.extend(queried.is_everywhere.then_some(queried.kind));
         }
     }
 

@@ -4,6 +4,7 @@
 //! written a part of it.
 
 use crate::template::is_template;
+use crate::vault::Vault;
 use crate::yaml;
 use flyball::Kind;
 use flyball_core::scope::CLUSTER_SCOPED;
@@ -73,7 +74,7 @@ impl Literals {
                 }
             }
             Value::String(text) if !is_template(text) => {
-                let documents = yaml::documents(text).unwrap_or_default();
+                let documents = yaml::documents(text, &Vault::default()).unwrap_or_default();
                 documents.iter().for_each(|document| self.search(document, version, kind, depth + 1));
             }
             _ => {}

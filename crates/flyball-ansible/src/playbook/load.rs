@@ -4,12 +4,13 @@ use super::task::{Resolve, check_all, read_tasks};
 use super::{Action, Play, Playbook, Role, RoleReference, Task};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::template::{Files, Vars, check_text, templates, walk};
+use crate::template::{Files, Vars, check_text, normal, templates, walk};
+use crate::vault::Vault;
 use crate::watches::{Runs, role_paths};
 use crate::yaml::{self, truth, type_name};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Nesting limit of imports.
@@ -18,8 +19,8 @@ const MAX_DEPTH: usize = 32;
 const MAX_TASK_FILES: usize = 2000;
 
 /// Loads a role or a playbook of a project.
-pub(crate) fn load(runs: &Runs, project: &Path) -> Result<Playbook> {
-    let mut loader = Loader { project: project.to_owned(), ..Loader::default() };
+pub(crate) fn load(runs: &Runs, project: &Path, vault: &Vault) -> Result<Playbook> {
+    let mut loader = Loader::of(project, vault);
     let plays = match runs {
         Runs::Role(folder) => {
             let folder = normal(folder);
@@ -40,29 +41,21 @@ pub(crate) fn candidate_paths(name: &str, including: &Path, folder: &Path) -> [P
     [normal(&beside.join(name)), normal(&folder.join(name))]
 }
 
-/// Resolves `.` and `..` without file system access.
-pub(crate) fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir if normal.file_name().is_some() => drop(normal.pop()),
-            other => normal.push(other),
-        }
-    }
-    normal
-}
-
 #[derive(Default)]
-struct Loader {
+pub(super) struct Loader {
     project: PathBuf,
-    roles: BTreeMap<PathBuf, Role>,
+    pub(super) vault: Vault,
+    pub(super) roles: BTreeMap<PathBuf, Role>,
     /// Task files that remain to be read, each with the folder of its role.
     pending: Vec<(PathBuf, PathBuf)>,
     seen: BTreeSet<PathBuf>,
 }
 
 impl Loader {
+    pub(super) fn of(project: &Path, vault: &Vault) -> Self {
+        Self { project: project.to_owned(), vault: vault.clone(), ..Self::default() }
+    }
+
     /// Records that a role is run from one of its task files.
     fn enqueue(&mut self, folder: &Path, tasks_from: &str) -> Result<(), String> {
         match named(&folder.join("tasks"), tasks_from) {
@@ -102,10 +95,10 @@ impl Loader {
     /// Loads a role without its tasks.
     fn read_role(&mut self, folder: &Path) -> Result<Role> {
         let vars = |part: &str| match named(&folder.join(part), "main") {
-            Some(file) => read_vars(&file),
+            Some(file) => read_vars(&file, &self.vault),
             None => Ok(Arc::default()),
         };
-        let files = Files::read(folder)?;
+        let files = self.files(folder, &["tasks", "handlers", "defaults", "vars"])?;
         for (path, text) in files.templates.values() {
             check_text(text).map_err(|problem| Error::file(path, problem))?;
         }
@@ -117,13 +110,26 @@ impl Loader {
             ..Role::default()
         };
         if let Some(file) = named(&folder.join("meta"), "main") {
-            let meta = yaml::read_document(&file)?;
+            let meta = yaml::read_document(&file, &self.vault)?;
             for dependency in meta.get("dependencies").and_then(Value::as_array).into_iter().flatten() {
                 let dependency = self.read_role_reference(dependency.clone(), folder);
                 role.dependencies.push(dependency.map_err(|problem| Error::file(&file, problem))?);
             }
         }
         Ok(role)
+    }
+
+    /// Reads the files for lookups of a role or playbook, including those that texts in its folders name.
+    pub(super) fn files(&self, folder: &Path, parts: &[&str]) -> Result<Files> {
+        let mut files = Files::read(folder, &self.vault)?;
+        let mut texts = Vec::new();
+        for part in parts {
+            let found = if part.is_empty() { files_in(folder)? } else { walk(&folder.join(part))? };
+            let is_yaml = |file: &&PathBuf| file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
+            texts.extend(found.iter().filter(is_yaml).filter_map(|file| yaml::read_text(file, &self.vault).ok()));
+        }
+        files.link(folder, &self.project, &self.vault, texts.iter().map(String::as_str))?;
+        Ok(files)
     }
 
     /// Parses an entry in a list of roles: a name, or a map with variables.
@@ -171,7 +177,7 @@ impl Loader {
 
     /// Reads a task file of a role.
     fn read_file(&mut self, file: &Path, folder: &Path, depth: usize) -> Result<Arc<[Task]>> {
-        let tasks = yaml::read_document(file)?;
+        let tasks = yaml::read_document(file, &self.vault)?;
         let path = Arc::new(file.to_owned());
         let mut found =
             TaskContext { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
@@ -179,13 +185,13 @@ impl Loader {
     }
 
     fn read_plays(&mut self, file: &Path) -> Result<Vec<Play>> {
-        match yaml::read_document(file)? {
+        match yaml::read_document(file, &self.vault)? {
             Value::Array(plays) => plays.into_iter().map(|play| self.read_play(play, file)).collect(),
             other => Err(Error::file(file, format_args!("must be a list of plays, not {}", type_name(&other)))),
         }
     }
 
-    fn read_play(&mut self, play: Value, file: &Path) -> Result<Play> {
+    pub(super) fn read_play(&mut self, play: Value, file: &Path) -> Result<Play> {
         let refuse = |mistake: crate::fields::FieldError| {
             Error::file(file, format_args!("play: {}: {}", mistake.field, mistake.problem))
         };
@@ -211,7 +217,7 @@ impl Loader {
             .iter()
             .try_for_each(check_all)
             .map_err(|problem| Error::file(file, format_args!("no_log: {problem}")))?;
-        let files = Files::read(&folder)?;
+        let files = self.files(&folder, &[""])?;
         let mut play = Play {
             no_log,
             vars: Arc::new(templates(&vars)),
@@ -251,7 +257,7 @@ impl Loader {
             if play.includes.contains_key(&included) {
                 continue;
             }
-            let tasks = yaml::read_document(&included)?;
+            let tasks = yaml::read_document(&included, &self.vault)?;
             let path = Arc::new(included.clone());
             let mut found = TaskContext {
                 loader: self,
@@ -266,6 +272,12 @@ impl Loader {
         }
         Ok(play)
     }
+}
+
+/// Returns the files in a folder, without those in inner folders.
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).map_err(|error| Error::read(folder, &error))?;
+    Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect())
 }
 
 /// Creates a task that runs a role.
@@ -297,8 +309,8 @@ pub(crate) fn named(folder: &Path, name: &str) -> Option<PathBuf> {
     endings.iter().map(|ending| normal(&folder.join(format!("{name}{ending}")))).find(|path| path.is_file())
 }
 
-fn read_vars(file: &Path) -> Result<Arc<Vars>> {
-    let vars = match yaml::read_document(file)? {
+fn read_vars(file: &Path, vault: &Vault) -> Result<Arc<Vars>> {
+    let vars = match yaml::read_document(file, vault)? {
         Value::Null => Map::new(),
         Value::Object(vars) => vars,
         other => {
@@ -312,24 +324,24 @@ fn read_vars(file: &Path) -> Result<Arc<Vars>> {
 }
 
 /// Position of a task that refers to another file or role.
-struct TaskContext<'l> {
-    loader: &'l mut Loader,
+pub(super) struct TaskContext<'l> {
+    pub(super) loader: &'l mut Loader,
     /// The folder of the role or playbook.
-    home: &'l Path,
+    pub(super) home: &'l Path,
     /// The folder of its tasks.
-    tasks: PathBuf,
+    pub(super) tasks: PathBuf,
     /// The file that is read.
-    file: &'l Path,
-    depth: usize,
+    pub(super) file: &'l Path,
+    pub(super) depth: usize,
     /// Files that a playbook includes; `None` for a role.
-    includes: Option<&'l mut Vec<PathBuf>>,
+    pub(super) includes: Option<&'l mut Vec<PathBuf>>,
 }
 
 impl TaskContext<'_> {
-    fn find(&self, name: &str) -> Result<PathBuf, String> {
-        let candidates = candidate_paths(name, self.file, &self.tasks);
-        let found = candidates.iter().find(|path| path.is_file());
-        found.cloned().ok_or_else(|| format!("file {} not found", candidates[1].display()))
+    pub(super) fn find(&self, name: &str) -> Result<PathBuf, String> {
+        let places = candidate_paths(name, self.file, &self.tasks);
+        let found = places.iter().find(|place| place.is_file());
+        found.cloned().ok_or_else(|| format!("file {} not found", places[1].display()))
     }
 }
 
@@ -341,7 +353,7 @@ impl Resolve for TaskContext<'_> {
             ));
         }
         let file = self.find(name)?;
-        let tasks = yaml::read_document(&file).map_err(|error| error.to_string())?;
+        let tasks = yaml::read_document(&file, &self.loader.vault).map_err(|error| error.to_string())?;
         let path = Arc::new(file.clone());
         let mut found = TaskContext {
             loader: &mut *self.loader,
@@ -389,7 +401,7 @@ impl Resolve for TaskContext<'_> {
             None => walk(&folder).map_err(|error| error.to_string())?,
         };
         for file in files {
-            let vars = read_vars(&file).map_err(|error| error.to_string())?;
+            let vars = read_vars(&file, &self.loader.vault).map_err(|error| error.to_string())?;
             self.loader.role(self.home).var_files.insert(normal(&file), vars);
         }
         Ok(())

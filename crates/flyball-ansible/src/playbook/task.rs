@@ -1,7 +1,7 @@
 //! Parses a task.
 
-use super::args::{is_builtin, is_module, module, pairs};
-use super::{Action, Loop, LoopItems, Module, Task};
+use super::args::{is_action, is_builtin, module, pairs};
+use super::{Action, LoopItems, Module, Task, Loop};
 use crate::error::{Error, Result};
 use crate::template::{check_expression, check_text, is_template, templates};
 use crate::yaml::{truth, type_name};
@@ -135,13 +135,7 @@ fn read_action(
         });
     }
     // The remaining key is the module; if there are several, one is an unknown keyword.
-    let is_action = |key: &String| {
-        ["include", "include_tasks", "import_tasks", "include_vars", "include_role", "import_role"]
-            .iter()
-            .any(|name| is_builtin(key, name))
-            || is_module(key)
-    };
-    let Some(key) = fields.keys().find(|key| is_action(key)).or_else(|| fields.keys().next()).cloned() else {
+    let Some(key) = fields.keys().find(|key| is_action(key.as_str())).or_else(|| fields.keys().next()).cloned() else {
         return Err(refuse("no module: add one".into()));
     };
     let arguments = fields.remove(&key).unwrap_or_default();
@@ -320,6 +314,8 @@ impl Keywords<'_> {
             ("with_list", LoopItems::List),
             ("with_items", LoopItems::Flattened),
             ("with_dict", LoopItems::Fields),
+            ("with_indexed_items", LoopItems::Indexed),
+            ("with_sequence", LoopItems::Sequence),
         ];
         let mut repeat = None;
         for (keyword, over) in loops {
@@ -342,7 +338,7 @@ impl Keywords<'_> {
             return Err(self.refuse("loop_control", format_args!("the built-in executor does not support {unknown}")));
         }
         if let Some(other) = self.fields.keys().find(|keyword| keyword.starts_with("with_")) {
-            let remedy = "use loop, with_items, with_list or with_dict";
+            let remedy = "use loop, with_items, with_list, with_dict, with_indexed_items or with_sequence";
             return Err(self.refuse(other, format_args!("the built-in executor does not support this loop: {remedy}")));
         }
         Ok(repeat)

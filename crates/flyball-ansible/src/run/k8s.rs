@@ -1,4 +1,4 @@
-//! The modules `k8s`, `k8s_info` and `k8s_status`.
+//! The modules `k8s`, `k8s_info`, `k8s_scale` and `k8s_status`.
 //!
 //! See <https://docs.ansible.com/ansible/latest/collections/kubernetes/core/k8s_module.html>. Objects are created by
 //! server-side apply and owned by the reconciled object, so that fields the role no longer sets are removed, and the
@@ -11,13 +11,14 @@ use super::tasks::Done;
 use super::wait::Wait;
 use crate::job::TaskError;
 use crate::playbook::Literals;
-use crate::template::{BYTES_PER_FUEL, Scope};
+use crate::template::{BYTES_PER_FUEL, Budget, Scope, hash_of};
 use crate::yaml::{self, truth, type_name};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball::{Kind, ObjectKey};
 use flyball_core::memory;
 use flyball_core::selector::LabelSelector;
+use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
 use kube::core::DynamicObject;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -29,7 +30,8 @@ impl Run<'_> {
         named: &Literals,
         scope: &Arc<Scope>,
     ) -> Result<Done, TaskError> {
-        let definitions = self.definitions(arguments, scope).map_err(TaskError::new)?;
+        let budget = self.budget.clone();
+        let definitions = self.evaluate(|| definitions(&budget, arguments, scope)).await.map_err(TaskError::new)?;
         let state = arguments.get("state").map_or("present".to_owned(), to_text);
         let goes_on = arguments.get("continue_on_error").and_then(truth) == Some(true);
         let wait = Wait::of(arguments);
@@ -38,7 +40,7 @@ impl Run<'_> {
             self.count().map_err(TaskError::new)?;
             let change = match state.as_str() {
                 "present" => self.present(&definition, named).await,
-                "patched" => self.patched(&definition, named).await,
+                "patched" => self.patched(&definition, named, replaces_lists(arguments)).await,
                 "absent" => self.absent(&definition, arguments).await,
                 other => Err(TaskError::new(format!("state is {other}, but must be present, patched or absent"))),
             };
@@ -49,7 +51,8 @@ impl Run<'_> {
                 failed => failed,
             };
             match change {
-                Ok(Change { changed, object, method }) => {
+                Ok(Change { changed, mut object, method }) => {
+                    hide(&mut object, &texts(arguments.get("hidden_fields")));
                     results.push(json!({"changed": changed, "method": method, "result": object}));
                 }
                 Err(failed) if goes_on && !failed.is_deferred => drop(failure.get_or_insert(failed)),
@@ -78,9 +81,10 @@ impl Run<'_> {
         let is_named = definition["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
         let kind = self.kind(&to_text(&definition["apiVersion"]), &to_text(&definition["kind"]))?;
         let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str())?;
+        let options = delete_options(arguments)?;
         if is_named {
             let name = to_text(&definition["metadata"]["name"]);
-            return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name)).await;
+            return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name), &options).await;
         }
         let Some(selector) = selector else {
             return Err(TaskError::new(format!("state absent of {} requires a name or labels", kind.name())));
@@ -89,7 +93,8 @@ impl Run<'_> {
         let mut changed = false;
         for object in found.iter().filter(|object| objects::has_labels(object, &selector)) {
             let name = object.metadata.name.clone().unwrap_or_default();
-            changed |= self.delete(&kind, &ObjectKey::new(object.metadata.namespace.as_deref(), &name)).await?.changed;
+            let key = ObjectKey::new(object.metadata.namespace.as_deref(), &name);
+            changed |= self.delete(&kind, &key, &options).await?.changed;
         }
         Ok(Change { changed, object: None, method: "delete" })
     }
@@ -136,8 +141,61 @@ impl Run<'_> {
         let fields = texts(arguments.get("field_selectors"));
         self.budget.charge(fields.len().saturating_mul(found.len()) as u64).map_err(TaskError::new)?;
         let selected = |object: &Value| fields.iter().all(|term| objects::has_field(object, term));
-        let resources: Vec<_> = found.into_iter().filter(selected).collect();
+        let hidden = texts(arguments.get("hidden_fields"));
+        let shown = |object: Value| {
+            let mut object = Some(object);
+            hide(&mut object, &hidden);
+            object
+        };
+        let resources: Vec<_> = found.into_iter().filter(selected).filter_map(shown).collect();
         Ok(Done::with(json!({"changed": false, "api_found": true, "resources": resources})))
+    }
+
+    /// Sets the number of replicas of an object, or the parallelism of a Job.
+    pub(super) async fn k8s_scale(
+        &mut self,
+        arguments: &Arguments,
+        named: &Literals,
+        scope: &Arc<Scope>,
+    ) -> Result<Done, TaskError> {
+        let number = |name: &str| match arguments.get(name) {
+            None => Ok(None),
+            Some(value) => match value.as_i64().or_else(|| value.as_str()?.trim().parse().ok()) {
+                Some(number) => Ok(Some(number)),
+                None => Err(TaskError::new(format!("{name} must be a number, not {}", to_text(value)))),
+            },
+        };
+        let replicas = number("replicas")?.ok_or_else(|| TaskError::new("missing argument replicas"))?;
+        let budget = self.budget.clone();
+        let found = self.evaluate(|| definitions(&budget, arguments, scope)).await.map_err(TaskError::new)?;
+        let definition = found.first().ok_or_else(|| TaskError::new("no object to scale"))?;
+        let (kind, key) = self.kind_and_key(definition)?;
+        let Some(object) = self.get(&kind, &key).await? else {
+            return Err(TaskError::new(format!(
+                "Failed to retrieve requested object: {} {key} not found",
+                kind.name()
+            )));
+        };
+        let live = json_of(&object)?;
+        let field = if kind.name() == "Job" { "parallelism" } else { "replicas" };
+        let count = live["spec"][field]
+            .as_i64()
+            .ok_or_else(|| TaskError::new("Failed to retrieve the available count for the requested object."))?;
+        let version = arguments.get("resource_version").map(text);
+        let is_other = version.is_some_and(|version| object.metadata.resource_version != Some(version))
+            || number("current_replicas")?.is_some_and(|expected| expected != count);
+        if is_other || count == replicas {
+            return Ok(Done::with(json!({"changed": false, "result": live, "duration": 0})));
+        }
+        let patch = json!({"apiVersion": definition["apiVersion"], "kind": definition["kind"],
+            "metadata": {"name": key.name(), "namespace": key.namespace()}, "spec": {field: replicas}});
+        let change = self.patched(&patch, named, false).await?;
+        self.outcome.wrote |= change.changed;
+        let mut waits = arguments.clone();
+        waits.entry("wait").or_insert(true.into());
+        waits.entry("wait_timeout").or_insert(20.into());
+        let change = self.waited(change, Wait::of(&waits).as_ref(), false).await?;
+        Ok(Done::with(json!({"changed": change.changed, "result": change.object})))
     }
 
     /// Records status fields of the reconciled object; they are written at the end of the run.
@@ -157,7 +215,7 @@ impl Run<'_> {
             None => Map::new(),
             Some(Value::Object(status)) => status.clone(),
             Some(Value::String(text)) => {
-                match self.documents(text, &mut { yaml::MAX_TEXT_MEMORY }).map_err(TaskError::new)?.pop() {
+                match documents(&self.budget, text, &mut { yaml::MAX_TEXT_MEMORY }).map_err(TaskError::new)?.pop() {
                     Some(Value::Object(status)) => status,
                     _ => return Err(TaskError::new("status must be a map")),
                 }
@@ -261,8 +319,56 @@ fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
             *value = to_text(value).into();
         }
     }
-    encode(&mut fields);
-    Ok(Value::Object(fields))
+    let mut definition = Value::Object(fields);
+    if arguments.get("append_hash").and_then(truth) == Some(true)
+        && let (Some(name), Some(hash)) = (definition["metadata"]["name"].as_str(), hash_of(&definition))
+    {
+        definition["metadata"]["name"] = format!("{name}-{hash}").into();
+    }
+    if let Value::Object(fields) = &mut definition {
+        encode(fields);
+    }
+    Ok(definition)
+}
+
+/// Returns true if patches replace lists in objects of built-in kinds too.
+fn replaces_lists(arguments: &Arguments) -> bool {
+    texts(arguments.get("merge_type")).first().is_some_and(|first| first == "merge")
+}
+
+/// Returns the options of deletions.
+fn delete_options(arguments: &Arguments) -> Result<Option<DeleteParams>, TaskError> {
+    let Some(options) = arguments.get("delete_options").filter(|options| !options.is_null()) else { return Ok(None) };
+    let seconds = &options["gracePeriodSeconds"];
+    let policy = match options["propagationPolicy"].as_str() {
+        None => None,
+        Some("Background") => Some(PropagationPolicy::Background),
+        Some("Foreground") => Some(PropagationPolicy::Foreground),
+        Some("Orphan") => Some(PropagationPolicy::Orphan),
+        Some(other) => return Err(TaskError::new(format!("delete_options: unknown propagationPolicy {other}"))),
+    };
+    let preconditions = &options["preconditions"];
+    let condition = |name: &str| preconditions[name].as_str().map(str::to_owned);
+    let preconditions = preconditions
+        .is_object()
+        .then(|| Preconditions { resource_version: condition("resourceVersion"), uid: condition("uid") });
+    Ok(Some(DeleteParams {
+        grace_period_seconds: seconds.as_u64().and_then(|seconds| u32::try_from(seconds).ok()),
+        propagation_policy: policy,
+        preconditions,
+        ..DeleteParams::default()
+    }))
+}
+
+/// Removes fields from an object, by paths such as `metadata.managedFields`.
+fn hide(object: &mut Option<Value>, paths: &[String]) {
+    for path in paths {
+        let (outer, field) = path.rsplit_once('.').map_or((None, path.as_str()), |(outer, field)| (Some(outer), field));
+        let around = object.as_mut().and_then(|object| {
+            outer.into_iter().flat_map(|outer| outer.split('.')).try_fold(object, |value, field| value.get_mut(field))
+        });
+        around.and_then(Value::as_object_mut).map(|fields| fields.remove(field));
+    }
 }
 
 /// Converts `stringData` of a Secret to `data`: write-only fields cannot be compared with the stored object.
@@ -277,61 +383,60 @@ fn encode(fields: &mut Map<String, Value>) {
     }
 }
 
+/// Returns the objects of a task: maps with `apiVersion`, `kind` and names.
+fn definitions(budget: &Budget, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
+    let definition_argument =
+        ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
+    let mut found = TaskObjects { objects: Vec::new(), remaining_bytes: yaml::MAX_TEXT_MEMORY };
+    match (definition_argument, arguments.get("src"), arguments.get("template")) {
+        (Some(definition_argument), _, _) => collect(budget, definition_argument.clone(), &mut found, 0)?,
+        (None, Some(src), _) => collect(budget, scope.evaluate(&lookup("file", &to_text(src)))?, &mut found, 0)?,
+        (None, None, Some(template)) => {
+            let paths = match template {
+                Value::Array(paths) => paths.clone(),
+                one => vec![one.clone()],
+            };
+            for path in paths {
+                let path = to_text(path.get("path").unwrap_or(&path));
+                collect(budget, scope.evaluate(&lookup("template", &path))?, &mut found, 0)?;
+            }
+        }
+        (None, None, None) => found.objects.push(json!({})),
+    }
+    found.objects.into_iter().map(|definition| complete(definition, arguments)).collect()
+}
+
+/// Collects objects from a value: an object, a text with objects, or a list of them.
+fn collect(budget: &Budget, value: Value, found: &mut TaskObjects, depth: usize) -> Result<(), String> {
+    match value {
+        Value::String(text) if depth < 4 => documents(budget, &text, &mut found.remaining_bytes)?
+            .into_iter()
+            .try_for_each(|document| collect(budget, document, found, depth + 1)),
+        Value::Array(items) if depth < 4 => {
+            items.into_iter().try_for_each(|item| collect(budget, item, found, depth + 1))
+        }
+        Value::Object(mut fields) => match fields.get("kind").and_then(Value::as_str) {
+            Some("List") => collect(budget, fields.remove("items").unwrap_or_default(), found, depth + 1),
+            _ => {
+                found.objects.push(Value::Object(fields));
+                Ok(())
+            }
+        },
+        Value::Null => Ok(()),
+        other => Err(format!("definition must be a Kubernetes object, not {}", type_name(&other))),
+    }
+}
+
+/// Parses the documents of a text within the remaining memory. It is also charged to the budget of the run.
+fn documents(budget: &Budget, text: &str, remaining_bytes: &mut usize) -> Result<Vec<Value>, String> {
+    let documents = yaml::documents_within(text, *remaining_bytes).map_err(|error| yaml::invalid(&error))?;
+    let size: usize = documents.iter().map(memory::of).sum();
+    *remaining_bytes = remaining_bytes.saturating_sub(size);
+    budget.charge((size / BYTES_PER_FUEL) as u64)?;
+    Ok(documents)
+}
+
 impl Run<'_> {
-    /// Returns the objects of a task: maps with `apiVersion`, `kind` and names.
-    fn definitions(&self, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
-        let definition_argument =
-            ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
-        let mut found = TaskObjects { objects: Vec::new(), remaining_bytes: yaml::MAX_TEXT_MEMORY };
-        match (definition_argument, arguments.get("src"), arguments.get("template")) {
-            (Some(definition_argument), _, _) => self.collect(definition_argument.clone(), &mut found, 0)?,
-            (None, Some(src), _) => self.collect(scope.evaluate(&lookup("file", &to_text(src)))?, &mut found, 0)?,
-            (None, None, Some(template)) => {
-                let paths = match template {
-                    Value::Array(paths) => paths.clone(),
-                    one => vec![one.clone()],
-                };
-                for path in paths {
-                    let path = to_text(path.get("path").unwrap_or(&path));
-                    self.collect(scope.evaluate(&lookup("template", &path))?, &mut found, 0)?;
-                }
-            }
-            (None, None, None) => found.objects.push(json!({})),
-        }
-        found.objects.into_iter().map(|definition| complete(definition, arguments)).collect()
-    }
-
-    /// Collects objects from a value: an object, a text with objects, or a list of them.
-    fn collect(&self, value: Value, found: &mut TaskObjects, depth: usize) -> Result<(), String> {
-        match value {
-            Value::String(text) if depth < 4 => self
-                .documents(&text, &mut found.remaining_bytes)?
-                .into_iter()
-                .try_for_each(|document| self.collect(document, found, depth + 1)),
-            Value::Array(items) if depth < 4 => {
-                items.into_iter().try_for_each(|item| self.collect(item, found, depth + 1))
-            }
-            Value::Object(mut fields) => match fields.get("kind").and_then(Value::as_str) {
-                Some("List") => self.collect(fields.remove("items").unwrap_or_default(), found, depth + 1),
-                _ => {
-                    found.objects.push(Value::Object(fields));
-                    Ok(())
-                }
-            },
-            Value::Null => Ok(()),
-            other => Err(format!("definition must be a Kubernetes object, not {}", type_name(&other))),
-        }
-    }
-
-    /// Parses the documents of a text within the remaining memory. It is also charged to the budget of the run.
-    fn documents(&self, text: &str, remaining_bytes: &mut usize) -> Result<Vec<Value>, String> {
-        let documents = yaml::documents_within(text, *remaining_bytes).map_err(|error| yaml::invalid(&error))?;
-        let size: usize = documents.iter().map(memory::of).sum();
-        *remaining_bytes = remaining_bytes.saturating_sub(size);
-        self.budget.charge((size / BYTES_PER_FUEL) as u64)?;
-        Ok(documents)
-    }
-
     /// Returns kind and key of an object.
     pub(super) fn kind_and_key(&self, object: &Value) -> Result<(Kind, ObjectKey), TaskError> {
         let kind = self.kind(&to_text(&object["apiVersion"]), &to_text(&object["kind"]))?;

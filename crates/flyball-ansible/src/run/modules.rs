@@ -24,21 +24,24 @@ impl<'r> Run<'r> {
         // Conditions and variable names are evaluated by their modules.
         match module {
             Module::Assert => {
-                return Ok(assert(arguments, scope).unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
+                let done = self.evaluate(|| assert(arguments, scope)).await;
+                return Ok(done.unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
             }
             Module::Debug => {
-                return Ok(debug(arguments, scope).unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
+                let done = self.evaluate(|| debug(arguments, scope)).await;
+                return Ok(done.unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
             }
             _ => {}
         }
         let named = Literals::of(arguments);
-        let arguments = match evaluate(arguments, scope) {
+        let arguments = match self.evaluate(|| evaluate(arguments, scope)).await {
             Ok(arguments) => arguments,
             Err(problem) => return Ok(Done::failed(TaskError::new(problem))),
         };
         let done = match module {
             Module::K8s => Box::pin(self.k8s(&arguments, &named, scope)).await,
             Module::K8sInfo => Box::pin(self.k8s_info(&arguments)).await,
+            Module::K8sScale => Box::pin(self.k8s_scale(&arguments, &named, scope)).await,
             Module::K8sStatus => self.k8s_status(&arguments),
             Module::RequeueAfter => self.requeue_after(&arguments),
             Module::SetFact => {

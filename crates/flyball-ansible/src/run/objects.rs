@@ -8,7 +8,7 @@ use flyball::{Kind, ObjectKey};
 use flyball_core::names::is_path_segment;
 use flyball_core::selector::LabelSelector;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
@@ -100,7 +100,7 @@ impl Run<'_> {
     ) -> Result<Change, TaskError> {
         self.access().annotate(&mut definition);
         match before {
-            Some(before) => self.patch(kind, key, &before, definition).await,
+            Some(before) => self.patch(kind, key, &before, definition, false).await,
             None => {
                 let object: DynamicObject = decode(definition)?;
                 let object = self.job.cx.create_unowned(&object).await.map_err(TaskError::of)?;
@@ -110,14 +110,19 @@ impl Run<'_> {
     }
 
     /// Patches an existing object.
-    pub(super) async fn patched(&mut self, definition: &Value, named: &Literals) -> Result<Change, TaskError> {
+    ///
+    /// Lists are merged by key in built-in kinds unless they are to be replaced, and replaced in other kinds.
+    pub(super) async fn patched(
+        &mut self,
+        definition: &Value,
+        named: &Literals,
+        replaces_lists: bool,
+    ) -> Result<Change, TaskError> {
         let (kind, key) = self.kind_and_key(definition)?;
         let access = self.access();
-        access
-            .check_write(&kind.gvk().group, kind.name(), key.namespace(), definition, named)
-            .map_err(TaskError::refused)?;
+        access.check_write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(TaskError::refused)?;
         match self.get(&kind, &key).await? {
-            Some(before) => self.patch(&kind, &key, &before, definition.clone()).await,
+            Some(before) => self.patch(&kind, &key, &before, definition.clone(), replaces_lists).await,
             // As in Ansible, which only logs a warning.
             None => Ok(Change { changed: false, object: None, method: "patch" }),
         }
@@ -130,20 +135,16 @@ impl Run<'_> {
         key: &ObjectKey,
         before: &DynamicObject,
         patch: Value,
+        replaces_lists: bool,
     ) -> Result<Change, TaskError> {
         let live = serde_json::to_value(before).map_err(|error| TaskError::new(error.to_string()))?;
         let group = kind.gvk().group.clone();
         self.access().check_change(&group, kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
-        // Lists are merged by key in built-in kinds, and replaced in others.
-        let by_key = !group.contains('.') || group.ends_with(".k8s.io");
+        let by_key = !replaces_lists && (!group.contains('.') || group.ends_with(".k8s.io"));
         if contains(&live, &patch, by_key) {
             return change(before, false, "patch");
         }
-        let (client, resource) = (self.job.cx.client().clone(), kind.api_resource());
-        let api: Api<DynamicObject> = match key.namespace() {
-            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-            None => Api::all_with(client, &resource),
-        };
+        let api = self.api(kind, key);
         let params = PatchParams { field_manager: Some(self.job.manager.to_owned()), ..PatchParams::default() };
         let patch = if by_key { Patch::Strategic(patch) } else { Patch::Merge(patch) };
         let after = api.patch(key.name(), &params, &patch).await.map_err(|error| TaskError::of(error.into()))?;
@@ -151,8 +152,21 @@ impl Run<'_> {
         change(&after, after.metadata.resource_version != before.metadata.resource_version, "patch")
     }
 
+    fn api(&self, kind: &Kind, key: &ObjectKey) -> Api<DynamicObject> {
+        let (client, resource) = (self.job.cx.client().clone(), kind.api_resource());
+        match key.namespace() {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        }
+    }
+
     /// Deletes an object, if it exists.
-    pub(super) async fn delete(&mut self, kind: &Kind, key: &ObjectKey) -> Result<Change, TaskError> {
+    pub(super) async fn delete(
+        &mut self,
+        kind: &Kind,
+        key: &ObjectKey,
+        options: &Option<DeleteParams>,
+    ) -> Result<Change, TaskError> {
         let Some(object) = self.get(kind, key).await? else {
             return Ok(Change { changed: false, object: None, method: "delete" });
         };
@@ -160,10 +174,15 @@ impl Run<'_> {
         if !going {
             let live = serde_json::to_value(&object).map_err(|error| TaskError::new(error.to_string()))?;
             let group = &kind.gvk().group;
-            self.access()
-                .check_change(group, kind.name(), key.namespace(), key.name(), &live)
-                .map_err(TaskError::new)?;
-            self.job.cx.delete(&object).await.map_err(TaskError::of)?;
+            self.access().check_change(group, kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
+            match options {
+                None => self.job.cx.delete(&object).await.map_err(TaskError::of)?,
+                Some(options) => {
+                    let deleted = self.api(kind, key).delete(key.name(), options).await;
+                    let remaining = deleted.map_err(|error| TaskError::of(error.into()))?.left();
+                    remaining.iter().for_each(|object| self.job.cx.record_write(object));
+                }
+            }
         }
         change(&object, !going, "delete")
     }

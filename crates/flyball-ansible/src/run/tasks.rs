@@ -1,10 +1,11 @@
 //! Runs tasks: conditions, loops, retries, blocks, includes, counts, and registered results.
 
 use super::frame::MAX_DEPTH;
+use super::modules::to_text;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
 use crate::playbook::{Action, Loop, LoopItems, Module, Task, candidate_paths, named};
-use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
+use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data, sequence};
 use crate::yaml::{truth, type_name};
 use flyball_core::memory;
 use futures_util::FutureExt;
@@ -132,16 +133,15 @@ impl<'r> Run<'r> {
         let result = match &task.repeat {
             None => self.run_item(task, frame, &Vars::new()).await?,
             Some(repeat) => {
+                self.budget.sources.begin(self.job.cx.now());
                 let scope = self.scope(frame, &task.vars, &Vars::new());
-                match items(repeat, &scope) {
+                match self.evaluate(|| items(repeat, &scope)).await {
                     Ok(items) => self.run_items(task, repeat, items, frame).await?,
                     // If all items are skipped, errors in the loop's value are ignored.
-                    Err(problem) => {
-                        match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
-                            Ok(false) => Done::skipped(),
-                            _ => Done::failed(TaskError::new(format!("loop: {problem}"))),
-                        }
-                    }
+                    Err(problem) => match self.evaluate(|| applies(task, frame, &scope)).await {
+                        Ok(false) => Done::skipped(),
+                        _ => Done::failed(TaskError::new(format!("loop: {problem}"))),
+                    },
                 }
             }
         };
@@ -212,8 +212,9 @@ impl<'r> Run<'r> {
         self.count().map_err(|problem| Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }))?;
         self.charge(task, WORK_PER_TASK)?;
         self.budget.yield_turn().await;
+        self.budget.sources.begin(self.job.cx.now());
         let scope = self.scope(frame, &task.vars, looped);
-        match holds(&frame.when, &scope).and_then(|all| Ok(all && holds(&task.when, &scope)?)) {
+        match self.evaluate(|| applies(task, frame, &scope)).await {
             Ok(true) => {}
             Ok(false) => return Ok(Done::skipped()),
             Err(problem) => {
@@ -228,13 +229,14 @@ impl<'r> Run<'r> {
         };
         let delay = task.delay.as_ref().map_or(5.0, |delay| number(delay, &scope));
         for attempt in 1.. {
+            self.budget.sources.begin(self.job.cx.now());
             let mut done = Box::pin(self.run_action(task, frame, looped)).await?;
             let size = done.result.values().map(memory::of).sum::<usize>();
             self.charge(task, WORK_PER_ATTEMPT + (size / BYTES_PER_FUEL) as u64)?;
             if attempts > 1 {
                 done.result.insert("attempts".into(), attempt.into());
             }
-            let evaluated = self.evaluate_result(task, frame, looped, &mut done);
+            let evaluated = self.evaluate_result(task, frame, looped, &mut done).await;
             let satisfied = match evaluated {
                 Err(problem) => {
                     done = Done::failed(TaskError::new(problem));
@@ -254,23 +256,27 @@ impl<'r> Run<'r> {
     }
 
     /// Applies `failed_when` and `changed_when`, and returns whether `until` holds.
-    fn evaluate_result(&self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
+    async fn evaluate_result(&mut self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
         let failed = done.failure.is_some();
         done.result.entry("failed").or_insert(failed.into());
         done.result.entry("changed").or_insert(false.into());
-        let scope = |done: &Done| {
+        let scope = |run: &Self, done: &Done| {
             let mut looped = looped.clone();
             if let Some(name) = &task.register {
                 looped.insert(name.clone(), Var::Data(Arc::new(done.result.clone().into())));
             }
-            self.scope(frame, &task.vars, &looped)
+            run.scope(frame, &task.vars, &looped)
         };
         if let Some(changed_when) = &task.changed_when {
-            let changed = holds(changed_when, &scope(done)).map_err(|problem| format!("changed_when: {problem}"))?;
+            let scope = scope(self, done);
+            let changed = self.evaluate(|| holds(changed_when, &scope)).await;
+            let changed = changed.map_err(|problem| format!("changed_when: {problem}"))?;
             done.result.insert("changed".into(), changed.into());
         }
         if let Some(failed_when) = &task.failed_when {
-            let failed = holds(failed_when, &scope(done)).map_err(|problem| format!("failed_when: {problem}"))?;
+            let scope = scope(self, done);
+            let failed = self.evaluate(|| holds(failed_when, &scope)).await;
+            let failed = failed.map_err(|problem| format!("failed_when: {problem}"))?;
             done.result.insert("failed".into(), failed.into());
             match (failed, done.failure.is_some()) {
                 (false, _) => done.failure = None,
@@ -286,7 +292,8 @@ impl<'r> Run<'r> {
             // Only `retries` repeats failed attempts.
             return Ok(task.retries.is_none() || done.failure.is_none());
         }
-        holds(&task.until, &scope(done)).map_err(|problem| format!("until: {problem}"))
+        let scope = scope(self, done);
+        self.evaluate(|| holds(&task.until, &scope)).await.map_err(|problem| format!("until: {problem}"))
     }
 
     /// Executes the action of a task.
@@ -295,7 +302,7 @@ impl<'r> Run<'r> {
         match &task.action {
             Action::Module(module, arguments) => Box::pin(self.module(*module, arguments, &scope, frame)).await,
             Action::IncludeTasks(file) => {
-                let file = match scope.render(file) {
+                let file = match self.evaluate(|| scope.render(file)).await {
                     Ok(Value::String(file)) => file,
                     Ok(other) => {
                         return Ok(Done::failed(TaskError::new(format!(
@@ -473,6 +480,11 @@ pub(super) fn holds(conditions: &[Value], scope: &Arc<Scope>) -> Result<bool, St
     Ok(true)
 }
 
+/// Returns true if the conditions of a task and of those around it hold.
+fn applies(task: &Task, frame: &Frame<'_>, scope: &Arc<Scope>) -> Result<bool, String> {
+    Ok(holds(&frame.when, scope)? && holds(&task.when, scope)?)
+}
+
 fn is_true(value: &Value, scope: &Arc<Scope>) -> bool {
     scope.render(value).is_ok_and(|value| truth(&value).unwrap_or(false))
 }
@@ -498,13 +510,16 @@ fn items(repeat: &Loop, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
     match (repeat.over, value) {
         (_, Value::String(omitted)) if omitted == *OMIT => Ok(Vec::new()),
         (LoopItems::List, Value::Array(items)) => Ok(items),
-        (LoopItems::Flattened, Value::Array(items)) => Ok(items
-            .into_iter()
-            .flat_map(|item| match item {
-                Value::Array(items) => items,
-                item => vec![item],
-            })
-            .collect()),
+        (LoopItems::Flattened, Value::Array(items)) => Ok(flattened(items)),
+        (LoopItems::Indexed, Value::Array(items)) => {
+            Ok(flattened(items).into_iter().enumerate().map(|(at, item)| json!([at, item])).collect())
+        }
+        (LoopItems::Indexed, item) => Ok(vec![json!([0, item])]),
+        (LoopItems::Sequence, value) => {
+            let terms = if let Value::Array(terms) = value { terms } else { vec![value] };
+            let numbers = terms.iter().map(|term| sequence(&to_text(term))).collect::<Result<Vec<_>, _>>()?;
+            Ok(numbers.into_iter().flatten().map(Value::from).collect())
+        }
         (LoopItems::Flattened, item) => Ok(vec![item]),
         (LoopItems::Fields, Value::Object(fields)) => {
             Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
@@ -512,6 +527,12 @@ fn items(repeat: &Loop, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
         (LoopItems::List, other) => Err(format!("the value of the loop must be a list, not {}", type_name(&other))),
         (LoopItems::Fields, other) => Err(format!("the value of the loop must be a map, not {}", type_name(&other))),
     }
+}
+
+/// Returns the items of a list, and of lists in it.
+fn flattened(items: Vec<Value>) -> Vec<Value> {
+    let inner = |item| if let Value::Array(items) = item { items } else { vec![item] };
+    items.into_iter().flat_map(inner).collect()
 }
 
 #[cfg(test)]

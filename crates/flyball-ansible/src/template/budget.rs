@@ -4,7 +4,7 @@
 //! the charges depend on templates and variables alone, so that a run is deterministic. A time limit covers work that
 //! is not charged; simulated time does not advance during an evaluation, so it has no effect in simulations.
 
-use super::FUEL;
+use super::{FUEL, Sources};
 use minijinja::{Environment, Error, ErrorKind};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ const WORK_PER_TURN: u64 = 100_000;
 /// Time limit of all evaluations of one run.
 const MAX_EVALUATION_TIME: Duration = Duration::from_secs(10);
 
-/// The work and time taken by evaluations, and the visible environment.
+/// The work and time taken by evaluations, and their access to values outside of templates.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     work: AtomicU64,
@@ -28,11 +28,12 @@ pub(crate) struct Budget {
     spent: Mutex<Duration>,
     /// Environment variables in `passEnvironment`.
     pub(super) environment: BTreeSet<String>,
+    pub(crate) sources: Sources,
 }
 
 impl Budget {
-    pub(crate) fn new(environment: BTreeSet<String>) -> Self {
-        Self { environment, ..Self::default() }
+    pub(crate) fn new(environment: BTreeSet<String>, sources: Sources) -> Self {
+        Self { environment, sources, ..Self::default() }
     }
 
     /// Charges work before it is done.

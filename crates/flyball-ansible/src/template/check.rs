@@ -1,17 +1,34 @@
 //! Finds errors in templates at load time: invalid syntax, and unsupported filters, tests and lookups.
 
-use super::{ENGINE, Quotes, is_template, refuse, sole_expression};
+use super::{ENGINE, Quotes, is_template, password, refuse, sole_expression, time};
 use minijinja::{Error, context};
 
 /// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
 const MAX_OPERATORS: usize = 500;
 
 /// Supported lookups.
-pub(super) const LOOKUPS: [&str; 5] = ["template", "file", "env", "vars", "items"];
+pub(super) const LOOKUPS: [&str; 8] = ["template", "file", "env", "vars", "items", "k8s", "password", "pipe"];
 
 /// Returns the message about an unsupported lookup.
 pub(super) fn unknown_lookup(kind: &str) -> String {
-    format!("the built-in executor does not support lookup {kind}; supported: {}", LOOKUPS.join(", "))
+    match kind {
+        "pipe" => {
+            "the built-in executor supports lookup pipe only for the program date, with a literal format".to_owned()
+        }
+        "password" => {
+            format!("the built-in executor supports lookup password only with the path {}", password::NO_FILE)
+        }
+        _ => format!("the built-in executor does not support lookup {kind}; supported: {}", LOOKUPS.join(", ")),
+    }
+}
+
+/// Removes the collection of a supported lookup.
+pub(super) fn short(kind: &str) -> &str {
+    match kind.rsplit_once('.') {
+        Some(("ansible.builtin" | "ansible.legacy", name)) => name,
+        Some(("kubernetes.core" | "community.kubernetes", "k8s")) => "k8s",
+        _ => kind,
+    }
 }
 
 /// Rejects a text with an expression that would exceed the engine's recursion limit.
@@ -65,7 +82,18 @@ pub(crate) fn check_text(text: &str) -> Result<(), String> {
         return Ok(());
     }
     check_operators(text).and_then(|()| ENGINE.template_from_str(text)).map_err(|error| syntax(&error))?;
-    sections(text).into_iter().try_for_each(check_names)
+    sections(text).into_iter().try_for_each(|(_, section)| check_names(section))
+}
+
+/// Returns the unsupported names in a text with expressions, each with its position.
+pub(crate) fn missing_in_text(text: &str) -> Vec<(usize, Missing)> {
+    let of = |(at, section): (usize, &str)| missing_names(section).into_iter().map(move |name| (at, name)).collect();
+    sections(text).into_iter().flat_map::<Vec<_>, _>(of).collect()
+}
+
+/// Returns the unsupported names in a condition.
+pub(crate) fn missing_in_expression(text: &str) -> Vec<Missing> {
+    missing_names(sole_expression(text).unwrap_or(text))
 }
 
 /// Validates a condition, optionally in braces.
@@ -82,8 +110,8 @@ fn syntax(error: &Error) -> String {
     format!("invalid template: {}{line}", error.detail().unwrap_or("bad syntax"))
 }
 
-/// Returns the content of braces.
-fn sections(text: &str) -> Vec<&str> {
+/// Returns the content of braces, with its position.
+fn sections(text: &str) -> Vec<(usize, &str)> {
     let mut sections = Vec::new();
     let mut rest = text;
     while let Some(at) = opening(rest, &['{', '%', '#']) {
@@ -97,7 +125,7 @@ fn sections(text: &str) -> Vec<&str> {
         // evaluation.
         let end = inner.find(close).unwrap_or(inner.len());
         if close != "#}" {
-            sections.push(&inner[..end]);
+            sections.push((text.len() - inner.len(), &inner[..end]));
         }
         rest = inner.get(end + 2..).unwrap_or_default();
     }
@@ -112,27 +140,134 @@ enum Token<'a> {
     Sign(char),
 }
 
+/// A filter, test or lookup that the built-in executor does not support.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Filter(String),
+    Test(String),
+    Lookup(String),
+}
+
 fn check_names(expression: &str) -> Result<(), String> {
+    match missing_names(expression).into_iter().next() {
+        None => Ok(()),
+        Some(Missing::Filter(name)) => Err(format!("the built-in executor does not support filter {name}: {REMEDY}")),
+        Some(Missing::Test(name)) => Err(format!("the built-in executor does not support test {name}: {REMEDY}")),
+        Some(Missing::Lookup(kind)) => Err(unknown_lookup(&kind)),
+    }
+}
+
+fn missing_names(expression: &str) -> Vec<Missing> {
     let tokens = tokens(expression);
-    for (at, token) in tokens.iter().enumerate() {
+    let used = tokens.iter().enumerate().filter_map(|(at, token)| {
         let next = |offset: usize| tokens.get(at + offset).copied();
         match (token, next(1)) {
-            (Token::Sign('|'), Some(Token::Name(_))) => check_filter(&dotted(&tokens[at + 1..]))?,
+            (Token::Sign('|'), Some(Token::Name(_))) => Some(Missing::Filter(dotted(&tokens[at + 1..]))),
             (Token::Name("is"), Some(Token::Name("not"))) => {
-                check_test(&dotted(&tokens[(at + 2).min(tokens.len())..]))?
+                Some(Missing::Test(dotted(&tokens[(at + 2).min(tokens.len())..])))
             }
-            (Token::Name("is"), Some(Token::Name(_))) => check_test(&dotted(&tokens[at + 1..]))?,
-            (Token::Name("lookup" | "query" | "q"), Some(Token::Sign('('))) => {
-                if let Some(Token::Text(kind)) = next(2)
-                    && !LOOKUPS.contains(&kind.trim_start_matches("ansible.builtin."))
-                {
-                    return Err(unknown_lookup(kind));
+            (Token::Name("is"), Some(Token::Name(_))) => Some(Missing::Test(dotted(&tokens[at + 1..]))),
+            (Token::Name("lookup" | "query" | "q"), Some(Token::Sign('('))) => match next(2) {
+                Some(Token::Text(kind)) => {
+                    let term = next(4).filter(|_| next(3) == Some(Token::Sign(',')));
+                    let is_supported = match (short(kind), term) {
+                        ("pipe", Some(Token::Text(command))) => time::date_format(command).is_some(),
+                        ("pipe", _) => false,
+                        ("password", Some(Token::Text(path))) => path.starts_with(password::NO_FILE),
+                        (kind, _) => LOOKUPS.contains(&kind),
+                    };
+                    (!is_supported).then(|| Missing::Lookup(short(kind).to_owned()))
                 }
-            }
-            _ => {}
+                _ => None,
+            },
+            _ => None,
         }
+    });
+    used.filter(|name| !is_known(name)).collect()
+}
+
+fn is_known(name: &Missing) -> bool {
+    match name {
+        Missing::Filter(name) => exists("name is filter", name),
+        Missing::Test(name) => name.is_empty() || exists("name is test", name),
+        // Lookups were checked with their terms.
+        Missing::Lookup(_) => false,
     }
-    Ok(())
+}
+
+/// Templates and files that a text names literally in lookups; true for templates.
+pub(crate) fn literal_files(text: &str) -> Vec<(bool, String)> {
+    let sections = if is_template(text) { sections(text) } else { vec![(0, text)] };
+    let of = |(_, section): (usize, &str)| -> Vec<(bool, String)> {
+        let tokens = tokens(section);
+        let named = |tokens: &[Token<'_>]| match tokens {
+            [
+                Token::Name("lookup" | "query" | "q"),
+                Token::Sign('('),
+                Token::Text(kind),
+                Token::Sign(','),
+                Token::Text(name),
+                end,
+            ] if matches!(short(kind), "template" | "file") && matches!(end, Token::Sign(')' | ',')) => {
+                Some((short(kind) == "template", (*name).to_owned()))
+            }
+            _ => None,
+        };
+        tokens.windows(6).filter_map(named).collect()
+    };
+    sections.into_iter().flat_map(of).collect()
+}
+
+/// Kinds that a text names literally in the lookup `k8s`.
+pub(crate) fn queried_kinds(text: &str) -> Vec<QueriedKind> {
+    let sections = if is_template(text) { sections(text) } else { vec![(0, text)] };
+    sections.into_iter().flat_map(|(_, section)| queried_in(&tokens(section))).collect()
+}
+
+/// A kind in the lookup `k8s`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct QueriedKind {
+    pub(crate) api_version: Option<String>,
+    pub(crate) kind: String,
+    /// True if the lookup has neither a namespace nor a name.
+    pub(crate) is_everywhere: bool,
+}
+
+fn queried_in(tokens: &[Token<'_>]) -> Vec<QueriedKind> {
+    let mut found = Vec::new();
+    for at in 0..tokens.len() {
+        let [Token::Name("lookup" | "query" | "q"), Token::Sign('('), Token::Text(lookup), arguments @ ..] =
+            &tokens[at..]
+        else {
+            continue;
+        };
+        if short(lookup) != "k8s" {
+            continue;
+        }
+        let mut queried = QueriedKind { is_everywhere: true, ..QueriedKind::default() };
+        let mut depth = 1;
+        for at in 0..arguments.len() {
+            match &arguments[at..] {
+                [Token::Sign('(' | '[' | '{'), ..] => depth += 1,
+                [Token::Sign(')' | ']' | '}'), ..] => depth -= 1,
+                [Token::Name("kind"), Token::Sign('='), Token::Text(kind), ..] if depth == 1 => {
+                    queried.kind = (*kind).to_owned();
+                }
+                [Token::Name("api_version"), Token::Sign('='), Token::Text(version), ..] if depth == 1 => {
+                    queried.api_version = Some((*version).to_owned());
+                }
+                [Token::Name("namespace" | "resource_name"), Token::Sign('='), ..] if depth == 1 => {
+                    queried.is_everywhere = false;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        found.extend(Some(queried).filter(|queried| !queried.kind.is_empty()));
+    }
+    found
 }
 
 /// Joins the parts of a name such as `ansible.builtin.default`.
@@ -147,17 +282,6 @@ fn dotted(tokens: &[Token<'_>]) -> String {
         }
     }
     name
-}
-
-fn check_filter(name: &str) -> Result<(), String> {
-    exists("name is filter", name)
-        .then_some(())
-        .ok_or_else(|| format!("the built-in executor does not support filter {name}: {REMEDY}"))
-}
-
-fn check_test(name: &str) -> Result<(), String> {
-    let is_known = name.is_empty() || exists("name is test", name);
-    is_known.then_some(()).ok_or_else(|| format!("the built-in executor does not support test {name}: {REMEDY}"))
 }
 
 const REMEDY: &str = "use another one, or install ansible-playbook";
@@ -207,6 +331,26 @@ fn tokens(expression: &str) -> Vec<Token<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn literal_kinds_of_lookups_are_found() {
+        let check = |text: &str, expected: &[(&str, Option<&str>, bool)]| {
+            let found = queried_kinds(text);
+            let found: Vec<_> =
+                found.iter().map(|one| (&*one.kind, one.api_version.as_deref(), one.is_everywhere)).collect();
+            assert_eq!(found, expected, "{text}");
+        };
+        check("{{ lookup('k8s', kind='Secret', namespace=x, resource_name='a') }}", &[("Secret", None, false)]);
+        check(
+            "query('kubernetes.core.k8s', api_version='a.io/v1', kind='A') | length > 0",
+            &[("A", Some("a.io/v1"), true)],
+        );
+        check(
+            "{{ q('k8s', kind=f(kind='B')) }} {{ lookup('k8s', kind=x) }} {{ lookup('k8s', cluster_info='version') }}",
+            &[],
+        );
+        check("{{ lookup('file', kind='A') }} kind='B'", &[]);
+    }
 
     #[test]
     fn very_long_expression_is_rejected_without_stack_overflow() {

@@ -1,10 +1,12 @@
 //! The templates and files of a role, for lookups.
 
+use super::check::literal_files;
 use crate::error::{Error, Result};
+use crate::vault::Vault;
 use crate::yaml;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Limits of files of one kind in a role, and of the nesting depth of its folders.
@@ -21,17 +23,92 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn read(folder: &Path) -> Result<Self> {
-        Ok(Self { templates: texts(&folder.join("templates"))?, files: texts(&folder.join("files"))? })
+    pub(crate) fn read(folder: &Path, vault: &Vault) -> Result<Self> {
+        let texts = |part: &str| texts(&folder.join(part), vault);
+        Ok(Self { templates: texts("templates")?, files: texts("files")? })
+    }
+
+    /// Adds files of other roles of the project that texts name literally, such as `../common/templates/labels.j2`.
+    pub(crate) fn link<'t>(
+        &mut self,
+        folder: &Path,
+        project: &Path,
+        vault: &Vault,
+        texts: impl Iterator<Item = &'t str>,
+    ) -> Result<()> {
+        let own = self.templates.values().flat_map(|(_, text)| literal_files(text));
+        let mut names: Vec<(bool, String)> = texts.flat_map(literal_files).chain(own).collect();
+        while let Some((is_template, name)) = names.pop() {
+            let (part, known) = match is_template {
+                true => ("templates", &mut self.templates),
+                false => ("files", &mut self.files),
+            };
+            if !name.contains("..") || known.contains_key(&name) {
+                continue;
+            }
+            let places = [folder.join(part).join(&name), folder.join(&name)].map(|place| normal(&place));
+            let Some(path) = places.into_iter().find(|place| is_within(place, project) && place.is_file()) else {
+                continue;
+            };
+            let text = yaml::read_text(&path, vault)?;
+            if is_template {
+                names.extend(literal_files(&text));
+            }
+            known.insert(name, (path, text.into()));
+            if known.len() > MAX_FILES {
+                return Err(Error::file(folder, format_args!("more than {MAX_FILES} files")));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn template(&self, name: &str) -> Option<&(PathBuf, Arc<str>)> {
+        find(&self.templates, "templates", name)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> Option<&(PathBuf, Arc<str>)> {
+        find(&self.files, "files", name)
     }
 }
 
+/// Finds a text by its path within a folder, or within the folder around it.
+fn find<'f>(
+    texts: &'f BTreeMap<String, (PathBuf, Arc<str>)>,
+    part: &str,
+    name: &str,
+) -> Option<&'f (PathBuf, Arc<str>)> {
+    texts.get(name).or_else(|| {
+        let path = normal(Path::new(name));
+        texts.get(path.strip_prefix(part).unwrap_or(&path).to_str()?)
+    })
+}
+
+/// Resolves `.` and `..` without file system access.
+pub(crate) fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if normal.file_name().is_some() => drop(normal.pop()),
+            other => normal.push(other),
+        }
+    }
+    normal
+}
+
+/// Returns true if a normal path is below a folder.
+fn is_within(path: &Path, folder: &Path) -> bool {
+    let inside = path.strip_prefix(normal(folder));
+    path.is_absolute() == folder.is_absolute()
+        && inside.is_ok_and(|inside| !inside.components().any(|part| part == Component::ParentDir))
+}
+
 /// Reads all texts below a folder; other files are skipped.
-fn texts(folder: &Path) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
+fn texts(folder: &Path, vault: &Vault) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
     let mut texts = BTreeMap::new();
     for path in walk(folder)? {
         let name = path.strip_prefix(folder).expect("it is below").to_string_lossy().into_owned();
-        match yaml::read_text(&path) {
+        match yaml::read_text(&path, vault) {
             Ok(text) => drop(texts.insert(name, (path, text.into()))),
             Err(Error::Read { reason: std::io::ErrorKind::InvalidData, .. }) => {}
             Err(error) => return Err(error),

@@ -5,7 +5,7 @@
 
 use super::expression::Expression;
 use super::output::{Bounded, check_size};
-use super::{BYTES_PER_FUEL, format, from_json, refuse, undefined, weigh};
+use super::{BYTES_PER_FUEL, format, from_json, lists, numbers, query, refuse, texts, time, undefined, weigh};
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,6 +22,76 @@ use std::io;
 /// Nesting limit of flattened lists.
 const MAX_DEPTH: usize = 64;
 
+/// Filters that also have a name with the collection `ansible.builtin`.
+const BUILTIN: [&str; 66] = [
+    "b64decode",
+    "b64encode",
+    "basename",
+    "bool",
+    "checksum",
+    "combine",
+    "default",
+    "dict2items",
+    "difference",
+    "dirname",
+    "extract",
+    "first",
+    "flatten",
+    "float",
+    "format",
+    "from_json",
+    "from_yaml",
+    "from_yaml_all",
+    "groupby",
+    "hash",
+    "indent",
+    "int",
+    "intersect",
+    "items2dict",
+    "join",
+    "last",
+    "length",
+    "list",
+    "log",
+    "lower",
+    "mandatory",
+    "map",
+    "max",
+    "min",
+    "path_join",
+    "pow",
+    "product",
+    "quote",
+    "random",
+    "regex_escape",
+    "regex_findall",
+    "regex_replace",
+    "regex_search",
+    "reject",
+    "rejectattr",
+    "replace",
+    "root",
+    "select",
+    "selectattr",
+    "sha1",
+    "sort",
+    "splitext",
+    "strftime",
+    "string",
+    "subelements",
+    "symmetric_difference",
+    "ternary",
+    "to_json",
+    "to_nice_json",
+    "to_nice_yaml",
+    "to_uuid",
+    "to_yaml",
+    "type_debug",
+    "union",
+    "urlsplit",
+    "zip_longest",
+];
+
 pub(super) fn add(env: &mut Environment<'static>) {
     for name in ["default", "d"] {
         env.add_filter(name, default);
@@ -30,6 +100,18 @@ pub(super) fn add(env: &mut Environment<'static>) {
     add_conversions(env);
     add_texts(env);
     add_collections(env);
+    lists::add(env);
+    numbers::add(env);
+    texts::add(env);
+    env.add_filter("strftime", time::strftime);
+    for name in ["json_query", "community.general.json_query"] {
+        env.add_filter(name, query::json_query);
+    }
+    for name in BUILTIN {
+        env.add_filter(format!("ansible.builtin.{name}"), |state: &mut State<'_, '_>, arguments: Rest<Value>| {
+            state.apply_filter(name, &arguments)
+        });
+    }
 }
 
 fn add_conversions(env: &mut Environment<'static>) {

@@ -1,8 +1,8 @@
 //! `lookup` and related functions, and methods of values.
 
-use super::check::unknown_lookup;
+use super::check::{short, unknown_lookup};
 use super::output::check_size;
-use super::{Scope, format, refuse, weigh};
+use super::{Scope, format, from_json, password, refuse, time, weigh};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
@@ -14,7 +14,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
         // As in Ansible, a single result is returned as it is, several are joined.
         match <[Value; 1]>::try_from(found) {
             Ok([one]) => Ok(one),
-            Err(found) if found.iter().all(|found| found.as_str().is_some()) => {
+            Err(found) if !found.is_empty() && found.iter().all(|found| found.as_str().is_some()) => {
                 let texts: Vec<_> = found.iter().filter_map(Value::as_str).collect();
                 Ok(Value::from(texts.join(",")))
             }
@@ -56,7 +56,10 @@ pub(super) fn method(
 
 fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs) -> Result<Vec<Value>, Error> {
     let scope = scope(state)?;
-    let kind = kind.trim_start_matches("ansible.builtin.");
+    let kind = short(kind);
+    if kind == "k8s" {
+        return objects(&scope, terms, options);
+    }
     let text = |term: &Value| {
         term.as_str().map(str::to_owned).ok_or_else(|| refuse(format!("{kind}: {term} must be a string")))
     };
@@ -65,14 +68,14 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
         match kind {
             "template" => {
                 let name = text(term)?;
-                let template = scope.files().iter().find_map(|files| files.templates.get(&name));
+                let template = scope.files().iter().find_map(|files| files.template(&name));
                 let (path, template) = template.ok_or_else(|| refuse(format!("template {name} not found")))?;
                 let rendered = scope.render_file(&name, template);
                 found.push(rendered.map_err(|error| refuse(format!("{}: {error}", path.display())))?.into());
             }
             "file" => {
                 let name = text(term)?;
-                let file = scope.files().iter().find_map(|files| files.files.get(&name));
+                let file = scope.files().iter().find_map(|files| files.file(&name));
                 let (_, file) = file.ok_or_else(|| refuse(format!("file {name} not found")))?;
                 found.push(file.trim_end().into());
             }
@@ -91,6 +94,8 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
                 found.push(value.ok_or_else(|| refuse(format!("'{name}' is undefined")))?);
             }
             "items" => found.push(term.clone()),
+            "password" => found.push(password::of(&scope, &text(term)?, options)?.into()),
+            "pipe" => found.push(time::date(&scope, &text(term)?)?.into()),
             other => return Err(refuse(unknown_lookup(other))),
         }
     }
@@ -102,7 +107,27 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
     Ok(found)
 }
 
-fn scope(state: &State<'_, '_>) -> Result<Arc<Scope>, Error> {
+/// Returns objects of the cluster.
+fn objects(scope: &Scope, terms: &[Value], options: &Kwargs) -> Result<Vec<Value>, Error> {
+    let mut query = serde_json::Map::new();
+    let names =
+        ["cluster_info", "api_version", "kind", "resource_name", "namespace", "label_selector", "field_selector"];
+    for name in names {
+        if let Some(value) = options.get::<Option<Value>>(name)?.filter(|value| !value.is_none()) {
+            query.insert(name.to_owned(), super::to_json(&value)?);
+        }
+    }
+    options.assert_all_used()?;
+    if !terms.is_empty() || !["kind", "cluster_info"].iter().any(|name| query.contains_key(*name)) {
+        return Err(refuse("lookup k8s requires kind or cluster_info, and no other positional arguments"));
+    }
+    match scope.sources().query(query) {
+        Some(found) => Ok(from_json(found).try_iter()?.collect()),
+        None => Err(refuse("lookup k8s is only available in tasks")),
+    }
+}
+
+pub(super) fn scope(state: &State<'_, '_>) -> Result<Arc<Scope>, Error> {
     let scope = state.lookup("vars").and_then(|vars| vars.downcast_object::<Scope>());
     scope.ok_or_else(|| refuse("lookups are not available if a variable is named vars"))
 }

@@ -2,8 +2,8 @@
 
 use super::check::check_operators;
 use super::{
-    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, explain, from_json, is_template, sole_expression,
-    to_json, weight,
+    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, Sources, explain, from_json, is_template,
+    sole_expression, to_json, weight,
 };
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind};
@@ -88,6 +88,10 @@ impl Scope {
     /// Returns true if roles may read an environment variable.
     pub(super) fn may_read_environment(&self, variable: &str) -> bool {
         PASSED.contains(&variable) || self.budget.environment.contains(variable)
+    }
+
+    pub(super) fn sources(&self) -> &Sources {
+        &self.budget.sources
     }
 
     pub(super) fn files(&self) -> &[Arc<Files>] {

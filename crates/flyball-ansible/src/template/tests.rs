@@ -3,10 +3,35 @@
 use super::expression::Expression;
 use super::filters::items;
 use super::refuse;
-use minijinja::value::Value;
+use minijinja::value::{Rest, Value};
 use minijinja::{Environment, Error, State};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+
+/// Tests that also have a name with the collection `ansible.builtin`.
+const BUILTIN: [&str; 21] = [
+    "all",
+    "any",
+    "change",
+    "changed",
+    "contains",
+    "defined",
+    "failed",
+    "falsy",
+    "mapping",
+    "match",
+    "regex",
+    "search",
+    "skip",
+    "skipped",
+    "string",
+    "subset",
+    "succeeded",
+    "success",
+    "superset",
+    "truthy",
+    "version",
+];
 
 pub(super) fn add(env: &mut Environment<'static>) {
     // Tests of registered results.
@@ -45,6 +70,11 @@ pub(super) fn add(env: &mut Environment<'static>) {
     for name in ["version", "version_compare"] {
         env.add_test(name, |version: String, other: String, operator: Option<String>| {
             compare(&version, &other, operator.as_deref().unwrap_or("=="))
+        });
+    }
+    for name in BUILTIN {
+        env.add_test(format!("ansible.builtin.{name}"), |state: &mut State<'_, '_>, arguments: Rest<Value>| {
+            state.perform_test(name, &arguments)
         });
     }
 }

@@ -5,6 +5,7 @@
 //! recurse.
 
 use super::scalar;
+use crate::vault::Vault;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball_core::memory;
@@ -18,16 +19,19 @@ const MAX_DEPTH: usize = 64;
 /// The key of maps that a map includes, as in YAML 1.1.
 const MERGE: &str = "<<";
 
+/// The options of all parsers.
+pub(super) fn options() -> granit_parser::Options {
+    granit_parser::options! { emit_comments: false, flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH }
+}
+
 /// Parses all documents of a string.
 ///
 /// # Errors
 /// If the text is not YAML, or its values exceed a number of bytes by estimate.
-pub(super) fn compose(text: &str, limit: usize) -> Result<Vec<Value>, Invalid> {
-    let options =
-        granit_parser::options! { emit_comments: false, flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH };
+pub(super) fn compose(text: &str, limit: usize, vault: Option<&Vault>) -> Result<Vec<Value>, Invalid> {
     let mut composer =
-        Composer { limit, remaining: limit, open: Vec::new(), anchors: BTreeMap::new(), documents: Vec::new() };
-    for next in Parser::new_from_str_with_options(text, options) {
+        Composer { limit, remaining: limit, vault, open: Vec::new(), anchors: BTreeMap::new(), documents: Vec::new() };
+    for next in Parser::new_from_str_with_options(text, options()) {
         let (event, span) = next.map_err(|error| {
             let at = error.marker();
             Invalid::Text(format!("{} at line {}, column {}", error.info(), at.line(), at.col() + 1))
@@ -66,10 +70,12 @@ impl From<String> for Invalid {
     }
 }
 
-struct Composer {
+struct Composer<'v> {
     limit: usize,
     /// Remaining bytes.
     remaining: usize,
+    /// Decrypts values of the operator's author, whose strings are templates.
+    vault: Option<&'v Vault>,
     /// Unfinished nodes, from the outside in.
     open: Vec<Node>,
     /// Complete nodes with an anchor, and their sizes.
@@ -102,7 +108,7 @@ enum Key {
     Field(String),
 }
 
-impl Composer {
+impl Composer<'_> {
     fn event(&mut self, event: Event<'_>) -> Result<(), Invalid> {
         match event {
             Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref()),
@@ -158,6 +164,7 @@ impl Composer {
         anchor: usize,
         tag: Option<&Tag>,
     ) -> Result<(), Invalid> {
+        let local = self.vault.zip(tag.and_then(|tag| tag.suffix_in_namespace("!")));
         let tag = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
         let tag = tag.as_deref();
         if let Some(Node { content: Content::Map(fields), .. }) = self.open.last_mut()
@@ -178,6 +185,14 @@ impl Composer {
             return anchored.map_or(Ok(()), |value| self.note(&value, anchor));
         }
         self.charge(memory::ITEM + text.len())?;
+        let decrypted = match &local {
+            Some((vault, tag)) if matches!(&**tag, "vault" | "vault-encrypted") => Some(vault.decrypt(&text)?.into()),
+            Some((_, tag)) if &**tag == "unsafe" => Some(text.clone()),
+            _ => None,
+        };
+        if let Some(text) = decrypted {
+            return self.complete(as_template(&text), anchor);
+        }
         let value = match tag {
             Some("str") => Value::String(text.into_owned()),
             Some("binary") => binary(&text)?,
@@ -238,13 +253,11 @@ impl Fields {
                 self.key = Some(Key::Field(scalar.to_string()));
                 Ok(())
             }
-            (Some(Key::Field(key)), value) => match self.own.contains_key(&key) {
-                true => Err(format!("duplicate key {key:?}")),
-                false => {
-                    self.own.insert(key, value);
-                    Ok(())
-                }
-            },
+            // As in PyYAML, the last one of equal keys takes precedence.
+            (Some(Key::Field(key)), value) => {
+                self.own.insert(key, value);
+                Ok(())
+            }
             (Some(Key::Merge), Value::Array(maps)) => maps.into_iter().try_for_each(|map| self.merge(map)),
             (Some(Key::Merge), map) => self.merge(map),
         }
@@ -260,6 +273,12 @@ impl Fields {
     }
 }
 
+/// Returns a template that results in a text.
+fn as_template(text: &str) -> Value {
+    let is_template = ["{{", "{%", "{#"].iter().any(|brace| text.contains(brace));
+    if is_template { format!("{{{{ {} }}}}", Value::from(text)).into() } else { text.into() }
+}
+
 /// Decodes a scalar with the tag `!!binary`.
 fn binary(text: &str) -> Result<Value, String> {
     let encoded: String = text.chars().filter(|letter| !letter.is_ascii_whitespace()).collect();
@@ -273,7 +292,7 @@ mod tests {
     use serde_json::json;
 
     fn parsed(text: &str) -> Result<Vec<Value>, String> {
-        compose(text, 1 << 20).map_err(|error| error.to_string())
+        compose(text, 1 << 20, None).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -291,6 +310,7 @@ mod tests {
         );
         check("- &a b\n- *a\n- {*a : 1}\n- &a c\n- *a", json!(["b", "b", {"b": 1}, "c", "c"]));
         check("&k key: *k", json!({"key": "key"}));
+        check("a: 1\nb: 2\na: 3", json!({"a": 3, "b": 2}));
         check("name: 1e3\nquoted: \"12\"\nblock: |\n  12\n", json!({"name": "1e3", "quoted": "12", "block": "12\n"}));
         assert_eq!(parsed("--- 1\n--- 2\n...\n").unwrap(), [json!(1), json!(2)]);
         assert_eq!(parsed("").unwrap(), Vec::<Value>::new());
@@ -299,7 +319,6 @@ mod tests {
     #[test]
     fn invalid_documents_are_rejected_with_their_position() {
         for (text, problem) in [
-            ("a: 1\na: 2", "duplicate key \"a\" at line 2"),
             ("&a [*a]", "refers to a node that contains it at line 1, column 5"),
             ("{[a]: 1}", "a key must be a scalar"),
             ("<<: 1", "<< must have a map"),
@@ -331,7 +350,7 @@ mod tests {
             let text = if text.starts_with("{a}") { format!("[{text}]") } else { text };
             let error = parsed(&text).unwrap_err();
             assert!(error.contains("exceed 1048576 bytes of memory"), "{error}");
-            assert!(compose(&text, 0).is_err());
+            assert!(compose(&text, 0, None).is_err());
         }
         assert!(parsed(&format!("[{}]", "x,".repeat(10_000))).is_ok());
     }

@@ -4,6 +4,7 @@
 mod ansible;
 mod architecture;
 mod failures;
+mod features;
 mod isolation;
 mod memcached;
 #[expect(dead_code, reason = "these tests use only a part of it")]

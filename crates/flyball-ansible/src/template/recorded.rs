@@ -1,0 +1,47 @@
+//! Expressions and their results with the real Ansible, see `tests/data/record_templates.py`.
+
+use super::{Budget, Scope, Sources, data};
+use flyball_core::Rng;
+use flyball_core::time::Timestamp;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Known differences.
+const DIFFERENT: [&str; 0] = [];
+
+/// Returns true if values are equal; `1` and `1.0` are.
+fn is_equal(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => left.as_f64() == right.as_f64(),
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| is_equal(left, right))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            left.len() == right.len()
+                && left.iter().all(|(key, value)| right.get(key).is_some_and(|other| is_equal(value, other)))
+        }
+        (left, right) => left == right,
+    }
+}
+
+#[test]
+fn results_are_those_of_ansible() {
+    let recorded: Value = serde_json::from_str(include_str!("../../tests/data/templates.json")).unwrap();
+    let vars = Arc::new(data(recorded["vars"].as_object().unwrap().clone()));
+    let cases = recorded["cases"].as_array().unwrap();
+    let (mut different, mut shown) = (BTreeSet::new(), String::new());
+    for case in cases {
+        let expression = case["expression"].as_str().unwrap();
+        let sources = Sources::new(Some(Rng::from_seed(1)));
+        sources.begin(Timestamp::UNIX_EPOCH);
+        let budget = Arc::new(Budget::new(BTreeSet::new(), sources));
+        let found = Scope::within(budget, vec![vars.clone()], Vec::new()).evaluate(expression);
+        if !found.as_ref().is_ok_and(|found| is_equal(found, &case["result"])) {
+            different.insert(expression);
+            shown += &format!("{expression}\n  expected {}\n  found    {found:?}\n", case["result"]);
+        }
+    }
+    assert!(cases.len() > 200);
+    assert_eq!(different, BTreeSet::from(DIFFERENT), "{shown}");
+}

@@ -1,0 +1,54 @@
+"""Records the results of the expressions in templates.json with the real Ansible.
+
+Run `python record_templates.py` with ansible-core and jmespath installed. The filters `json_query` and
+`k8s_config_resource_name` are in collections: the former is recorded with jmespath, the latter computed as in
+kubernetes.core.
+"""
+
+import hashlib
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+import jmespath
+
+FILE = Path(__file__).with_name("templates.json")
+
+
+def name_with_hash(resource):
+    def ordered(value):
+        return {key: ordered(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
+
+    name = resource["metadata"]["name"]
+    fields = ["data", "kind", "name"] + (["type"] if resource["kind"] == "Secret" else [])
+    values = {field: ordered({**resource, "name": name}.get(field, "")) for field in fields}
+    digest = hashlib.sha256(json.dumps(values, separators=(",", ":")).encode()).hexdigest()
+    return f"{name}-{digest[:10].translate(str.maketrans('013ae', 'ghkmt'))}"
+
+
+def main():
+    recorded = json.loads(FILE.read_text())
+    variables, tasks = recorded["vars"], []
+    for number, case in enumerate(recorded["cases"]):
+        value, _, query = case["expression"].partition(" | json_query(")
+        if query:
+            # The argument is a literal of Python as well.
+            case["result"] = jmespath.search(eval(query[:-1]), variables[value])
+        elif "k8s_config_resource_name" in case["expression"]:
+            case["result"] = name_with_hash(variables[case["expression"].partition(" ")[0]])
+        else:
+            tasks.append({"set_fact": {f"result_{number}": "{{ " + case["expression"] + " }}"}})
+    with tempfile.TemporaryDirectory() as folder:
+        play, results = Path(folder, "play.yml"), Path(folder, "results.json")
+        chosen = "vars | dict2items | selectattr('key', 'match', 'result_') | items2dict | to_json"
+        tasks.append({"copy": {"dest": str(results), "content": "{{ " + chosen + " }}"}})
+        play.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": variables, "tasks": tasks}]))
+        subprocess.run(["ansible-playbook", play], check=True)
+        for name, value in json.loads(results.read_text()).items():
+            recorded["cases"][int(name.removeprefix("result_"))]["result"] = value
+    FILE.write_text(json.dumps(recorded, ensure_ascii=False, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+//! Features of roles in public operators: lookups of the cluster, generated passwords, scaling, vaults, collections.
+
+use crate::project::{Project, data, operator_of};
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::json;
+
+const SHOP: &str = "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {}}";
+
+async fn test_of(project: &Project) -> Test {
+    let folder = project.folder().to_owned();
+    Test::of(move || operator_of(&folder)).nodes(1).start().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn lookups_find_objects_of_the_cluster() {
+    let tasks = "
+- set_fact:
+    groups: \"{{ lookup('k8s', cluster_info='api_groups') }}\"
+    version: \"{{ lookup('k8s', cluster_info='version').kubernetes.major }}\"
+    guests: \"{{ lookup('kubernetes.core.k8s', kind='ConfigMap', namespace=ansible_operator_meta.namespace, resource_name='guests') }}\"
+- k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: 'found-{{ item }}'}
+      data:
+        groups: \"{{ ['apps' in groups, 'none.example.com' in groups] | to_json }}\"
+        version: '{{ version }}'
+        guest: '{{ guests.data.first }}'
+        absent: \"{{ query('k8s', kind='ConfigMap', namespace=ansible_operator_meta.namespace, resource_name='none') | to_json }}\"
+        labeled: \"{{ query('k8s', kind='ConfigMap', namespace=ansible_operator_meta.namespace, label_selector='app=guests') | json_query('[].metadata.name') | to_json }}\"
+        year: \"{{ lookup('pipe', 'date -u +%Y') | length }}\"
+  when: \"'apps' in lookup('k8s', cluster_info='api_groups')\"
+  with_sequence: count=2
+";
+    let project = Project::role("lookups", tasks);
+    let mut test = test_of(&project).await;
+    test.apply(
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: guests, labels: {app: guests}}, data: {first: Ann}}",
+    )
+    .await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    let expected = json!({"groups": "[true, false]", "version": "1", "guest": "Ann", "absent": "[]", "labeled": "[\"guests\"]", "year": "4"});
+    assert_eq!(data(&test, "found-1").await, expected);
+    assert_eq!(data(&test, "found-2").await, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn generated_password_stays_and_objects_are_scaled() {
+    let tasks = "
+- k8s_info: {kind: Secret, name: password, namespace: '{{ ansible_operator_meta.namespace }}'}
+  register: known
+- k8s:
+    definition:
+      apiVersion: v1
+      kind: Secret
+      metadata: {name: password}
+      stringData: {password: \"{{ lookup('password', '/dev/null length=32 chars=ascii_letters,digits') }}\"}
+  when: known.resources | length == 0
+- k8s:
+    append_hash: true
+    definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: '1'}}
+- k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: web}
+      spec:
+        selector: {matchLabels: {app: web}}
+        template:
+          metadata: {labels: {app: web}}
+          spec: {containers: [{name: web, image: web}]}
+- k8s_scale: {api_version: apps/v1, kind: Deployment, name: web, namespace: '{{ ansible_operator_meta.namespace }}', replicas: 3}
+";
+    let project = Project::role("scaled", tasks);
+    let mut test = test_of(&project).await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    let secret = test.api::<Secret>().get("password").await.unwrap();
+    let password = String::from_utf8(secret.data.unwrap()["password"].0.clone()).unwrap();
+    assert!(password.len() == 32 && password.chars().all(|letter| letter.is_ascii_alphanumeric()), "{password}");
+    assert_eq!(test.api::<Deployment>().get("web").await.unwrap().spec.unwrap().replicas, Some(3));
+    // The hash of kubernetes.core.
+    assert_eq!(data(&test, "settings-gd4k275f27").await, json!({"a": "1"}));
+}
+
+/// Encrypted with the password `swordfish` by ansible-vault of ansible-core 2.19.
+const VARIABLES: &str = "$ANSIBLE_VAULT;1.1;AES256
+36373931643733383630313462316134653462313636353964663837303364376139336165623737
+6539633935303362613363656663383366356263613039390a393037623630393364333838613535
+65316133316665326264633332633432323130663738323233343164323264396639626635666665
+3363353437363136350a356234653534373764346139376638333863303935613865613937366237
+37346565616533386438613539353863326335633832613961616566623135626332373839346331
+3066373530636364306236313962386531633933303961653131
+";
+const TOKEN: &str = "name: corner
+token: !vault |
+  $ANSIBLE_VAULT;1.1;AES256
+  31373232336363383065373862313531393730383734376437316261373231646363353836383661
+  3039356538373166336333646134356132656630613239350a353737343131623739316139323664
+  37643135656635323830306332373565373035353639373962613432636262343733663236326464
+  6365336230353165630a636230356636636132356131333036663963663064373039623564616564
+  6631
+unsafe: !unsafe '{{ name }}'
+";
+
+#[tokio::test(start_paused = true)]
+async fn role_of_a_collection_has_vaults_and_shared_templates() {
+    let tasks = "
+- include_vars: secret.yml
+- k8s: {definition: \"{{ lookup('template', './page.yaml.j2') | from_yaml }}\"}
+";
+    let page = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: page}\ndata:\n  greeting: {{ greeting }}\n  \
+                token: {{ token | to_json }}\n  unsafe: {{ unsafe | to_json }}\n  motto: {{ motto | to_json }}\n  \
+                footer: {{ lookup('template', '../common/templates/footer.j2') | trim }}\n";
+    let watches =
+        "- {group: shop.example.com, version: v1, kind: Shop, role: acme.shop.a, vaultPasswordFile: password}\n";
+    let role = "collections/ansible_collections/acme/shop/roles/a";
+    let path = |file: &str| format!("{role}/{file}");
+    let files = [
+        ("watches.yaml".to_owned(), watches),
+        ("password".to_owned(), "swordfish\n"),
+        (path("tasks/main.yml"), tasks),
+        (path("vars/secret.yml"), VARIABLES),
+        (path("vars/main.yml"), TOKEN),
+        (path("defaults/main.yml"), "motto: none\n"),
+        (path("templates/page.yaml.j2"), page),
+        (format!("{role}/../common/templates/footer.j2"), "made by {{ name }}\n"),
+    ];
+    let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    let project = Project::new("vault", &files);
+    let mut test = test_of(&project).await;
+    let shop = json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": "corner"}, "spec": {"motto": VARIABLES}});
+    test.apply(&shop.to_string()).await;
+    test.assert_converges().await;
+    let expected = json!({"greeting": "hello corner", "token": "pa{{ 1 }}ss é", "unsafe": "{{ name }}", "motto": VARIABLES, "footer": "made by corner"});
+    assert_eq!(data(&test, "page").await, expected);
+}
+
+#[test]
+fn wrong_password_of_a_vault_is_reported_with_its_file() {
+    let with = |password: &str, watches: &str| {
+        let files = [
+            ("watches.yaml", watches),
+            ("password", password),
+            ("roles/a/tasks/main.yml", "- debug: {msg: '{{ greeting }}'}\n"),
+            ("roles/a/vars/main.yml", VARIABLES),
+        ];
+        Project::new(&format!("vault-{}", password.len()), &files).refused().to_string()
+    };
+    let watches = "- {group: shop.example.com, version: v1, kind: Shop, role: a, vaultPasswordFile: password}\n";
+    let error = with("salmon", watches);
+    assert!(error.contains("vars/main.yml") && error.contains("does not decrypt"), "{error}");
+    let error = with("", watches);
+    assert!(error.contains("vaultPasswordFile") && error.contains("is empty"), "{error}");
+    let error = with("swordfish", "- {group: shop.example.com, version: v1, kind: Shop, role: a}\n");
+    assert!(error.contains("set vaultPasswordFile"), "{error}");
+}
+
+#[test]
+fn coverage_lists_missing_features_with_their_places() {
+    let tasks = "
+- name: fine
+  debug: {msg: '{{ size | default(1) }}'}
+- block:
+    - ansible.builtin.shell: ls
+    - debug: {msg: '{{ a | ipaddr }}'}
+      environment: {A: b}
+  rescue:
+    - k8s: {definition: \"{{ lookup('template', 'x.j2') }}\"}
+- assert: {that: a is blue}
+- debug: {msg: \"{{ lookup('pipe', 'ls') }} {{ lookup('file', 'none') }}\"}
+- import_tasks: more.yml
+";
+    let project = Project::new(
+        "coverage",
+        &[
+            ("roles/a/tasks/main.yml", tasks),
+            ("roles/a/tasks/more.yml", "- meta: end_play\n"),
+            ("roles/a/templates/x.j2", "a: 1\nb: {{ 1 | stripnone }}\n"),
+            ("roles/b/tasks/main.yml", "- debug:\n"),
+            ("playbooks/p.yml", "- hosts: localhost\n  roles: [b]\n  tasks: [{command: ls}]\n"),
+        ],
+    );
+    let found = flyball_ansible::coverage(project.folder()).unwrap();
+    assert_eq!((found.tasks, found.built_in), (10, 4));
+    let parts: Vec<_> = found
+        .parts
+        .iter()
+        .map(|part| (part.path.to_str().unwrap(), part.tasks, part.built_in, part.rejected.is_none()))
+        .collect();
+    assert_eq!(parts, [("roles/a", 8, 3, false), ("roles/b", 1, 1, true), ("playbooks/p.yml", 1, 0, false)]);
+    let gaps = found.parts.iter().flat_map(|part| &part.gaps);
+    let mut gaps: Vec<_> = gaps
+        .flat_map(|gap| gap.places.iter().map(move |place| (place.file.to_str().unwrap(), place.line, &*gap.name)))
+        .collect();
+    gaps.sort_unstable();
+    assert_eq!(
+        gaps,
+        [
+            ("playbooks/p.yml", 3, "command"),
+            ("roles/a/tasks/main.yml", 5, "ansible.builtin.shell"),
+            ("roles/a/tasks/main.yml", 6, "environment"),
+            ("roles/a/tasks/main.yml", 6, "ipaddr"),
+            ("roles/a/tasks/main.yml", 10, "blue"),
+            ("roles/a/tasks/main.yml", 11, "file none not found in the project"),
+            ("roles/a/tasks/main.yml", 11, "pipe"),
+            ("roles/a/templates/x.j2", 2, "stripnone"),
+        ]
+    );
+}

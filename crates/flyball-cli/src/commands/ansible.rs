@@ -1,0 +1,97 @@
+//! `flyball ansible`: examines Ansible roles and playbooks.
+
+use crate::error::{Result, ResultExt};
+use crate::render::output::Output;
+use crate::render::terminal::{Style, columns, paint, say};
+use clap::{Args, Subcommand};
+use flyball_ansible::{Coverage, Gap, GapKind};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Limit of shown places of a missing feature.
+const MAX_PLACES: usize = 3;
+
+/// Examine Ansible roles and playbooks
+#[derive(Args, Debug)]
+pub(crate) struct AnsibleArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Count the tasks that the built-in executor runs, and list the features that it lacks
+    ///
+    /// Examines all roles and playbooks of a project, including those that no watches.yaml names. A role or playbook
+    /// with a missing feature is run by ansible-playbook as a whole. Exits with 0 in any case.
+    #[command(after_help = "Examples:
+  flyball ansible coverage
+  flyball ansible coverage ./awx-operator -o json")]
+    Coverage(CoverageArgs),
+}
+
+#[derive(Args, Debug)]
+struct CoverageArgs {
+    /// Directory of the project
+    #[arg(default_value = ".")]
+    path: PathBuf,
+    /// Output format, instead of a table
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+pub(crate) fn cmd_ansible(args: &AnsibleArgs) -> Result<()> {
+    let Command::Coverage(args) = &args.command;
+    let found = flyball_ansible::coverage(&args.path).when("cannot examine the project")?;
+    match args.output {
+        Some(output) => output.say(&found)?,
+        None => lines(&found).iter().for_each(|line| say(line)),
+    }
+    Ok(())
+}
+
+fn lines(found: &Coverage) -> Vec<String> {
+    let row = |name: String, tasks: usize, built_in: usize, executor: &str| {
+        let percent = if tasks == 0 { 100 } else { built_in * 100 / tasks };
+        vec![name, tasks.to_string(), built_in.to_string(), format!("{percent}%"), executor.to_owned()]
+    };
+    let mut rows = vec![["ROLE OR PLAYBOOK", "TASKS", "BUILT IN", "", "EXECUTOR"].map(str::to_owned).to_vec()];
+    for part in &found.parts {
+        let executor = if part.rejected.is_none() { "built in" } else { "ansible-playbook" };
+        rows.push(row(part.path.display().to_string(), part.tasks, part.built_in, executor));
+    }
+    rows.push(row("total".to_owned(), found.tasks, found.built_in, ""));
+    let mut lines = columns(rows);
+    let mut gaps: BTreeMap<(GapKind, &str), Vec<&Gap>> = BTreeMap::new();
+    for gap in found.parts.iter().flat_map(|part| &part.gaps) {
+        gaps.entry((gap.kind, &gap.name)).or_default().push(gap);
+    }
+    let count = |gaps: &[&Gap]| gaps.iter().map(|gap| gap.count).sum::<usize>();
+    let mut gaps: Vec<_> = gaps.into_iter().map(|(name, gaps)| (name, count(&gaps), gaps)).collect();
+    gaps.sort_by_key(|(_, count, _)| std::cmp::Reverse(*count));
+    if !gaps.is_empty() {
+        lines.extend([String::new(), paint(Style::Strong, "Missing features")]);
+    }
+    let rows = gaps.iter().map(|((kind, name), count, gaps)| {
+        let places = gaps.iter().flat_map(|gap| &gap.places);
+        let mut places: Vec<String> =
+            places.take(MAX_PLACES).map(|place| format!("{}:{}", place.file.display(), place.line)).collect();
+        if *count > MAX_PLACES {
+            places.push("…".to_owned());
+        }
+        vec![format!("  {count}"), word(*kind).to_owned(), (*name).to_owned(), places.join(" ")]
+    });
+    lines.extend(columns(rows.collect()));
+    lines
+}
+
+fn word(kind: GapKind) -> &'static str {
+    match kind {
+        GapKind::Module => "module",
+        GapKind::Keyword => "keyword",
+        GapKind::Filter => "filter",
+        GapKind::Test => "test",
+        GapKind::Lookup => "lookup",
+        GapKind::Other => "other",
+    }
+}
