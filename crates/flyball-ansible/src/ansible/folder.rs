@@ -141,7 +141,10 @@ impl Folder {
 /// Returns the variables of the operator that runs have in their environment.
 pub(super) fn environment(watch: &Watch) -> Vec<(String, OsString)> {
     let passed = PASSED.iter().copied().chain(watch.pass_environment.iter().map(String::as_str));
-    passed.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?))).collect()
+    let passed = passed.filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
+    let password = watch.vault.file().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+    let password = password.map(|file| ("ANSIBLE_VAULT_PASSWORD_FILE".to_owned(), file.into_os_string()));
+    passed.chain(password).collect()
 }
 
 /// Returns the connection variables. They are passed last, so that only `watches.yaml` can override them.

@@ -92,7 +92,8 @@ struct Walker<'p> {
 
 /// Reads the documents of a file as one value.
 fn read(file: &Path, vault: &Vault) -> Result<Value> {
-    let documents = yaml::documents(&yaml::read_text(file, vault)?, vault).map_err(|problem| Error::file(file, problem))?;
+    let documents =
+        yaml::documents(&yaml::read_text(file, vault)?, vault).map_err(|problem| Error::file(file, problem))?;
     Ok(match <[Value; 1]>::try_from(documents) {
         Ok([document]) => document,
         Err(documents) => Value::Array(documents),
@@ -446,7 +447,7 @@ mod tests {
         let tasks = format!("- include_vars: {}\n", external.display());
         std::fs::write(folder.join("project/roles/r/tasks/main.yml"), tasks).unwrap();
         let project = folder.join("project");
-        let found = DeclaredVariables::of(&Runs::Role(project.join("roles/r")), &project).unwrap();
+        let found = DeclaredVariables::of(&Runs::Role(project.join("roles/r")), &project, &Vault::default()).unwrap();
         assert_eq!(found.own.iter().map(String::as_str).collect::<Vec<_>>(), ["ansible_user", "place"]);
         std::fs::remove_dir_all(folder).unwrap();
     }

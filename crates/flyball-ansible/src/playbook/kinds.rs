@@ -225,7 +225,7 @@ impl Search<'_> {
         for queried in queried_kinds(text) {
             let kind = kind_of(queried.api_version.as_deref().unwrap_or("v1"), &queried.kind);
             self.kinds.read.extend(kind);
-            self.kinds.everywhere.extend(queried.is_everywhere.then_some(queried.kind));
+            self.kinds.listed_in_all_namespaces.extend(queried.is_everywhere.then_some(queried.kind));
         }
     }
 
@@ -483,7 +483,10 @@ mod tests {
 ";
         let mut kinds = Kinds::default();
         let mut search = Search { kinds: &mut kinds, layers: Vec::new(), files: Arc::default() };
-        yaml::documents(tasks).unwrap().iter().for_each(|document| search.unvalidated_tasks(document, 0));
+        yaml::documents(tasks, &Vault::default())
+            .unwrap()
+            .iter()
+            .for_each(|document| search.unvalidated_tasks(document, 0));
         let names = |kinds: &BTreeSet<Kind>| kinds.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(names(&kinds.created), ["configmaps", "deployments.apps", "jobs.batch", "pods", "services"]);
         assert_eq!(names(&kinds.read), ["secrets"]);

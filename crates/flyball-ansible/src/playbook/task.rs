@@ -1,7 +1,7 @@
 //! Parses a task.
 
 use super::args::{is_action, is_builtin, module, pairs};
-use super::{Action, LoopItems, Module, Task, Loop};
+use super::{Action, Loop, LoopItems, Module, Task};
 use crate::error::{Error, Result};
 use crate::template::{check_expression, check_text, is_template, templates};
 use crate::yaml::{truth, type_name};

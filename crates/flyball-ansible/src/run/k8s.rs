@@ -181,7 +181,7 @@ impl Run<'_> {
         let count = live["spec"][field]
             .as_i64()
             .ok_or_else(|| TaskError::new("Failed to retrieve the available count for the requested object."))?;
-        let version = arguments.get("resource_version").map(text);
+        let version = arguments.get("resource_version").map(to_text);
         let is_other = version.is_some_and(|version| object.metadata.resource_version != Some(version))
             || number("current_replicas")?.is_some_and(|expected| expected != count);
         if is_other || count == replicas {

@@ -3,8 +3,8 @@
 use super::Run;
 use super::modules::Arguments;
 use crate::job::TaskError;
-use flyball_core::memory;
 use crate::template::weight;
+use flyball_core::memory;
 use serde_json::{Value, json};
 
 /// Limit of queries of one attempt of a task.

@@ -120,7 +120,9 @@ impl Run<'_> {
     ) -> Result<Change, TaskError> {
         let (kind, key) = self.kind_and_key(definition)?;
         let access = self.access();
-        access.check_write(&kind.gvk().group, kind.name(), key.namespace(), definition, named).map_err(TaskError::refused)?;
+        access
+            .check_write(&kind.gvk().group, kind.name(), key.namespace(), definition, named)
+            .map_err(TaskError::refused)?;
         match self.get(&kind, &key).await? {
             Some(before) => self.patch(&kind, &key, &before, definition.clone(), replaces_lists).await,
             // As in Ansible, which only logs a warning.
@@ -174,7 +176,9 @@ impl Run<'_> {
         if !going {
             let live = serde_json::to_value(&object).map_err(|error| TaskError::new(error.to_string()))?;
             let group = &kind.gvk().group;
-            self.access().check_change(group, kind.name(), key.namespace(), key.name(), &live).map_err(TaskError::new)?;
+            self.access()
+                .check_change(group, kind.name(), key.namespace(), key.name(), &live)
+                .map_err(TaskError::new)?;
             match options {
                 None => self.job.cx.delete(&object).await.map_err(TaskError::of)?,
                 Some(options) => {

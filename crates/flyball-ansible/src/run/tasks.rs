@@ -256,7 +256,13 @@ impl<'r> Run<'r> {
     }
 
     /// Applies `failed_when` and `changed_when`, and returns whether `until` holds.
-    async fn evaluate_result(&mut self, task: &Task, frame: &Frame<'_>, looped: &Vars, done: &mut Done) -> Result<bool, String> {
+    async fn evaluate_result(
+        &mut self,
+        task: &Task,
+        frame: &Frame<'_>,
+        looped: &Vars,
+        done: &mut Done,
+    ) -> Result<bool, String> {
         let failed = done.failure.is_some();
         done.result.entry("failed").or_insert(failed.into());
         done.result.entry("changed").or_insert(false.into());

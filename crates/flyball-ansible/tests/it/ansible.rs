@@ -40,6 +40,7 @@ with_both_executors! {
     computed_names_of_static_imports_stay_within_the_project
     literal_names_may_leave_the_project
     computed_names_of_lookups_stay_within_the_project
+    computed_names_do_not_read_files_of_the_run
     users_do_not_choose_objects_of_others
     spec_fields_run_no_command
 }
@@ -411,8 +412,7 @@ async fn computed_names_of_lookups_stay_within_the_project(executor: Executor) {
     .await;
 }
 
-#[tokio::test]
-async fn computed_names_do_not_read_files_of_the_run() {
+async fn computed_names_do_not_read_files_of_the_run(executor: Executor) {
     let tasks = r#"
 - {debug: {msg: "{{ lookup('file', page) }}"}, when: page is defined}
 - {debug: {msg: "{{ lookup('csvfile', 'apiVersion', file=table) }}"}, when: table is defined}
@@ -420,8 +420,8 @@ async fn computed_names_do_not_read_files_of_the_run() {
 - {copy: {src: '{{ copied }}', dest: '{{ lookup("env", "TMPDIR") }}/b'}, when: copied is defined}
 - {copy: {content: '{{ title | default("a") }}', dest: '{{ lookup("env", "TMPDIR") }}/c'}}
 "#;
-    let written = Project::role("run-files", tasks);
-    let Some(test) = test_of(written.folder().to_owned()).await else { return };
+    let written = Project::role(&named("run-files", executor), tasks);
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
     let objects = api(&test, &shops());
     let specs = [
         json!({"page": "kubeconfig"}),

@@ -36,7 +36,7 @@ async fn lookups_find_objects_of_the_cluster() {
   with_sequence: count=2
 ";
     let project = Project::role("lookups", tasks);
-    let mut test = test_of(&project).await;
+    let test = test_of(&project).await;
     test.apply(
         "{apiVersion: v1, kind: ConfigMap, metadata: {name: guests, labels: {app: guests}}, data: {first: Ann}}",
     )
@@ -76,7 +76,7 @@ async fn generated_password_stays_and_objects_are_scaled() {
 - k8s_scale: {api_version: apps/v1, kind: Deployment, name: web, namespace: '{{ ansible_operator_meta.namespace }}', replicas: 3}
 ";
     let project = Project::role("scaled", tasks);
-    let mut test = test_of(&project).await;
+    let test = test_of(&project).await;
     test.apply(SHOP).await;
     test.assert_converges().await;
     let secret = test.api::<Secret>().get("password").await.unwrap();
@@ -132,7 +132,7 @@ async fn role_of_a_collection_has_vaults_and_shared_templates() {
     ];
     let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
     let project = Project::new("vault", &files);
-    let mut test = test_of(&project).await;
+    let test = test_of(&project).await;
     let shop = json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": "corner"}, "spec": {"motto": VARIABLES}});
     test.apply(&shop.to_string()).await;
     test.assert_converges().await;
