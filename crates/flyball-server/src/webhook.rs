@@ -39,8 +39,8 @@ pub struct WebhookCall {
 
 /// The memory for the response of a webhook, which is charged to the user of the request. Clones share it.
 ///
-/// Responses of one configuration or CRD take at most a quarter of the user's share, so that a webhook cannot use up the
-/// memory for the responses of others.
+/// Responses of one configuration or CRD take at most a quarter of the user's share, so that a webhook cannot use up
+/// the memory for the responses of others.
 ///
 /// The default limits the length of the response, and charges nobody.
 #[derive(Clone, Default)]
