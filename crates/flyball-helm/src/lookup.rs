@@ -41,10 +41,10 @@ pub(crate) enum Visibility {
     OfOthers,
 }
 
-/// The lookups of a rendering, with the digest of their answers.
+/// The lookups of a rendering, with the digest of their results.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookups {
-    questions: BTreeSet<Question>,
+    keys: BTreeSet<LookupKey>,
     visibility: Visibility,
     digest: String,
 }
@@ -52,13 +52,13 @@ pub(crate) struct Lookups {
 impl Lookups {
     /// Returns the number of bytes of the arguments, which values may determine.
     pub(crate) fn size(&self) -> usize {
-        let size = |Question { api_version, kind, namespace, name }: &Question| {
+        let size = |LookupKey { api_version, kind, namespace, name }: &LookupKey| {
             api_version.len() + kind.len() + namespace.len() + name.len()
         };
-        self.questions.iter().map(size).sum()
+        self.keys.iter().map(size).sum()
     }
 
-    /// Returns true if they still have the same answers, so that the chart renders the same.
+    /// Returns true if they still have the same results, so that the chart renders the same.
     pub(crate) async fn are_current(
         &self,
         cx: &Context<DynamicObject>,
@@ -66,10 +66,10 @@ impl Lookups {
         namespace: &str,
         release: &str,
     ) -> Result<bool> {
-        let mut answers = LookupResults::new(Arc::clone(kinds), namespace, release, self.visibility);
-        answers.open = RefCell::new(self.questions.clone());
-        answers.fetch(cx).await?;
-        Ok(answers.digest() == self.digest)
+        let mut results = LookupResults::new(Arc::clone(kinds), namespace, release, self.visibility);
+        results.missing = RefCell::new(self.keys.clone());
+        results.fetch(cx).await?;
+        Ok(results.digest() == self.digest)
     }
 }
 
@@ -98,16 +98,16 @@ impl LookupResults {
         self.visibility == Visibility::All || !is_own
     }
 
-    /// Returns the answered lookups.
+    /// Returns the lookups with a result.
     pub(crate) fn lookups(&self) -> Lookups {
-        let questions = self.known.keys().cloned().collect();
-        Lookups { questions, visibility: self.visibility, digest: self.digest() }
+        let keys = self.results.keys().cloned().collect();
+        Lookups { keys, visibility: self.visibility, digest: self.digest() }
     }
 
     fn digest(&self) -> String {
-        let answers: Vec<String> =
-            self.known.values().map(|answer| answer.as_ref().map(Value::to_string).unwrap_or_default()).collect();
-        hex(&answers.iter().map(String::as_bytes).collect::<Vec<_>>())
+        let results: Vec<String> =
+            self.results.values().map(|result| result.as_ref().map(Value::to_string).unwrap_or_default()).collect();
+        hex(&results.iter().map(String::as_bytes).collect::<Vec<_>>())
     }
 
     /// Fetches the missing answers; returns true if there were any.

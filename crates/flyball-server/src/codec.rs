@@ -8,7 +8,7 @@
 use crate::catalog::{Behavior, Catalog, CurrentCatalog, Resource, decode};
 use crate::custom::schema_number;
 use crate::storage::{Entry, EntryError, Revision};
-use crate::webhook::Webhooks;
+use crate::webhook::{ConversionMemory, Webhooks};
 use bytes::Bytes;
 use flyball_core::{Object, ObjectKey, Status};
 use std::sync::Arc;
@@ -170,22 +170,31 @@ impl Codec {
 
     /// Returns entries in a version of their resource, so that no webhook call remains.
     ///
-    /// Without a conversion webhook, entries are returned unchanged. Cached conversions are reused.
+    /// Without a conversion webhook, entries are returned unchanged. Cached conversions are reused. Converted entries
+    /// are charged until the memory is dropped.
     pub(crate) async fn convert_all(
         &self,
         resource: &Resource,
         mut entries: Vec<Arc<Entry>>,
-    ) -> Result<Vec<Arc<Entry>>, Status> {
-        if resource.converts() {
-            for entry in entries.iter_mut().filter(|entry| entry.schema != resource.schema_number) {
-                let known = resource.custom().and_then(|custom| custom.converted.get(entry));
-                *entry = match known {
-                    Some(known) => known,
-                    None => self.convert(resource, entry.clone()).await?,
-                };
-            }
+    ) -> Result<(Vec<Arc<Entry>>, Option<ConversionMemory>), Status> {
+        if !resource.converts() {
+            return Ok((entries, None));
         }
-        Ok(entries)
+        let mut memory = self.webhooks.conversion_memory();
+        for entry in entries.iter_mut().filter(|entry| entry.schema != resource.schema_number) {
+            let converted = self.convert_cached(resource, entry.clone()).await?;
+            memory.add(entry.size(), converted.size()).await?;
+            *entry = converted;
+        }
+        Ok((entries, Some(memory)))
+    }
+
+    /// Like [`Self::convert`], but reuses a cached conversion.
+    pub(crate) async fn convert_cached(&self, resource: &Resource, entry: Arc<Entry>) -> Result<Arc<Entry>, Status> {
+        match resource.custom().and_then(|custom| custom.converted.get(&entry)) {
+            Some(known) => Ok(known),
+            None => self.convert(resource, entry).await,
+        }
     }
 
     /// Returns an entry in a version of its resource, so that no webhook call remains.

@@ -95,7 +95,7 @@ impl CustomKind {
             columns: columns::read(version),
             selectable: selectable.map(|field| text(&field["jsonPath"])).collect(),
             deprecation: deprecation(version, kind, preferred),
-            conversion: Conversion::read(crd.at(&["spec", "conversion"]).unwrap_or(&Value::Null)),
+            conversion: Conversion::read(crd.name(), crd.at(&["spec", "conversion"]).unwrap_or(&Value::Null)),
             converted: Converted::default(),
             terminating: crd.deletion_timestamp().is_some(),
             has_rules: openapi

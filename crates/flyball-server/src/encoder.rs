@@ -81,7 +81,7 @@ impl ResponseEncoder {
     pub(crate) fn list(&self, listed: ListResult) -> Result<Response<Body>, Status> {
         let metadata = self.list_metadata(&listed);
         let (key, list) = match (self.form.view, self.form.encoding) {
-            (View::Whole, Encoding::Json) => return Ok(self.stream_list(&metadata, listed.entries)),
+            (View::Whole, Encoding::Json) => return Ok(self.stream_list(&metadata, listed)),
             (View::Whole, Encoding::Yaml) => {
                 let (kind, version) = (&self.resource.list_kind, self.resource.kind.api_version());
                 ("items", json!({"kind": kind, "apiVersion": version, "metadata": metadata, "items": []}))
@@ -108,7 +108,7 @@ impl ResponseEncoder {
         };
         let list = self.form.versioned(list);
         match list {
-            Value::Object(list) if !listed.entries.is_empty() => Ok(self.stream_view(&list, key, listed.entries)),
+            Value::Object(list) if !listed.entries.is_empty() => Ok(self.stream_view(&list, key, listed)),
             list => Ok(response::value(200, self.form, &list)),
         }
     }
@@ -158,10 +158,10 @@ impl ResponseEncoder {
         }
     }
 
-    fn stream_list(&self, metadata: &Value, entries: Vec<Arc<Entry>>) -> Response<Body> {
-        let converts = entries.iter().any(|entry| entry.schema != self.resource.schema_number);
+    fn stream_list(&self, metadata: &Value, listed: ListResult) -> Response<Body> {
+        let converts = listed.entries.iter().any(|entry| entry.schema != self.resource.schema_number);
         let (this, mut is_first) = (self.clone(), true);
-        let items = chunks(entries, 0, Bytes::from_static(b"]}\n"), move |out, entry| {
+        let items = chunks(listed, 0, Bytes::from_static(b"]}\n"), move |out, entry| {
             if !std::mem::take(&mut is_first) {
                 out.put_u8(b',');
             }
@@ -172,12 +172,12 @@ impl ResponseEncoder {
     }
 
     /// Encodes a list, with its items under `key`, in another view or encoding.
-    fn stream_view(&self, list: &Map<String, Value>, key: &'static str, entries: Vec<Arc<Entry>>) -> Response<Body> {
+    fn stream_view(&self, list: &Map<String, Value>, key: &'static str, listed: ListResult) -> Response<Body> {
         let [before, after] = response::around(self.form.encoding, list, key);
         let (this, mut is_first) = (self.clone(), true);
         let has_slow_rows = self.resource.custom().is_some_and(|custom| custom.has_slow_rows());
         let weight = if self.form.view == View::Table && has_slow_rows { SLOW_ROW_BYTES } else { 0 };
-        let items = chunks(entries, weight, after.into(), move |out, entry| {
+        let items = chunks(listed, weight, after.into(), move |out, entry| {
             let Some(value) = this.view(entry) else { return };
             let mut list = this.form.versioned(json!({ key: [value] }));
             response::item(this.form.encoding, out, std::mem::take(&mut is_first), list[key][0].take());
@@ -204,11 +204,12 @@ impl ResponseEncoder {
 /// Writes the items and the end of a list in pieces: neither a piece nor its decoded objects are much larger than one
 /// object. Each object counts for `weight` bytes besides its own.
 fn chunks(
-    entries: Vec<Arc<Entry>>,
+    listed: ListResult,
     weight: usize,
     end: Bytes,
     mut write: impl FnMut(&mut BytesMut, &Entry) + Send + 'static,
 ) -> impl Iterator<Item = Bytes> + Send + 'static {
+    let ListResult { entries, mut memory, .. } = listed;
     let mut entries = entries.into_iter();
     let mut open = true;
     std::iter::from_fn(move || {
@@ -220,6 +221,7 @@ fn chunks(
         while chunk.len() < CHUNK_BYTES && decoded < MAX_DECODED_BYTES {
             let Some(entry) = entries.next() else {
                 open = false;
+                drop(memory.take());
                 chunk.put_slice(&end);
                 break;
             };

@@ -9,6 +9,7 @@ mod readers;
 
 pub(crate) use readers::Readers;
 
+use crate::bounds::Flow;
 use crate::encoder::ResponseEncoder;
 use crate::link::Link;
 use crate::registry::{Registry, Selection, parse_version};
@@ -17,6 +18,7 @@ use crate::request::options::ListOptions;
 use crate::response::{Body, answer as respond, status_value};
 use crate::storage::{self, Entry, Event, Revision, WriteNotifier};
 use crate::table;
+use crate::webhook;
 use bytes::{BufMut, Bytes, BytesMut};
 use flyball_core::Status;
 use http::Response;
@@ -41,6 +43,9 @@ const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 /// more than the writes.
 const GATHER_INTERVAL: Duration = Duration::from_millis(1);
 
+/// Timeout of the conversion of an object.
+const CONVERSION_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Minimum duration of a watch without a timeout of the client; the maximum is twice as long.
 const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
@@ -54,7 +59,7 @@ pub(crate) async fn answer(
     encoder: ResponseEncoder,
     namespace: Option<&str>,
     options: &ListOptions,
-    connection: Option<Link>,
+    (flow, connection): (&Flow, Option<Link>),
 ) -> Result<Response<Body>, Status> {
     if encoder.form.encoding == Encoding::Yaml || encoder.form.view == View::MetadataList {
         return Err(not_acceptable(encoder.resource.offered()));
@@ -90,9 +95,10 @@ pub(crate) async fn answer(
         end: now + timeout,
         has_sent_headings: false,
         done: false,
-        is_converted: false,
+        is_selected: false,
         has_read: false,
         pace: connection.is_some().then_some(now),
+        flow: flow.clone(),
         registry: registry.clone(),
         readers: readers.clone(),
         encoder,
@@ -123,12 +129,14 @@ struct Watch {
     end: Instant,
     has_sent_headings: bool,
     done: bool,
-    /// True if the state is as the resource shows it.
-    is_converted: bool,
+    /// True if the state contains only selected objects, in reverse order.
+    is_selected: bool,
     /// True if the window has been read: a watch that begins before the window is not slow.
     has_read: bool,
     /// Until when it gathers changes, over a connection.
     pace: Option<Instant>,
+    /// The flow that is charged for conversions.
+    flow: Flow,
 }
 
 impl Watch {
@@ -147,22 +155,22 @@ impl Watch {
             let snapshot = self.registry.store.list(&self.encoder.resource.table, self.namespace.as_deref());
             (self.position, self.state) = (snapshot.revision, snapshot.entries);
         }
-        if !std::mem::replace(&mut self.is_converted, true) {
+        if !std::mem::replace(&mut self.is_selected, true) {
             let mut state = std::mem::take(&mut self.state);
             state.retain(|entry| self.selection.matches(entry));
-            match self.registry.codec.convert_all(&self.encoder.resource, state).await {
-                Ok(state) => self.state = state,
+            // They are taken from the end.
+            state.reverse();
+            self.state = state;
+        }
+        while let Some(entry) = self.state.pop() {
+            match self.convert(entry, true).await {
+                Ok(entry) => self.frame(&mut out, "ADDED", &entry, entry.revision),
                 Err(status) => {
                     write(&mut out, "ERROR", &status_value(&status));
                     self.done = true;
                     return Some(out.freeze());
                 }
             }
-            // They are taken from the end.
-            self.state.reverse();
-        }
-        while let Some(entry) = self.state.pop() {
-            self.frame(&mut out, "ADDED", &entry, entry.revision);
             if out.len() >= FRAME_BYTES {
                 return Some(out.freeze());
             }
@@ -215,6 +223,18 @@ impl Watch {
         }
     }
 
+    /// Converts one object at a time, so that a watch holds no more. Its user is charged for the response.
+    async fn convert(&self, entry: Arc<Entry>, cached: bool) -> Result<Arc<Entry>, Status> {
+        let (codec, resource) = (&self.registry.codec, &*self.encoder.resource);
+        if !resource.converts() || entry.schema == resource.schema_number {
+            return Ok(entry);
+        }
+        let converted = async {
+            if cached { codec.convert_cached(resource, entry).await } else { codec.convert(resource, entry).await }
+        };
+        webhook::within(CONVERSION_TIMEOUT, &self.flow, converted).await
+    }
+
     /// Returns true if there was a write since, to this or another table.
     fn is_behind(&self) -> bool {
         self.registry.store.revision() > self.position
@@ -229,7 +249,7 @@ impl Watch {
                     self.has_read = true;
                     for event in &events {
                         if let Some((ty, entry)) = self.event_type(event) {
-                            match registry.codec.convert(&self.encoder.resource, entry.clone()).await {
+                            match self.convert(entry.clone(), false).await {
                                 Ok(entry) => self.frame(out, ty, &entry, event.revision),
                                 Err(status) => {
                                     write(out, "ERROR", &status_value(&status));

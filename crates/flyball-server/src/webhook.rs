@@ -9,13 +9,14 @@ use crate::limits::{self, MAX_WEBHOOK_RESPONSE_BYTES, MAX_WEIGHT};
 use crate::storage::Store;
 use base64::Engine;
 use bytes::Bytes;
-use flyball_core::{ObjectKey, Rng, memory};
+use flyball_core::{ObjectKey, Rng, Status, memory};
 use parking_lot::Mutex;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -38,15 +39,22 @@ pub struct WebhookCall {
 
 /// The memory for the response of a webhook, which is charged to the user of the request. Clones share it.
 ///
+/// Responses of one configuration or CRD take at most a quarter of the user's share, so that a webhook cannot use up
+/// the memory for the responses of others.
+///
 /// The default limits the length of the response, and charges nobody.
 #[derive(Clone, Default)]
 pub struct ResponseMemory(Option<Arc<Reservation>>);
 
 struct Reservation {
+    /// The memory for the responses of this configuration or CRD to the user.
+    owner: Arc<Pool>,
+    /// The memory of all users.
     pool: Pool,
     flow: Flow,
     max_wait: Duration,
-    hold: Mutex<Option<Hold>>,
+    /// Parts of both.
+    holds: Mutex<Option<[Hold; 2]>>,
 }
 
 impl ResponseMemory {
@@ -58,14 +66,22 @@ impl ResponseMemory {
         if bytes > MAX_WEBHOOK_RESPONSE_BYTES {
             return Err(format!("the response has more than {MAX_WEBHOOK_RESPONSE_BYTES} bytes"));
         }
-        let Some(Reservation { pool, flow, max_wait, hold }) = self.0.as_deref() else { return Ok(()) };
-        let held = hold.lock().as_ref().map_or(0, Hold::amount);
+        let Some(Reservation { owner, pool, flow, max_wait, holds }) = self.0.as_deref() else { return Ok(()) };
+        let held = holds.lock().as_ref().map_or(0, |[_, hold]| hold.amount());
         if bytes > held {
-            let more = pool.acquire(flow, bytes - held, *max_wait).await;
+            let bytes = bytes - held;
+            // A response that is longer than the limit waits until it is the only one.
+            let own = match owner.limit().saturating_sub(held) {
+                0 => Some(owner.charge(flow, bytes)),
+                room => owner.acquire(flow, bytes.min(room), *max_wait).await,
+            };
+            let mut own = own.ok_or("responses of this webhook to this user take too much memory, try again later")?;
+            own.resize(bytes);
+            let more = pool.acquire(flow, bytes, *max_wait).await;
             let more = more.ok_or("responses of webhooks to this user take too much memory, try again later")?;
-            match &mut *hold.lock() {
-                Some(hold) => hold.add(more),
-                hold => *hold = Some(more),
+            match &mut *holds.lock() {
+                Some(holds) => holds.iter_mut().zip([own, more]).for_each(|(hold, more)| hold.add(more)),
+                holds => *holds = Some([own, more]),
             }
         }
         Ok(())
@@ -74,7 +90,7 @@ impl ResponseMemory {
     /// Charges more memory for the decoded response, also beyond the limit: it is decoded and used without a wait.
     pub(crate) fn charge(&self, bytes: usize) {
         let Some(memory) = self.0.as_deref() else { return };
-        if let Some(hold) = &mut *memory.hold.lock() {
+        for hold in memory.holds.lock().iter_mut().flatten() {
             hold.resize(hold.amount() + bytes);
         }
     }
@@ -82,8 +98,47 @@ impl ResponseMemory {
 
 impl fmt::Debug for ResponseMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.0.as_deref().and_then(|memory| memory.hold.lock().as_ref().map(Hold::amount));
+        let held = self.0.as_deref().and_then(|memory| memory.holds.lock().as_ref().map(|[_, hold]| hold.amount()));
         f.debug_tuple("ResponseMemory").field(&held).finish()
+    }
+}
+
+/// The memory of converted objects that are in use together, which is charged to the user of the request.
+pub(crate) struct ConversionMemory {
+    pool: Pool,
+    flow: Flow,
+    max_wait: Duration,
+    /// Bytes that are not charged.
+    free: usize,
+    hold: Option<Hold>,
+}
+
+/// Bytes of converted objects that are not charged, so that few small objects may grow.
+const FREE_CONVERTED_BYTES: usize = 1 << 20;
+
+impl ConversionMemory {
+    /// Adds a converted object. Only objects that are converted to more than twice their stored size are charged: the
+    /// stored size has limits.
+    pub(crate) async fn add(&mut self, stored: usize, converted: usize) -> Result<(), Status> {
+        self.free += 2 * stored;
+        let charged = converted.saturating_sub(self.free);
+        self.free = self.free.saturating_sub(converted);
+        if charged > 0 {
+            let more = self.pool.acquire(&self.flow, charged, self.max_wait).await;
+            let why = "objects that webhooks convert for this user take too much memory, try again later";
+            let more = more.ok_or_else(|| Status::too_many_requests(why, 1))?;
+            match &mut self.hold {
+                Some(hold) => hold.add(more),
+                hold => *hold = Some(more),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ConversionMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ConversionMemory").field(&self.hold.as_ref().map(Hold::amount)).finish()
     }
 }
 
@@ -128,6 +183,8 @@ impl Caller for Unreachable {
 /// The endpoint of a webhook: a `clientConfig`.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
+    /// The configuration or the CRD.
+    owner: Arc<str>,
     endpoint: Endpoint,
     ca_bundle: Vec<u8>,
 }
@@ -183,8 +240,8 @@ pub(crate) fn is_late() -> bool {
 }
 
 impl Client {
-    /// Reads a `clientConfig`.
-    pub(crate) fn read(config: &Value) -> Self {
+    /// Reads a `clientConfig` of the configuration or CRD with this name.
+    pub(crate) fn read(owner: &str, config: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let service = &config["service"];
         let endpoint = if service.is_object() {
@@ -202,7 +259,7 @@ impl Client {
         };
         let bundle = config["caBundle"].as_str().unwrap_or_default();
         let ca_bundle = base64::engine::general_purpose::STANDARD.decode(bundle).unwrap_or_default();
-        Self { endpoint, ca_bundle }
+        Self { owner: owner.into(), endpoint, ca_bundle }
     }
 
     fn url(&self, timeout: Duration) -> String {
@@ -254,21 +311,44 @@ pub(crate) struct Webhooks {
     rng: Rng,
     /// The memory of responses.
     answers: Levels,
-    /// Timeout of the wait for it.
-    max_wait: Duration,
+    /// The part of it for the responses of each configuration or CRD to each user, while there are any.
+    owners: Mutex<BTreeMap<(Arc<str>, Flow), Weak<Pool>>>,
+    bounds: Bounds,
 }
 
 impl Webhooks {
     pub(crate) fn new(caller: Arc<dyn Caller>, store: Arc<Store>, rng: Rng, bounds: &Bounds) -> Self {
         let answers = Levels::new(bounds.webhook_response_bytes, bounds.waiting);
-        Self { caller, store, rng, answers, max_wait: bounds.max_wait }
+        Self { caller, store, rng, answers, owners: Mutex::default(), bounds: bounds.clone() }
     }
 
-    /// Returns the memory for a response to the user of the request. Watches, which last, share one user.
-    fn response_memory(&self) -> ResponseMemory {
+    /// Returns the memory for a response to the user of the request.
+    fn response_memory(&self, client: &Client) -> ResponseMemory {
         let flow = SCOPE.try_with(|scope| scope.flow.clone()).unwrap_or_else(|_| Flow::unidentified());
-        let (pool, hold) = (self.answers.of(&flow).clone(), Mutex::default());
-        ResponseMemory(Some(Arc::new(Reservation { pool, flow, max_wait: self.max_wait, hold })))
+        let (owner, pool) = (self.owner_pool(client, &flow), self.answers.of(&flow).clone());
+        let (max_wait, holds) = (self.bounds.max_wait, Mutex::default());
+        ResponseMemory(Some(Arc::new(Reservation { owner, pool, flow, max_wait, holds })))
+    }
+
+    /// Returns the memory for converted objects of a request.
+    pub(crate) fn conversion_memory(&self) -> ConversionMemory {
+        let flow = SCOPE.try_with(|scope| scope.flow.clone()).unwrap_or_else(|_| Flow::unidentified());
+        let (pool, max_wait) = (self.answers.of(&flow).clone(), self.bounds.max_wait);
+        ConversionMemory { pool, flow, max_wait, free: FREE_CONVERTED_BYTES, hold: None }
+    }
+
+    /// Returns the memory for the responses of a configuration or CRD to a user.
+    fn owner_pool(&self, client: &Client, flow: &Flow) -> Arc<Pool> {
+        let key = (client.owner.clone(), flow.clone());
+        let mut owners = self.owners.lock();
+        if let Some(pool) = owners.get(&key).and_then(Weak::upgrade) {
+            return pool;
+        }
+        owners.retain(|_, pool| pool.strong_count() > 0);
+        // A user has at most half of the memory.
+        let pool = Arc::new(Pool::undivided(self.bounds.webhook_response_bytes / 8));
+        owners.insert(key, Arc::downgrade(&pool));
+        pool
     }
 
     /// Generates a UID for a review.
@@ -289,7 +369,7 @@ impl Webhooks {
         let body = Bytes::from(review.to_string());
         // The call may last.
         drop(review);
-        let held = self.response_memory();
+        let held = self.response_memory(client);
         let (url, ca_bundle) = (url.clone(), client.ca_bundle.clone());
         let call = self.caller.call(WebhookCall { url, address, server_name, ca_bundle, body, memory: held.clone() });
         let call = async {
@@ -403,8 +483,13 @@ mod tests {
         let bounds = Bounds { webhook_response_bytes: 1 << 20, ..Bounds::default() };
         let webhooks = Webhooks::new(Arc::new(Unreachable), store, Rng::from_seed(1), &bounds);
         let (ann, bob) = (Flow::of("ann", false, true), Flow::of("bob", false, true));
-        let memory =
-            async |flow: &Flow| within(Duration::from_secs(60), flow, async { webhooks.response_memory() }).await;
+        let calls = std::cell::Cell::new(0);
+        // Each call is of another webhook.
+        let memory = async |flow: &Flow| {
+            calls.set(calls.get() + 1);
+            let client = Client::read(&format!("hook-{}", calls.get()), &Value::Null);
+            within(Duration::from_secs(60), flow, async { webhooks.response_memory(&client) }).await
+        };
         let slow = memory(&ann).await;
         slow.reserve(400 << 10).await.unwrap();
         let second = memory(&ann).await;
@@ -418,5 +503,34 @@ mod tests {
         assert!(second.reserve(400 << 10).await.is_ok());
         drop(second);
         assert_eq!(webhooks.answers.used(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn webhook_leaves_memory_for_responses_of_others() {
+        let store = Arc::new(Store::new(crate::storage::Limits::of(&Bounds::default())));
+        let bounds = Bounds { webhook_response_bytes: 8 << 20, ..Bounds::default() };
+        let webhooks = Webhooks::new(Arc::new(Unreachable), store, Rng::from_seed(1), &bounds);
+        let flow = Flow::of("ann", false, true);
+        let memory = async |owner: &str| {
+            let client = Client::read(owner, &Value::Null);
+            within(Duration::from_secs(60), &flow, async { webhooks.response_memory(&client) }).await
+        };
+        let mut held = Vec::new();
+        for _ in 0..64 {
+            let response = memory("evil").await;
+            if response.reserve(128 << 10).await.is_ok() {
+                held.push(response);
+            }
+        }
+        assert_eq!((held.len(), webhooks.answers.used()), (8, 1 << 20), "a quarter of the user's share");
+        let honest = memory("honest").await;
+        honest.reserve(1 << 20).await.unwrap();
+        let long = memory("long").await;
+        // It is longer than its part, and received in pieces.
+        long.reserve(1 << 20).await.unwrap();
+        long.reserve(1_500_000).await.unwrap();
+        drop((held, honest, long));
+        memory("evil").await.reserve(1 << 20).await.unwrap();
+        assert_eq!((webhooks.answers.used(), webhooks.owners.lock().len()), (0, 1));
     }
 }

@@ -405,3 +405,42 @@ fn lost(mut status: ContainerStatus) -> ContainerStatus {
     (status.ready, status.started) = (false, Some(false));
     status
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::program::SimulatedProgram;
+    use flyball_core::Rng;
+    use serde_json::json;
+
+    #[test]
+    fn extreme_grace_periods_end() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (grace, at) in [
+            (i64::MAX, "9999-12-30T22:00:00Z"),
+            (400_000_000_000, "9999-12-30T22:00:00Z"),
+            (i64::MIN, "2026-01-01T00:00:00Z"),
+            (i64::MAX, "2026-01-01T00:00:00Z"),
+        ] {
+            let running = json!({"name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": 0,
+                "containerID": "simulated://7fffffffffffffff", "state": {"running": {"startedAt": "2025-12-31T00:00:00Z"}}});
+            let pod: Pod = serde_json::from_value(json!({
+                "metadata": {"name": "p", "namespace": "ns", "uid": "u", "deletionTimestamp": at, "deletionGracePeriodSeconds": grace},
+                "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]},
+                "status": {"phase": "Running", "containerStatuses": [running]},
+            }))
+            .unwrap();
+            let program = SimulatedProgram::new(Default::default(), &Rng::from_seed(1));
+            let material = ReferencedObjects::default();
+            let sync = PodSync {
+                pod: &pod,
+                program: &program,
+                material: &material,
+                host_ip: "1.1.1.1",
+                pod_ip: "2.2.2.2".into(),
+                now,
+            };
+            assert!(sync.sync_pod().has_stopped, "{grace}");
+        }
+    }
+}

@@ -20,8 +20,8 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// Reads `spec.conversion` of a CRD; `None` if there is no webhook.
-    pub(super) fn read(conversion: &Value) -> Option<Self> {
+    /// Reads `spec.conversion` of the CRD with this name; `None` if there is no webhook.
+    pub(super) fn read(crd: &str, conversion: &Value) -> Option<Self> {
         if conversion["strategy"] != "Webhook" {
             return None;
         }
@@ -32,7 +32,7 @@ impl Conversion {
             "v1beta1" => Some("v1beta1"),
             _ => None,
         });
-        Some(Self { client: Client::read(&webhook["clientConfig"]), review })
+        Some(Self { client: Client::read(crd, &webhook["clientConfig"]), review })
     }
 
     /// Converts an object to another version.

@@ -4,6 +4,7 @@ use super::Registry;
 use crate::catalog::Resource;
 use crate::request::options::{ListOptions, VersionMatch};
 use crate::storage::{self, Entry, Revision, Snapshot};
+use crate::webhook::ConversionMemory;
 use flyball_core::selector::{Demand, Demands};
 use flyball_core::status::{Cause, Details, Reason};
 use flyball_core::{FieldSelector, LabelSelector, ObjectKey, Status};
@@ -19,6 +20,8 @@ pub(crate) struct ListResult {
     pub(crate) next: Option<Page>,
     /// The number of objects on the next pages, where that is known.
     pub(crate) remaining: Option<usize>,
+    /// The memory of entries that a webhook converted, which is held until they are sent.
+    pub(crate) memory: Option<ConversionMemory>,
 }
 
 /// The beginning of a page of a list.
@@ -260,7 +263,7 @@ fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usi
     let mut rest = snapshot.entries.into_iter().filter(after);
     if limit == 0 {
         let entries = rest.filter(|entry| selection.matches(entry)).collect();
-        return ListResult { revision, entries, next: None, remaining: None };
+        return ListResult { revision, entries, next: None, remaining: None, memory: None };
     }
     let entries: Vec<Arc<Entry>> = rest.by_ref().filter(|entry| selection.matches(entry)).take(limit).collect();
     // A full page ends the search: whether a further object is selected is left to the next request.
@@ -269,5 +272,5 @@ fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usi
         entries.last().filter(|_| remaining_count > 0).map(|last| Page { revision, after: last.key.to_string() });
     // With a selector, kube-apiserver does not count the remaining objects.
     let remaining = next.as_ref().and_then(|_| selection.is_everything().then_some(remaining_count));
-    ListResult { revision, entries, next, remaining }
+    ListResult { revision, entries, next, remaining, memory: None }
 }

@@ -171,7 +171,7 @@ async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Resul
         "list" => {
             let options = ListOptions::read(&call.query, false)?;
             let mut listed = registry.list(&resource, target.namespace.as_deref(), &options)?;
-            listed.entries = registry.codec.convert_all(&resource, listed.entries).await?;
+            (listed.entries, listed.memory) = registry.codec.convert_all(&resource, listed.entries).await?;
             encoder.list(listed)
         }
         "watch" => {
@@ -185,7 +185,7 @@ async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Resul
                 encoder,
                 target.namespace.as_deref(),
                 &options,
-                call.connection.clone(),
+                (&call.flow, call.connection.clone()),
             )
             .await
         }
@@ -490,7 +490,7 @@ async fn delete_collection(
     let options = delete_options(encoder, call)?;
     warn_of_deletion(call, target, &options);
     let mut listed = registry.list(&target.resource, target.namespace.as_deref(), &selected)?;
-    listed.entries = encoder.codec.convert_all(&target.resource, listed.entries).await?;
+    (listed.entries, listed.memory) = encoder.codec.convert_all(&target.resource, listed.entries).await?;
     registry.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;
     encoder.list(listed)
 }

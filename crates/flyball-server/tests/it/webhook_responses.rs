@@ -5,8 +5,11 @@ use crate::send::send;
 use bytes::Bytes;
 use flyball_core::Clock;
 use flyball_server::pki::Authority;
-use flyball_server::{Caller, Dialer, Options, ResponseMemory, Server, WebhookAnswer, WebhookCall, WebhookFuture};
-use http::Method;
+use flyball_server::{
+    Body, Bounds, Caller, Dialer, Options, ResponseMemory, Server, User, WebhookAnswer, WebhookCall, WebhookFuture,
+};
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -151,4 +154,121 @@ async fn managed_fields_that_a_webhook_corrupts_are_restored_with_a_warning() {
     *patch.lock().unwrap() = json!([{"op": "remove", "path": "/metadata/managedFields"}]);
     let (code, stored, warnings) = send(&server, Method::POST, GADGETS, JSON, gadget("empty")).await;
     assert_eq!((code, &stored["metadata"]["managedFields"], warnings.len()), (201, &Value::Null, 0));
+}
+
+/// Converts objects. It takes memory for its responses, and never responds for objects that are named `slow`.
+#[derive(Default)]
+struct Converting {
+    /// Bytes that it adds to each object.
+    grown_bytes: usize,
+}
+
+impl Caller for Converting {
+    fn call(&self, call: WebhookCall) -> WebhookFuture {
+        let review: Value = serde_json::from_slice(&call.body).unwrap();
+        let mut object = review["request"]["objects"][0].clone();
+        object["apiVersion"] = review["request"]["desiredAPIVersion"].clone();
+        object["grown"] = "x".repeat(self.grown_bytes).into();
+        Box::pin(async move {
+            call.memory.reserve(30 << 10).await?;
+            if object["metadata"]["name"] == "slow" {
+                std::future::pending::<()>().await;
+            }
+            let result = json!({"status": "Success"});
+            let response = json!({"uid": review["request"]["uid"], "result": result, "convertedObjects": [object]});
+            let review = json!({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response});
+            Ok(WebhookAnswer { code: 200, content_type: JSON.into(), body: review.to_string().into() })
+        })
+    }
+}
+
+/// Creates a CRD whose objects are converted from v1, which is stored, to v2.
+async fn define_hats(server: &Server) {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version =
+        |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": schema});
+    let client = json!({"clientConfig": {"url": "https://h/"}, "conversionReviewVersions": ["v1"]});
+    let crd = json!({"metadata": {"name": "hats.x.io"}, "spec": {
+        "group": "x.io", "scope": "Cluster", "names": {"plural": "hats", "kind": "Hat"},
+        "versions": [version("v1", true), version("v2", false)],
+        "conversion": {"strategy": "Webhook", "webhook": client}}});
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let (code, answer, _) = send(server, Method::POST, path, JSON, crd.to_string()).await;
+    assert_eq!(code, 201, "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn conversions_of_a_watch_are_charged_to_its_user() {
+    let bounds = Bounds { webhook_response_bytes: 64 << 10, ..Bounds::default() };
+    let webhooks = Arc::new(Converting::default());
+    let server = Server::new(Options { webhooks, bounds, ..Options::simulated(Clock::system(), 1) });
+    define_hats(&server).await;
+    let subjects =
+        ["ann", "bob"].map(|name| json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name}));
+    let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    for (path, object) in [
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            json!({"metadata": {"name": "users"}, "subjects": subjects, "roleRef": role}),
+        ),
+        ("/apis/x.io/v1/hats", json!({"apiVersion": "x.io/v1", "kind": "Hat", "metadata": {"name": "slow"}})),
+        ("/apis/x.io/v1/hats", json!({"apiVersion": "x.io/v1", "kind": "Hat", "metadata": {"name": "quick"}})),
+    ] {
+        let (code, answer, _) = send(&server, Method::POST, path, JSON, object.to_string()).await;
+        assert_eq!(code, 201, "{answer}");
+    }
+    let watch = async |user: &str, name: &str| -> Body {
+        let uri = format!("/apis/x.io/v2/hats?watch=1&fieldSelector=metadata.name%3D{name}");
+        let mut request = Request::builder().uri(uri).body(Full::new(Bytes::new())).unwrap();
+        request.extensions_mut().insert(User::new(user, &[]));
+        let response = server.handle(request).await;
+        assert_eq!(response.status(), 200);
+        response.into_body()
+    };
+    let mut slow = watch("ann", "slow").await;
+    let waiting = tokio::spawn(async move { slow.frame().await });
+    tokio::task::yield_now().await;
+    let start = tokio::time::Instant::now();
+    let frame = watch("bob", "quick").await.frame().await.unwrap().unwrap().into_data().unwrap();
+    let event: Value = serde_json::from_slice(&frame).unwrap();
+    assert_eq!((&event["type"], &event["object"]["apiVersion"]), (&json!("ADDED"), &json!("x.io/v2")), "{event}");
+    assert!(start.elapsed().is_zero(), "he does not wait for responses to her");
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_grow_when_a_list_converts_them_are_charged() {
+    const GROWN_BYTES: usize = 100_000;
+    let bounds = Bounds { webhook_response_bytes: 2 << 20, ..Bounds::default() };
+    let webhooks = Arc::new(Converting { grown_bytes: GROWN_BYTES });
+    let server = Server::new(Options { webhooks, bounds, ..Options::simulated(Clock::system(), 1) });
+    define_hats(&server).await;
+    let create = async |name: String, text: usize| {
+        let object =
+            json!({"apiVersion": "x.io/v1", "kind": "Hat", "metadata": {"name": name}, "text": "x".repeat(text)});
+        let (code, answer, _) = send(&server, Method::POST, "/apis/x.io/v1/hats", JSON, object.to_string()).await;
+        assert_eq!(code, 201, "{answer}");
+    };
+    let list = async || send(&server, Method::GET, "/apis/x.io/v2/hats", JSON, "").await;
+    // Large objects may be converted to large objects.
+    for n in 0..40 {
+        create(format!("large-{n}"), GROWN_BYTES).await;
+    }
+    let (code, listed, _) = list().await;
+    assert_eq!((code, listed["items"].as_array().unwrap().len()), (200, 40));
+    let (code, answer, _) = send(&server, Method::DELETE, "/apis/x.io/v1/hats", JSON, "").await;
+    assert_eq!(code, 200, "{answer}");
+    for n in 0..10 {
+        create(format!("small-{n}"), 1).await;
+    }
+    assert_eq!(list().await.0, 200, "few may grow");
+    for n in 10..40 {
+        create(format!("small-{n}"), 1).await;
+    }
+    for _ in 0..2 {
+        let (code, answer, _) = list().await;
+        // Either there is no memory for the response of the webhook, or none for the converted object.
+        let message = answer["message"].as_str().unwrap();
+        assert!(matches!(code, 429 | 500) && message.contains("too much memory"), "{answer}");
+    }
 }

@@ -234,7 +234,7 @@ impl Policy {
         if entries.is_empty() && params["parameterNotFoundAction"] == "Deny" {
             return Err("no params found for policy binding with `Deny` parameterNotFoundAction".into());
         }
-        let entries = env.codec.convert_all(resource, entries).await.map_err(|status| status.message)?;
+        let (entries, _memory) = env.codec.convert_all(resource, entries).await.map_err(|status| status.message)?;
         Ok(entries.iter().filter_map(|entry| Some(Some(env.codec.decode(resource, entry).ok()?))).collect())
     }
 }

@@ -62,7 +62,7 @@ impl Webhook {
         Self {
             id: format!("{configuration}/{name}/{at}"),
             name,
-            client: Client::read(&hook["clientConfig"]),
+            client: Client::read(configuration, &hook["clientConfig"]),
             constraints: Constraints::of_webhook(hook),
             conditions: Conditions::read(&hook["matchConditions"], ignored),
             ignored,
