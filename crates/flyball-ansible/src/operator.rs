@@ -36,9 +36,9 @@ const WORKERS: usize = 16;
 /// permissions are derived from the roles: it owns every kind with literal `apiVersion` and `kind` in a task, a
 /// template or a variable; it only reads those of `k8s_info`.
 ///
-/// The executor runs the roles and playbooks of entries that have none of their own. The built-in one supports the modules `k8s`, `k8s_info`, `k8s_status`,
-/// `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and `requeue_after`, and blocks, loops, conditions,
-/// retries, includes, roles and handlers.
+/// The executor runs the roles and playbooks of entries that have none of their own. The built-in one supports the
+/// modules `k8s`, `k8s_info`, `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and
+/// `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
 ///
 /// # Errors
 ///
