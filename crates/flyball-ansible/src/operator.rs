@@ -39,8 +39,7 @@ const WORKERS: usize = 16;
 ///
 /// The executor runs the roles and playbooks of entries that have none of their own. The built-in one supports the
 /// modules `k8s`, `k8s_info`, `k8s_scale`, `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and
-/// `requeue_after`, and blocks, loops, conditions,
-/// retries, includes, roles and handlers.
+/// `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
 ///
 /// # Errors
 ///

@@ -296,7 +296,7 @@ impl Drop for Fork {
     }
 }
 
-/// Lets the supervisor kill the processes of the run, and waits for that.
+/// Closes the channel, and waits until the supervisor has killed the processes of the run.
 fn killed(mut channel: Channel) -> io::Result<()> {
     channel.set_nonblocking(false)?;
     channel.set_read_timeout(Some(KILL_TIMEOUT))?;
