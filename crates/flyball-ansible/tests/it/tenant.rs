@@ -46,7 +46,7 @@ const TASKS: &str = r#"
   debug:
     msg: {apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ meta.name }}-placed', namespace: '{{ item.target }}'}, data: {a: a}}
   loop: '{{ cases }}'
-  when: item.target is string
+  when: item.target is defined and item.target is string
   register: places
 - kubernetes.core.k8s:
     definition: '{{ places.results | selectattr("msg", "defined") | map(attribute="msg") | list }}'
