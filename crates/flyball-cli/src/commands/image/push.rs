@@ -43,7 +43,7 @@ pub(super) struct PushArgs {
 /// Result of a push.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Pushed {
+struct PushReport {
     name: String,
     digest: String,
     /// Bytes sent, and bytes already present.
@@ -61,7 +61,7 @@ pub(super) fn cmd_push(args: &PushArgs) -> Result<()> {
         let plain = args.insecure.unwrap_or_else(|| args.reference.is_loopback());
         let mut registry = Registry::connect(&args.reference, plain, Purpose::Push).await?;
         let name = args.reference.to_string();
-        let mut pushed = Pushed { name, digest: named.digest.clone(), sent: 0, there: 0, signed: Vec::new() };
+        let mut pushed = PushReport { name, digest: named.digest.clone(), sent: 0, there: 0, signed: Vec::new() };
         let is_verbose = args.output.is_none();
         // Referenced content is uploaded before its references.
         let images = layout.images(&named)?;
@@ -110,7 +110,7 @@ async fn push_blobs(
     registry: &mut Registry,
     layout: &Layout,
     manifest: &Descriptor,
-    pushed: &mut Pushed,
+    pushed: &mut PushReport,
     is_verbose: bool,
 ) -> Result<()> {
     for blob in layout.blobs(manifest)? {
