@@ -131,7 +131,7 @@ fn charts_are_pulled_from_a_repository() {
     pull(&["--version", "^3"]).fails_with(&[&format!("Error: no version of cache in {url} matches ^3; newest: 1.9.3")]);
     pull(&["--version", "new"]).fails_with(&["\"new\" is neither a version nor a constraint", "hint: use a version"]);
     home.run(&["helm", "pull", "--repo", url, "cach"])
-        .fails_with(&[&format!("no chart cach in {url}"), "similar charts: cache"]);
+        .fails_with(&[&format!("chart cach not found in {url}"), "similar charts: cache"]);
 
     pull(&["--untar", "--untardir", "charts"]).ok();
     assert_eq!(home.entries("charts/cache"), ["Chart.yaml", "README.md", "crds", "templates", "values.yaml"]);
@@ -153,7 +153,7 @@ fn other_content_than_listed_is_rejected() {
     server.put("/queue-0.5.0.tgz", Page::File(packed("queue", "0.5.1")));
     home.run(&pull).fails_with(&["the archive of queue 0.5.0 has digest sha256:", "lists ", "nothing was written"]);
     server.put("/index.yaml", Page::File(b"<html>no index</html>".into()));
-    home.run(&pull).fails_with(&["has no index of charts"]);
+    home.run(&pull).fails_with(&["has no chart index"]);
     server.put("/page.tgz", Page::File(b"<html>log in</html>".into()));
     home.run(&["helm", "pull", &format!("{}/page.tgz", server.url)]).fails_with(&["page.tgz is not a chart archive"]);
     let outside = archive(&[("site/../../evil", b"x"), ("site/Chart.yaml", metadata("site", "1.0.0").as_bytes())]);
@@ -162,7 +162,7 @@ fn other_content_than_listed_is_rejected() {
         .fails_with(&["chart illegally references parent directory"]);
     server.put("/name.tgz", Page::File(archive(&[("a/Chart.yaml", b"name: ../evil\nversion: 1.0.0\n")])));
     home.run(&["helm", "pull", "--untar", &format!("{}/name.tgz", server.url)])
-        .fails_with(&["its name \"../evil\" is no file name"]);
+        .fails_with(&["name \"../evil\" in Chart.yaml is not a file name"]);
     assert!(home.entries(".").is_empty());
 }
 
@@ -340,7 +340,7 @@ fn charts_are_pulled_from_a_registry() {
     run(&["helm", "pull", &format!("{reference}:1.2.0@{}", digests[1])]).fails_with(&["has digest", &digests[1]]);
     run(&["helm", "pull", &by_digest.replace("sha256:", "sha512:")]).fails_with(&["expected @sha256:DIGEST"]);
     push(&registry, "4.0.0", b"x", "application/vnd.oci.image.config.v1+json");
-    run(&["helm", "pull", &reference, "--version", "4.0.0"]).fails_with(&["is no chart: its config has media type"]);
+    run(&["helm", "pull", &reference, "--version", "4.0.0"]).fails_with(&["is not a chart: its config has media type"]);
     registry.state.lock().unwrap().blobs.insert(sha256(&packed("site", "1.2.0")), "changed".into());
     run(&["helm", "pull", &reference, "--version", "1.2.0"]).fails_with(&["returned other content"]);
     assert!(registry.state.lock().unwrap().requests.iter().all(|request| !request.contains("push")));
@@ -467,8 +467,8 @@ fn subcharts_come_from_a_registry_and_the_project() {
         ("{name: queue, version: 1.x, repository: \"alias:stable\"}", ["alias:stable is an alias", "helm repo list"]),
         ("{name: queue, version: 1.x, repository: stable}", ["is not the URL of a repository", "oci://"]),
         ("{name: queue, version: 1.x, repository: http://a.example.com}", ["has no TLS", "use https"]),
-        ("{name: queue, version: 1.x}", ["charts/queue", "name the repository"]),
-        ("{name: ../queue, version: 1.x}", ["\"../queue\" is no name of a chart", "dependency ../queue"]),
+        ("{name: queue, version: 1.x}", ["charts/queue", "set the repository"]),
+        ("{name: ../queue, version: 1.x}", ["\"../queue\" is not a chart name", "dependency ../queue"]),
         ("{name: queue, version: one, repository: oci://a.io}", ["neither a version nor a constraint", "queue"]),
     ] {
         update(&format!("- {dependency}\n")).fails_with(&words);
