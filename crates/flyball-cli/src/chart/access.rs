@@ -234,7 +234,7 @@ mod tests {
         for (home, url, expected) in [
             ("https://a.example.com/x", "https://b.example.com/y", None),
             ("https://a.example.com/x", "http://a.example.com/y", Some("has no TLS")),
-            ("https://a.example.com/x", "http://127.0.0.1/y", Some("redirects or links to this machine")),
+            ("https://a.example.com/x", "http://127.0.0.1/y", Some("links to this machine")),
             ("http://127.0.0.1:80/x", "http://[::1]:81/y", None),
             ("http://localhost/x", "https://a.example.com/y", None),
             ("http://localhost/x", "http://a.example.com/y", Some("has no TLS")),

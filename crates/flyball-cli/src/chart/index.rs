@@ -201,7 +201,7 @@ mod tests {
         let json = read(r#"{"apiVersion": "v1", "entries": {"site": [{"version": "2.0.0", "urls": []}]}}"#).unwrap();
         assert_eq!(json.releases("site").unwrap()[0].version, "2.0.0");
         let error = json.releases("websites").unwrap_err();
-        assert_eq!(error.to_string(), "no chart websites in https://charts.example.com/stable");
+        assert_eq!(error.to_string(), "chart websites not found in https://charts.example.com/stable");
         assert_eq!(error.hints(), ["similar charts: site"]);
         for wrong in ["", "<html>", "entries: {}", "apiVersion: v1\nentries: []", "a: &a [1]\nb: *a", "{}"] {
             assert!(read(wrong).is_err(), "{wrong}");

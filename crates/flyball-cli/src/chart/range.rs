@@ -126,7 +126,7 @@ mod tests {
         }
         let all = Range::requested(None, false).unwrap();
         let error = all.select(&["1.0.0-a"], "site", |version| version).unwrap_err();
-        assert_eq!(error.to_string(), "no release of site; newest pre-release: 1.0.0-a");
+        assert_eq!(error.to_string(), "site has no release; newest pre-release: 1.0.0-a");
         assert!(error.hints()[0].contains("--devel"));
     }
 }

@@ -319,12 +319,12 @@ impl Connection {
 
 /// Returns true if two states of an object differ in managed fields and resource version only.
 fn is_same(one: &DynamicObject, other: &DynamicObject) -> bool {
-    let bare = |object: &DynamicObject| {
+    let comparable = |object: &DynamicObject| {
         let mut object = object.clone();
         (object.metadata.managed_fields, object.metadata.resource_version) = (None, None);
         object
     };
-    bare(one) == bare(other)
+    comparable(one) == comparable(other)
 }
 
 #[cfg(test)]

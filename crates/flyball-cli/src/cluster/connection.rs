@@ -51,7 +51,7 @@ impl ContextArgs {
             None => {
                 let options = options(self.context.as_deref());
                 let found = Config::from_kubeconfig(&options).await;
-                found.map_err(|error| unusable(error, "no cluster to connect to").hint(HINT))
+                found.map_err(|error| kubeconfig_error(error, "no cluster to connect to").hint(HINT))
             }
         }
     }
@@ -95,14 +95,14 @@ pub(crate) async fn config_of(path: &Path, context: Option<&str>) -> Result<Conf
             let error = Error::caused(format!("cannot read kubeconfig {}", path.display()), error);
             if is_absent { error.hint("check the path, or start a cluster: flyball cluster up") } else { error }
         }
-        error => unusable(error, &format!("cannot use kubeconfig {}", path.display())),
+        error => kubeconfig_error(error, &format!("cannot use kubeconfig {}", path.display())),
     };
     let read = Kubeconfig::read_from(path).map_err(explain)?;
     Config::from_custom_kubeconfig(read, &options(context)).await.map_err(explain)
 }
 
 /// Explains why a kubeconfig is unusable, with each path once.
-fn unusable(error: KubeconfigError, what: &str) -> Error {
+fn kubeconfig_error(error: KubeconfigError, what: &str) -> Error {
     match error {
         KubeconfigError::ReadConfig(error, path) => {
             Error::caused(format!("{what}: cannot read kubeconfig {}", path.display()), error)

@@ -36,7 +36,7 @@ pub(crate) struct RolloutArgs {
 /// Result for one object.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Applied {
+pub(crate) struct AppliedObject {
     pub(crate) object: String,
     pub(crate) outcome: Outcome,
 }
@@ -46,8 +46,8 @@ pub(crate) async fn apply_in_order(
     connection: &Connection,
     objects: &[Value],
     how: &RolloutArgs,
-) -> Result<Vec<Applied>> {
-    let mut applied: Vec<Applied> = Vec::new();
+) -> Result<Vec<AppliedObject>> {
+    let mut applied: Vec<AppliedObject> = Vec::new();
     // Namespaces that a dry run does not create, so that objects in them cannot be validated.
     let mut missing_namespaces: BTreeSet<&str> = BTreeSet::new();
     for object in objects {
@@ -71,7 +71,7 @@ pub(crate) async fn apply_in_order(
             let dry = if how.dry_run { " (dry run)" } else { "" };
             print_line(&format!("{object} {}{dry}", paint(style, outcome.as_str())));
         }
-        applied.push(Applied { object, outcome });
+        applied.push(AppliedObject { object, outcome });
     }
     Ok(applied)
 }

@@ -49,7 +49,7 @@ enum Format {
 /// Result for one object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Applied {
+struct AppliedObject {
     object: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<Outcome>,
@@ -67,14 +67,14 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
         for object in &objects {
             let response = connection.apply_with(object, args.force_conflicts, args.dry_run.is_dry()).await;
             let one = match response {
-                Ok((object, outcome)) => Applied { object, outcome: Some(outcome), error: None },
+                Ok((object, outcome)) => AppliedObject { object, outcome: Some(outcome), error: None },
                 Err(error) => {
                     if matches!(args.output, None | Some(Format::Name)) {
                         terminal::print_error(&error);
                     }
                     let name = object["metadata"]["name"].as_str().unwrap_or_default();
                     let description = format!("{} {name}", object["kind"].as_str().unwrap_or_default());
-                    Applied { object: description, outcome: None, error: Some(error.to_string()) }
+                    AppliedObject { object: description, outcome: None, error: Some(error.to_string()) }
                 }
             };
             if let (None, Some(outcome)) = (args.output, one.outcome) {

@@ -31,13 +31,13 @@ enum Command {
 }
 
 #[derive(Args, Debug)]
-struct Named {
+struct ClusterNameArgs {
     /// Name of the cluster and of its kubeconfig context
     #[arg(long, default_value = "flyball", value_parser = parse_name)]
     name: String,
 }
 
-impl Named {
+impl ClusterNameArgs {
     /// Returns the flag for a hint, with a space in front; empty for the default name.
     fn flag(&self) -> String {
         if self.name == "flyball" { String::new() } else { format!(" --name {}", self.name) }

@@ -24,7 +24,7 @@ use ::vmgroup::api::vmgroup_v1alpha1::VmGroup;
 use clap::{Args, ValueEnum};
 use cluster::DemoCluster;
 use flyball::Operator;
-use installed::{Installed, install};
+use installed::{RunningOperator, install};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use std::path::PathBuf;
@@ -100,7 +100,7 @@ pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
         let shown = tokio::select! {
             biased;
             () = &mut stop => Err(Error::new("interrupted")),
-            shown = perform(args.operator, &cluster, args.keep) => shown,
+            shown = run_demo(args.operator, &cluster, args.keep) => shown,
         };
         let shown = match shown {
             Ok(installed) if args.keep => tokio::select! {
@@ -116,7 +116,7 @@ pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
     })
 }
 
-async fn perform(operator: DemoOperator, cluster: &DemoCluster, keep: bool) -> Result<Installed> {
+async fn run_demo(operator: DemoOperator, cluster: &DemoCluster, keep: bool) -> Result<RunningOperator> {
     let (installed, sample, commands) = match operator {
         DemoOperator::Vmgroup => {
             let vcenter = vmgroup::vcenter();

@@ -3,7 +3,7 @@
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::deletion;
 use crate::cluster::kinds::Kinds;
-use crate::cluster::rollout::{self, Applied, RolloutArgs};
+use crate::cluster::rollout::{self, AppliedObject, RolloutArgs};
 use crate::cluster::safety;
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::{Installation, MANAGED_BY, NAMESPACE, TargetArgs, is_webhook_configuration};
@@ -58,11 +58,11 @@ pub(super) fn parse_wait(text: &str) -> Result<Duration, String> {
 /// Result of a deployment.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Deployed {
+struct DeployReport {
     operator: String,
     namespace: String,
     dry_run: bool,
-    objects: Vec<Applied>,
+    objects: Vec<AppliedObject>,
     /// Objects of an earlier deployment that are no longer needed.
     removed: Vec<String>,
     ready: bool,
@@ -118,7 +118,7 @@ async fn deploy(args: &DeployArgs) -> Result<()> {
         });
     }
     match output {
-        Some(output) => output.print(&Deployed {
+        Some(output) => output.print(&DeployReport {
             operator: installation.description.name,
             namespace: installation.target.namespace,
             dry_run,

@@ -64,7 +64,7 @@ struct Finding {
 struct Findings(Vec<Finding>);
 
 impl Findings {
-    fn good(&mut self, about: &str, found: impl Into<String>) {
+    fn add_success(&mut self, about: &str, found: impl Into<String>) {
         self.add(about, State::Good, found.into(), None);
     }
 
@@ -72,7 +72,7 @@ impl Findings {
         self.add(about, State::Absent, found.into(), Some(remedy.into()));
     }
 
-    fn wrong(&mut self, about: &str, found: impl Into<String>, remedy: impl Into<String>) {
+    fn add_failure(&mut self, about: &str, found: impl Into<String>, remedy: impl Into<String>) {
         self.add(about, State::Wrong, found.into(), Some(remedy.into()));
     }
 
@@ -144,13 +144,13 @@ fn output_of(program: &str, args: &[&str]) -> Option<String> {
 fn toolchain(findings: &mut Findings) {
     let install = "install Rust from https://rustup.rs";
     match output_of("rustc", &["--version"]) {
-        None => findings.wrong("rust", "rustc not found", install),
+        None => findings.add_failure("rust", "rustc not found", install),
         Some(output) => {
             let mut numbers = output.split([' ', '.']).filter_map(|word| word.parse::<u32>().ok());
             let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
             match version >= RUST {
-                true => findings.good("rust", output),
-                false => findings.wrong(
+                true => findings.add_success("rust", output),
+                false => findings.add_failure(
                     "rust",
                     format!("{output}; at least {}.{} is required", RUST.0, RUST.1),
                     "rustup update stable",
@@ -160,16 +160,16 @@ fn toolchain(findings: &mut Findings) {
     }
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     match output_of(&cargo, &["--version"]) {
-        None => findings.wrong("cargo", "cargo not found", install),
-        Some(output) => findings.good("cargo", output),
+        None => findings.add_failure("cargo", "cargo not found", install),
+        Some(output) => findings.add_success("cargo", output),
     }
     match output_of("cc", &["--version"]) {
-        None => findings.wrong(
+        None => findings.add_failure(
             "C compiler",
             "no cc found; cargo needs it to link programs",
             "install a C compiler, such as with apt-get install gcc",
         ),
-        Some(output) => findings.good("C compiler", output.lines().next().unwrap_or_default()),
+        Some(output) => findings.add_success("C compiler", output.lines().next().unwrap_or_default()),
     }
     for (tool, component) in [("rustfmt", "rustfmt"), ("cargo-clippy", "clippy")] {
         if output_of(tool, &["--version"]).is_none() {
@@ -180,7 +180,7 @@ fn toolchain(findings: &mut Findings) {
         let library = output_of("rustc", &["--print", "target-libdir", "--target", target]);
         let about = format!("target {target}");
         match library.is_some_and(|folder| Path::new(&folder).is_dir()) {
-            true => findings.good(&about, "installed"),
+            true => findings.add_success(&about, "installed"),
             false => {
                 let remedy = format!("optional: rustup target add {target}; without it, images contain glibc");
                 findings.absent(&about, "not installed", remedy);
@@ -195,18 +195,18 @@ async fn watches(findings: &mut Findings, program: &Program) {
     match program.describe(&[], &BTreeMap::new()).await {
         Err(error) => {
             let remedy = "fix it; the operator starts when `flyball describe operator` succeeds";
-            findings.wrong(WATCHES, error.to_string(), remedy);
+            findings.add_failure(WATCHES, error.to_string(), remedy);
         }
         Ok(described) => {
             kinds.extend(described.controllers.into_iter().map(|controller| controller.reconciles));
-            findings.good("project", format!("{} in {WATCHES}", described.name));
+            findings.add_success("project", format!("{} in {WATCHES}", described.name));
             match kinds.is_empty() {
                 true => findings.absent(
                     "kinds",
                     "none",
                     "add one: flyball create api --group cache --version v1alpha1 --kind Redis",
                 ),
-                false => findings.good("kinds", kinds.join(", ")),
+                false => findings.add_success("kinds", kinds.join(", ")),
             }
         }
     }
@@ -214,7 +214,7 @@ async fn watches(findings: &mut Findings, program: &Program) {
     let entries: Vec<Value> = serde_saphyr::from_str(&text).unwrap_or_default();
     if entries.iter().any(|entry| !entry["role"].is_null() || !entry["playbook"].is_null()) {
         match output_of("ansible-playbook", &["--version"]) {
-            Some(output) => findings.good("ansible-playbook", output.lines().next().unwrap_or_default()),
+            Some(output) => findings.add_success("ansible-playbook", output.lines().next().unwrap_or_default()),
             None => findings.absent(
                 "ansible-playbook",
                 "not installed",
@@ -243,7 +243,7 @@ async fn watches(findings: &mut Findings, program: &Program) {
 fn project(findings: &mut Findings) -> Option<Project> {
     let project = match Project::find(Path::new(".")) {
         Err(error) => {
-            findings.wrong(FILE, error.to_string(), "fix it, or restore it from version control");
+            findings.add_failure(FILE, error.to_string(), "fix it, or restore it from version control");
             return None;
         }
         Ok(None) => {
@@ -256,7 +256,7 @@ fn project(findings: &mut Findings) -> Option<Project> {
         }
         Ok(Some(project)) => project,
     };
-    findings.good("project", format!("{} in {}", project.project_name, project.folder.display()));
+    findings.add_success("project", format!("{} in {}", project.project_name, project.folder.display()));
     let mut parts = BTreeMap::new();
     for path in ["Cargo.toml", LIB, "src/main.rs"] {
         parts.insert(path.to_owned(), "restore it from version control".to_owned());
@@ -287,10 +287,10 @@ fn project(findings: &mut Findings) -> Option<Project> {
     let missing: Vec<(String, String)> =
         parts.into_iter().filter(|(path, _)| !project.folder.join(path).is_file()).collect();
     match missing.is_empty() {
-        true => findings.good("files", "all files exist"),
-        false => {
-            missing.into_iter().for_each(|(path, remedy)| findings.wrong("file", format!("{path} not found"), remedy))
-        }
+        true => findings.add_success("files", "all files exist"),
+        false => missing
+            .into_iter()
+            .for_each(|(path, remedy)| findings.add_failure("file", format!("{path} not found"), remedy)),
     }
     anchors(findings, &project);
     Some(project)
@@ -313,11 +313,11 @@ async fn cluster(findings: &mut Findings, connection: &ContextArgs, project: Opt
         Ok(connection) => connection,
         Err(error) => {
             let remedy = "start one with `flyball cluster up`, or pass --kubeconfig FILE";
-            return findings.wrong("cluster", error.to_string(), remedy);
+            return findings.add_failure("cluster", error.to_string(), remedy);
         }
     };
     let version = connection.client.apiserver_version().await.map(|info| info.git_version).unwrap_or_default();
-    findings.good("cluster", format!("version {version}"));
+    findings.add_success("cluster", format!("version {version}"));
     if let Some(project) = project {
         served(findings, &connection, project, &version).await;
     }
@@ -335,7 +335,7 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
         let objects = match apply::read_documents(file) {
             Ok(objects) => objects,
             Err(error) => {
-                findings.wrong("manifest", error.to_string(), "it must contain Kubernetes objects in YAML");
+                findings.add_failure("manifest", error.to_string(), "it must contain Kubernetes objects in YAML");
                 continue;
             }
         };
@@ -370,15 +370,15 @@ async fn served(findings: &mut Findings, connection: &Connection, project: Manif
         match instead {
             Some(instead) => {
                 let remedy = format!("use {instead}, which this cluster serves, in {files}");
-                findings.wrong("manifest", found, remedy);
+                findings.add_failure("manifest", found, remedy);
             }
-            None if is_kubernetes => findings.wrong("manifest", found, format!("applying {files} will fail")),
+            None if is_kubernetes => findings.add_failure("manifest", found, format!("applying {files} will fail")),
             // Such as the kinds of the Prometheus operator, which not every cluster has.
             None => findings.absent("manifest", found, format!("install the kind before {files}")),
         }
     }
     if wrong == 0 {
-        findings.good("manifests", "every kind in config is served");
+        findings.add_success("manifests", "every kind in config is served");
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
     print_written(&written, args.output)?;
     added.iter().for_each(AddedKind::print_errors);
     if args.output.is_none() {
-        print_line(&format!("\nCreated project {name}. Next{}:", inside(&args.folder)));
+        print_line(&format!("\nCreated project {name}. Next{}:", directory_suffix(&args.folder)));
         print_line(match project.resources.is_empty() {
             true => "  flyball create api --group cache --version v1alpha1 --kind Redis",
             false => "  flyball run --samples",
@@ -160,7 +160,7 @@ pub(crate) fn cmd_init(args: &InitArgs) -> Result<()> {
 /// Writes the package of a project in Rust, and its membership in a workspace.
 fn write_package(args: &InitArgs, project: &Project, changes: &mut Changes) -> Result<()> {
     let library = Library::named(&args.library, &project.folder)?;
-    let workspace = Workspace::around(&project.folder)?;
+    let workspace = Workspace::find(&project.folder)?;
     let member = workspace.as_ref().map(|workspace| workspace.with_member(&project.folder)).transpose()?.flatten();
     package::write(changes, project, &library, workspace.as_ref())?;
     match (&workspace, member) {
@@ -177,7 +177,7 @@ fn check_cargo() {
     }
 }
 
-fn inside(folder: &Path) -> String {
+fn directory_suffix(folder: &Path) -> String {
     if folder == Path::new(".") { String::new() } else { format!(", in {}", folder.display()) }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn cmd_manifests(args: &ManifestsArgs) -> Result<()> {
     let generated_files = files(&installation, &samples(&args.out.join("samples"))?);
     let changes = generated::compare(&args.out, &generated_files, HEADER)?;
     if !args.check {
-        generated::carry_out(&changes)?;
+        generated::write_changes(&changes)?;
     }
     match args.output {
         Some(output) => {

@@ -52,7 +52,7 @@ pub(crate) fn cmd_rbac(args: &RbacArgs) -> Result<()> {
         };
     }
     let needed = roles.iter().flat_map(|role| Permission::of_role(role, role["metadata"]["namespace"].as_str()));
-    let granted = granted(&args.from, &installation.target.namespace)?;
+    let granted = granted_permissions(&args.from, &installation.target.namespace)?;
     let found = Comparison::of(&granted, &needed.collect());
     let texts = |all: &[Permission]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
     let [missing, unused, wide] = [&found.missing, &found.unused, &found.wide].map(|all| texts(all));
@@ -82,7 +82,7 @@ fn print(style: Style, word: &str, permissions: &[String], more: &str) {
 }
 
 /// Reads the permissions of the roles in a folder that a binding in it refers to. The roles of users are not bound.
-fn granted(folder: &Path, namespace: &str) -> Result<BTreeSet<Permission>> {
+fn granted_permissions(folder: &Path, namespace: &str) -> Result<BTreeSet<Permission>> {
     let objects = apply::read(folder).map_err(|error| error.hint("write the roles first: flyball manifests"))?;
     let mut granted = BTreeSet::new();
     for binding in objects.iter().filter(|object| object["roleRef"].is_object()) {

@@ -95,7 +95,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     let folder = PrivateFolder::new("flyball-test-report")?;
     let permissions = folder.path().join("permissions");
     let test_output = if args.output.is_some() { TestOutput::Stderr } else { TestOutput::Stdout };
-    let real = args.real.as_ref().map(|named| real(named.as_deref())).transpose()?;
+    let real = args.real.as_ref().map(|named| real_kubeconfig(named.as_deref())).transpose()?;
     let (mut report, mut succeeded) = (Report::default(), true);
     for arguments in args.runs()? {
         let mut cargo = cargo_test();
@@ -107,7 +107,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
         succeeded &= content;
     }
     let mut recorded = BTreeMap::new();
-    if args.wants(Suite::Cluster)
+    if args.includes(Suite::Cluster)
         && let Some(program) = program::Program::here()
     {
         let (found, used) = cases(Path::new("."), &program, "", test_output, args.rbac)?;
@@ -117,7 +117,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
         }
     }
     let builds = succeeded || !report.programs.is_empty();
-    if args.wants(Suite::Scorecard) && builds {
+    if args.includes(Suite::Scorecard) && builds {
         match args.scorecard(test_output)? {
             Ok(found) => report.add(found),
             Err(why) => print_labeled("note", &format!("scorecard skipped: {why}")),
@@ -169,7 +169,7 @@ impl TestArgs {
         }
     }
 
-    fn wants(&self, suite: Suite) -> bool {
+    fn includes(&self, suite: Suite) -> bool {
         self.suite.is_empty() || self.suite.contains(&suite)
     }
 
@@ -178,14 +178,14 @@ impl TestArgs {
         if program::Program::here().is_some() {
             return Ok(Vec::new());
         }
-        if [Suite::Unit, Suite::Cluster, Suite::Chaos].into_iter().all(|suite| self.wants(suite)) {
+        if [Suite::Unit, Suite::Cluster, Suite::Chaos].into_iter().all(|suite| self.includes(suite)) {
             let more = self.args.iter().filter(|arg| *arg != "--no-fail-fast");
             return Ok(vec![more.cloned().collect()]);
         }
         // Cargo fails if a requested kind of target does not exist.
         let targets = if self.suite == [Suite::Scorecard] { Targets::default() } else { Targets::here()? };
         let mut runs: Vec<&[&str]> = Vec::new();
-        if self.wants(Suite::Unit) {
+        if self.includes(Suite::Unit) {
             runs.push(if targets.has_library {
                 &["--lib", "--bins", "--", "--skip", CHAOS]
             } else {
@@ -193,10 +193,10 @@ impl TestArgs {
             });
             runs.extend(targets.has_library.then_some(&["--doc"][..]));
         }
-        if self.wants(Suite::Cluster) && targets.has_integration_tests {
+        if self.includes(Suite::Cluster) && targets.has_integration_tests {
             runs.push(&["--test", "*", "--", "--skip", CHAOS]);
         }
-        if self.wants(Suite::Chaos) {
+        if self.includes(Suite::Chaos) {
             runs.push(&["--tests", "--", CHAOS]);
         }
         Ok(runs.iter().map(|run| run.iter().map(ToString::to_string).collect()).collect())
@@ -293,7 +293,7 @@ pub(super) fn cases(
 /// Returns the name of an operator, and its missing and unused permissions.
 fn permissions_of(program: &program::Program, permissions: UsedPermissions) -> Result<(String, Permissions)> {
     let UsedPermissions { used, denied } = permissions;
-    let (operator, mut unused) = block_on(granted(program))?;
+    let (operator, mut unused) = block_on(granted_permissions(program))?;
     unused.retain(|permission| !is_used(permission, &used));
     Ok((operator, Permissions { missing: denied, unused }))
 }
@@ -307,7 +307,7 @@ fn is_used(permission: &str, used: &BTreeSet<String>) -> bool {
 }
 
 /// Returns the name of an operator, and the permissions of its roles that requests can use.
-async fn granted(program: &program::Program) -> Result<(String, BTreeSet<String>)> {
+async fn granted_permissions(program: &program::Program) -> Result<(String, BTreeSet<String>)> {
     let name = program.describe(&[], &BTreeMap::new()).await?.name;
     let roles = program.manifests(&[], &BTreeMap::new()).await?;
     let is_own = |role: &&Value| {
@@ -332,7 +332,7 @@ fn lines(counts: &[Count]) -> Vec<String> {
 }
 
 /// Finds the kubeconfig of the cluster to test on.
-fn real(named: Option<&Path>) -> Result<PathBuf> {
+fn real_kubeconfig(named: Option<&Path>) -> Result<PathBuf> {
     let path = named.map_or_else(kubeconfig::path, |named| Ok(named.to_owned()))?;
     // Tests run in the folders of their packages.
     fs::canonicalize(&path)

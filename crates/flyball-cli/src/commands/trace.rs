@@ -8,7 +8,7 @@ use crate::cluster::connection::{Connection, ConnectionArgs, block_on};
 use crate::cluster::kinds::{Kind, Kinds};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Board, Style, paint};
+use crate::render::terminal::{LiveLines, Style, paint};
 use clap::Args;
 use flyball_core::time::{SignedDuration, Timestamp};
 use history::Node;
@@ -57,14 +57,14 @@ pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
         let Connection { client, namespace } = args.connection.connect().await?;
         let kinds = Kinds::discover(&client).await?;
         let kind = kinds.resolve(kind)?[0];
-        let (mut board, mut printed) = (Board::default(), None);
+        let (mut live, mut printed) = (LiveLines::default(), None);
         loop {
             let tree = build_tree(&client, &kinds, kind, &namespace, name).await?;
             match args.output {
                 Some(_) if printed.as_ref() == Some(&tree) => {}
                 Some(output) if args.watch => output.print_next(&tree)?,
                 Some(output) => output.print(&tree)?,
-                None => board.show(lines(&tree)),
+                None => live.show(lines(&tree)),
             }
             printed = Some(tree);
             if !args.watch {

@@ -73,7 +73,7 @@ pub(crate) fn compare(folder: &Path, files: &BTreeMap<String, String>, header: &
 }
 
 /// Carries out changes.
-pub(crate) fn carry_out(changes: &[Change]) -> Result<()> {
+pub(crate) fn write_changes(changes: &[Change]) -> Result<()> {
     for Change { path, step, new, .. } in changes {
         let what = || format!("cannot write {}", path.display());
         match step {

@@ -79,14 +79,14 @@ pub(crate) fn sources(folder: &Path, program: Option<&Path>) -> Vec<PathBuf> {
             files.extend([manifest, above.join("Cargo.lock"), above.join("build.rs")]);
         }
     }
-    within(&folder.join("src"), &mut files);
+    collect_files(&folder.join("src"), &mut files);
     let noted = program.and_then(|program| fs::read_to_string(program.with_extension("d")).ok());
     files.extend(noted.iter().flat_map(|noted| prerequisites(noted)));
     files
 }
 
 /// Returns all files in a folder and its folders, or the file itself.
-pub(crate) fn within(path: &Path, files: &mut Vec<PathBuf>) {
+pub(crate) fn collect_files(path: &Path, files: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(path) else {
         files.push(path.to_owned());
         return;
@@ -97,7 +97,7 @@ pub(crate) fn within(path: &Path, files: &mut Vec<PathBuf>) {
         }
         // Links are not followed, since they may lead back.
         match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            true => within(&entry.path(), files),
+            true => collect_files(&entry.path(), files),
             false => files.push(entry.path()),
         }
     }

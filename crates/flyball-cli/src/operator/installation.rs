@@ -27,12 +27,12 @@ use std::collections::BTreeMap;
 pub(crate) struct Installation {
     pub(crate) description: Description,
     pub(crate) target: InstallTarget,
-    pieces: Vec<Piece>,
+    manifests: Vec<ManifestFile>,
 }
 
 /// One object, and its file below `config`.
 #[derive(Debug)]
-struct Piece {
+struct ManifestFile {
     folder: Folder,
     file: String,
     object: Value,
@@ -76,7 +76,7 @@ impl Folder {
     }
 }
 
-impl Piece {
+impl ManifestFile {
     fn new(folder: Folder, file: impl Into<String>, object: Value) -> Self {
         Self { folder, file: format!("{}.yaml", file.into()), object, note: "" }
     }
@@ -93,32 +93,30 @@ impl Installation {
         let manifests = program.manifests(&flags, &BTreeMap::new()).await?;
         let mut installation = Self::new(description, target, manifests);
         if program.has_roles() {
-            installation.pieces.iter_mut().for_each(|piece| manager::add_temporary_folder(&mut piece.object));
+            installation.manifests.iter_mut().for_each(|manifest| manager::add_temporary_folder(&mut manifest.object));
         }
         Ok(installation)
     }
 
-    fn new(description: Description, target: InstallTarget, manifests: Vec<Value>) -> Self {
-        let mut pieces: Vec<Piece> = Vec::new();
-        for object in manifests {
-            pieces.extend(piece(object, &target));
+    fn new(description: Description, target: InstallTarget, objects: Vec<Value>) -> Self {
+        let of_object = |object| manifest_files(object, &target);
+        let mut manifests: Vec<ManifestFile> = objects.into_iter().flat_map(of_object).collect();
+        manifests.extend(rbac::manifests(&description, &target));
+        manifests.extend(manager::manifests(&description, &target, &manifests));
+        manifests.push(network::network_policy(&target, &manifests));
+        manifests.extend(monitoring::manifests(&description, &target));
+        for manifest in &mut manifests {
+            target.label(&mut manifest.object);
         }
-        pieces.extend(rbac::pieces(&description, &target));
-        pieces.extend(manager::pieces(&description, &target, &pieces));
-        pieces.push(network::piece(&target, &pieces));
-        pieces.extend(monitoring::pieces(&description, &target));
-        for piece in &mut pieces {
-            target.label(&mut piece.object);
-        }
-        pieces.sort_by_key(|piece| (piece.folder, order(&piece.object)));
-        Self { description, target, pieces }
+        manifests.sort_by_key(|manifest| (manifest.folder, order(&manifest.object)));
+        Self { description, target, manifests }
     }
 
     /// Returns the objects in the order of application, optionally with those for Prometheus.
     pub(crate) fn objects(&self, monitoring: bool) -> Vec<Value> {
-        let is_selected = |piece: &&Piece| monitoring || piece.folder != Folder::Monitoring;
+        let is_selected = |manifest: &&ManifestFile| monitoring || manifest.folder != Folder::Monitoring;
         let mut objects: Vec<Value> =
-            self.pieces.iter().filter(is_selected).map(|piece| piece.object.clone()).collect();
+            self.manifests.iter().filter(is_selected).map(|manifest| manifest.object.clone()).collect();
         // A namespace must exist before its objects, and the Deployment before its webhook configurations.
         objects.sort_by_key(|object| match object["kind"].as_str() {
             Some("Namespace") => 0,
@@ -130,17 +128,17 @@ impl Installation {
 
     /// Returns the roles that are bound to the operator's account.
     pub(crate) fn bound_roles(&self) -> Vec<Value> {
-        let names: Vec<&Value> = self.pieces.iter().map(|piece| &piece.object["roleRef"]).collect();
+        let names: Vec<&Value> = self.manifests.iter().map(|manifest| &manifest.object["roleRef"]).collect();
         let is_bound = |object: &Value| {
             names.iter().any(|role| role["kind"] == object["kind"] && role["name"] == object["metadata"]["name"])
         };
-        self.pieces.iter().map(|piece| &piece.object).filter(|object| is_bound(object)).cloned().collect()
+        self.manifests.iter().map(|manifest| &manifest.object).filter(|object| is_bound(object)).cloned().collect()
     }
 
     /// Returns the definitions alone.
     pub(crate) fn definitions(&self) -> Vec<Value> {
-        let definition = |piece: &&Piece| piece.folder == Folder::Definitions;
-        self.pieces.iter().filter(definition).map(|piece| piece.object.clone()).collect()
+        let definition = |manifest: &&ManifestFile| manifest.folder == Folder::Definitions;
+        self.manifests.iter().filter(definition).map(|manifest| manifest.object.clone()).collect()
     }
 }
 
@@ -150,7 +148,7 @@ pub(crate) fn is_webhook_configuration(object: &Value) -> bool {
 }
 
 /// Returns the file of an object from the program.
-fn piece(object: Value, target: &InstallTarget) -> Vec<Piece> {
+fn manifest_files(object: Value, target: &InstallTarget) -> Vec<ManifestFile> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let part = target.without_prefix(&name).to_owned();
@@ -159,19 +157,19 @@ fn piece(object: Value, target: &InstallTarget) -> Vec<Piece> {
             let spec = &object["spec"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let file = format!("{}_{}", text(&spec["group"]), text(&spec["names"]["plural"]));
-            vec![Piece::new(Folder::Definitions, file, object)]
+            vec![ManifestFile::new(Folder::Definitions, file, object)]
         }
-        "ClusterRole" | "Role" => rbac::role_pieces(object, &part, target),
-        "MutatingWebhookConfiguration" => vec![Piece::new(Folder::Webhook, "mutating", object)],
-        "ValidatingWebhookConfiguration" => vec![Piece::new(Folder::Webhook, "validating", object)],
-        "Service" => vec![Piece::new(Folder::Webhook, "service", object)],
+        "ClusterRole" | "Role" => rbac::role_manifests(object, &part, target),
+        "MutatingWebhookConfiguration" => vec![ManifestFile::new(Folder::Webhook, "mutating", object)],
+        "ValidatingWebhookConfiguration" => vec![ManifestFile::new(Folder::Webhook, "validating", object)],
+        "Service" => vec![ManifestFile::new(Folder::Webhook, "service", object)],
         kind if kind.ends_with("AdmissionPolicy") || kind.ends_with("AdmissionPolicyBinding") => {
             let file = format!("{part}_{}", snake(kind));
-            vec![Piece::new(Folder::Policy, file, object)]
+            vec![ManifestFile::new(Folder::Policy, file, object)]
         }
         kind => {
             let file = format!("{part}_{}", snake(kind));
-            vec![Piece::new(Folder::Manager, file, object)]
+            vec![ManifestFile::new(Folder::Manager, file, object)]
         }
     }
 }

@@ -352,7 +352,7 @@ impl Local {
             }
         };
         if let Some(samples) = &self.samples {
-            watcher::within(samples, &mut files);
+            watcher::collect_files(samples, &mut files);
         }
         files
     }

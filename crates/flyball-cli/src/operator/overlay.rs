@@ -45,12 +45,12 @@ impl OverlayArgs {
             let mut there = Vec::new();
             let mut changed = false;
             for container in objects.iter_mut().flat_map(containers) {
-                let bare = image::bare(container["image"].as_str().unwrap_or_default()).to_owned();
-                if container["name"] == name.as_str() || bare == *name {
+                let without_tag = image::without_tag(container["image"].as_str().unwrap_or_default()).to_owned();
+                if container["name"] == name.as_str() || without_tag == *name {
                     container["image"] = image.as_str().into();
                     changed = true;
                 }
-                there.push(format!("{} ({bare})", container["name"].as_str().unwrap_or_default()));
+                there.push(format!("{} ({without_tag})", container["name"].as_str().unwrap_or_default()));
             }
             if !changed {
                 return Err(Error::new(format!("no container has the name or image {name}"))

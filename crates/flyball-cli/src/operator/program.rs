@@ -224,13 +224,13 @@ impl Program {
             Self::Watches(path) => {
                 let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
                 let mut files = Vec::new();
-                watcher::within(folder, &mut files);
+                watcher::collect_files(folder, &mut files);
                 // They are not the operator's, and other commands write them.
                 files.retain(|file| !["target", "tests"].iter().any(|name| file.starts_with(folder.join(name))));
                 // Charts, roles and playbooks may be elsewhere.
                 for entry in entries(path) {
                     let named = ["chart", "role", "playbook"].iter().filter_map(|field| entry[*field].as_str());
-                    named.map(|named| folder.join(named)).for_each(|path| watcher::within(&path, &mut files));
+                    named.map(|named| folder.join(named)).for_each(|path| watcher::collect_files(&path, &mut files));
                 }
                 files
             }

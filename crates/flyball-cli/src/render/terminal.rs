@@ -112,11 +112,11 @@ pub(crate) fn print_error(error: &Error) {
 
 /// Lines that are shown again when they change: in place on a terminal, one after the other elsewhere.
 #[derive(Debug, Default)]
-pub(crate) struct Board {
+pub(crate) struct LiveLines {
     shown: Vec<String>,
 }
 
-impl Board {
+impl LiveLines {
     /// Prints these lines, the first of which is a heading.
     pub(crate) fn show(&mut self, lines: Vec<String>) {
         if lines == self.shown {

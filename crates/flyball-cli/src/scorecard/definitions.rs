@@ -28,7 +28,9 @@ pub(super) fn fields(definitions: &[Value]) -> Check {
             let place = format!("{} {}", kind(definition), version["name"].as_str().unwrap_or_default());
             for part in ["spec", "status"] {
                 let schema = &version["schema"]["openAPIV3Schema"]["properties"][part];
-                within(schema, part, &mut |field, lacks| lacking.push(format!("{field} of {place} has no {lacks}")));
+                check_schema(schema, part, &mut |field, lacks| {
+                    lacking.push(format!("{field} of {place} has no {lacks}"))
+                });
             }
         }
     }
@@ -54,7 +56,7 @@ fn kind(definition: &Value) -> String {
 }
 
 /// Finds fields of a schema, at any depth, without a description or with an incomplete type.
-fn within(schema: &Value, path: &str, lacks: &mut impl FnMut(&str, &str)) {
+fn check_schema(schema: &Value, path: &str, lacks: &mut impl FnMut(&str, &str)) {
     let none = Map::new();
     for (name, field) in schema["properties"].as_object().unwrap_or(&none) {
         let path = format!("{path}.{name}");
@@ -65,11 +67,11 @@ fn within(schema: &Value, path: &str, lacks: &mut impl FnMut(&str, &str)) {
         if field["description"].as_str().is_none_or(|text| text.trim().is_empty()) {
             lacks(&path, "description");
         }
-        within(field, &path, lacks);
+        check_schema(field, &path, lacks);
     }
     for inner in ["items", "additionalProperties"] {
         if schema[inner].is_object() {
-            within(&schema[inner], &format!("{path}[]"), lacks);
+            check_schema(&schema[inner], &format!("{path}[]"), lacks);
         }
     }
 }

@@ -131,7 +131,7 @@ fn charts_are_pulled_from_a_repository() {
     pull(&["--version", "^3"]).fails_with(&[&format!("Error: no version of cache in {url} matches ^3; newest: 1.9.3")]);
     pull(&["--version", "new"]).fails_with(&["\"new\" is neither a version nor a constraint", "hint: use a version"]);
     home.run(&["helm", "pull", "--repo", url, "cach"])
-        .fails_with(&[&format!("no chart cach in {url}"), "similar charts: cache"]);
+        .fails_with(&[&format!("chart cach not found in {url}"), "similar charts: cache"]);
 
     pull(&["--untar", "--untardir", "charts"]).ok();
     assert_eq!(home.entries("charts/cache"), ["Chart.yaml", "README.md", "crds", "templates", "values.yaml"]);
@@ -162,7 +162,7 @@ fn other_content_than_listed_is_rejected() {
         .fails_with(&["chart illegally references parent directory"]);
     server.put("/name.tgz", Page::File(archive(&[("a/Chart.yaml", b"name: ../evil\nversion: 1.0.0\n")])));
     home.run(&["helm", "pull", "--untar", &format!("{}/name.tgz", server.url)])
-        .fails_with(&["its name \"../evil\" is no file name"]);
+        .fails_with(&["name \"../evil\" in Chart.yaml is not a file name"]);
     assert!(home.entries(".").is_empty());
 }
 
@@ -467,8 +467,8 @@ fn subcharts_come_from_a_registry_and_the_project() {
         ("{name: queue, version: 1.x, repository: \"alias:stable\"}", ["alias:stable is an alias", "helm repo list"]),
         ("{name: queue, version: 1.x, repository: stable}", ["is not the URL of a repository", "oci://"]),
         ("{name: queue, version: 1.x, repository: http://a.example.com}", ["has no TLS", "use https"]),
-        ("{name: queue, version: 1.x}", ["charts/queue", "name the repository"]),
-        ("{name: ../queue, version: 1.x}", ["\"../queue\" is not a valid chart name", "dependency ../queue"]),
+        ("{name: queue, version: 1.x}", ["charts/queue", "set the repository"]),
+        ("{name: ../queue, version: 1.x}", ["\"../queue\" is not a chart name", "dependency ../queue"]),
         ("{name: queue, version: one, repository: oci://a.io}", ["neither a version nor a constraint", "queue"]),
     ] {
         update(&format!("- {dependency}\n")).fails_with(&words);

@@ -341,7 +341,7 @@ fn push_authenticates_at_the_registry() {
         !output.err.contains("secret") && !output.err.contains("ticket") && !output.err.contains(AUTH),
         "{output:?}"
     );
-    push("lost").fails_with(&["cannot run docker-credential-lost about", "config.json"]);
+    push("lost").fails_with(&["cannot run docker-credential-lost for", "config.json"]);
     push("../box").fails_with(&["invalid credential helper name"]);
     fs::write(home.0.join(".docker/config.json"), "{\"auths\": \"secret\"").unwrap();
     let output = home.run(&["image", "push", &format!("{}/team/op:1", registry.address)]);
@@ -500,5 +500,5 @@ fn image_is_loaded_to_simulated_nodes() {
     let mut archive = tar::Archive::new(&archive[..]);
     let files: Vec<String> =
         archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect();
-    assert_eq!((files[0].as_str(), files[1].as_str(), files.len()), ("oci-layout", "index.json", 6));
+    assert_eq!((files[0].as_str(), files[1].as_str(), files.len()), ("oci-layout", "index.json", 8));
 }

@@ -280,7 +280,7 @@ fn unusable_charts_are_named() {
     for (chart, words) in [
         ("library.tgz", ["chart site has type library in Chart.yaml", "type application"]),
         ("lacking.tgz", ["missing in charts/ directory: db", "flyball helm dependency update lacking.tgz"]),
-        ("digit.tgz", ["the name of chart 7up is not a valid kind name", "--kind Site"]),
+        ("digit.tgz", ["the name of chart 7up is not a kind name", "--kind Site"]),
         ("name.tgz", ["name \"a b\" in Chart.yaml", "rename the chart"]),
         ("none.tgz", ["Chart.yaml file is missing", "with a Chart.yaml"]),
         ("empty", ["Chart.yaml file is missing", "with a Chart.yaml"]),

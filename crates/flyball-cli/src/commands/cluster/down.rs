@@ -1,6 +1,6 @@
 //! `flyball cluster down`.
 
-use super::Named;
+use super::ClusterNameArgs;
 use super::record::Files;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::print_line;
@@ -16,7 +16,7 @@ const MAX_STOP_POLLS: u32 = 1000;
 #[derive(Args, Debug)]
 pub(crate) struct DownArgs {
     #[command(flatten)]
-    named: Named,
+    named: ClusterNameArgs,
     /// Print only errors
     #[arg(short, long)]
     quiet: bool,

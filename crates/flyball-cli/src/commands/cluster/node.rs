@@ -6,7 +6,7 @@ mod add;
 mod list;
 mod remove;
 
-use super::Named;
+use super::ClusterNameArgs;
 use super::record::Files;
 use crate::error::{Error, Result, ResultExt};
 use clap::{Args, Subcommand};
@@ -35,7 +35,7 @@ pub(crate) fn cmd_node(args: NodeArgs) -> Result<()> {
 }
 
 /// Runs an action on the API server of a cluster on this machine.
-fn with_client<T>(named: &Named, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> Result<T> {
+fn with_client<T>(named: &ClusterNameArgs, work: impl AsyncFnOnce(kube::Client) -> Result<T>) -> Result<T> {
     let files = Files::of(&named.name)?;
     let (running, record) = files.find()?;
     let Some(record) = record.filter(|_| running) else {

@@ -1,6 +1,6 @@
 //! `flyball cluster status`.
 
-use super::Named;
+use super::ClusterNameArgs;
 use super::record::Files;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     #[command(flatten)]
-    named: Named,
+    named: ClusterNameArgs,
     /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,

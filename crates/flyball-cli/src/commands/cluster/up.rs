@@ -1,7 +1,7 @@
 //! `flyball cluster up`.
 
 use super::record::{Files, Record};
-use super::{Named, parse_count};
+use super::{ClusterNameArgs, parse_count};
 use crate::cluster::connection::block_on_threads;
 use crate::cluster::kubeconfig;
 use crate::error::{Error, Result, ResultExt};
@@ -37,7 +37,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
   flyball cluster up --controllers '*,-job-controller'")]
 pub(crate) struct UpArgs {
     #[command(flatten)]
-    named: Named,
+    named: ClusterNameArgs,
     /// Run in the foreground until SIGTERM or Ctrl-C
     #[arg(long)]
     foreground: bool,

@@ -240,10 +240,10 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
             seen += results.len();
             for (key, result) in results {
                 match result {
-                    Ok(ObjectOutcome::Rewritten) => report.rewritten += 1,
-                    Ok(ObjectOutcome::Unchanged) => report.unchanged += 1,
-                    Ok(ObjectOutcome::Checked) => report.checked += 1,
-                    Ok(ObjectOutcome::ByOthers) => report.left_to_others += 1,
+                    Ok(StoreOutcome::Rewritten) => report.rewritten += 1,
+                    Ok(StoreOutcome::Unchanged) => report.unchanged += 1,
+                    Ok(StoreOutcome::Checked) => report.checked += 1,
+                    Ok(StoreOutcome::ByOthers) => report.left_to_others += 1,
                     Err(kube::Error::Api(status))
                         if status.code < 500 && status.code != 401 && status.code != 403 && status.code != 429 =>
                     {
@@ -277,7 +277,7 @@ fn migration_error(error: kube::Error, last_key: &str) -> Error {
 }
 
 /// Result for one object.
-enum ObjectOutcome {
+enum StoreOutcome {
     Rewritten,
     Unchanged,
     Checked,
@@ -292,7 +292,7 @@ async fn store(
     object: ObjectMeta,
     raw: Box<RawValue>,
     dry_run: bool,
-) -> (String, kube::Result<ObjectOutcome>) {
+) -> (String, kube::Result<StoreOutcome>) {
     let place = object.namespace.as_ref().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
     let parameter = if dry_run { "&dryRun=All" } else { "" };
     let url = format!("{root}/{place}{plural}/{}?fieldManager=flyball-migrate{parameter}", object.name);
@@ -300,11 +300,11 @@ async fn store(
     let stored = async {
         let request = request.body(raw.get().as_bytes().to_vec()).map_err(kube::Error::HttpError)?;
         match client.request::<Object>(request).await {
-            Ok(_) if dry_run => Ok(ObjectOutcome::Checked),
-            Ok(now) if now.metadata.resource_version == object.resource_version => Ok(ObjectOutcome::Unchanged),
-            Ok(_) => Ok(ObjectOutcome::Rewritten),
+            Ok(_) if dry_run => Ok(StoreOutcome::Checked),
+            Ok(now) if now.metadata.resource_version == object.resource_version => Ok(StoreOutcome::Unchanged),
+            Ok(_) => Ok(StoreOutcome::Rewritten),
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                Ok(ObjectOutcome::ByOthers)
+                Ok(StoreOutcome::ByOthers)
             }
             Err(error) => Err(error),
         }

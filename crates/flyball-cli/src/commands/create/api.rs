@@ -150,7 +150,7 @@ fn add_watched(args: &ApiArgs, mut changes: Changes, project: &mut Project) -> R
     Ok(())
 }
 
-fn chosen(flag: Option<bool>, question: &str) -> Result<bool> {
+fn flag_or_confirm(flag: Option<bool>, question: &str) -> Result<bool> {
     match flag {
         Some(flag) => Ok(flag),
         None if prompt::is_available() => prompt::confirm(question),
@@ -176,7 +176,10 @@ fn prompt_new_api(args: &ApiArgs, project: &Project) -> Result<NewApi> {
             check_version(args, first)?;
             (true, false)
         }
-        None => (chosen(args.resource, "generate types?")?, chosen(args.controller, "generate a controller?")?),
+        None => (
+            flag_or_confirm(args.resource, "generate types?")?,
+            flag_or_confirm(args.controller, "generate a controller?")?,
+        ),
     };
     // All versions of a kind have the same plural and scope.
     let is_other = |other: &&Resource| other.group == group && other.kind == kind && other.version != version;
@@ -273,14 +276,16 @@ fn add(changes: &mut Changes, project: &mut Project, new_api: &NewApi, force: bo
             api::controller_of_known(changes, &names, &known.path(), None, force)?;
             now.controller = true;
         }
-        (None, Some(first)) if before.as_ref().is_none_or(|before| first_of(project, resource) != Some(before)) => {
+        (None, Some(first))
+            if before.as_ref().is_none_or(|before| first_version_of(project, resource) != Some(before)) =>
+        {
             let first = Names::new(project, first);
             versions::add(changes, &names, &first, force)?;
             now.resource = true;
             let first = project.resources.iter_mut().find(|other| **other == first.resource);
             first.into_iter().for_each(|first| first.webhooks.conversion = true);
         }
-        (None, _) => own(changes, &names, new_api, &mut now, force)?,
+        (None, _) => add_own_kind(changes, &names, new_api, &mut now, force)?,
     }
     let at = project.resources.iter().position(|known| known.is(&now.group, &now.version, &now.kind));
     match at {
@@ -291,7 +296,7 @@ fn add(changes: &mut Changes, project: &mut Project, new_api: &NewApi, force: bo
 }
 
 /// Returns the first version of a kind in a project, which is the storage version.
-fn first_of<'a>(project: &'a Project, resource: &Resource) -> Option<&'a Resource> {
+fn first_version_of<'a>(project: &'a Project, resource: &Resource) -> Option<&'a Resource> {
     project.resources.iter().find(|other| (&other.group, &other.kind) == (&resource.group, &resource.kind))
 }
 
@@ -306,7 +311,7 @@ fn foreign(changes: &mut Changes, names: &Names, new_api: &NewApi, now: &mut Res
     Ok(())
 }
 
-fn own(changes: &mut Changes, names: &Names, new_api: &NewApi, now: &mut Resource, force: bool) -> Result<()> {
+fn add_own_kind(changes: &mut Changes, names: &Names, new_api: &NewApi, now: &mut Resource, force: bool) -> Result<()> {
     let had_types = now.resource;
     if new_api.types && (!had_types || force) {
         api::types(changes, names, force)?;

@@ -23,12 +23,12 @@ use tokio::task::JoinHandle;
 const CRD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running operator.
-pub(super) struct Installed {
+pub(super) struct RunningOperator {
     running: JoinHandle<Result<()>>,
 }
 
 /// Installs the CRD, the service account and its permissions, and starts the operator with this name.
-pub(super) async fn install(cluster: &DemoCluster, operator: Operator, name: &str) -> Result<Installed> {
+pub(super) async fn install(cluster: &DemoCluster, operator: Operator, name: &str) -> Result<RunningOperator> {
     let admin = &cluster.admin;
     let mut crd = cluster.crd.clone();
     crd.metadata.labels.get_or_insert_default().insert(LABEL.0.into(), LABEL.1.into());
@@ -56,17 +56,17 @@ pub(super) async fn install(cluster: &DemoCluster, operator: Operator, name: &st
     let rules = operator.rules().len();
     let running = tokio::spawn(async move { operator.run(client, pending()).await.context("the operator exited") });
     print_line(&format!("operator {name} runs as service account {}/{OPERATOR} with {rules} rules", cluster.namespace));
-    Ok(Installed { running })
+    Ok(RunningOperator { running })
 }
 
-impl Installed {
+impl RunningOperator {
     /// Waits for the exit of the operator, which is always an error.
     pub(super) async fn wait(mut self) -> Result<()> {
         (&mut self.running).await.context("the operator panicked")?
     }
 }
 
-impl Drop for Installed {
+impl Drop for RunningOperator {
     fn drop(&mut self) {
         self.running.abort();
     }

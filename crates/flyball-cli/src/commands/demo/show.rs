@@ -5,7 +5,7 @@ use crate::cluster::wait;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::last_seen::summary;
 use crate::render::table;
-use crate::render::terminal::{Board, Style, paint, print_line};
+use crate::render::terminal::{LiveLines, Style, paint, print_line};
 use crate::render::yaml;
 use kube::{Api, Resource};
 use serde::Serialize;
@@ -35,13 +35,13 @@ where
     F: Future<Output = bool>,
 {
     let path = objects.resource_url();
-    let mut board = Board::default();
+    let mut live = LiveLines::default();
     let held = wait::poll_until(STEP_TIMEOUT, POLL_INTERVAL, async || {
         let object = objects.get(name).await.context(format!("step {what:?}: cannot read {name}"))?;
-        board.show(table::fetch(&cluster.admin, path).await?);
+        live.show(table::fetch(&cluster.admin, path).await?);
         if holds(&object).await {
             // The condition may be met after the table was fetched, so fetch it again.
-            board.show(table::fetch(&cluster.admin, path).await?);
+            live.show(table::fetch(&cluster.admin, path).await?);
             return Ok(Ok(()));
         }
         Ok(Err(object))

@@ -73,8 +73,8 @@ pub(super) async fn run(cluster: &DemoCluster, vcenter: &Simulator) -> Result<()
         show.running(&format!("{replicas} machines are running"), replicas).await?;
     }
 
-    show.heal().await?;
-    show.refuse().await?;
+    show.show_repair().await?;
+    show.show_rejection().await?;
     show.delete().await
 }
 
@@ -101,7 +101,7 @@ impl Show<'_> {
         wait_until(self.cluster, &self.groups, NAME, what, |group| std::future::ready(holds(group))).await
     }
 
-    async fn heal(&self) -> Result<()> {
+    async fn show_repair(&self) -> Result<()> {
         let vcenter = self.vcenter;
         let first = vcenter.vms().into_iter().next().ok_or_else(|| Error::new("no machine to power off"))?;
         print_title(&format!("Power off {} behind the operator's back", first.name));
@@ -117,7 +117,7 @@ impl Show<'_> {
         self.running("it is powered on again", 2).await
     }
 
-    async fn refuse(&self) -> Result<()> {
+    async fn show_rejection(&self) -> Result<()> {
         print_title("Apply an invalid object: five CPUs, where four are allowed");
         let mut invalid = sample();
         invalid["metadata"]["name"] = "too-large".into();

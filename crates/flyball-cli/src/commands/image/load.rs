@@ -59,7 +59,7 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
             let size = blobs.iter().fold(0_u64, |sum, blob| sum.saturating_add(blob.size));
             let repository = name.rsplit_once(':').map_or(name.as_str(), |(repository, _)| repository);
             let names = [format!("{repository}@{}", named.digest), name.clone()];
-            let nodes = block_on(note(&kubeconfig, &names, size))?;
+            let nodes = block_on(add_to_nodes(&kubeconfig, &names, size))?;
             if nodes.is_empty() {
                 return Err(
                     Error::new(format!("cluster {} has no nodes", args.cluster)).hint("flyball cluster node add")
@@ -67,7 +67,7 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
             }
             LoadReport { name, by: "flyball", nodes }
         }
-        None => LoadReport { by: elsewhere(&layout, &args.cluster)?, name, nodes: Vec::new() },
+        None => LoadReport { by: load_with_tool(&layout, &args.cluster)?, name, nodes: Vec::new() },
     };
     match args.output {
         Some(output) => output.print(&loaded)?,
@@ -84,10 +84,10 @@ pub(super) fn cmd_load(args: &LoadArgs) -> Result<()> {
 }
 
 /// Adds an image to the status of all simulated nodes of a cluster, and returns their names.
-async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<String>> {
+async fn add_to_nodes(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<String>> {
     let client = flyball::connect(config_of(kubeconfig, None).await?).context("cannot use its kubeconfig")?;
     let api: Api<Node> = Api::all(client);
-    let mut noted = Vec::new();
+    let mut node_names = Vec::new();
     for node in api.list(&ListParams::default()).await.context("cannot list the nodes")?.items {
         if node.annotations().get(SIMULATED.0).is_none_or(|value| value != SIMULATED.1) {
             continue;
@@ -101,13 +101,13 @@ async fn note(kubeconfig: &Path, names: &[String], size: u64) -> Result<Vec<Stri
         let patch = json!({"status": {"images": images}});
         let done = api.patch_status(&name, &PatchParams::default(), &Patch::Merge(patch)).await;
         done.context(format!("cannot record the image on node {name}"))?;
-        noted.push(name);
+        node_names.push(name);
     }
-    Ok(noted)
+    Ok(node_names)
 }
 
 /// Loads the image with the tool of another kind of cluster.
-fn elsewhere(layout: &Layout, cluster: &str) -> Result<&'static str> {
+fn load_with_tool(layout: &Layout, cluster: &str) -> Result<&'static str> {
     let tools: [(&str, &[&str]); 2] = [("kind", &["get", "clusters"]), ("k3d", &["cluster", "list", "--no-headers"])];
     let mut present = Vec::new();
     for (tool, list) in tools {

@@ -34,7 +34,7 @@ pub(super) struct VerifyArgs {
 
 /// The image that was verified.
 #[derive(Serialize)]
-struct Verified {
+struct VerifyReport {
     name: String,
     digest: String,
 }
@@ -48,7 +48,7 @@ pub(super) fn cmd_verify(args: &VerifyArgs) -> Result<()> {
         let Some(manifest) = registry.get_manifest(&args.reference.tag, &[INDEX, MANIFEST]).await? else {
             return Err(Error::new(format!("{name} not found")));
         };
-        let verified = Verified { digest: digest(&manifest), name };
+        let verified = VerifyReport { digest: digest(&manifest), name };
         if !is_signed(&mut registry, &verified.digest, &key).await? {
             return Err(Error::new(format!(
                 "{} ({}) has no signature by the key {}",

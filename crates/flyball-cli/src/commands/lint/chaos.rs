@@ -23,13 +23,14 @@ pub(super) struct Chaos {
 /// A fault that was injected into an operator.
 #[derive(Deserialize)]
 struct ChaosRun {
-    done: InjectedFault,
+    #[serde(rename = "done")]
+    fault: Fault,
     passed: bool,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum InjectedFault {
+enum Fault {
     Crashes(u64),
     Outage { seconds: u64 },
 }
@@ -53,7 +54,7 @@ impl Chaos {
         let tests: Vec<&Test> = self.report.tests().filter(|test| test.suite == Suite::Chaos).collect();
         let named = |outcome| tests.iter().filter(move |test| test.outcome == outcome).map(|test| test.name.as_str());
         let failed: Vec<&str> = named(Outcome::Failed).collect();
-        let did = self.runs.iter().any(|run| !matches!(run.done, InjectedFault::Crashes(0)));
+        let did = self.runs.iter().any(|run| !matches!(run.fault, Fault::Crashes(0)));
         match () {
             () if !failed.is_empty() => Some(format!("{} failed: fix the operator or the test", failed.join(", "))),
             () if !self.succeeded => Some("cannot run the tests; see cargo's output above".into()),
@@ -68,9 +69,9 @@ impl Chaos {
     /// Returns the reason why the suite does not prove that an outage of the operator is harmless.
     pub(super) fn outage_problem(&self) -> Option<String> {
         let outages = || {
-            self.runs.iter().filter_map(|run| match run.done {
-                InjectedFault::Outage { seconds } => Some((seconds, run.passed)),
-                InjectedFault::Crashes(_) => None,
+            self.runs.iter().filter_map(|run| match run.fault {
+                Fault::Outage { seconds } => Some((seconds, run.passed)),
+                Fault::Crashes(_) => None,
             })
         };
         if let Some((seconds, _)) = outages().find(|(_, passed)| !passed) {

@@ -28,15 +28,15 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
         |path: String, note: &str, value: &Value| files.insert(path, format!("{HEADER}{note}{}", yaml::write(value)));
     let mut folders = Vec::new();
     for folder in Folder::ALL {
-        let pieces: Vec<_> = installation.pieces.iter().filter(|piece| piece.folder == folder).collect();
-        if pieces.is_empty() {
+        let manifests: Vec<_> = installation.manifests.iter().filter(|manifest| manifest.folder == folder).collect();
+        if manifests.is_empty() {
             continue;
         }
-        for piece in &pieces {
-            let path = format!("{}/{}", folder.name(), piece.file);
-            put_noted(path, piece.note, &to_base(piece.object.clone(), target, system));
+        for manifest in &manifests {
+            let path = format!("{}/{}", folder.name(), manifest.file);
+            put_noted(path, manifest.note, &to_base(manifest.object.clone(), target, system));
         }
-        let mut resources: Vec<&str> = pieces.iter().map(|piece| piece.file.as_str()).collect();
+        let mut resources: Vec<&str> = manifests.iter().map(|manifest| manifest.file.as_str()).collect();
         resources.sort_unstable();
         let mut built = kustomization(json!(resources));
         if folder == Folder::Monitoring {
@@ -75,14 +75,14 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
 /// operator's namespace, would set a namespace on policies, which are cluster-scoped, and does not replace excluded
 /// namespaces in webhook selectors.
 fn has_fixed_namespace(installation: &Installation) -> bool {
-    let has_policies = installation.pieces.iter().any(|piece| piece.folder == Folder::Policy);
+    let has_policies = installation.manifests.iter().any(|manifest| manifest.folder == Folder::Policy);
     let names_namespace = |webhook: &Value| {
         let expressions = webhook["namespaceSelector"]["matchExpressions"].as_array().into_iter().flatten();
         let mut values = expressions.flat_map(|expression| expression["values"].as_array().into_iter().flatten());
         values.any(|value| *value == installation.target.namespace)
     };
     let mut webhooks =
-        installation.pieces.iter().flat_map(|piece| piece.object["webhooks"].as_array().into_iter().flatten());
+        installation.manifests.iter().flat_map(|manifest| manifest.object["webhooks"].as_array().into_iter().flatten());
     has_policies || !installation.description.namespaces.is_empty() || webhooks.any(names_namespace)
 }
 

@@ -1,6 +1,6 @@
 //! The operator itself: its namespace, its Deployment, and the Service of its metrics.
 
-use super::{Folder, InstallTarget, Piece, object};
+use super::{Folder, InstallTarget, ManifestFile, object};
 use crate::operator::metrics::{HEALTH_PORT, SECURE_METRICS_PORT};
 use flyball::description::Description;
 use serde_json::{Value, json};
@@ -8,7 +8,11 @@ use serde_json::{Value, json};
 /// The user ID of operator images.
 const USER: u32 = 65532;
 
-pub(super) fn pieces(description: &Description, target: &InstallTarget, others: &[Piece]) -> Vec<Piece> {
+pub(super) fn manifests(
+    description: &Description,
+    target: &InstallTarget,
+    others: &[ManifestFile],
+) -> Vec<ManifestFile> {
     let namespace = object("v1", "Namespace", &target.namespace, None);
     let mut service = object("v1", "Service", &target.object_name("metrics"), Some(&target.namespace));
     service["spec"] = json!({
@@ -16,15 +20,16 @@ pub(super) fn pieces(description: &Description, target: &InstallTarget, others: 
         "selector": target.selector(),
     });
     vec![
-        Piece::new(Folder::Manager, "namespace", namespace),
-        Piece::new(Folder::Manager, "metrics_service", service),
-        Piece::new(Folder::Manager, "manager", deployment(description, target, webhook_port(others))),
+        ManifestFile::new(Folder::Manager, "namespace", namespace),
+        ManifestFile::new(Folder::Manager, "metrics_service", service),
+        ManifestFile::new(Folder::Manager, "manager", deployment(description, target, webhook_port(others))),
     ]
 }
 
 /// Finds the port at which the operator serves webhooks, if it has any.
-pub(super) fn webhook_port(pieces: &[Piece]) -> Option<Value> {
-    let service = pieces.iter().find(|piece| piece.folder == Folder::Webhook && piece.object["kind"] == "Service")?;
+pub(super) fn webhook_port(manifests: &[ManifestFile]) -> Option<Value> {
+    let service =
+        manifests.iter().find(|manifest| manifest.folder == Folder::Webhook && manifest.object["kind"] == "Service")?;
     Some(service.object["spec"]["ports"][0]["targetPort"].clone())
 }
 

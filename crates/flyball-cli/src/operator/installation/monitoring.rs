@@ -4,7 +4,7 @@
 //! utilization of workers. See
 //! <https://sre.google/sre-book/monitoring-distributed-systems/>.
 
-use super::{Folder, InstallTarget, Piece, object};
+use super::{Folder, InstallTarget, ManifestFile, object};
 use flyball::description::Description;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const CERTIFICATE_NOTE: &str = "\
 # see \"Certificate of the metrics\" in Flyball's docs/deploy.md.
 ";
 
-pub(super) fn pieces(description: &Description, target: &InstallTarget) -> Vec<Piece> {
+pub(super) fn manifests(description: &Description, target: &InstallTarget) -> Vec<ManifestFile> {
     let mut monitor = object(MONITORING, "ServiceMonitor", &target.object_name("metrics"), Some(&target.namespace));
     monitor["spec"] = json!({
         "endpoints": [{
@@ -36,9 +36,9 @@ pub(super) fn pieces(description: &Description, target: &InstallTarget) -> Vec<P
     map["metadata"]["labels"]["grafana_dashboard"] = "1".into();
     map["data"] = json!({(format!("{}.json", target.name())): format!("{:#}\n", dashboard(description, target))});
     vec![
-        Piece { note: CERTIFICATE_NOTE, ..Piece::new(Folder::Monitoring, "monitor", monitor) },
-        Piece::new(Folder::Monitoring, "alerts", rule),
-        Piece::new(Folder::Monitoring, "dashboard", map),
+        ManifestFile { note: CERTIFICATE_NOTE, ..ManifestFile::new(Folder::Monitoring, "monitor", monitor) },
+        ManifestFile::new(Folder::Monitoring, "alerts", rule),
+        ManifestFile::new(Folder::Monitoring, "dashboard", map),
     ]
 }
 

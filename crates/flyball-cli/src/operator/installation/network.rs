@@ -5,11 +5,11 @@
 //! known, an overlay should list them by `ipBlock`.
 
 use super::manager::webhook_port;
-use super::{Folder, InstallTarget, Piece, object};
+use super::{Folder, InstallTarget, ManifestFile, object};
 use crate::operator::metrics::SECURE_METRICS_PORT;
 use serde_json::json;
 
-pub(super) fn piece(target: &InstallTarget, others: &[Piece]) -> Piece {
+pub(super) fn network_policy(target: &InstallTarget, others: &[ManifestFile]) -> ManifestFile {
     let mut ingress = vec![json!({
         "from": [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}],
         "ports": [{"port": SECURE_METRICS_PORT, "protocol": "TCP"}],
@@ -22,5 +22,5 @@ pub(super) fn piece(target: &InstallTarget, others: &[Piece]) -> Piece {
         "podSelector": {"matchLabels": target.selector()},
         "policyTypes": ["Ingress"],
     });
-    Piece::new(Folder::NetworkPolicy, "network_policy", policy)
+    ManifestFile::new(Folder::NetworkPolicy, "network_policy", policy)
 }

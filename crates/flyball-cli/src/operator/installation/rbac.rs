@@ -1,6 +1,6 @@
 //! Roles: of the operator, derived by its program, and of users of its kinds.
 
-use super::{Folder, InstallTarget, Piece, object};
+use super::{Folder, InstallTarget, ManifestFile, object};
 use flyball::description::Description;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,18 +9,18 @@ const API: &str = "rbac.authorization.k8s.io";
 const VERSION: &str = "rbac.authorization.k8s.io/v1";
 
 /// Builds the installed roles and bindings from a role of the program.
-pub(super) fn role_pieces(mut role: Value, part: &str, target: &InstallTarget) -> Vec<Piece> {
+pub(super) fn role_manifests(mut role: Value, part: &str, target: &InstallTarget) -> Vec<ManifestFile> {
     let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
     if part == "metrics-reader" {
-        return vec![Piece::new(Folder::Rbac, "metrics_reader_role", role)];
+        return vec![ManifestFile::new(Folder::Rbac, "metrics_reader_role", role)];
     }
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
     let (asking, own): (Vec<Value>, Vec<Value>) = rules.into_iter().partition(creates_access_reviews);
-    let mut pieces = Vec::new();
+    let mut manifests = Vec::new();
     if !asking.is_empty() {
         let mut auth = object(VERSION, "ClusterRole", &target.object_name("metrics-auth-role"), None);
         auth["rules"] = asking.into();
-        pieces.extend(with_binding(auth, "metrics_auth_role", target));
+        manifests.extend(with_binding(auth, "metrics_auth_role", target));
     }
     // The role with all permissions of the operator has the operator's name.
     let base = if target.name() == part { "manager" } else { part };
@@ -34,9 +34,9 @@ pub(super) fn role_pieces(mut role: Value, part: &str, target: &InstallTarget) -
         (base, _) => format!("{}_role", base.replace('-', "_")),
     };
     if role["rules"] != json!([]) {
-        pieces.extend(with_binding(role, &file, target));
+        manifests.extend(with_binding(role, &file, target));
     }
-    pieces
+    manifests
 }
 
 /// Returns true if a rule is for the authorization of metrics.
@@ -62,20 +62,20 @@ fn merge_rules(rules: Vec<Value>) -> Vec<Value> {
 }
 
 /// Binds a role to the operator's account.
-fn with_binding(role: Value, file: &str, target: &InstallTarget) -> [Piece; 2] {
+fn with_binding(role: Value, file: &str, target: &InstallTarget) -> [ManifestFile; 2] {
     let (kind, name) = (role["kind"].as_str().unwrap_or_default().to_owned(), role["metadata"]["name"].clone());
     let namespace = role["metadata"]["namespace"].as_str();
     let binding_name = format!("{}binding", name.as_str().unwrap_or_default());
     let mut binding = object(VERSION, &format!("{kind}Binding"), &binding_name, namespace);
     binding["roleRef"] = json!({"apiGroup": API, "kind": kind, "name": name});
     binding["subjects"] = json!([{"kind": "ServiceAccount", "name": target.account(), "namespace": target.namespace}]);
-    [Piece::new(Folder::Rbac, file, role), Piece::new(Folder::Rbac, format!("{file}_binding"), binding)]
+    [ManifestFile::new(Folder::Rbac, file, role), ManifestFile::new(Folder::Rbac, format!("{file}_binding"), binding)]
 }
 
 /// Creates the service account, and the viewer, editor and admin roles of each kind.
-pub(super) fn pieces(description: &Description, target: &InstallTarget) -> Vec<Piece> {
+pub(super) fn manifests(description: &Description, target: &InstallTarget) -> Vec<ManifestFile> {
     let account = object("v1", "ServiceAccount", &target.account(), Some(&target.namespace));
-    let mut pieces = vec![Piece::new(Folder::Rbac, "service_account", account)];
+    let mut manifests = vec![ManifestFile::new(Folder::Rbac, "service_account", account)];
     let kinds: Vec<&str> = description.definitions.iter().map(|definition| definition.kind.as_str()).collect();
     for definition in &description.definitions {
         let (plural, group) = definition.name.split_once('.').unwrap_or((&definition.name, ""));
@@ -93,10 +93,10 @@ pub(super) fn pieces(description: &Description, target: &InstallTarget) -> Vec<P
                 {"apiGroups": [group], "resources": [plural], "verbs": verbs},
                 {"apiGroups": [group], "resources": [format!("{plural}/status")], "verbs": ["get"]},
             ]);
-            pieces.push(Piece::new(Folder::Rbac, format!("{kind}_{role_name}_role"), role));
+            manifests.push(ManifestFile::new(Folder::Rbac, format!("{kind}_{role_name}_role"), role));
         }
     }
-    pieces
+    manifests
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ pub(crate) fn parse_image(text: &str) -> Result<String, String> {
             return Err(format!("{digest:?} is not a digest: expected sha256: and 64 hexadecimal digits"));
         }
     }
-    let path = bare(rest);
+    let path = without_tag(rest);
     if let Some(tag) = rest.strip_prefix(path).and_then(|tag| tag.strip_prefix(':')) {
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
         if tag.is_empty() || tag.len() > 128 || !tag.chars().all(fits) || tag.starts_with(['.', '-']) {
@@ -43,7 +43,7 @@ pub(crate) fn parse_image(text: &str) -> Result<String, String> {
 }
 
 /// Returns the name of an image without its tag and its digest.
-pub(super) fn bare(image: &str) -> &str {
+pub(super) fn without_tag(image: &str) -> &str {
     let image = image.split('@').next().unwrap_or(image);
     let last = image.rfind('/').map_or(0, |at| at + 1);
     image[last..].find(':').map_or(image, |at| &image[..last + at])
@@ -66,7 +66,7 @@ mod tests {
             assert!(parse_image(wrong).is_err(), "{wrong}");
         }
         for (image, expected) in [("a:1", "a"), ("h:5000/a", "h:5000/a"), ("h:5000/a:1@sha256:0", "h:5000/a")] {
-            assert_eq!(bare(image), expected);
+            assert_eq!(without_tag(image), expected);
         }
     }
 }

@@ -31,7 +31,7 @@ enum PatchKind {
 
 /// Reads the patches of a file.
 pub(super) fn read(file: &Path) -> Result<Vec<Patch>> {
-    apply::read(file)?.into_iter().map(|document| Patch::parse(document, file)).collect()
+    apply::read_documents(file)?.into_iter().map(|document| Patch::parse(document, file)).collect()
 }
 
 impl Patch {

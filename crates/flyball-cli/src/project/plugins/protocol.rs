@@ -36,13 +36,13 @@ pub(super) struct Response {
     #[serde(default)]
     pub(super) metadata: Metadata,
     // Go writes an empty map or slice as null.
-    #[serde(default, deserialize_with = "or_null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) universe: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) error: bool,
-    #[serde(default, deserialize_with = "or_null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) error_msgs: Vec<String>,
-    #[serde(default, deserialize_with = "or_null")]
+    #[serde(default, deserialize_with = "null_as_default")]
     pub(super) flags: Vec<Flag>,
 }
 
@@ -55,6 +55,6 @@ pub(super) struct Metadata {
     pub(super) examples: String,
 }
 
-fn or_null<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+fn null_as_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }

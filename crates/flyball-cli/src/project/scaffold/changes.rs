@@ -29,7 +29,7 @@ struct Change {
 
 /// Result for one file.
 #[derive(Debug, serde::Serialize)]
-pub(crate) struct Written {
+pub(crate) struct WrittenFile {
     pub(crate) file: String,
     pub(crate) outcome: &'static str,
 }
@@ -155,7 +155,7 @@ impl Changes {
     }
 
     /// Writes all files, or none, and returns the result for each file.
-    pub(crate) fn commit(mut self) -> Result<Vec<Written>> {
+    pub(crate) fn commit(mut self) -> Result<Vec<WrittenFile>> {
         if !self.missing.is_empty() {
             let error = Error::new("cannot find where to add code; nothing was written");
             return Err(self.missing.into_iter().fold(error, Error::hint).hint("then run the command again"));
@@ -202,7 +202,7 @@ impl Changes {
                 files => format!("these files were written and could not be restored: {}", files.join(", ")),
             }));
         }
-        let describe = |(path, change): &(&PathBuf, &Change)| Written {
+        let describe = |(path, change): &(&PathBuf, &Change)| WrittenFile {
             file: path.display().to_string(),
             outcome: if change.before.is_some() { "changed" } else { "created" },
         };
@@ -211,7 +211,7 @@ impl Changes {
 }
 
 /// Prints the files that were written, with the outcome of each.
-pub(crate) fn print_written(written: &[Written], output: Option<Output>) -> Result<()> {
+pub(crate) fn print_written(written: &[WrittenFile], output: Option<Output>) -> Result<()> {
     if let Some(output) = output {
         return output.print(&written);
     }

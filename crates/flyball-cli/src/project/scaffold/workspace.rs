@@ -16,7 +16,7 @@ pub(crate) struct Workspace {
 
 impl Workspace {
     /// Finds the workspace that a folder is in, or would be.
-    pub(crate) fn around(folder: &Path) -> Result<Option<Self>> {
+    pub(crate) fn find(folder: &Path) -> Result<Option<Self>> {
         for root in folder.ancestors().skip(1) {
             let path = root.join("Cargo.toml");
             let Ok(text) = fs::read_to_string(&path) else { continue };

@@ -1,7 +1,7 @@
 //! `flyball cluster node add`.
 
 use super::super::parse_count;
-use super::{Named, with_client};
+use super::{ClusterNameArgs, with_client};
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
@@ -30,7 +30,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(120);
   flyball cluster node add --name-prefix gpu --resource example.com/gpu=2 --label disk=ssd --taint gpu=yes:NoSchedule")]
 pub(super) struct AddArgs {
     #[command(flatten)]
-    named: Named,
+    named: ClusterNameArgs,
     /// Number of nodes
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     count: u32,

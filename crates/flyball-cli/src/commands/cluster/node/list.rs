@@ -1,6 +1,6 @@
 //! `flyball cluster node list`.
 
-use super::{Named, with_client};
+use super::{ClusterNameArgs, with_client};
 use crate::error::{Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, print_line};
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
   flyball cluster node list -o json")]
 pub(super) struct ListArgs {
     #[command(flatten)]
-    named: Named,
+    named: ClusterNameArgs,
     /// Output format
     #[arg(short, long, value_enum)]
     output: Option<Output>,

@@ -1,6 +1,6 @@
 //! `flyball cluster node remove`.
 
-use super::{Named, with_client};
+use super::{ClusterNameArgs, with_client};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::print_line;
 use clap::Args;
@@ -16,7 +16,7 @@ use kube::{Api, ResourceExt};
   flyball cluster node remove --all")]
 pub(super) struct RemoveArgs {
     #[command(flatten)]
-    named: Named,
+    named: ClusterNameArgs,
     /// Names of the nodes
     #[arg(value_name = "NODE", required_unless_present = "all", conflicts_with = "all")]
     nodes: Vec<String>,
