@@ -2,7 +2,7 @@
 
 use crate::error::{Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, columns, paint, say};
+use crate::render::terminal::{Style, columns, paint, print_line};
 use clap::{Args, Subcommand};
 use flyball_ansible::{Coverage, Gap, GapKind};
 use std::collections::BTreeMap;
@@ -42,10 +42,10 @@ struct CoverageArgs {
 
 pub(crate) fn cmd_ansible(args: &AnsibleArgs) -> Result<()> {
     let Command::Coverage(args) = &args.command;
-    let found = flyball_ansible::coverage(&args.path).when("cannot examine the project")?;
+    let found = flyball_ansible::coverage(&args.path).context("cannot examine the project")?;
     match args.output {
-        Some(output) => output.say(&found)?,
-        None => lines(&found).iter().for_each(|line| say(line)),
+        Some(output) => output.print(&found)?,
+        None => lines(&found).iter().for_each(|line| print_line(line)),
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ async fn unchanged_lookup_results_cause_no_rendering() {
     let _guard = tracing::subscriber::set_default(lines.with_writer(move || writer.clone()).finish());
     let once = [("charts/site/templates/all.yaml", ONCE), ("charts/site/values.yaml", "title: Hello\nkeep: false\n")];
     for folder in [site("not-rendered-again"), project("once-not-rendered-again", &once)] {
-        let mut test = Test::of(operator_of(folder)).start().await;
+        let test = Test::of(operator_of(folder)).start().await;
         apply_site(&test, "blue", "{}").await;
         test.assert_converges().await;
         sleep(Duration::from_secs(600)).await;
