@@ -489,6 +489,12 @@ const CHOICES: &str = r#"
     state: absent
     delete_all: true
   when: all is defined
+- kubernetes.core.k8s_info:
+    api_version: v1
+    kind: Pod
+    name: '{{ pod }}'
+    namespace: '{{ ansible_operator_meta.namespace }}'
+  when: pod is defined
 - kubernetes.core.k8s_exec:
     pod: '{{ pod }}'
     namespace: '{{ ansible_operator_meta.namespace }}'
