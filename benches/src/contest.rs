@@ -60,7 +60,7 @@ struct WidgetStatus {
 
 /// The result of one run of a contestant.
 #[derive(Clone, Copy)]
-struct Figures {
+struct Measurement {
     seconds: f64,
     cpu: f64,
     mib: f64,
@@ -106,7 +106,7 @@ pub(crate) async fn compare(work: Work, runs: usize, sizes: &[usize]) -> Result<
         }
         let mut floor = None;
         for (name, figures) in CONTESTANTS.iter().zip(&all) {
-            let median = |of: fn(&Figures) -> f64| {
+            let median = |of: fn(&Measurement) -> f64| {
                 let mut values: Vec<f64> = figures.iter().map(of).collect();
                 values.sort_by(f64::total_cmp);
                 values[values.len() / 2]
@@ -156,7 +156,7 @@ async fn populate(client: &Client, namespace: &str, n: usize) -> Result<()> {
     Ok(())
 }
 
-fn run_one(work: Work, name: &str, kubeconfig: &str, namespace: &str, n: usize) -> Result<Figures> {
+fn run_one(work: Work, name: &str, kubeconfig: &str, namespace: &str, n: usize) -> Result<Measurement> {
     let began = now();
     let output = tokio::task::block_in_place(|| {
         let mut command = Command::new(std::env::current_exe()?);
@@ -165,7 +165,7 @@ fn run_one(work: Work, name: &str, kubeconfig: &str, namespace: &str, n: usize) 
     let text = String::from_utf8(output.stdout)?;
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     match numbers[..] {
-        [ended, cpu, mib] => Ok(Figures { seconds: ended - began, cpu, mib }),
+        [ended, cpu, mib] => Ok(Measurement { seconds: ended - began, cpu, mib }),
         _ => Err(format!("{name} failed: {text} {}", String::from_utf8_lossy(&output.stderr)).into()),
     }
 }

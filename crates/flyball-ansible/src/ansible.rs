@@ -77,8 +77,8 @@ impl AnsiblePlaybook {
 
     async fn events(&self, job: &Job<'_>) -> Result<Events, String> {
         let proxy = proxy::serve(job).await.map_err(|error| format!("cannot serve the proxy: {error}"))?;
-        let folder =
-            Folder::new(job, self, &proxy).map_err(|error| format!("cannot create the run's folder: {error}"))?;
+        let folder = Folder::new(job, self, &proxy)
+            .map_err(|error| format!("cannot create the working directory of the run: {error}"))?;
         let mut command = Command::new(&self.program);
         let variables = ["-e", "@variables.json", "-e", "@connection.json"];
         command.args(["-i", "inventory"]).args(variables).arg("playbook.json").current_dir(folder.path());

@@ -36,7 +36,7 @@ impl Slots {
     /// Awaits a future that may compute for a long time. If this is dropped, the future is dropped when its current
     /// poll ends.
     pub(crate) async fn run<T: Send + 'static>(&self, mut future: BoxFuture<'static, T>) -> T {
-        let wakes = Arc::new(Wakes::default());
+        let wakes = Arc::new(WakeCounter::default());
         let mut computed = Duration::ZERO;
         loop {
             let slow = if computed > QUICK_TIME { Some(acquire(&self.slow).await) } else { None };
@@ -65,9 +65,9 @@ async fn acquire(slots: &Arc<Semaphore>) -> OwnedSemaphorePermit {
 
 /// Wakeups of a future; those during a poll count for the next one.
 #[derive(Default)]
-struct Wakes(Notify);
+struct WakeCounter(Notify);
 
-impl Wake for Wakes {
+impl Wake for WakeCounter {
     fn wake(self: Arc<Self>) {
         self.0.notify_one();
     }

@@ -64,14 +64,14 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     Ok(definitions.into_iter().fold(operator, Operator::crd))
 }
 
-type Made = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
+type WatchedController = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
 
 fn controller(
     watch: &Watch,
     executors: &Executors<'_>,
     definitions: &[CustomResourceDefinition],
     name: &str,
-) -> Result<Made> {
+) -> Result<WatchedController> {
     let folder = executors.watches.folder();
     let mut declared = DeclaredVariables::of(&watch.runs, folder)?;
     let workers = watch.concurrency.unwrap_or(WORKERS);
@@ -142,7 +142,7 @@ struct Executors<'w> {
     executor: Executor,
     /// The threads that poll runs; without them, runs are polled by the caller.
     slots: Option<Slots>,
-    /// The turn of finalizers of large objects.
+    /// Serializes the finalizers of large objects.
     large: Arc<Semaphore>,
 }
 

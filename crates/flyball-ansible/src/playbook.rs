@@ -74,7 +74,7 @@ pub(crate) struct Task {
     pub(crate) action: Action,
     pub(crate) vars: Arc<Vars>,
     pub(crate) when: Vec<Value>,
-    pub(crate) repeat: Option<Repeat>,
+    pub(crate) repeat: Option<TaskLoop>,
     pub(crate) register: Option<String>,
     pub(crate) until: Vec<Value>,
     pub(crate) retries: Option<Value>,
@@ -90,8 +90,8 @@ pub(crate) struct Task {
 
 /// The loop of a task.
 #[derive(Clone, Debug)]
-pub(crate) struct Repeat {
-    pub(crate) over: Over,
+pub(crate) struct TaskLoop {
+    pub(crate) over: LoopKind,
     pub(crate) items: Value,
     pub(crate) variable: String,
     pub(crate) index: Option<String>,
@@ -100,7 +100,7 @@ pub(crate) struct Repeat {
 
 /// The items of a loop's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum LoopKind {
     /// The items of a list.
     List,
     /// The items of a list, and of lists in it.

@@ -57,7 +57,7 @@ pub(crate) struct Roles {
     /// Threads for expensive work on large objects; without them, it runs inline.
     pub(crate) slots: Option<Slots>,
     pub(crate) deferrals: Deferrals,
-    /// The only turn for finalizers of large objects, of all kinds.
+    /// Serializes the finalizers of large objects of all kinds.
     pub(crate) large: Arc<Semaphore>,
 }
 

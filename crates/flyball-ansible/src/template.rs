@@ -206,7 +206,7 @@ fn sole_expression(text: &str) -> Option<&str> {
     (!quotes.are_open() && depth == 0).then(|| inner.strip_suffix('-').unwrap_or(inner).trim())
 }
 
-/// Returns true if a text contains a template.
+/// Returns true if a string contains a template.
 pub(crate) fn is_template(text: &str) -> bool {
     text.contains("{{") || text.contains("{%") || text.contains("{#")
 }

@@ -295,7 +295,7 @@ fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, Mistake
                 true => Ok(Some(Runs::Playbook(path))),
                 false => Err(Mistake::new(
                     "playbook",
-                    format!("file {} not found: paths are relative to the folder of watches.yaml", path.display()),
+                    format!("file {} not found: paths are relative to the directory of watches.yaml", path.display()),
                 )),
             }
         }

@@ -50,7 +50,7 @@ pub(crate) fn documents_within(text: &str, bytes: usize) -> Result<Vec<Value>, I
     Ok(documents)
 }
 
-/// Describes the problem of a text.
+/// Describes the problem of a string.
 pub(crate) fn invalid(problem: &Invalid) -> String {
     format!("invalid YAML: {problem}")
 }

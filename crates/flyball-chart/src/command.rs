@@ -66,10 +66,10 @@ pub struct TemplateArgs {
     /// Print only the output of these templates
     #[arg(short, long, value_name = "TEMPLATE")]
     pub show_only: Vec<String>,
-    /// Write the output into files in this folder
+    /// Write the output to files in this directory
     #[arg(long, value_name = "FOLDER")]
     pub output_dir: Option<String>,
-    /// Write the files into a folder of the release's name
+    /// Write the files to a subdirectory with the release's name
     #[arg(long)]
     pub release_name: bool,
     /// Render as Helm 3 or as Helm 4 does
@@ -193,7 +193,7 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) ->
     if args.path.access.verify {
         return Err(match path.is_dir() {
             true => "unpacked charts cannot be verified".to_owned(),
-            false => "--verify is not supported: provenance is not checked".to_owned(),
+            false => "--verify is not supported: signature verification is not supported".to_owned(),
         });
     }
     let values = values(&args.values, helm, folder)?;

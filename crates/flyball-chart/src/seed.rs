@@ -59,13 +59,13 @@ impl fmt::Debug for Seed {
 }
 
 /// A stream of random numbers from a seed.
-pub(crate) struct Draws {
+pub(crate) struct RandomStream {
     key: hmac::Key,
     drawn: Cell<u64>,
     block: Cell<[u8; 32]>,
 }
 
-impl Draws {
+impl RandomStream {
     pub(crate) fn new(seed: &Seed) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, &seed.0), drawn: Cell::new(0), block: Cell::default() }
     }
@@ -100,7 +100,7 @@ mod tests {
         let seed = Seed::from_rng(&Rng::from_seed(1));
         let again = Seed::from_hex(&seed.to_hex()).unwrap();
         let draw = |seed: &Seed| {
-            let draws = Draws::new(seed);
+            let draws = RandomStream::new(seed);
             (0..9).map(|_| draws.next()).collect::<Vec<_>>()
         };
         assert_eq!(draw(&seed), draw(&again));
@@ -109,7 +109,7 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), 9);
         assert_ne!(draw(&seed), draw(&Seed::from_os().unwrap()));
-        assert!((0..1000).all(|_| Draws::new(&seed).below(7) < 7));
+        assert!((0..1000).all(|_| RandomStream::new(&seed).below(7) < 7));
         for bad in ["", "0g", &"zz".repeat(32), &"+1".repeat(32)] {
             assert_eq!(Seed::from_hex(bad), None, "{bad}");
         }

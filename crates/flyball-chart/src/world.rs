@@ -2,7 +2,7 @@
 
 use crate::helm::HelmVersion;
 use crate::memory;
-use crate::seed::{Draws, Seed};
+use crate::seed::{RandomStream, Seed};
 use crate::text::Text;
 use crate::value::Value;
 use flyball_core::Clock;
@@ -99,7 +99,7 @@ pub trait Lookup {
 /// The shared state of a rendering's templates.
 pub(crate) struct World<'w> {
     pub(crate) clock: Clock,
-    pub(crate) draws: Draws,
+    pub(crate) draws: RandomStream,
     pub(crate) lookup: Option<&'w dyn Lookup>,
     pub(crate) depth: Cell<usize>,
     pub(crate) budget: Budget,
@@ -150,7 +150,7 @@ impl<'w> World<'w> {
     ) -> Self {
         Self {
             clock,
-            draws: Draws::new(seed),
+            draws: RandomStream::new(seed),
             lookup,
             depth: Cell::new(0),
             budget,

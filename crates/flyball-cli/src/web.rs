@@ -77,8 +77,8 @@ impl Web {
         let uri = request.uri();
         let host = uri.authority().map(ToString::to_string).unwrap_or_default();
         let work = async {
-            let answer = self.client.send(request).await.context(format!("cannot reach {host}"))?;
-            let (head, mut body) = answer.into_parts();
+            let response = self.client.send(request).await.context(format!("cannot reach {host}"))?;
+            let (head, mut body) = response.into_parts();
             let length = head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
             let too_large = || {
                 let limit = receiver.max_bytes >> 20;

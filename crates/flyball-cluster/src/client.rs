@@ -72,7 +72,7 @@ impl ControllerClients {
     }
 }
 
-/// The API server does not respond in time.
+/// A request that the API server did not respond to in time.
 #[derive(Debug, thiserror::Error)]
 enum NoResponse {
     #[error(
@@ -164,7 +164,7 @@ impl UnresponsiveResources {
     }
 }
 
-/// A read that is tried. If it is cancelled, another one of its namespace need not wait for the interval.
+/// A read that is tried. If it is canceled, another one of its namespace need not wait for the interval.
 struct Attempt<'a> {
     resources: &'a UnresponsiveResources,
     resource: &'a str,
@@ -174,7 +174,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Ends a read that was not cancelled.
+    /// Ends a read that was not canceled.
     fn end(mut self) {
         self.due = None;
     }

@@ -18,7 +18,7 @@
 //! let namespaces: Api<Namespace> = Api::all(cluster.admin());
 //! let check = async { namespaces.get("kube-system").await.map(|namespace| namespace.metadata.name) };
 //! tokio::select! {
-//!     () = cluster.run(&controllers) => unreachable!("controllers run for ever"),
+//!     () = cluster.run(&controllers) => unreachable!("controllers run forever"),
 //!     name = check => assert_eq!(name?.as_deref(), Some("kube-system")),
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();

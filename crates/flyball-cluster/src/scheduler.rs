@@ -1,8 +1,8 @@
 //! Finds nodes for pods, as kube-scheduler does.
 //!
 //! Watches update a view of the cluster, [`State`]; a loop takes one pod after the other from its queue, decides by
-//! this view, and sends the binding to the API server. Bindings are assumed at once, before the watches report them.
-//! See <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
+//! this view, and sends the binding to the API server. Bindings are assumed immediately, before the watches report
+//! them. See <https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/>.
 //!
 //! Not implemented: preemption, extenders, profiles, dynamic resources. Without a ready node, pods get no condition: a
 //! cluster without nodes behaves as one without a scheduler.
@@ -135,7 +135,7 @@ impl Scheduler {
         loop {
             let decision = self.shared.state().next(Instant::now());
             match decision {
-                Some(decision) => self.carry_out(decision).await,
+                Some(decision) => self.execute_decision(decision).await,
                 None => {
                     let due = self.shared.state().next_due();
                     tokio::select! {
@@ -150,7 +150,7 @@ impl Scheduler {
         }
     }
 
-    async fn carry_out(&self, decision: Decision) {
+    async fn execute_decision(&self, decision: Decision) {
         match decision {
             Decision::Bind(pending, node) => {
                 self.shared.state().assume(&pending, &node);
@@ -177,7 +177,7 @@ impl Scheduler {
             }
             Decision::Unfit(pending, why) => {
                 self.shared.state().unfit(&pending, Instant::now());
-                if self.condemn(&pending, &why).await {
+                if self.mark_unschedulable(&pending, &why).await {
                     self.publish(&pending, Note::warning("FailedScheduling", why).action("Scheduling")).await;
                 }
             }
@@ -206,7 +206,7 @@ impl Scheduler {
     }
 
     /// Sets the condition that a pod is unschedulable; returns false if it was set before.
-    async fn condemn(&self, pending: &Pending, why: &str) -> bool {
+    async fn mark_unschedulable(&self, pending: &Pending, why: &str) -> bool {
         let conditions = pending.pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let before = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled");
         let is_unschedulable =

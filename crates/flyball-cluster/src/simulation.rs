@@ -1,4 +1,4 @@
-//! Faults drawn from a seed and a trace of all requests, between clients and the server of a simulation.
+//! Fault injection from a seed and a trace of all requests, between clients and the server of a simulation.
 //!
 //! On a single-threaded runtime with paused time, with a [`simulated_clock`] and one seed for all randomness, two runs
 //! have equal [`Trace`]s.
@@ -125,7 +125,7 @@ impl Wire {
         self: Arc<Self>,
         server: &flyball_server::Server,
         request: Request<kube::client::Body>,
-    ) -> Result<Response<Recorded>, kube::Error> {
+    ) -> Result<Response<RecordedBody>, kube::Error> {
         let (mut head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let writes = head.method != Method::GET;
@@ -135,44 +135,44 @@ impl Wire {
         if let Some(delay) = self.delay(self.faults.slow) {
             delay.await;
         }
-        if goes_on(request.uri().query().unwrap_or_default()) && self.happens(self.faults.expired) {
+        if is_continuation(request.uri().query().unwrap_or_default()) && self.occurs(self.faults.expired) {
             return Ok(
                 self.answer(number, Status::new(410, Reason::Expired, "simulated: the resource version has expired"))
             );
         }
-        if writes && self.happens(self.faults.conflict) {
+        if writes && self.occurs(self.faults.conflict) {
             return Ok(
                 self.answer(number, Status::new(409, Reason::Conflict, "simulated: conflict with another client"))
             );
         }
-        if self.happens(self.faults.refused) {
+        if self.occurs(self.faults.refused) {
             return Ok(self.answer(number, Status::internal("simulated: refused")));
         }
-        let lost = self.happens(self.faults.lost);
+        let lost = self.occurs(self.faults.lost);
         let answer = server.handle(request.map(http_body_util::Full::new)).await;
         if lost {
             return Ok(self.answer(number, Status::internal("simulated: executed, but the response was lost")));
         }
         let (head, body) = answer.into_parts();
         self.trace.record(&self.now(), number, format_args!("{}", head.status.as_u16()));
-        Ok(Response::from_parts(head, Recorded::new(body, number, self)))
+        Ok(Response::from_parts(head, RecordedBody::new(body, number, self)))
     }
 
-    fn answer(self: &Arc<Self>, number: u64, status: Status) -> Response<Recorded> {
+    fn answer(self: &Arc<Self>, number: u64, status: Status) -> Response<RecordedBody> {
         self.trace.record(&self.now(), number, format_args!("{}", status.code));
         let body = flyball_server::Body::from(serde_json::to_vec(&status).unwrap_or_default());
-        let mut answer = Response::new(Recorded::new(body, number, self.clone()));
+        let mut answer = Response::new(RecordedBody::new(body, number, self.clone()));
         *answer.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         answer
     }
 
-    fn happens(&self, share: f64) -> bool {
+    fn occurs(&self, share: f64) -> bool {
         share > 0.0 && self.rng.fraction() < share
     }
 
     /// Draws a delay, if any.
     fn delay(&self, share: f64) -> Option<Pin<Box<Sleep>>> {
-        self.happens(share).then(|| Box::pin(sleep(Faults::MAX_DELAY.mul_f64(self.rng.fraction()))))
+        self.occurs(share).then(|| Box::pin(sleep(Faults::MAX_DELAY.mul_f64(self.rng.fraction()))))
     }
 
     fn now(&self) -> String {
@@ -181,14 +181,14 @@ impl Wire {
 }
 
 /// Returns true if a request continues from a resource version or a continue token.
-fn goes_on(query: &str) -> bool {
+fn is_continuation(query: &str) -> bool {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let watches = query.split('&').any(|pair| pair == "watch=true");
     pairs.any(|(name, value)| name == "continue" || (watches && name == "resourceVersion" && value != "0"))
 }
 
 /// The body of a response, recorded frame by frame.
-struct Recorded {
+struct RecordedBody {
     body: flyball_server::Body,
     number: u64,
     wire: Arc<Wire>,
@@ -196,7 +196,7 @@ struct Recorded {
     held: Option<(Bytes, Option<Pin<Box<Sleep>>>)>,
 }
 
-impl Recorded {
+impl RecordedBody {
     fn new(body: flyball_server::Body, number: u64, wire: Arc<Wire>) -> Self {
         Self { body, number, wire, held: None }
     }
@@ -211,7 +211,7 @@ impl Recorded {
     }
 }
 
-impl Body for Recorded {
+impl Body for RecordedBody {
     type Data = Bytes;
     type Error = std::io::Error;
 
@@ -239,12 +239,12 @@ impl Body for Recorded {
         }
         let (data, faults) = (data.clone(), self.wire.faults);
         self.held = None;
-        if self.wire.happens(faults.cut) {
+        if self.wire.occurs(faults.cut) {
             self.record(format_args!("cut"));
             self.body = flyball_server::Body::empty();
             return Poll::Ready(Some(Err(std::io::ErrorKind::ConnectionReset.into())));
         }
-        if self.wire.happens(faults.repeated) {
+        if self.wire.occurs(faults.repeated) {
             self.held = Some((data.clone(), None));
         }
         self.deliver(data)
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn only_pages_and_resumed_watches_continue_from_a_version() {
-        let check = |query: &str, expected: bool| assert_eq!(goes_on(query), expected, "{query}");
+        let check = |query: &str, expected: bool| assert_eq!(is_continuation(query), expected, "{query}");
         check("", false);
         check("limit=500", false);
         check("limit=500&continue=abc", true);

@@ -207,7 +207,7 @@ impl Setup {
         }
         let target = match std::env::var(target::KUBECONFIG) {
             Ok(path) => {
-                target::let_time_pass().await;
+                target::resume_time().await;
                 Target::real(&path).await
             }
             Err(_) => Target::own(self.seed, self.nodes, self.controllers, self.program, self.faults, &log).await,
@@ -617,7 +617,7 @@ impl Drop for Test {
         assert!(changes.is_empty(), "{}", self.describe_changes(&changes));
         // No retries after a stop.
         let period = self.installed.target.convergence_times().0 / 2;
-        if self.running.is_some() && self.installed.log.is_at_rest(period) {
+        if self.running.is_some() && self.installed.log.is_idle(period) {
             self.assert_no_failures(period);
         }
     }

@@ -42,7 +42,7 @@ pub fn of_text(text: &[u8]) -> usize {
     weight.bytes()
 }
 
-/// The approximate size of a text after parsing, which is read in pieces.
+/// The approximate size of a string after parsing, which is read in pieces.
 #[derive(Clone, Debug, Default)]
 pub struct TextWeight {
     bytes: usize,

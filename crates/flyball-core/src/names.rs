@@ -32,14 +32,14 @@ fn lower_alphanumeric(b: u8) -> bool {
 }
 
 /// Returns true if `text` is not empty, starts and ends with an `edge` and contains only edges and `inner` bytes.
-fn framed(text: &str, edge: fn(u8) -> bool, inner: &[u8]) -> bool {
+fn has_edges(text: &str, edge: fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
     edge(*first) && edge(*last) && bytes.iter().all(|b| edge(*b) || inner.contains(b))
 }
 
 fn is_label(text: &str) -> bool {
-    framed(text, lower_alphanumeric, b"-")
+    has_edges(text, lower_alphanumeric, b"-")
 }
 
 fn is_subdomain(text: &str) -> bool {
@@ -98,7 +98,7 @@ pub fn path_segment(text: &str) -> Vec<String> {
 }
 
 fn is_key_name(text: &str) -> bool {
-    framed(text, |b| b.is_ascii_alphanumeric(), b"-_.")
+    has_edges(text, |b| b.is_ascii_alphanumeric(), b"-_.")
 }
 
 /// Returns true if every parser reads a name as one segment of a URL path: in addition to the rules of

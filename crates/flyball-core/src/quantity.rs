@@ -136,7 +136,7 @@ impl FromStr for Quantity {
             return Err(Error::Format);
         }
         let (base, exponent, format) = scale(suffix)?;
-        let nano = worth(whole, fraction, base, exponent);
+        let nano = to_nano(whole, fraction, base, exponent);
         Ok(Self { nano: if negative { -nano } else { nano }, format })
     }
 }
@@ -173,7 +173,7 @@ fn scale(suffix: &str) -> Result<(u32, i32, Format), Error> {
 }
 
 /// Converts a decimal number to billionths, rounded up and capped.
-fn worth(whole: &str, fraction: &str, base: u32, exponent: i32) -> i128 {
+fn to_nano(whole: &str, fraction: &str, base: u32, exponent: i32) -> i128 {
     // The digits form one integer of `fraction.len()` decimal places, which the exponent shifts.
     let digits = whole.bytes().chain(fraction.bytes()).skip_while(|b| *b == b'0').take(40);
     let mut mantissa: i128 = 0;

@@ -90,7 +90,7 @@ pub(crate) fn is_namesake(hook: &Hook, other: &Hook, namespace: &str) -> bool {
         && place(hook).is_some_and(|place_of_hook| place(other) == Some(place_of_hook))
 }
 
-/// Empties a hook, so that it does not run, but keeps its place: completed steps are counted.
+/// Empties a hook, so that it does not run. It keeps its position, because completed steps are counted.
 pub(crate) fn empty(hook: &mut Hook) {
     hook.manifest.clear();
     hook.delete_policies.clear();
@@ -134,7 +134,7 @@ pub(crate) async fn run(
         }
         Some(_) => return Ok(Outcome::Failed(format!("{what} already exists"))),
         None => {
-            let (mut object, owned) = owner.settle(&resource, &kind).map_err(terminal)?;
+            let (mut object, owned) = owner.build_object(&resource, &kind).map_err(terminal)?;
             object.metadata.annotations.get_or_insert_default().insert(STEP.into(), step.into());
             if owned { cx.create(&object).await? } else { cx.create_unowned(&object).await? }
         }

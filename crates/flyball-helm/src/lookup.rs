@@ -42,7 +42,7 @@ pub(crate) enum Visibility {
 
 /// The available answers, and the lookups without an answer.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub(crate) struct LookupResults {
     kinds: Arc<Kinds>,
     /// The namespace of the release.
     namespace: String,
@@ -52,7 +52,7 @@ pub(crate) struct Answers {
     open: RefCell<BTreeSet<Question>>,
 }
 
-impl Answers {
+impl LookupResults {
     /// Creates a lookup without answers.
     pub(crate) fn new(kinds: Arc<Kinds>, namespace: &str, release: &str, visibility: Visibility) -> Self {
         let (namespace, release) = (namespace.to_owned(), release.to_owned());
@@ -95,7 +95,7 @@ impl Answers {
     }
 }
 
-impl Lookup for Answers {
+impl Lookup for LookupResults {
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Option<Value>, String> {
         self.answer(api_version, kind, namespace, name, false)
     }
@@ -122,7 +122,7 @@ async fn named(cx: &Context<DynamicObject>, kind: &Kind, namespace: Option<&str>
     }
 }
 
-impl Answers {
+impl LookupResults {
     fn answer(
         &self,
         api_version: &str,

@@ -20,7 +20,7 @@
 //! | release larger than a Secret | is stored in several, as by helm-operator-plugins |
 //! | failed template | no retry before the custom resource or the chart changes |
 //! | object that the custom resource cannot own | has annotations with its owner, and is deleted with the release |
-//! | random values | are drawn once for a release; upgrades keep them |
+//! | random values | are generated once for a release; upgrades keep them |
 //! | text of the custom resource | is data: `tpl` does not evaluate it, unless `evaluateTemplates` is set in `watches.yaml` |
 //! | `lookup` | in the release's namespace; outside of it only with literal kind, namespace and name in the call |
 //! | revision in a Secret | is installed only if the chart renders it: others may write Secrets in the namespace |

@@ -98,7 +98,7 @@ impl Slots {
             if !is_busy {
                 return Ok((back, Some(done)));
             }
-            let Some(_waiting) = Waiting::enter(&self.waiting) else { return Ok((back, None)) };
+            let Some(_waiting) = WaitGuard::enter(&self.waiting) else { return Ok((back, None)) };
             slot = Slot::Slow(Arc::clone(&self.slow).acquire_owned().await.map_err(closed)?);
             quick_time = Duration::ZERO;
             job = back;
@@ -158,16 +158,16 @@ impl Drop for Abandon {
 }
 
 /// A reconcile that waits for a slow slot.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitGuard<'a> {
     fn enter(count: &'a AtomicUsize) -> Option<Self> {
         let enter = |count: usize| (count < MAX_WAITING).then_some(count + 1);
         count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok().map(|_| Self(count))
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -327,7 +327,11 @@ impl Owner<'_> {
 
     /// Builds an object of a release with the metadata that Helm adds, and returns whether the custom resource can
     /// own it.
-    pub(crate) fn settle(&self, resource: &Resource, kind: &Kind) -> Result<(DynamicObject, bool), ManifestError> {
+    pub(crate) fn build_object(
+        &self,
+        resource: &Resource,
+        kind: &Kind,
+    ) -> Result<(DynamicObject, bool), ManifestError> {
         let mut object = resource.object.clone();
         let owned = kind.is_namespaced()
             && resource.namespace().is_none_or(|namespace| namespace == self.namespace)

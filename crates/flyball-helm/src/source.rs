@@ -4,7 +4,7 @@ use crate::digest::hex;
 use crate::discovery;
 use crate::error::OperatorError;
 use crate::kinds::Kinds;
-use crate::lookup::{Answers, ROUNDS, Visibility};
+use crate::lookup::{LookupResults, ROUNDS, Visibility};
 use crate::record;
 use crate::rendering::Slots;
 use crate::resources::Resource;
@@ -45,7 +45,7 @@ struct Job {
     chart: Arc<Chart>,
     request: RenderRequest,
     capabilities: Capabilities,
-    answers: Answers,
+    answers: LookupResults,
 }
 
 impl Job {
@@ -161,7 +161,7 @@ impl Source {
             false => Capabilities::of(self.helm),
         };
         let Release { name, namespace, .. } = &request.release;
-        let answers = Answers::new(Arc::clone(kinds), namespace, name, request.visibility);
+        let answers = LookupResults::new(Arc::clone(kinds), namespace, name, request.visibility);
         let mut job = Job { chart: Arc::clone(&self.chart), request, capabilities, answers };
         for _ in 0..ROUNDS {
             let (back, rendered) = slots.run(job, Job::render).await?;

@@ -102,7 +102,7 @@ async fn declare(
     let terminal = |error: ManifestError| Error::from(error).terminal();
     for resource in resources {
         let kind = kinds.foreseen(resource).map_err(terminal)?;
-        let (object, owned) = owner.settle(resource, kind).map_err(terminal)?;
+        let (object, owned) = owner.build_object(resource, kind).map_err(terminal)?;
         let live = match cx.dynamic(kind).get(&resource.key(kind, owner.namespace)).await {
             Ok(live) => live,
             // The release may define the kind. Without its CRD there are no objects of the kind.

@@ -246,7 +246,7 @@ impl Watch {
                 let remedy = match field {
                     "version" => "set the version of the custom resources, such as v1alpha1",
                     "kind" => "set the kind of the custom resources, such as Memcached",
-                    _ => "set the path of a chart (a folder or an archive), relative to this file",
+                    _ => "set the path of a chart (a directory or an archive), relative to this file",
                 };
                 Err((field.to_owned(), format!("required field is missing: {remedy}")))
             }
@@ -255,7 +255,8 @@ impl Watch {
         let (version, kind) = (needed("version")?, needed("kind")?);
         let chart = folder.join(needed("chart")?);
         if !chart.exists() {
-            let why = format!("no chart folder or archive at {}: set its path relative to this file", chart.display());
+            let why =
+                format!("no chart directory or archive at {}: set its path relative to this file", chart.display());
             return Err(("chart".into(), why));
         }
         let flag = |field: &str, otherwise: bool| match entry.get(field) {
@@ -424,7 +425,7 @@ mod tests {
         let entry = |more: &str| format!("- {{version: v1, kind: Memcached, chart: src, {more}}}");
         check(
             "- {kind: A, chart: src, version: v1}\n- {version: v1, kind: B}",
-            "FILE: entry 2 (B): chart: required field is missing: set the path of a chart (a folder or an archive), relative to this file",
+            "FILE: entry 2 (B): chart: required field is missing: set the path of a chart (a directory or an archive), relative to this file",
         );
         check(
             "- {kind: A, chart: src}",
@@ -432,7 +433,7 @@ mod tests {
         );
         check(
             "- {version: v1, kind: A, chart: nowhere}",
-            "FILE: entry 1 (A): chart: no chart folder or archive at FOLDER/nowhere: set its path relative to this file",
+            "FILE: entry 1 (A): chart: no chart directory or archive at FOLDER/nowhere: set its path relative to this file",
         );
         check("- 1", "FILE: entry 1: entry: must be a mapping with group, version, kind and chart");
         check(

@@ -28,7 +28,7 @@ mod types;
 mod typing;
 
 pub use admission::{namespace, object, published, request};
-pub use authorizer::{Decide, Question, TYPE as AUTHORIZER};
+pub use authorizer::{AuthorizationCheck, AuthorizeFn, TYPE as AUTHORIZER};
 pub use budget::{Budget, TotalBudget};
 pub use check::{CheckResult, check, check_among};
 pub use cost::cardinality;

@@ -30,7 +30,7 @@ pub enum Error {
     #[error("{0}")]
     Syntax(String),
     /// The pattern is too large.
-    #[error("pattern has {states} states, more than {MAX_STATES}: repeat less")]
+    #[error("pattern has {states} states, more than {MAX_STATES}: use fewer or smaller repetitions")]
     TooLarge {
         /// The number of states.
         states: u64,

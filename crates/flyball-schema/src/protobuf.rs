@@ -34,7 +34,7 @@ pub enum Error {
     EndOfGroup,
     #[error("proto: exceeded max depth")]
     TooDeep,
-    #[error("it takes too much memory")]
+    #[error("the object exceeds the memory limit")]
     TooLarge,
     #[error("proto: {0}")]
     Value(String),
@@ -42,12 +42,12 @@ pub enum Error {
 
 /// The state of decoding: the nesting depth, and the remaining memory.
 #[derive(Clone, Copy)]
-struct At<'b> {
+struct DecodeState<'b> {
     depth: usize,
     remaining: &'b Cell<usize>,
 }
 
-impl At<'_> {
+impl DecodeState<'_> {
     fn deeper(self) -> Self {
         Self { depth: self.depth + 1, ..self }
     }
@@ -63,7 +63,7 @@ impl At<'_> {
 ///
 /// Messages without fields count as maps that defaulting will fill, although they have only two bytes on the wire.
 pub fn read(node: Node<'_>, bytes: &[u8], max_memory: usize) -> Result<Value, Error> {
-    message(node, bytes, At { depth: 0, remaining: &Cell::new(max_memory) })
+    message(node, bytes, DecodeState { depth: 0, remaining: &Cell::new(max_memory) })
 }
 
 /// Splits a message into its fields.
@@ -184,7 +184,7 @@ fn read_bytes<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Error> {
     chunk.try_into().map_err(|_| Error::Short)
 }
 
-fn message(node: Node<'_>, bytes: &[u8], at: At<'_>) -> Result<Value, Error> {
+fn message(node: Node<'_>, bytes: &[u8], at: DecodeState<'_>) -> Result<Value, Error> {
     if at.depth > DEPTH {
         return Err(Error::TooDeep);
     }
@@ -291,7 +291,7 @@ fn read_struct(
     node: Node<'_>,
     of: &Struct,
     bytes: &[u8],
-    at: At<'_>,
+    at: DecodeState<'_>,
     out: &mut Map<String, Value>,
 ) -> Result<(), Error> {
     for field in fields(bytes) {
@@ -335,7 +335,13 @@ fn read_struct(
 }
 
 /// Adds the content of a list field: an item, or several packed numbers.
-fn push(list: Node<'_>, wire: WireValue<'_>, name: &str, at: At<'_>, items: &mut Vec<Value>) -> Result<(), Error> {
+fn push(
+    list: Node<'_>,
+    wire: WireValue<'_>,
+    name: &str,
+    at: DecodeState<'_>,
+    items: &mut Vec<Value>,
+) -> Result<(), Error> {
     let Some(item) = list.items() else { return Ok(()) };
     match (&item.get().shape, wire) {
         (Shape::Boolean | Shape::Integer(_), WireValue::Bytes(mut packed)) => {
@@ -352,7 +358,7 @@ fn push(list: Node<'_>, wire: WireValue<'_>, name: &str, at: At<'_>, items: &mut
     Ok(())
 }
 
-fn value(node: Node<'_>, wire: WireValue<'_>, name: &str, at: At<'_>) -> Result<Value, Error> {
+fn value(node: Node<'_>, wire: WireValue<'_>, name: &str, at: DecodeState<'_>) -> Result<Value, Error> {
     Ok(match &node.get().shape {
         Shape::Boolean => (wire.varint(name)? != 0).into(),
         Shape::Integer(32) => (wire.varint(name)? as i32).into(),

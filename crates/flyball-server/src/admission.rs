@@ -58,7 +58,7 @@ trait Plugin: Send + Sync {
         pass()
     }
 
-    /// Returns whether writes of a resource may be long computations.
+    /// Returns true if writes of a resource may be long computations.
     fn is_slow(&self, _plural: &str) -> bool {
         false
     }
@@ -141,7 +141,7 @@ impl Admission {
         ])
     }
 
-    /// Returns whether writes of a resource may be long computations.
+    /// Returns true if writes of a resource may be long computations.
     pub(crate) fn is_slow(&self, plural: &str) -> bool {
         self.0.iter().any(|enabled| enabled.plugin.is_slow(plural))
     }

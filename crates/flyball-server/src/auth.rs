@@ -1,7 +1,7 @@
 //! Auth: authentication and authorization.
 //!
 //! Takes headers and certificates, returns a [`User`]; takes an [`Action`], returns a [`Decision`]. It changes nothing.
-//! The invariant: unreadable objects grant nothing.
+//! Invariant: unreadable objects grant no permissions.
 //!
 //! A client authenticates by a certificate, by a service account's token or as the user that an in-process caller
 //! names. RBAC rules authorize it. See <https://kubernetes.io/docs/reference/access-authn-authz/>.

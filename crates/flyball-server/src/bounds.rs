@@ -12,8 +12,8 @@ pub(crate) use pool::{Flow, Hold, Pool, REFUSALS};
 
 use std::time::Duration;
 
-/// Resource limits of a server. Users share each of these: one alone may have half of it, and leaves half of what
-/// remains to the next.
+/// Resource limits of a server, which users share fairly: a single user may use half of each, and each further user
+/// half of the rest.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// Maximum number of concurrent reads: 400.
@@ -27,7 +27,7 @@ pub struct Bounds {
     /// Maximum number of concurrent requests of administrators (group `system:masters`), which have their own slots:
     /// 5,000.
     pub exempt: usize,
-    /// Maximum number of connections: 2,000. Beyond it, the one that is idle for longest is closed.
+    /// Maximum number of connections: 2,000. Beyond it, the connection that has been idle longest is closed.
     pub connections: usize,
     /// Maximum number of watches over connections: 20,000.
     pub watches: usize,
@@ -37,7 +37,7 @@ pub struct Bounds {
     /// Maximum number of bytes of the heads of unanswered requests over connections: 32 MiB. Each connection has 32 KiB
     /// beside it.
     pub head_bytes: usize,
-    /// Maximum number of bytes of unsent responses: 32 MiB, and as many of administrators.
+    /// Maximum number of bytes of unsent responses: 32 MiB; the same amount for administrators.
     pub unsent_bytes: usize,
     /// Maximum number of bytes of memory of objects while requests with long bodies decode and change them: 64 MiB, and
     /// as many of administrators.

@@ -7,7 +7,7 @@
 
 use crate::catalog::{Behavior, Catalog, CurrentCatalog, Resource, decode};
 use crate::custom::schema_number;
-use crate::storage::{Entry, Revision, Unreadable};
+use crate::storage::{Entry, EntryError, Revision};
 use crate::webhook::Webhooks;
 use bytes::Bytes;
 use flyball_core::{Object, ObjectKey, Status};
@@ -43,8 +43,8 @@ fn pruned(resource: &Resource, object: Object) -> Object {
 }
 
 /// Storage does not depend on HTTP: its decode errors are converted to a `Status` here.
-impl From<Unreadable> for Status {
-    fn from(error: Unreadable) -> Self {
+impl From<EntryError> for Status {
+    fn from(error: EntryError) -> Self {
         Self::internal(error)
     }
 }
@@ -60,7 +60,7 @@ impl Codec {
     }
 
     /// Decodes a stored object as a version of its resource.
-    pub(crate) fn decode(&self, resource: &Resource, entry: &Entry) -> Result<Object, Unreadable> {
+    pub(crate) fn decode(&self, resource: &Resource, entry: &Entry) -> Result<Object, EntryError> {
         let mut object = entry.object()?;
         if entry.schema == resource.schema_number {
             object.set_kind(&resource.kind);

@@ -105,13 +105,13 @@ impl CustomKind {
         }
     }
 
-    /// Returns whether a table of its objects is a long computation.
+    /// Returns true if a table of its objects is a long computation.
     pub(crate) fn has_slow_rows(&self) -> bool {
         columns::are_slow(&self.columns)
     }
 
     /// Prepares a written object: resets the fields that a write of this part must not change.
-    #[expect(clippy::unused_self, reason = "a sibling of what built-in kinds do")]
+    #[expect(clippy::unused_self, reason = "same signature as the function of built-in kinds")]
     pub(crate) fn prepare(&self, _object: &mut Object, _old: Option<&Object>, _part: Part) {}
 
     /// Validates an object or its change.

@@ -97,11 +97,11 @@ fn process(pid: &Option<u32>) -> String {
 }
 
 /// Adds the failed operation and its path to an error.
-pub(crate) trait During<T> {
+pub(crate) trait DataDirContext<T> {
     fn during(self, what: &'static str, path: &Path) -> Result<T, DataDirError>;
 }
 
-impl<T> During<T> for io::Result<T> {
+impl<T> DataDirContext<T> for io::Result<T> {
     fn during(self, what: &'static str, path: &Path) -> Result<T, DataDirError> {
         self.map_err(|source| DataDirError::Io { what, path: path.to_owned(), source })
     }
@@ -110,12 +110,12 @@ impl<T> During<T> for io::Result<T> {
 /// A data directory that this process has locked. Clones share it; the last one releases it.
 #[derive(Clone, Debug)]
 pub struct DataDir {
-    held: Arc<Held>,
+    held: Arc<HeldLock>,
     progress: Progress,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldLock {
     path: PathBuf,
     compact_after: u64,
     _lock: File,
@@ -196,7 +196,7 @@ impl DataDir {
             }
             Err(error) => return Err(error).during("read", &format),
         }
-        let held = Arc::new(Held { path, compact_after, _lock: lock });
+        let held = Arc::new(HeldLock { path, compact_after, _lock: lock });
         Ok(Self { held, progress: Progress::default() })
     }
 
@@ -246,7 +246,7 @@ impl DataDir {
     }
 }
 
-/// Returns whether a directory is empty or has only the remains of a failed start.
+/// Returns true if a directory is empty or has only the remains of a failed start.
 fn is_fresh(path: &Path) -> Result<bool, DataDirError> {
     for entry in fs::read_dir(path).during("read", path)? {
         let name = entry.during("read", path)?.file_name();

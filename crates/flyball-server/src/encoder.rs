@@ -5,7 +5,7 @@
 
 use crate::catalog::Resource;
 use crate::codec::Codec;
-use crate::registry::{Listed, Written};
+use crate::registry::{ListResult, Written};
 use crate::request::accept::{Encoding, Form, View};
 use crate::response::{self, Body};
 use crate::storage::Entry;
@@ -78,7 +78,7 @@ impl ResponseEncoder {
     }
 
     /// Encodes a list.
-    pub(crate) fn list(&self, listed: Listed) -> Result<Response<Body>, Status> {
+    pub(crate) fn list(&self, listed: ListResult) -> Result<Response<Body>, Status> {
         let metadata = self.list_metadata(&listed);
         let (key, list) = match (self.form.view, self.form.encoding) {
             (View::Whole, Encoding::Json) => return Ok(self.stream_list(&metadata, listed.entries)),
@@ -113,7 +113,7 @@ impl ResponseEncoder {
         }
     }
 
-    fn list_metadata(&self, listed: &Listed) -> Value {
+    fn list_metadata(&self, listed: &ListResult) -> Value {
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".into(), listed.revision.to_string().into());
         match &listed.next {

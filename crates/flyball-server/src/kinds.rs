@@ -8,6 +8,7 @@
 // Modules below the groups.
 mod claim_spec;
 mod difference;
+mod display;
 mod expression;
 mod field;
 mod fill;
@@ -16,7 +17,6 @@ mod load_balancer;
 mod pod_spec;
 mod printer;
 mod rules;
-mod shown;
 mod usage;
 mod webhook_client;
 mod workload;

@@ -6,14 +6,14 @@
 pub(crate) use flyball_core::memory::{ITEM, entry};
 use flyball_core::memory::{NODE, of_text};
 
-/// Maximum number of bytes of a body, as kube-apiserver has it, and of a stored object.
+/// Maximum number of bytes of a request body, as in kube-apiserver, and of a stored object.
 pub(crate) const MAX_BODY_BYTES: usize = 3 << 20;
 
 /// Maximum number of bytes of memory of a decoded body or stored object. Ordinary objects of 1.5 MiB, etcd's limit, use
 /// half of it.
 pub(crate) const MAX_WEIGHT: usize = 32 << 20;
 
-/// Maximum number of bytes of the response of a webhook: one for the largest object replaces it, in base64.
+/// Maximum number of bytes of a webhook response: enough for a patch that replaces the largest object, in base64.
 pub(crate) const MAX_WEBHOOK_RESPONSE_BYTES: usize = 2 * MAX_BODY_BYTES;
 
 /// Texts up to this length use little memory with any content: ninety times their length.

@@ -1,4 +1,4 @@
-//! Link: the connection of a request, without the transport. Requests in process have none.
+//! Link: the connection of a request, without the transport. In-process requests have none.
 //!
 //! Takes the sent bytes from the transport, and the user from the server. It does not depend on HTTP and TLS.
 //! Invariant: a link is closed once, and ends regardless of its client.
@@ -187,7 +187,8 @@ impl Link {
         WeakLink(Arc::downgrade(&self.0))
     }
 
-    /// Cuts the response off if a piece of it has not been read for this time. The rest of it ends with its connection.
+    /// Ends the response if the client has not read a piece of it for this time. Remaining pieces are freed with the
+    /// connection.
     pub(crate) fn cut_off_slow(&self, timeout: Duration) {
         if self.unsent().front().is_none_or(|handed| handed.elapsed() < timeout) {
             return;

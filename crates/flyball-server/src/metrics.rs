@@ -202,7 +202,7 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     page.family(name, "gauge", "Bytes of responses over connections that their clients have not read yet.");
     let _ = writeln!(page.0, "{name} {}", metrics.shared.unsent.used());
     let name = "apiserver_request_total";
-    page.family(name, "counter", "Requests, by verb, dry run, group, version, resource, scope and code of the answer.");
+    page.family(name, "counter", "Requests by verb, dry run, group, version, resource, scope and response code.");
     page.requests(name, metrics.requests);
     let name = "flyball_forbidden_requests_total";
     page.family(name, "counter", "Requests rejected with 403, except those of administrators.");

@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 /// Rendered documents, until the catalog changes: each has megabytes, and any client may request it.
 #[derive(Default)]
-pub(crate) struct Documents(Mutex<Option<Rendered>>);
+pub(crate) struct Documents(Mutex<Option<CatalogDocuments>>);
 
 /// Documents of a catalog, by name.
-struct Rendered {
+struct CatalogDocuments {
     catalog: Arc<Catalog>,
     documents: BTreeMap<String, Bytes>,
 }
@@ -34,7 +34,7 @@ impl Documents {
         let mut rendered = self.0.lock();
         let rendered = match &mut *rendered {
             Some(rendered) if Arc::ptr_eq(&rendered.catalog, catalog) => rendered,
-            stale => stale.insert(Rendered { catalog: catalog.clone(), documents: BTreeMap::new() }),
+            stale => stale.insert(CatalogDocuments { catalog: catalog.clone(), documents: BTreeMap::new() }),
         };
         rendered.documents.entry(name).or_insert_with(|| render().into()).clone()
     }

@@ -45,7 +45,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Fails if the operating system has no randomness to give.
+    /// Fails if the operating system provides no randomness.
     pub fn new(clock: &Clock) -> Result<Self, Error> {
         let authority = flyball_tls::Authority::new(NAME, Validity::new(clock.now(), LIFETIME))?;
         Ok(Self { authority, clock: clock.clone() })
@@ -93,7 +93,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// Fails if the operating system has no randomness to give.
+    /// Fails if the operating system provides no randomness.
     pub fn client(&self, name: &str, group: Option<&str>) -> Result<Identity, Error> {
         let validity = Validity::new(self.clock.now(), CLIENT_LIFETIME);
         Ok(self.authority.issue(name, Purpose::Client(group), validity)?)
@@ -110,7 +110,7 @@ impl Authority {
         Ok(Arc::new(config))
     }
 
-    /// Writes a kubeconfig with one context, which leads a client to a server.
+    /// Returns a kubeconfig with one context, for a client of a server.
     pub fn kubeconfig(&self, name: &str, url: &str, client: &Identity) -> Value {
         use base64::Engine;
         let encode = |pem: &str| base64::engine::general_purpose::STANDARD.encode(pem);

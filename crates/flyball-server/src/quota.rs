@@ -29,7 +29,7 @@ pub fn reads_content(resource: &GroupResource) -> bool {
     [&POD, &SERVICE, &PERSISTENT_VOLUME_CLAIM].into_iter().any(|kind| is(kind, resource))
 }
 
-/// Returns whether a quota with this spec counts an object.
+/// Returns true if a quota with this spec counts an object.
 pub fn applies_to(spec: &Value, resource: &GroupResource, object: &Object) -> bool {
     let is_pod = is(&POD, resource);
     let mut scopes = spec["scopes"].as_array().into_iter().flatten();

@@ -22,9 +22,9 @@ pub(crate) mod scale;
 mod seed;
 
 pub(crate) use change::{Change, Outcome, Written, storage_error};
-pub(crate) use delete::{Deleted, check_preconditions};
+pub(crate) use delete::{DeletionResult, check_preconditions};
 pub(crate) use patch::{Patch, PatchKind};
-pub(crate) use read::{Listed, Selection, parse_version};
+pub(crate) use read::{ListResult, Selection, parse_version};
 
 use crate::admission::{Admission, Attributes, Editor};
 use crate::auth::Authorizer;
@@ -127,7 +127,7 @@ impl Registry {
         self.definitions_changed.store(true, Ordering::Release);
     }
 
-    /// Returns whether CRDs need to be synchronized.
+    /// Returns true if CRDs need to be synchronized.
     pub(crate) fn definitions_changed(&self) -> bool {
         self.definitions_changed.load(Ordering::Acquire)
     }

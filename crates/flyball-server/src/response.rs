@@ -243,11 +243,11 @@ pub(crate) fn page_not_found() -> Response<Body> {
 
 /// The warnings of a response.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Warnings(Arc<Mutex<Noted>>);
+pub(crate) struct Warnings(Arc<Mutex<WarningList>>);
 
 /// Warnings, each once, in order.
 #[derive(Debug, Default)]
-struct Noted {
+struct WarningList {
     all: BTreeSet<String>,
     ordered: Vec<String>,
     /// Number of characters, of each at most [`MAX_WARNING`].

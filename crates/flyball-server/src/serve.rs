@@ -50,7 +50,7 @@ const PRESSURE_DIVISOR: u32 = 6;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum number of concurrent requests of an HTTP/2 connection, as kube-apiserver has it. Clients open another
+/// Maximum number of concurrent requests of an HTTP/2 connection, as in kube-apiserver. Clients open another
 /// connection beyond it.
 const MAX_STREAMS: u32 = 100;
 
@@ -73,13 +73,13 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
     let connections = Arc::new(Connections::new(server.bounds().connections));
     let heads = Heads::new(server.bounds().head_bytes);
     let mut stop = std::pin::pin!(stop);
-    let mut look = tokio::time::interval(SLOW_READER_INTERVAL);
-    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut slow_reader_checks = tokio::time::interval(SLOW_READER_INTERVAL);
+    slow_reader_checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             biased;
             () = &mut stop => break,
-            _ = look.tick() => {
+            _ = slow_reader_checks.tick() => {
                 cut_off_slow(&server, &connections);
                 continue;
             }
@@ -110,8 +110,8 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
 fn cut_off_slow(server: &Server, connections: &Connections) {
     let timeout = server.bounds().slow_client_timeout;
     for link in connections.links() {
-        let is_overdrawn = link.flow().is_some_and(|flow| server.shared().unsent.of(flow).is_overdrawn(flow));
-        link.cut_off_slow(if is_overdrawn { timeout / PRESSURE_DIVISOR } else { timeout });
+        let exceeds_share = link.flow().is_some_and(|flow| server.shared().unsent.of(flow).exceeds_share(flow));
+        link.cut_off_slow(if exceeds_share { timeout / PRESSURE_DIVISOR } else { timeout });
     }
 }
 

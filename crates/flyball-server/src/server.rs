@@ -1,15 +1,15 @@
 //! The server: assembles all components.
 //!
-//! `dispatch` is its function from request to response. Only `serve` imports this module: components get their
-//! dependencies on each other here.
+//! `dispatch` is its function from request to response. Only `serve` imports this module, which passes the components
+//! their dependencies on each other here.
 
 mod action_body;
 mod actions;
-mod apart;
 mod call;
 mod containers;
 mod dispatch;
 mod objects;
+mod offloading;
 mod state;
 mod upload;
 
@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub struct Options {
     /// The clock.
     pub clock: Clock,
-    /// Source of UIDs, generated names and all that is random but not secret.
+    /// Source of randomness for UIDs, generated names and other values that are not secret.
     pub rng: Rng,
     /// The secret from which the keys of tokens are derived.
     pub secret: [u8; 32],
@@ -54,7 +54,7 @@ impl Options {
     pub fn system() -> std::io::Result<Self> {
         let mut secret = [0; 32];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret);
-        filled.map_err(|_| std::io::Error::other("the operating system has no randomness to give"))?;
+        filled.map_err(|_| std::io::Error::other("the operating system provides no randomness"))?;
         let webhooks = Arc::new(Dialer::default());
         Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks, bounds: Bounds::default() })
     }
@@ -71,7 +71,7 @@ impl Options {
 
 /// The embedded API server.
 ///
-/// A server is a value: requests go in by [`Server::handle`], as a tower service, or over TLS through
+/// A server is a value: it receives requests through [`Server::handle`], as a tower service, or over TLS through
 /// [`serve`](crate::serve). Clones share the server.
 #[derive(Clone)]
 pub struct Server(Arc<Components>);
@@ -87,7 +87,7 @@ struct Components {
     bounds: Bounds,
     shared: Shared,
     requests: Requests,
-    /// Requests of others than administrators that were rejected with 403.
+    /// Requests of non-administrators that were rejected with 403.
     forbidden: Requests,
     /// Successful requests of service accounts outside of the system's namespace.
     permitted: Requests,

@@ -20,7 +20,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::{Entry, Facts, Unreadable};
+pub(crate) use entry::{Entry, EntryError, SelectableFields};
 pub(crate) use notifier::WriteNotifier;
 pub(crate) use shared::Image;
 pub(crate) use table::{Change, Event, Limits, Objects};
@@ -29,7 +29,7 @@ use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::{GroupResource, ObjectKey};
 use journal::{Journal, Recovered};
 use parking_lot::{Mutex, MutexGuard};
-use shared::{Begun, Shared, Write};
+use shared::{Shared, Write, WriteState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use table::Table;
@@ -132,7 +132,7 @@ fn quarantine(table: &GroupResource, objects: &mut Objects, count: &mut usize) -
                     resource = %table,
                     object = %key,
                     %why,
-                    "a stored object is set aside; delete it, or create it anew"
+                    "a stored object cannot be decoded and is quarantined; delete it or create it again"
                 );
             }
             quarantine.insert(key.clone(), entry.clone());
@@ -178,7 +178,7 @@ impl Store {
     }
 
     /// Sets the selectable fields of the objects.
-    pub(crate) fn select_by(&self, mut facts: impl FnMut(&GroupResource, &Entry) -> Facts) {
+    pub(crate) fn select_by(&self, mut facts: impl FnMut(&GroupResource, &Entry) -> SelectableFields) {
         let mut state = self.shared.state.lock();
         state.image.tables.iter_mut().for_each(|(name, table)| table.select_by(|entry| facts(name, entry)));
     }
@@ -202,7 +202,7 @@ impl Store {
     }
 
     /// Returns true if there is a journal.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn has_journal(&self) -> bool {
         self.journal().is_some()
     }
 
@@ -277,13 +277,13 @@ impl Store {
         let mut make = Some(make);
         loop {
             match self.shared.begin(table, key, expected, &mut make)? {
-                Begun::Done(entry) => return Ok(entry),
-                Begun::Staged(entry, committed) => {
+                WriteState::Done(entry) => return Ok(entry),
+                WriteState::StagedWrites(entry, committed) => {
                     let closed = || Error::NotKept { why: "the data directory is closed for writes".into() };
                     committed.await.map_err(|_| closed())??;
                     return Ok(entry);
                 }
-                Begun::Busy(mut flushed) => drop(flushed.changed().await),
+                WriteState::Busy(mut flushed) => drop(flushed.changed().await),
             }
         }
     }
@@ -293,7 +293,7 @@ impl Store {
         let current = self.get(table, key);
         let mut make = Some(|revision| Ok(Change::Put(Arc::new(make(revision)))));
         let written = self.shared.begin(table, key, current.as_ref(), &mut make);
-        debug_assert!(matches!(written, Ok(Begun::Done(_))), "the server is not created yet");
+        debug_assert!(matches!(written, Ok(WriteState::Done(_))), "the server is not created yet");
     }
 
     /// Returns the current objects of one namespace or of all namespaces.

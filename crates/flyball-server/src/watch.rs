@@ -215,7 +215,7 @@ impl Watch {
         }
     }
 
-    /// Returns whether there was a write since, to this or another table.
+    /// Returns true if there was a write since, to this or another table.
     fn is_behind(&self) -> bool {
         self.registry.store.revision() > self.position
     }

@@ -88,7 +88,7 @@ impl fmt::Debug for ResponseMemory {
 }
 
 /// The decoded response of a webhook, with its memory.
-pub(crate) struct Reviewed {
+pub(crate) struct ReviewResponse {
     pub(crate) review: Value,
     pub(crate) memory: ResponseMemory,
 }
@@ -177,7 +177,7 @@ pub(crate) fn within<F: Future>(duration: Duration, flow: &Flow, future: F) -> i
     SCOPE.scope(CallScope { deadline: Instant::now() + duration, flow: flow.clone() }, future)
 }
 
-/// Returns whether the time of the request is over.
+/// Returns true if the time of the request is over.
 pub(crate) fn is_late() -> bool {
     SCOPE.try_with(|scope| scope.deadline <= Instant::now()).unwrap_or(false)
 }
@@ -277,7 +277,12 @@ impl Webhooks {
     }
 
     /// Sends a review; returns the review of the response, or the error.
-    pub(crate) async fn send(&self, client: &Client, review: Value, timeout: Timeout) -> Result<Reviewed, String> {
+    pub(crate) async fn send(
+        &self,
+        client: &Client,
+        review: Value,
+        timeout: Timeout,
+    ) -> Result<ReviewResponse, String> {
         let url = client.url(timeout.duration());
         let failed = |why: &dyn fmt::Display| format!("Post {url:?}: {why}");
         let (address, server_name) = client.resolve(&self.store).map_err(|why| failed(&why))?;
@@ -288,22 +293,22 @@ impl Webhooks {
         let (url, ca_bundle) = (url.clone(), client.ca_bundle.clone());
         let call = self.caller.call(WebhookCall { url, address, server_name, ca_bundle, body, memory: held.clone() });
         let call = async {
-            let answer = call.await?;
-            held.reserve(answer.body.len()).await.map(|()| answer)
+            let response = call.await?;
+            held.reserve(response.body.len()).await.map(|()| response)
         };
         let end = Instant::now() + timeout.duration();
         let end = SCOPE.try_with(|scope| end.min(scope.deadline)).unwrap_or(end);
-        let answer = tokio::select! {
+        let response = tokio::select! {
             // A response at the deadline is too late, as over the network.
             biased;
             () = tokio::time::sleep_until(end) => Err(failed(&timeout.exceeded())),
-            answer = call => answer.map_err(|why| failed(&why)),
+            response = call => response.map_err(|why| failed(&why)),
         }?;
-        if limits::excess(&answer.body).is_some() {
+        if limits::excess(&response.body).is_some() {
             return Err(failed(&format_args!("the response takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
         }
-        held.charge(memory::of_text(&answer.body));
-        Ok(Reviewed { review: read(&answer)?, memory: held })
+        held.charge(memory::of_text(&response.body));
+        Ok(ReviewResponse { review: read(&response)?, memory: held })
     }
 }
 
@@ -332,8 +337,8 @@ fn split_host(host: &str) -> (&str, u16) {
 const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 /// Decodes a response as kube-apiserver's client does.
-fn read(answer: &WebhookAnswer) -> Result<Value, String> {
-    let WebhookAnswer { code, content_type, body } = answer;
+fn read(response: &WebhookAnswer) -> Result<Value, String> {
+    let WebhookAnswer { code, content_type, body } = response;
     let parsed: Option<Value> = serde_json::from_slice(body).ok();
     if !(200..=206).contains(code) {
         let status = parsed.as_ref().filter(|value| value["kind"] == "Status" && value["status"] != "Success");

@@ -71,17 +71,17 @@ impl ReconcileSession {
             .header(CONTENT_TYPE, HeaderValue::from_static("application/apply-patch+yaml"))
             .body(serde_json::to_vec(object)?)
             .map_err(kube::Error::HttpError)?;
-        let answer = self.write(store, key, request).await;
+        let response = self.write(store, key, request).await;
         let before = known.map_or(0, |known| known.resource_version());
-        let outcome = match &answer {
+        let outcome = match &response {
             Ok(entry) if entry.resource_version() == before => ApplyOutcome::Unchanged,
             Ok(_) => ApplyOutcome::Changed,
             Err(_) => ApplyOutcome::Failed,
         };
         self.env.applies.count(store.kind().name(), outcome);
-        let entry = answer?;
+        let entry = response?;
         // An identical stored object will be recognized as unchanged; an apply without effect was not recognized.
-        let is_seen = outcome == ApplyOutcome::Changed && unchanged::stands_in(entry.raw(), object);
+        let is_seen = outcome == ApplyOutcome::Changed && unchanged::is_stored_identically(entry.raw(), object);
         if !is_seen && !self.would_not_change(store, key, subresource, object, &entry) {
             self.env.normalizations().record(store.id(), key, subresource, object, entry.raw())?;
         }

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 
-/// Runs `make` many times, in batches that begin with `first` and double as long as no call fails.
+/// Runs `make` many times, in batches: `first` calls, then twice as many as in the batch before, until a call fails.
 ///
 /// Use it to create many children. If all creates fail, for example because of a quota, the API server gets `first`
 /// requests, not `count`. The requests of a batch run concurrently.

@@ -23,7 +23,7 @@ mod store;
 pub use caches::Caches;
 pub(crate) use caches::Error;
 pub use declaration::Cache;
-pub(crate) use declaration::{Plan, Portion};
+pub(crate) use declaration::{CachedPart, Plan};
 pub(crate) use decoded::DecodedEntry;
 pub(crate) use entry::Entry;
 pub(crate) use fields::KeptFields;

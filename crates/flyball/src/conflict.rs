@@ -9,7 +9,7 @@ use tokio::time::sleep;
 const MAX_ATTEMPTS: u32 = 5;
 const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(10), max_delay: Duration::from_secs(1) };
 
-/// Retries a read-modify-write while the API server answers 409 Conflict, five times at most.
+/// Retries a read-modify-write while the API server returns 409 Conflict, at most five times.
 ///
 /// `change` has to read the object again each time. [`Context::apply`](crate::Context::apply) does not need this: a
 /// server-side apply does not conflict with changes of other fields.

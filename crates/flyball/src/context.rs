@@ -3,10 +3,10 @@
 //! [`Context`] has the type of the object; the session behind it is the same for all types, and compiled once. This
 //! module is independent of the queues of controllers and of authors' functions.
 
-mod drawn_names;
 mod dynamic;
 mod environment;
 mod finalizer;
+mod generated_names;
 mod idempotency;
 mod metrics;
 mod normalization;
@@ -14,8 +14,8 @@ mod recent;
 mod session;
 mod status_writer;
 
-pub(crate) use drawn_names::Reservation;
 pub(crate) use environment::{Environment, OnError, OnSettled};
+pub(crate) use generated_names::Reservation;
 pub(crate) use metrics::{ApplyMetrics, ApplyOutcome};
 pub(crate) use session::{DeclaredTypes, LastKnown, Primary, ReconcileSession};
 pub(crate) use status_writer::StatusWriter;

@@ -48,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::BoxError;
 
-/// A controller: a [`Reconcile`] with the kinds that it reads, watches and writes.
+/// A controller: a reconciler with the kinds that it reads, watches and writes.
 ///
 /// The declarations determine the watches, the readable caches, and the [RBAC rules](crate::Operator::rules).
 ///
@@ -83,7 +83,7 @@ use tower::BoxError;
 ///   with failures after changes. In addition all failed keys wait for the [`RetryRate`], namespaces in turn. A change
 ///   ends both waits.
 /// - The queue is bounded by the number of objects, and holds nothing for a key that is idle and did not fail. On
-///   shutdown it hands out no more keys, and workers finish the reconciles under way.
+///   shutdown no more keys are handed out, and workers finish their running reconciles.
 ///
 /// Cluster-scoped objects count as one namespace. Turns count objects, not the time that they take.
 ///
@@ -91,7 +91,7 @@ use tower::BoxError;
 /// |---|---|
 /// | `workqueue_depth`, `workqueue_queue_duration_seconds` | keys that are ready, and for how long |
 /// | `workqueue_retries_total`, `flyball_queue_throttled` | keys that failed, and those that wait for the rate only |
-/// | `workqueue_longest_running_processor_seconds` | duration of the slowest reconcile under way |
+/// | `workqueue_longest_running_processor_seconds` | duration of the longest running reconcile |
 #[doc(alias = "Builder")]
 #[doc(alias = "NewControllerManagedBy")]
 #[must_use = "a controller does nothing until it is added to an operator"]
@@ -166,7 +166,7 @@ impl<R: Reconcile> Controller<R> {
     ///
     /// # Errors of the mapping
     ///
-    /// A change at which `map` returns an error or panics may concern any object: all objects are reconciled in the
+    /// If `map` returns an error or panics, the change may affect any object, so all objects are reconciled in the
     /// background, at most once a minute for all such changes together. The metric `flyball_map_errors_total` counts
     /// them.
     #[doc(alias = "Watches")]
@@ -338,7 +338,7 @@ impl<R: Reconcile> Controller<R> {
     #[doc(alias = "reconcile_on")]
     #[doc(alias = "reconcile_all_on")]
     pub fn source(mut self, source: impl Into<Source<R::Resource>>) -> Self {
-        self.declaration.stimuli.push(source.into().stimulus);
+        self.declaration.source_kinds.push(source.into().source_kind);
         self
     }
 
@@ -373,7 +373,7 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Ignores updates of objects of this kind for which the predicate is false; of several predicates, all have to
-    /// be true. The controller has to reconcile, own or watch the kind by this type, or the type has to stand for its
+    /// be true. The controller has to reconcile, own or watch the kind by this type, or the type must be that of its
     /// metadata.
     #[doc(alias = "WithEventFilter")]
     #[doc(alias = "WithPredicates")]
@@ -390,10 +390,11 @@ impl<R: Reconcile> Controller<R> {
 
     /// Sets how many objects are reconciled at the same time: 16 by default, at least 1.
     ///
-    /// Namespaces take turns and share the workers: if the controller had objects in several since its start, one
-    /// namespace has at most half of the workers that others leave, so that its slow objects do not delay others, also
-    /// those that come later. This remains until a restart, even if the objects of all other namespaces were deleted.
-    /// Within a namespace the order is kept. Objects of one namespace alone, and cluster-scoped ones, use all workers.
+    /// Namespaces are served round-robin and share the workers: if the controller had objects in several namespaces
+    /// since its start, one namespace has at most half of the workers that others leave, so that its slow objects do
+    /// not delay others, also those that come later. This remains until a restart, even if the objects of all other
+    /// namespaces were deleted. Within a namespace the order is kept. Objects of one namespace alone, and
+    /// cluster-scoped ones, use all workers.
     #[doc(alias = "MaxConcurrentReconciles")]
     pub fn concurrency(mut self, workers: usize) -> Self {
         self.declaration.concurrency = workers.max(1);
@@ -407,7 +408,7 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Sets the time after which a reconcile is cancelled and retried: 5 minutes by default.
+    /// Sets the time after which a reconcile is canceled and retried: 5 minutes by default.
     #[doc(alias = "ReconciliationTimeout")]
     #[doc(alias = "timeout")]
     pub fn deadline(mut self, deadline: Duration) -> Self {
@@ -450,11 +451,11 @@ impl<R: Reconcile> Controller<R> {
     /// state in memory of each process, and for idempotent writes.
     #[doc(alias = "NeedLeaderElection")]
     pub fn on_every_replica(mut self) -> Self {
-        self.declaration.everywhere = true;
+        self.declaration.on_all_replicas = true;
         self
     }
 
-    /// Sets a client of the controller's own, for other permissions or another identity than the rest of the
+    /// Sets a separate client for the controller, with other permissions or another identity than the rest of the
     /// operator.
     ///
     /// Watches use the operator's client, which observes the writes of this one.

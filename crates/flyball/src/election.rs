@@ -13,7 +13,7 @@ use crate::context::Environment;
 use crate::events::{Event, Recorder};
 pub(crate) use metrics::ElectionMetrics;
 
-use crate::cache::{Change, LastError, Listener, Portion, Selection, Store, StoreId, Writer};
+use crate::cache::{CachedPart, Change, LastError, Listener, Selection, Store, StoreId, Writer};
 use crate::client::{Gate, exchange};
 use crate::error::chain;
 use crate::kind::Kind;
@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// Settings of leader election: the replicas of an operator agree on the one that is active.
 ///
 /// It is the protocol of client-go, on a [Lease](https://kubernetes.io/docs/concepts/architecture/leases/): replicas
-/// in Go and in Rust understand one another. The defaults are client-go's as well.
+/// in Go and in Rust interoperate. The defaults are client-go's as well.
 ///
 /// ```
 /// # use flyball::{LeaderElection, Operator};
@@ -53,7 +53,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// - A leader sends no write (events and status included) once [`renew_deadline`](Self::renew_deadline) has passed
 ///   since it *sent* its last successful renewal, while others wait for [`lease_duration`](Self::lease_duration) since
 ///   they *observed* it. This holds after any pause or network partition: each write checks the clock before it is
-///   sent, and a write under way is cancelled and its connection closed. The wall clock is written to the lease, but
+///   sent, and a write under way is canceled and its connection closed. The wall clock is written to the lease, but
 ///   never compared.
 /// - When the lease is lost, [`Operator::run`](crate::Operator::run) returns
 ///   [`RunError::LeadershipLost`](crate::RunError::LeadershipLost), and [`main`](crate::Operator::main) exits with
@@ -102,7 +102,7 @@ const JITTER_FACTOR: f64 = 1.2;
 
 impl LeaderElection {
     /// Returns the reason why the settings are invalid.
-    pub(crate) fn mistake(&self) -> Option<&'static str> {
+    pub(crate) fn validation_error(&self) -> Option<&'static str> {
         match () {
             () if self.retry_period.is_zero() => Some("the retry period must be greater than zero"),
             () if self.renew_deadline <= self.retry_period.mul_f64(JITTER_FACTOR) => {
@@ -164,7 +164,7 @@ pub(crate) struct Election {
 
 /// The outcome of an election for this replica.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum ElectionOutcome {
     Stopped,
     Lost(String),
 }
@@ -189,7 +189,7 @@ impl Election {
     pub(crate) fn watched(&self) -> Writer {
         let namespace = self.leadership.lease.namespace().map(Into::into);
         // A role can allow access to this object without allowing the others.
-        let alone = Portion { selection: Selection::named(self.leadership.lease.name()), ..Portion::default() };
+        let alone = CachedPart { selection: Selection::named(self.leadership.lease.name()), ..CachedPart::default() };
         let (_, mut writer) = Store::of(0, Kind::of::<Lease>(), namespace, alone.into());
         let identity = self.elector.identity().to_owned();
         writer.subscribe(Arc::new(LeaseListener { identity, notify: self.notify.clone() }));
@@ -198,48 +198,48 @@ impl Election {
 
     /// Competes for the lease once `warm` completes, and leads until the shutdown, which releases the lease, or until
     /// the lease is lost.
-    pub(crate) async fn run(mut self, warm: impl Future<Output = ()>, stop: Arc<Latch>) -> Ended {
+    pub(crate) async fn run(mut self, warm: impl Future<Output = ()>, stop: Arc<Latch>) -> ElectionOutcome {
         // Replicas with filled caches are preferred. But a cache that cannot be filled must not block the election.
         tokio::select! {
             biased;
-            () = stop.wait() => return Ended::Stopped,
+            () = stop.wait() => return ElectionOutcome::Stopped,
             _ = timeout(self.settings.lease_duration, warm) => {}
         }
         tracing::info!(lease = %self.leadership.lease, identity = self.elector.identity(), "waiting to lead");
         let outcome = self.lead(&stop).await;
         self.leadership.gate.shut();
         match outcome {
-            Ended::Stopped => self.release().await,
-            Ended::Lost(_) => self.publish_event("LostLeadership", "stopped leading"),
+            ElectionOutcome::Stopped => self.release().await,
+            ElectionOutcome::Lost(_) => self.publish_event("LostLeadership", "stopped leading"),
         }
         self.master.set(0);
         outcome
     }
 
-    async fn lead(&mut self, stop: &Latch) -> Ended {
-        let unrenewed = || Ended::Lost("not renewed in time".into());
+    async fn lead(&mut self, stop: &Latch) -> ElectionOutcome {
+        let unrenewed = || ElectionOutcome::Lost("not renewed in time".into());
         loop {
             let until = self.elector.until();
             // Half of the remaining time, so that a hanging request leaves time for another one.
             let round_timeout = self.settings.renew_deadline / 2;
             let round = tokio::select! {
                 biased;
-                () = stop.wait() => return Ended::Stopped,
+                () = stop.wait() => return ElectionOutcome::Stopped,
                 () = expired(until) => return unrenewed(),
                 round = timeout(round_timeout, self.round()) => round,
             };
-            self.took_part(round.unwrap_or_else(|_| Err(kube::Error::Service("the request timed out".into()))));
+            self.record_round(round.unwrap_or_else(|_| Err(kube::Error::Service("the request timed out".into()))));
             let leads = self.elector.until();
             if until.is_some() && leads.is_none() {
-                return Ended::Lost(format!("held by {:?}", self.elector.holder()));
+                return ElectionOutcome::Lost(format!("held by {:?}", self.elector.holder()));
             }
             let jitter = if leads.is_some() { 0.0 } else { JITTER_FACTOR * self.rng.fraction() };
             let now = Instant::now();
             let next = now + self.settings.retry_period.mul_f64(1.0 + jitter);
-            let next = self.elector.lapses().filter(|at| *at > now).map_or(next, |at| at.min(next));
+            let next = self.elector.expires_at().filter(|at| *at > now).map_or(next, |at| at.min(next));
             tokio::select! {
                 biased;
-                () = stop.wait() => return Ended::Stopped,
+                () = stop.wait() => return ElectionOutcome::Stopped,
                 () = expired(leads) => return unrenewed(),
                 () = self.notify.notified() => {}
                 () = sleep_until(next) => {}
@@ -253,13 +253,13 @@ impl Election {
         loop {
             if !known {
                 let found = self.get().await?;
-                self.elector.saw(found, Instant::now());
+                self.elector.record_lease(found, Instant::now());
             }
             let sent = Instant::now();
             let Some(lease) = self.elector.next(sent, self.clock.now()) else { return Ok(()) };
             match self.write(lease).await {
                 Ok(lease) => {
-                    self.elector.wrote(lease, sent);
+                    self.elector.record_write_response(lease, sent);
                     return Ok(());
                 }
                 Err(error) => {
@@ -277,7 +277,7 @@ impl Election {
     }
 
     /// Handles the result of a round.
-    fn took_part(&mut self, round: kube::Result<()>) {
+    fn record_round(&mut self, round: kube::Result<()>) {
         let failure = round.err().map(|error| {
             self.elector.failed();
             chain(&error)
@@ -319,7 +319,7 @@ impl Election {
             for attempt in 0.. {
                 if !self.elector.is_current() {
                     let found = self.get().await?;
-                    self.elector.saw(found, Instant::now());
+                    self.elector.record_lease(found, Instant::now());
                 }
                 let Some(lease) = self.elector.released(self.clock.now()) else { return Ok(false) };
                 match self.write(lease).await {
@@ -371,8 +371,8 @@ impl Election {
     async fn send(&self, method: Method, url: String, lease: &Value) -> kube::Result<Value> {
         let body = if lease.is_null() { Vec::new() } else { lease.to_string().into_bytes() };
         let request = Request::builder().method(method).uri(url).header(CONTENT_TYPE, "application/json").body(body);
-        let answer = exchange(&self.client, request.map_err(kube::Error::HttpError)?).await?;
-        let lease = serde_json::from_slice::<Map<String, Value>>(&answer);
+        let response = exchange(&self.client, request.map_err(kube::Error::HttpError)?).await?;
+        let lease = serde_json::from_slice::<Map<String, Value>>(&response);
         lease.map(Value::Object).map_err(kube::Error::SerdeError)
     }
 }

@@ -246,8 +246,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// Starts at the members of an object.
-    pub(crate) fn members(self) -> Result<Named<'a>, Malformed> {
-        Ok(Named { text: self.text, members: Members::new(self.text.as_bytes(), self.at)? })
+    pub(crate) fn members(self) -> Result<NamedMembers<'a>, Malformed> {
+        Ok(NamedMembers { text: self.text, members: Members::new(self.text.as_bytes(), self.at)? })
     }
 
     /// Returns its end, as an offset in the enclosing text.
@@ -263,12 +263,12 @@ impl<'a> Cursor<'a> {
 }
 
 /// Iterates over the members of an object with their names.
-pub(crate) struct Named<'a> {
+pub(crate) struct NamedMembers<'a> {
     text: &'a str,
     members: Members<'a>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedMembers<'a> {
     /// Returns the next member, `None` after the last one.
     pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, Malformed> {
         let Some((name, value)) = self.begin()? else { return Ok(None) };
@@ -300,7 +300,7 @@ impl<'a> Named<'a> {
 
 impl<'a> Raw<'a> {
     /// Starts at the members of an object.
-    pub(crate) fn members(self) -> Result<Named<'a>, Malformed> {
+    pub(crate) fn members(self) -> Result<NamedMembers<'a>, Malformed> {
         self.begun().members()
     }
 

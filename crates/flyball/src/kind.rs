@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use std::any::{TypeId, type_name};
 use std::fmt;
 
-/// A Rust type for one kind of object: those of `k8s-openapi`, and those that `#[derive(CustomResource)]` makes.
+/// A Rust type for one kind of object: types of `k8s-openapi` and types that derive `CustomResource`.
 ///
 /// It is implemented for every type that fits, so that it serves as a bound:
 ///
@@ -50,7 +50,7 @@ impl<T> AnyResource for T where
 mod sealed {
     use super::{ApiResource, DynamicObject, Kind, PartialObjectMeta, Resource, Type, TypeMeta, type_name};
 
-    /// The information beside the type that identifies the kind of an object: none for a [`Resource`].
+    /// The information that identifies the kind of an object in addition to its type: none for a [`Resource`].
     pub trait Decode<T> {
         /// Returns the type by which a controller uses the object.
         fn type_of(object: &T) -> Type;

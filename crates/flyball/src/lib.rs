@@ -1,7 +1,7 @@
 //! An operator framework for Kubernetes.
 //!
 //! An operator brings a cluster, and systems outside of it, to the state that objects in the API server describe. This
-//! crate reduces it to one function per kind: [`Reconcile::reconcile`] gets an object, compares the desired with the
+//! crate reduces this to one function per kind: [`Reconcile::reconcile`] gets an object, compares the desired with the
 //! actual state, and makes the missing changes. The parts around it form a loop:
 //!
 //! ```text
@@ -23,13 +23,13 @@
 //! | long computations in reconciles | [`offload`] |
 //! | admission and conversion webhooks | [`webhook`] |
 //! | policies in CEL that the API server enforces | [`policy`] |
-//! | other requests, through proxies if there are some | [`Client`], [`connect`], [`proxy`] |
+//! | other requests, optionally through proxies | [`Client`], [`connect`], [`proxy`] |
 //! | watches without a controller | [`watch`], [`watch_objects`] |
 //! | kinds that are known at run time only | [`Kind`], [`Dynamic`], [`DynamicIndex`] |
 //!
 //! Custom resources are derived by [kube's
 //! `CustomResource`](https://docs.rs/kube/latest/kube/derive.CustomResource.html); its types are [`Resource`]s, as
-//! those of [`k8s_openapi`] are.
+//! are the types of [`k8s_openapi`].
 //!
 //! controller-runtime's Manager is [`Operator`] here, its Cache is [`Caches`] and its Reconciler is [`Reconcile`];
 //! Client, Controller, Predicate, Webhook and Validator have the same names.

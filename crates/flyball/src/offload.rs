@@ -1,4 +1,4 @@
-//! Computations on threads of their own.
+//! Long computations on separate threads.
 //!
 //! An operator's reconciles, watches and leases share few threads. A computation whose cost an object determines would
 //! delay all of them, so it runs elsewhere, and at a lower priority once it has taken long: under contention, the
@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 19;
 
-/// Runs a computation on a thread of its own, and returns its result.
+/// Runs a computation on a separate thread and returns its result.
 ///
 /// Use it for computations of more than a few milliseconds in reconciles and webhooks, such as rendering templates or
 /// hashing passwords. On Linux, the priority of the thread is lowered once the computation has taken `quick_time`.

@@ -32,7 +32,7 @@ use crate::kind::{AnyResource, Resource};
 use crate::panics::OnPanic;
 use crate::policy::{self, Policy};
 use crate::rbac::{self, Grant};
-use crate::webhook::{self, Live, Webhook, Webhooks};
+use crate::webhook::{self, OperatorState, Webhook, Webhooks};
 use flyball_core::{Clock, ObjectKey, Rng};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -48,7 +48,7 @@ use std::time::Duration;
 
 /// A set of controllers that run in one process, under one name.
 ///
-/// [`main`](Self::main) makes a program of it; [`run`](Self::run) runs it within another program, or in a simulation.
+/// [`main`](Self::main) runs it as a program; [`run`](Self::run) runs it within another program or a simulation.
 ///
 /// ```
 /// # use flyball::{Action, Context, Controller, Operator, Reconcile, Result, RunError};
@@ -64,8 +64,9 @@ use std::time::Duration;
 /// }
 /// ```
 ///
-/// All controllers share the caches: a kind is watched once, however many of them use it. A watch that fails, for
-/// example because it is forbidden, is retried without end; controllers that need it wait, the others run.
+/// All controllers share the caches: each kind is watched once, regardless of the number of controllers that use it. A
+/// watch that fails, for example because it is forbidden, is retried without end; controllers that need it wait, the
+/// others run.
 ///
 /// # Kinds that are not installed
 ///
@@ -94,7 +95,7 @@ pub struct Operator {
     crds: Vec<CustomResourceDefinition>,
     webhooks: Vec<webhook::Declaration>,
     policies: Vec<policy::Declaration>,
-    webhook_live: Arc<OnceLock<Live>>,
+    webhook_live: Arc<OnceLock<OperatorState>>,
     webhook_server: WebhookServer,
     namespace: Option<String>,
     installed: Option<String>,
@@ -227,7 +228,7 @@ pub enum RunError {
 
 impl RunError {
     /// Returns true if the operator's code or settings have to be corrected, so that a restart does not help.
-    pub(crate) fn is_mistake(&self) -> bool {
+    pub(crate) fn is_configuration_error(&self) -> bool {
         match self {
             Self::Name { .. } | Self::Namespace { .. } | Self::SameName { .. } => true,
             Self::SameWebhook { .. } | Self::SamePolicy { .. } | Self::SetUp { .. } => true,
@@ -244,7 +245,7 @@ impl RunError {
 impl Operator {
     /// Creates an operator without controllers.
     ///
-    /// The name is its field manager and the reporter of its events; keep it from release to release.
+    /// The name is the field manager and the reporting controller of events; do not change it between releases.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -471,7 +472,7 @@ impl Operator {
         self
     }
 
-    /// Sets the time for reconciles and tasks to end on shutdown: 25 seconds by default. The steps after that take at
+    /// Sets the time for reconciles and tasks to end on shutdown: 25 seconds by default. The remaining steps take at
     /// most 5 more, so that all fits into the 30 seconds of a pod.
     #[doc(alias = "GracefulShutdownTimeout")]
     pub fn grace(mut self, grace: Duration) -> Self {

@@ -224,7 +224,7 @@ impl Queue {
                     inner.state.add(self.salt.hashed(&item.key), priority, now);
                 }
             }
-            let held = inner.barrier.wrote(&item.key, writes, now, is_gone);
+            let held = inner.barrier.record_writes(&item.key, writes, now, is_gone);
             inner.state.done(item.ticket, next, held, now);
             if inner.closed {
                 return None;
@@ -251,8 +251,8 @@ impl Queue {
     /// them are reconciled again.
     pub(crate) fn listed(&self, store: StoreId, revision: u64, is_gone: impl Fn(&ObjectKey, &str) -> bool) {
         self.change(|inner, now| {
-            let (unsure, free) = inner.barrier.listed(store, revision, is_gone);
-            for key in inner.state.running_keys().into_iter().chain(unsure) {
+            let (uncertain, free) = inner.barrier.listed(store, revision, is_gone);
+            for key in inner.state.running_keys().into_iter().chain(uncertain) {
                 inner.state.add(self.salt.hashed(&key), Priority::Fresh, now);
             }
             for key in free {

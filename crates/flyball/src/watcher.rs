@@ -32,7 +32,7 @@ use crate::error::chain;
 use crate::kind::Kind;
 use bytes::Bytes;
 use flyball_core::{ObjectKey, Rng};
-use frame::{Lines, List, Unreadable};
+use frame::{FrameError, Lines, List};
 use http::Response;
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -86,7 +86,7 @@ impl Watcher {
         metrics: WatchCounters,
     ) -> Self {
         let store = writer.store();
-        let metadata_only = store.portion().kept == KeptFields::Metadata;
+        let metadata_only = store.cached_part().kept == KeptFields::Metadata;
         let session = Session::new(store, manager, rng.fork("watch"));
         Self { client: Box::new(client), reach, writer, session, metrics, metadata_only, denied: None }
     }
@@ -142,21 +142,21 @@ impl Watcher {
 
     /// Sends a request; returns the body of the response, or the wait before the next request.
     async fn send(&mut self, request: &Request) -> Result<ResponseBody, Pause> {
-        let answer = match self.get(request).await {
-            Ok(answer) => answer,
+        let response = match self.get(request).await {
+            Ok(response) => response,
             Err(end) => return Err(self.session.ended(end, Duration::ZERO)),
         };
-        if !session::is_gateway_error(answer.status().as_u16()) {
+        if !session::is_gateway_error(response.status().as_u16()) {
             self.reach.answered();
         }
-        if answer.status().is_success() {
+        if response.status().is_success() {
             self.session.accepted();
             if self.session.is_watching() {
                 self.writer.store().set_last_error(None);
             }
-            return Ok(answer.into_body());
+            return Ok(response.into_body());
         }
-        let status = timeout(request.silence, client::refusal(answer)).await;
+        let status = timeout(request.silence, client::refusal(response)).await;
         let status = status.unwrap_or_else(|_| Status::failure("the response is incomplete", "").with_code(504));
         Err(self.session.refused(&status, Duration::ZERO))
     }
@@ -184,7 +184,7 @@ impl Watcher {
             }
         };
         match answered {
-            Ok(answer) => answer.map_err(|error| End::Unreachable(chain(&error))),
+            Ok(response) => response.map_err(|error| End::Unreachable(chain(&error))),
             Err(_) if self.reach.is_missing() => {
                 Err(End::Unreachable(format!("no response within {} s", ANSWER_TIMEOUT.as_secs())))
             }
@@ -196,7 +196,7 @@ impl Watcher {
     /// responds to other requests, but not to this one.
     async fn lost(&self) {
         let was_away = self.reach.reached(&*self.client, self.session.schedule()).await;
-        if !was_away && !self.session.is_impatient() {
+        if !was_away && !self.session.aborts_late_requests() {
             pending::<()>().await;
         }
     }
@@ -250,17 +250,17 @@ impl Watcher {
         let began = Instant::now();
         let mut lines = Lines::default();
         let reach = self.reach.clone();
-        let mut turned = pin!(reach.turned());
+        let mut availability_changed = pin!(reach.availability_changed());
         let end = loop {
             let chunk = tokio::select! {
                 biased;
                 chunk = chunks.next() => chunk,
-                is_there = &mut turned => {
+                is_there = &mut availability_changed => {
                     if is_there {
                         break End::Lost;
                     }
                     self.writer.store().set_last_error(Some("no data from the API server, and no response to probes"));
-                    turned.set(reach.turned());
+                    availability_changed.set(reach.availability_changed());
                     continue;
                 }
             };
@@ -381,7 +381,7 @@ pub(crate) fn items(body: &[u8], manager: &str) -> kube::Result<Vec<(ObjectKey, 
     let read = list.push(body, |item| items.push(Entry::parse(item, manager)));
     match read.and_then(|()| list.finish()) {
         // No watch continues from there.
-        Ok(_) | Err(Unreadable::NoRevision) => {}
+        Ok(_) | Err(FrameError::NoRevision) => {}
         Err(error) => return Err(kube::Error::Service(error.into())),
     }
     let entries = items.into_iter().map(|item| item.map(|(key, entry)| (key, Arc::new(entry))));

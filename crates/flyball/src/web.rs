@@ -1,7 +1,7 @@
 //! HTTP to servers other than the API server: registries, collectors, external systems.
 //!
 //! One client for operators and the command line. It speaks HTTP/1.1, keeps idle connections, and follows no redirect.
-//! Timeouts and retries are the caller's; requests to an API server take the path of [`Context`](crate::Context).
+//! Callers implement timeouts and retries. Requests to an API server use [`Context`](crate::Context).
 
 use crate::proxy::{Connector, Proxies};
 use bytes::Bytes;

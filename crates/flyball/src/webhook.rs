@@ -18,7 +18,7 @@
 //! }
 //! ```
 //!
-//! # How the API server finds it
+//! # Discovery by the API server
 //!
 //! `pages manifests` prints the webhook configuration, a service, and the required permissions; the deployment must
 //! label its pods `app.kubernetes.io/name: pages`. At start:
@@ -26,7 +26,7 @@
 //! - The operator issues a certificate authority and a serving certificate, and stores them in a secret that all its
 //!   replicas share. Both are replaced after two thirds of their year, without a failed call: the new authority is
 //!   published an hour before it signs anything. The key of the authority is discarded once it has signed. Replicas
-//!   judge certificates by the API server's clock, not by their own.
+//!   compare certificates with the API server's clock instead of their own.
 //! - It writes the authority into its webhook configurations and into the conversion of its custom resources.
 //! - On a developer's machine, against a cluster on the same machine, it writes a URL of the loopback interface
 //!   instead of the service. `--webhook-url` sets any other URL. A cluster in a container on this machine needs
@@ -84,13 +84,13 @@ mod verdict;
 pub(crate) use certificate::Identity;
 pub(crate) use files::read as read_certificate;
 pub use handler::{Defaulter, Validator};
-pub(crate) use listener::{Serving, Verification, serve, serve_tls};
-pub(crate) use manifests::{Reach, Target, cluster_rules, convert_crd, manifests, service_name};
+pub(crate) use listener::{ServingCertificate, Verification, serve, serve_tls};
+pub(crate) use manifests::{Target, WebhookAddress, cluster_rules, convert_crd, manifests, service_name};
 pub(crate) use metrics::WebhookMetrics;
 pub use request::{AdmissionRequest, Operation};
 pub(crate) use rotator::CertificateRotator;
 pub(crate) use scope::{ADMISSION, Scope};
-pub(crate) use service::Live;
+pub(crate) use service::OperatorState;
 pub use service::Webhooks;
 pub use verdict::Verdict;
 
@@ -199,13 +199,13 @@ pub(crate) struct Declaration {
 
 impl Declaration {
     /// Returns the names of the calls.
-    pub(crate) fn duties(&self) -> Vec<&'static str> {
-        let duties = [
+    pub(crate) fn call_names(&self) -> Vec<&'static str> {
+        let call_names = [
             (self.defaults.is_some(), "defaults"),
             (self.validates.is_some(), "validates"),
             (self.converts.is_some(), "converts"),
         ];
-        duties.into_iter().filter(|(is_declared, _)| *is_declared).map(|(_, name)| name).collect()
+        call_names.into_iter().filter(|(is_declared, _)| *is_declared).map(|(_, name)| name).collect()
     }
 }
 
@@ -323,7 +323,7 @@ impl<T: Resource> fmt::Debug for Webhook<T> {
         let Declaration { scope, .. } = &self.declared;
         f.debug_struct("Webhook")
             .field("kind", &scope.kind)
-            .field("calls", &self.declared.duties())
+            .field("calls", &self.declared.call_names())
             .finish_non_exhaustive()
     }
 }

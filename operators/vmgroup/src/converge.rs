@@ -212,7 +212,7 @@ impl<V: Vcenter> Groups<V> {
         match self.perform(step).await {
             Ok(()) => Ok(Progress::Made),
             Err(error) if is_outdated(&error) => {
-                tracing::debug!(%error, "another task is at work");
+                tracing::debug!(%error, "another task is in progress");
                 Ok(Progress::Awaited)
             }
             Err(error) => Err(error.into()),

@@ -307,10 +307,10 @@ impl Forward {
             return object.to_string().into();
         }
         let live = match write {
-            Write::Create => Live::Absent,
+            Write::Create => LiveObject::Absent,
             _ => match self.live(target).await {
-                Ok(live) => live.map_or(Live::Absent, Live::Present),
-                Err(_) => Live::Unknown,
+                Ok(live) => live.map_or(LiveObject::Absent, LiveObject::Present),
+                Err(_) => LiveObject::Unknown,
             },
         };
         let requested = object.clone();
@@ -329,7 +329,7 @@ enum Write {
 }
 
 /// The state of an object before a write.
-enum Live {
+enum LiveObject {
     Absent,
     Present(Value),
     /// It could not be read.
@@ -340,12 +340,12 @@ enum Live {
 /// references.
 ///
 /// Without the annotations, the object of a role that removes or replaces the owner references would be lost to it.
-fn own(reach: &Reach, owner: &Value, write: Write, live: &Live, object: &mut Value) {
+fn own(reach: &Reach, owner: &Value, write: Write, live: &LiveObject, object: &mut Value) {
     let belongs = match live {
         // A patch creates nothing.
-        Live::Absent => write != Write::Patch,
-        Live::Present(live) => reach.has(live),
-        Live::Unknown => false,
+        LiveObject::Absent => write != Write::Patch,
+        LiveObject::Present(live) => reach.has(live),
+        LiveObject::Unknown => false,
     };
     if belongs {
         reach.mark(object);
@@ -353,7 +353,7 @@ fn own(reach: &Reach, owner: &Value, write: Write, live: &Live, object: &mut Val
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     match (write, live) {
         // As a whole, since the role does not know them.
-        (Write::Replace, Live::Present(live)) if !metadata.contains_key("ownerReferences") => {
+        (Write::Replace, LiveObject::Present(live)) if !metadata.contains_key("ownerReferences") => {
             let known = live["metadata"].get("ownerReferences").cloned();
             metadata.extend(known.map(|known| ("ownerReferences".to_owned(), known)));
         }
@@ -504,7 +504,7 @@ mod tests {
 
     /// Writes an object `b/any` with this metadata for the owner `u1`, and returns the metadata that is sent.
     fn written(write: Write, live: Option<&Value>, metadata: &Value) -> Value {
-        let live = live.map_or(Live::Absent, |metadata| Live::Present(json!({"metadata": metadata})));
+        let live = live.map_or(LiveObject::Absent, |metadata| LiveObject::Present(json!({"metadata": metadata})));
         let mut object = json!({"metadata": metadata});
         own(&reach(Kinds::default()), &json!({"uid": "u1", "controller": true}), write, &live, &mut object);
         object["metadata"].take()

@@ -32,7 +32,7 @@ pub(crate) struct DeclaredVariables {
 impl DeclaredVariables {
     /// Finds the variables of a role or playbook, and of all roles that it may run.
     pub(crate) fn of(runs: &Runs, project: &Path) -> Result<Self> {
-        let mut walk = Walk::of(project);
+        let mut walk = VariableSearch::of(project);
         let mut seen = BTreeSet::new();
         walk.next.push(match runs {
             Runs::Role(folder) => Unit::Role(normal(folder)),
@@ -68,16 +68,16 @@ enum Unit {
 }
 
 #[derive(Default)]
-struct Sets {
+struct UnitVariables {
     inputs: BTreeSet<String>,
     own: BTreeSet<String>,
 }
 
-struct Walk<'p> {
+struct VariableSearch<'p> {
     project: &'p Path,
     found: DeclaredVariables,
     /// The variables of the current unit.
-    names: Sets,
+    names: UnitVariables,
     /// True if the unit is a role; all of its files are searched.
     in_role: bool,
     /// The folder of that role.
@@ -105,9 +105,9 @@ fn last(key: &str) -> &str {
     key.rsplit('.').next().unwrap_or(key)
 }
 
-impl<'p> Walk<'p> {
+impl<'p> VariableSearch<'p> {
     fn of(project: &'p Path) -> Self {
-        let (found, names) = (DeclaredVariables::default(), Sets::default());
+        let (found, names) = (DeclaredVariables::default(), UnitVariables::default());
         Self { project, found, names, in_role: false, beside: PathBuf::new(), files: Vec::new(), next: Vec::new() }
     }
 
@@ -135,7 +135,7 @@ impl<'p> Walk<'p> {
                 }
             }
         }
-        let Sets { inputs, own } = std::mem::take(&mut self.names);
+        let UnitVariables { inputs, own } = std::mem::take(&mut self.names);
         self.found.own.extend(own.into_iter().filter(|name| !inputs.contains(name)));
         self.found.inputs.extend(inputs);
         Ok(())
@@ -324,7 +324,7 @@ impl<'p> Walk<'p> {
     }
 }
 
-impl Walk<'_> {
+impl VariableSearch<'_> {
     /// Searches a file that a role includes, unless it is in its folders of tasks and variables, which are searched
     /// completely; all files of its folder if its name is computed.
     fn reach_role_file(&mut self, file: &str, folder: &Path) -> Result<()> {
@@ -367,7 +367,7 @@ mod tests {
     use serde_json::json;
 
     fn own(tasks: &Value) -> Vec<String> {
-        let mut walk = Walk::of(Path::new("/none"));
+        let mut walk = VariableSearch::of(Path::new("/none"));
         walk.tasks(tasks, Path::new("/none"), 0).unwrap();
         walk.names.own.into_iter().collect()
     }

@@ -245,7 +245,7 @@ impl Search<'_> {
         self.kinds.names.extend(name);
     }
 
-    /// The same for a text, line by line.
+    /// The same for a string, line by line.
     fn places(&mut self, text: &str) {
         let (mut kind, mut names, mut in_metadata) = (None, Vec::new(), false);
         let unquoted =
@@ -309,7 +309,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches a text, possibly a YAML template, for lines with `apiVersion` and `kind`.
+    /// Searches a string, possibly a YAML template, for lines with `apiVersion` and `kind`.
     fn text(&mut self, text: &str) {
         self.places(text);
         let (mut version, mut kind) = (None, None);
@@ -330,7 +330,7 @@ impl Search<'_> {
         }
     }
 
-    /// Searches a text for objects at any depth, by pairs of lines with equal indentation.
+    /// Searches a string for objects at any depth, by pairs of lines with equal indentation.
     fn nested(&mut self, text: &str) {
         let mut open: Vec<(usize, &str, &str)> = Vec::new();
         for line in text.lines().filter(|line| !line.trim().is_empty()) {

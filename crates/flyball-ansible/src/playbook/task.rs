@@ -1,7 +1,7 @@
 //! Parses a task.
 
 use super::args::{is_builtin, is_module, module, pairs};
-use super::{Action, Module, Over, Repeat, Task};
+use super::{Action, LoopKind, Module, Task, TaskLoop};
 use crate::error::{Error, Result};
 use crate::template::{check_expression, check_text, is_template, templates};
 use crate::yaml::{truth, what};
@@ -303,13 +303,13 @@ impl Keywords<'_> {
         Ok(Some(conditions))
     }
 
-    fn repeat(&mut self) -> Result<Option<Repeat>> {
+    fn repeat(&mut self) -> Result<Option<TaskLoop>> {
         let mut control = self.map("loop_control")?;
         let loops = [
-            ("loop", Over::List),
-            ("with_list", Over::List),
-            ("with_items", Over::Flattened),
-            ("with_dict", Over::Fields),
+            ("loop", LoopKind::List),
+            ("with_list", LoopKind::List),
+            ("with_items", LoopKind::Flattened),
+            ("with_dict", LoopKind::Fields),
         ];
         let mut repeat = None;
         for (keyword, over) in loops {
@@ -317,7 +317,7 @@ impl Keywords<'_> {
                 let text = |control: &mut Map<String, Value>, name: &str| {
                     control.remove(name).and_then(|name| name.as_str().map(str::to_owned))
                 };
-                repeat = Some(Repeat {
+                repeat = Some(TaskLoop {
                     over,
                     items,
                     variable: text(&mut control, "loop_var").unwrap_or_else(|| "item".to_owned()),

@@ -225,7 +225,7 @@ fn lookup(what: &str, name: &str) -> String {
 }
 
 /// Objects of a task, and the remaining memory for texts with objects.
-struct Found {
+struct TaskObjects {
     objects: Vec<Value>,
     room: usize,
 }
@@ -278,7 +278,7 @@ impl Run<'_> {
     fn definitions(&self, arguments: &Arguments, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
         let definition_argument =
             ["definition", "resource_definition", "inline"].iter().find_map(|name| arguments.get(*name));
-        let mut found = Found { objects: Vec::new(), room: yaml::MAX_TEXT_MEMORY };
+        let mut found = TaskObjects { objects: Vec::new(), room: yaml::MAX_TEXT_MEMORY };
         match (definition_argument, arguments.get("src"), arguments.get("template")) {
             (Some(definition_argument), _, _) => self.collect(definition_argument.clone(), &mut found, 0)?,
             (None, Some(src), _) => self.collect(scope.evaluate(&lookup("file", &text(src)))?, &mut found, 0)?,
@@ -298,7 +298,7 @@ impl Run<'_> {
     }
 
     /// Collects objects from a value: an object, a text with objects, or a list of them.
-    fn collect(&self, value: Value, found: &mut Found, depth: usize) -> Result<(), String> {
+    fn collect(&self, value: Value, found: &mut TaskObjects, depth: usize) -> Result<(), String> {
         match value {
             Value::String(text) if depth < 4 => self
                 .documents(&text, &mut found.room)?

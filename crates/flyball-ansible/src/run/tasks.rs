@@ -4,7 +4,7 @@ use super::frame::MAX_DEPTH;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
 use crate::memory::size;
-use crate::playbook::{Action, Module, Over, Repeat, Task, named, places};
+use crate::playbook::{Action, LoopKind, Module, Task, TaskLoop, named, places};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data};
 use crate::yaml::{truth, what};
 use futures_util::FutureExt;
@@ -151,7 +151,7 @@ impl<'r> Run<'r> {
     async fn each(
         &mut self,
         task: &'r Task,
-        repeat: &'r Repeat,
+        repeat: &'r TaskLoop,
         items: Vec<Value>,
         frame: &Frame<'r>,
     ) -> Result<Done, Stop> {
@@ -491,24 +491,24 @@ pub(super) fn seconds(value: &Value, default: f64) -> Duration {
 }
 
 /// Returns the items of a loop.
-fn items(repeat: &Repeat, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
+fn items(repeat: &TaskLoop, scope: &Arc<Scope>) -> Result<Vec<Value>, String> {
     let value = scope.render(&repeat.items)?;
     match (repeat.over, value) {
         (_, Value::String(omitted)) if omitted == *OMIT => Ok(Vec::new()),
-        (Over::List, Value::Array(items)) => Ok(items),
-        (Over::Flattened, Value::Array(items)) => Ok(items
+        (LoopKind::List, Value::Array(items)) => Ok(items),
+        (LoopKind::Flattened, Value::Array(items)) => Ok(items
             .into_iter()
             .flat_map(|item| match item {
                 Value::Array(items) => items,
                 item => vec![item],
             })
             .collect()),
-        (Over::Flattened, item) => Ok(vec![item]),
-        (Over::Fields, Value::Object(fields)) => {
+        (LoopKind::Flattened, item) => Ok(vec![item]),
+        (LoopKind::Fields, Value::Object(fields)) => {
             Ok(fields.into_iter().map(|(key, value)| json!({"key": key, "value": value})).collect())
         }
-        (Over::List, other) => Err(format!("the value of the loop must be a list, not {}", what(&other))),
-        (Over::Fields, other) => Err(format!("the value of the loop must be a map, not {}", what(&other))),
+        (LoopKind::List, other) => Err(format!("the value of the loop must be a list, not {}", what(&other))),
+        (LoopKind::Fields, other) => Err(format!("the value of the loop must be a map, not {}", what(&other))),
     }
 }
 

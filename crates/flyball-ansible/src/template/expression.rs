@@ -1,6 +1,6 @@
 //! Regular expressions whose searches are charged by the text that they scan.
 //!
-//! A search for one match may scan the whole rest of a text before it finds the end of the match, as `a.*z|a` does.
+//! A search for one match may scan the whole rest of a string before it finds the end of the match, as `a.*z|a` does.
 //! All matches together then scan quadratically. So an automaton runs before each search and is charged for its
 //! steps, which depend on the expression and the text alone.
 

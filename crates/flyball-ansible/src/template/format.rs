@@ -79,7 +79,7 @@ fn percents(text: &str) -> (usize, usize) {
     (fields, padding)
 }
 
-/// Returns the sum of the numbers in a text.
+/// Returns the sum of the numbers in a string.
 fn numbers(text: &str) -> usize {
     let digits = text.split(|letter: char| !letter.is_ascii_digit()).filter(|digits| !digits.is_empty());
     digits.fold(0, |sum: usize, digits| sum.saturating_add(digits.parse().unwrap_or(usize::MAX)))

@@ -114,7 +114,7 @@ impl Scope {
         })
     }
 
-    /// Evaluates a text: to a typed value if it is a single expression, else to a string.
+    /// Evaluates a string: to a typed value if it is a single expression, else to a string.
     pub(crate) fn render_text(self: &Arc<Self>, text: &str) -> Result<Json, String> {
         if !is_template(text) {
             return Ok(text.into());
@@ -125,7 +125,7 @@ impl Scope {
         }
     }
 
-    /// Evaluates a text to a string.
+    /// Evaluates a string to a string.
     pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
         let render = |engine: &Environment<'static>| {
             let mut out = Bounded::default();

@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 64;
 /// The key of maps that a map includes, as in YAML 1.1.
 const MERGE: &str = "<<";
 
-/// Parses all documents of a text.
+/// Parses all documents of a string.
 ///
 /// # Errors
 /// If the text is not YAML, or its values exceed a number of bytes by estimate.
@@ -43,7 +43,7 @@ pub(super) fn compose(text: &str, limit: usize) -> Result<Vec<Value>, Invalid> {
     Ok(composer.documents)
 }
 
-/// Reason why a text has no value.
+/// Reason why a string has no value.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Invalid {
     /// The values are too large.

@@ -133,7 +133,7 @@ fn finite(text: &str, number: f64) -> Result<Value, String> {
     number.ok_or_else(|| format!("JSON has no number {}: write it in quotes", shown(text)))
 }
 
-/// Shortens a text for a message.
+/// Shortens a string for a message.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &text[..end]),

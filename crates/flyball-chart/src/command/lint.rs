@@ -15,7 +15,7 @@ const DEPTH: usize = 50;
 /// The arguments of `helm lint`. See <https://helm.sh/docs/helm/helm_lint/>.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct LintArgs {
-    /// Charts: folders or archives
+    /// Charts: directories or archives
     #[arg(value_name = "CHART")]
     pub charts: Vec<String>,
     /// Fail on warnings

@@ -69,7 +69,7 @@ pub(super) fn add(table: &mut Table) {
     table.variadic("dig", cost::shallow, &[ANY], |_, args| dig(args));
 }
 
-/// Converts a text to a map key.
+/// Converts a string to a map key.
 fn key(value: &Value) -> Key {
     let text = marked(value);
     Key::new(String::from_utf8_lossy(&text), text.is_data())

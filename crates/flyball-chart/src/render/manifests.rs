@@ -21,7 +21,7 @@ static SEPARATOR: LazyLock<Regex> =
 /// Documents of a release.
 const MAX_DOCUMENTS: usize = 100_000;
 
-/// The documents of a text.
+/// The documents of a string.
 pub(crate) fn split(text: &[u8]) -> Vec<&[u8]> {
     let trimmed = text.trim_ascii();
     SEPARATOR.split(trimmed).filter(|part| !part.is_empty()).map(<[u8]>::trim_ascii).collect()

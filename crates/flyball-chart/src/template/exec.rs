@@ -30,7 +30,7 @@ impl Templates {
         self.trees.len()
     }
 
-    /// Parses a text and adds its definitions; an empty template does not replace a non-empty one.
+    /// Parses a string and adds its definitions; an empty template does not replace a non-empty one.
     ///
     /// # Errors
     /// Fails if the text cannot be parsed.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 /// Nesting limit of parentheses and blocks.
 const DEPTH: usize = 1_000;
 
-/// Parses a text: the template itself, and its definitions, in the order of their ends.
+/// Parses a string: the template itself, and its definitions, in the order of their ends.
 ///
 /// # Errors
 /// Returns Go's message: `template: file:line: message`.

@@ -30,7 +30,7 @@ pub(crate) struct Suite {
     /// Objects that are applied before the first case.
     pub(super) manifests: Vec<Value>,
     /// Commands that run after that.
-    pub(super) commands: Vec<Shell>,
+    pub(super) commands: Vec<StepCommand>,
     /// Timeout of these commands. KUTTL has none by default.
     pub(super) command_timeout: Duration,
 }
@@ -49,12 +49,12 @@ pub(crate) struct Case {
 pub(super) struct Step {
     pub(super) name: String,
     pub(super) delete: Vec<DeletedObject>,
-    pub(super) commands: Vec<Shell>,
+    pub(super) commands: Vec<StepCommand>,
     pub(super) apply: Vec<ReadObject>,
     pub(super) asserts: Vec<ReadObject>,
     pub(super) errors: Vec<ReadObject>,
     /// Commands that must succeed before the timeout.
-    pub(super) checks: Vec<Shell>,
+    pub(super) checks: Vec<StepCommand>,
     /// Timeout of deletions and asserts.
     pub(super) timeout: Duration,
     /// Timeout of each command: that of the suite.
@@ -75,7 +75,7 @@ struct TestSuite {
     test_dirs: Vec<PathBuf>,
     manifest_dirs: Vec<PathBuf>,
     crd_dir: Option<PathBuf>,
-    commands: Vec<Shell>,
+    commands: Vec<StepCommand>,
     timeout: Option<u32>,
 }
 
@@ -87,14 +87,14 @@ struct TestStep {
     assert: Vec<PathBuf>,
     error: Vec<PathBuf>,
     delete: Vec<DeletedObject>,
-    commands: Vec<Shell>,
+    commands: Vec<StepCommand>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct TestAssert {
     timeout: Option<u32>,
-    commands: Vec<Shell>,
+    commands: Vec<StepCommand>,
     /// Output of a failed test in KUTTL; not used.
     #[serde(rename = "collectors")]
     _collectors: Vec<Value>,
@@ -117,7 +117,7 @@ pub(super) struct DeletedObject {
 /// A command of a step.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Shell {
+pub(super) struct StepCommand {
     pub(super) command: Option<String>,
     pub(super) script: Option<String>,
     /// Adds `--namespace` to the command.
@@ -131,7 +131,7 @@ pub(super) struct Shell {
     pub(super) _background: (),
 }
 
-impl Shell {
+impl StepCommand {
     /// Returns the timeout of the command, with this default.
     pub(super) fn timeout(&self, default: Duration) -> Duration {
         match u64::try_from(self.timeout.unwrap_or(0)) {
@@ -334,7 +334,7 @@ mod tests {
         let error = timeouts("timeout: -1\n").unwrap_err().to_string();
         assert!(error.contains("kuttl-test.yaml: TestSuite is not valid"), "{error}");
         for (timeout, expected) in [(0, 30), (5, 5), (-1, 3600), (i64::MAX, 3600)] {
-            let shell = Shell { timeout: Some(timeout), ..Shell::default() };
+            let shell = StepCommand { timeout: Some(timeout), ..StepCommand::default() };
             assert_eq!(seconds(shell.timeout(Duration::from_secs(30))), expected, "{timeout}");
         }
     }

@@ -117,13 +117,13 @@ impl Access {
             let request = request.body(Bytes::new()).context(format!("{} is not a valid URL", display_url(&at)))?;
             let mut on_received = |received, total| progress.update(received, total);
             let mut receiver = Receiver { max_bytes, on_received: Some(&mut on_received) };
-            let answer = self.web.receive(request, &mut receiver).await?;
-            if answer.status() == StatusCode::OK {
-                return Ok(answer.into_body());
+            let response = self.web.receive(request, &mut receiver).await?;
+            if response.status() == StatusCode::OK {
+                return Ok(response.into_body());
             }
-            let location = answer.headers().get(LOCATION).filter(|_| answer.status().is_redirection());
+            let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
             let Some(location) = location.and_then(|location| location.to_str().ok()) else {
-                return Err(self.response_error(&at, &answer));
+                return Err(self.response_error(&at, &response));
             };
             at = at.join(location).context(format!("{} redirects to an invalid URL", display_url(&at)))?;
             at.set_fragment(None);
@@ -131,9 +131,9 @@ impl Access {
         Err(Error::new(format!("{} redirects more than {MAX_REDIRECTS} times", display_url(url))))
     }
 
-    fn response_error(&self, url: &Url, answer: &Response<Bytes>) -> Error {
-        let error = Error::new(format!("{} is not available ({})", display_url(url), answer.status()));
-        match answer.status() {
+    fn response_error(&self, url: &Url, response: &Response<Bytes>) -> Error {
+        let error = Error::new(format!("{} is not available ({})", display_url(url), response.status()));
+        match response.status() {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.login.is_some() => {
                 error.hint("check --username and the password; they are sent only to the server of the URL")
             }

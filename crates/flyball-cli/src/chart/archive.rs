@@ -106,7 +106,7 @@ pub(crate) fn pack(folder: &Path) -> Result<Archive> {
     Archive::new(bytes.into(), &file, &folder.display().to_string())
 }
 
-/// Returns true if a text names a file in a folder.
+/// Returns true if a string names a file in a folder.
 pub(super) fn is_file_name(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['/', '\\']) && !text.contains(char::is_control)
 }

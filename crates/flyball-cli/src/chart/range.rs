@@ -53,7 +53,7 @@ impl Range {
     ///
     /// # Errors
     ///
-    /// If there is none; `of` says of what.
+    /// If there is none; `of` names the chart in the error.
     pub(crate) fn select<'v, V>(&self, versions: &'v [V], of: &str, text: impl Fn(&V) -> &str) -> Result<&'v V> {
         let same = versions.iter().find(|version| text(version) == self.text);
         same.or_else(|| versions.iter().find(|version| self.allows(text(version)))).ok_or_else(|| {

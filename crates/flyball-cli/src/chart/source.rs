@@ -95,19 +95,20 @@ impl Request<'_> {
             None if self.is_remote() => Ok(Source::Remote(Remote::Url(access::parse(chart)?))),
             None if Path::new(chart).exists() => Ok(Source::Local(chart.into())),
             None if chart.starts_with(['/', '.']) || chart.is_empty() => {
-                Err(Error::new(format!("path {chart:?} not found")).hint("pass a folder with a Chart.yaml, or a .tgz"))
+                Err(Error::new(format!("path {chart:?} not found"))
+                    .hint("pass a directory with a Chart.yaml, or a .tgz"))
             }
             None => Err(match chart.split_once('/') {
                 Some((repository, name)) => Error::new(format!("repo {repository} not found"))
                     .hint(format!("the repositories of helm repo add are not read; pass the URL: --repo URL {name}")),
                 None => Error::new(format!("chart {chart} not found"))
-                    .hint("pass a folder, a .tgz, an https:// URL, oci://HOST/PATH/CHART, or --repo URL NAME"),
+                    .hint("pass a directory, a .tgz, an https:// URL, oci://HOST/PATH/CHART, or --repo URL NAME"),
             }),
         }
     }
 }
 
-/// Rejects what cannot be the URL of a repository.
+/// Rejects text that cannot be the URL of a repository.
 pub(super) fn check_repository(repository: &str) -> Result<()> {
     if repository.starts_with('@') || repository.starts_with("alias:") {
         return Err(Error::new(format!("{repository} is an alias in the configuration of Helm, which is not read"))

@@ -31,7 +31,7 @@ impl Deletion {
         let preconditions = Preconditions { uid: uid.clone(), resource_version: None };
         match objects.delete(&name, &params.clone().preconditions(preconditions)).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            answer => drop(answer.context(format!("cannot delete {description}"))?),
+            response => drop(response.context(format!("cannot delete {description}"))?),
         }
         Ok(Self { objects, name, uid, description })
     }
@@ -43,7 +43,7 @@ impl Deletion {
             let remaining = match objects.get(name).await {
                 // Neither the object nor, after the deletion of its definition, the kind exists.
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
-                answer => Some(answer.context(format!("cannot read {description}"))?),
+                response => Some(response.context(format!("cannot read {description}"))?),
             };
             Ok(remaining.filter(|remaining| remaining.uid() == *uid).map_or(Ok(()), Err))
         });

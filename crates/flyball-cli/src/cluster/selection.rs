@@ -93,7 +93,7 @@ impl SelectionArgs {
                 Err(kube::Error::Api(status)) if status.is_not_found() && !selection.names.is_empty() => {
                     missing.extend((!self.ignore_not_found).then(|| not_found(status.message, selection, connection)));
                 }
-                answer => answers.push(answer.context(format!("cannot get {}", selection.kind.plural))?),
+                response => answers.push(response.context(format!("cannot get {}", selection.kind.plural))?),
             }
         }
         Ok(answers)

@@ -65,8 +65,8 @@ pub(crate) fn cmd_apply(args: &ApplyArgs) -> Result<()> {
         let connection = args.connection.connect().await?;
         let mut applied = Vec::new();
         for object in &objects {
-            let answer = connection.apply_with(object, args.force_conflicts, args.dry_run.is_dry()).await;
-            let one = match answer {
+            let response = connection.apply_with(object, args.force_conflicts, args.dry_run.is_dry()).await;
+            let one = match response {
                 Ok((object, outcome)) => AppliedObject { object, outcome: Some(outcome), error: None },
                 Err(error) => {
                     if matches!(args.output, None | Some(Format::Name)) {

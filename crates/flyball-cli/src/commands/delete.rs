@@ -113,7 +113,7 @@ async fn selected(
     let mut objects = Vec::new();
     for selection in &selections {
         let answers = args.objects.fetch(connection, selection, &HeaderMap::new(), missing).await?;
-        objects.extend(answers.into_iter().flat_map(|answer| selection.kind.items(answer)));
+        objects.extend(answers.into_iter().flat_map(|response| selection.kind.items(response)));
     }
     if objects.is_empty() && missing.is_empty() {
         print_labeled("note", &format!("no {} found", args.objects.targets[0]));

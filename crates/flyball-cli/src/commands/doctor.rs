@@ -281,7 +281,7 @@ fn project(findings: &mut Findings) -> Option<Project> {
             parts.insert(format!("src/webhooks/{}.rs", names.part()), again);
         }
         if resource.foreign && project.folder.join(format!("src/api/{}.rs", names.module())).exists() {
-            parts.insert(definition_path(&names), "needed by tests; restore it from version control".into());
+            parts.insert(definition_path(&names), "the tests need it; restore it from version control".into());
         }
     }
     let missing: Vec<(String, String)> =

@@ -98,8 +98,8 @@ async fn fetch(
 ) -> Result<Vec<(Kind, Value)>> {
     let mut found = Vec::new();
     for selection in selections {
-        for answer in args.objects.fetch(connection, selection, &HeaderMap::new(), missing).await? {
-            found.extend(selection.kind.items(answer).into_iter().map(|object| (selection.kind.clone(), object)));
+        for response in args.objects.fetch(connection, selection, &HeaderMap::new(), missing).await? {
+            found.extend(selection.kind.items(response).into_iter().map(|object| (selection.kind.clone(), object)));
         }
     }
     Ok(found)

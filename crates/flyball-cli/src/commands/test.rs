@@ -154,7 +154,7 @@ pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
 }
 
 impl TestArgs {
-    /// Rejects what only projects with Rust code have, in a Helm or Ansible project.
+    /// Rejects flags for Rust projects in a Helm or Ansible project.
     fn check_project(&self) -> Result<()> {
         let has_suites = self.suite.iter().all(|suite| matches!(suite, Suite::Cluster | Suite::Scorecard));
         let is_plain = has_suites && self.args.is_empty() && self.real.is_none();

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// New files are looked for less often: a folder is read for it.
 const POLLS_PER_LISTING: u32 = 4;
-/// Files beyond this number are passed over.
+/// Files beyond this number are ignored.
 const MAX_FILES: usize = 20_000;
 
 /// Modification time and size of a file; none if it does not exist.

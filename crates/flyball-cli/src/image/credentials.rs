@@ -175,18 +175,18 @@ async fn run_helper(name: &str, server: &str) -> Result<Option<Credentials>> {
         }
         child.wait_with_output().await
     };
-    let answer = timeout(HELPER_TIMEOUT, work).await.context(what())?.context(what())?;
-    if !answer.status.success() {
-        let output = String::from_utf8_lossy(&answer.stdout);
+    let response = timeout(HELPER_TIMEOUT, work).await.context(what())?.context(what())?;
+    if !response.status.success() {
+        let output = String::from_utf8_lossy(&response.stdout);
         // The protocol's message for missing credentials.
         return match output.contains("credentials not found") {
             true => Ok(None),
-            false => Err(Error::new(format!("{program} failed with {} for {server}", answer.status))),
+            false => Err(Error::new(format!("{program} failed with {} for {server}", response.status))),
         };
     }
-    let answer: HelperResponse = serde_json::from_slice(&answer.stdout)
+    let response: HelperResponse = serde_json::from_slice(&response.stdout)
         .map_err(|_| Error::new(format!("{program} returned an invalid response")))?;
-    Ok(Some(Credentials::new(answer.username, answer.secret)))
+    Ok(Some(Credentials::new(response.username, response.secret)))
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl FileCollector {
         let metadata = fs::metadata(path).context(what())?;
         if metadata.is_dir() {
             if depth == MAX_DEPTH {
-                return Err(Error::new(format!("{} is nested more than {MAX_DEPTH} folders deep", path.display())));
+                return Err(Error::new(format!("{} is nested more than {MAX_DEPTH} directories deep", path.display())));
             }
             for name in names(path)? {
                 self.add(&path.join(&name), &format!("{target}/{name}"), depth + 1)?;

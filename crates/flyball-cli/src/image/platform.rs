@@ -123,7 +123,8 @@ impl Platform {
 /// Returns the sysroot of the compiler.
 fn sysroot() -> Result<String> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let answer = Command::new(compiler).args(["--print", "sysroot"]).output().context("cannot run rustc");
-    let answer = answer.map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
-    Ok(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+    let response = Command::new(compiler).args(["--print", "sysroot"]).output().context("cannot run rustc");
+    let response =
+        response.map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
+    Ok(String::from_utf8_lossy(&response.stdout).trim().to_owned())
 }

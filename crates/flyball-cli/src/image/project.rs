@@ -95,16 +95,16 @@ impl Project {
         let mut cargo = cargo();
         cargo.args(["metadata", "--format-version=1"]).stdout(Stdio::piped());
         cargo.args(target.map(|target| format!("--filter-platform={target}")));
-        let answer = cargo
+        let response = cargo
             .spawn()
             .context("cannot start cargo")
             .map_err(|error| error.hint("install Rust from https://rustup.rs, or pass --program FILE"))?;
-        let answer = answer.wait_with_output().await.context("cannot run cargo")?;
-        if !answer.status.success() {
+        let response = response.wait_with_output().await.context("cannot run cargo")?;
+        if !response.status.success() {
             return Err(Error::new("cargo metadata failed"));
         }
         let mut project: Self =
-            serde_json::from_slice(&answer.stdout).context("cannot parse the output of cargo metadata")?;
+            serde_json::from_slice(&response.stdout).context("cannot parse the output of cargo metadata")?;
         let lock = fs::read_to_string(project.workspace_root.join("Cargo.lock")).unwrap_or_default();
         project.checksums = checksums(&lock);
         Ok(project)
@@ -185,8 +185,8 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
 /// Returns the git commit of this folder, and true if it has changes; `None` without git.
 pub(crate) async fn revision() -> Option<String> {
     let ask = async |args: &[&str]| {
-        let answer = Command::new("git").args(args).stderr(Stdio::null()).stdin(Stdio::null()).output().await.ok()?;
-        answer.status.success().then(|| String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+        let response = Command::new("git").args(args).stderr(Stdio::null()).stdin(Stdio::null()).output().await.ok()?;
+        response.status.success().then(|| String::from_utf8_lossy(&response.stdout).trim().to_owned())
     };
     let commit = ask(&["rev-parse", "HEAD"]).await.filter(|commit| !commit.is_empty())?;
     let changes = ask(&["status", "--porcelain", "--untracked-files=no"]).await?;
@@ -196,8 +196,8 @@ pub(crate) async fn revision() -> Option<String> {
 /// Returns the version of the compiler.
 pub(crate) async fn compiler() -> Option<String> {
     let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let answer = Command::new(compiler).arg("--version").output().await.ok()?;
-    Some(String::from_utf8_lossy(&answer.stdout).trim().to_owned())
+    let response = Command::new(compiler).arg("--version").output().await.ok()?;
+    Some(String::from_utf8_lossy(&response.stdout).trim().to_owned())
 }
 
 /// Returns the annotations with the metadata of a project, see

@@ -113,7 +113,7 @@ impl Registry {
     pub(crate) async fn put_blob(&mut self, digest: &str, bytes: Vec<u8>) -> Result<bool> {
         let repository = self.reference.repository.clone();
         let there = self.send(Method::HEAD, &format!("/v2/{repository}/blobs/{digest}"), &[], Bytes::new()).await?;
-        // Some registries lead to where they keep it.
+        // Some registries redirect to their blob storage.
         if there.status().is_success() || there.status().is_redirection() {
             return Ok(false);
         }
@@ -172,7 +172,7 @@ impl Registry {
         let path = format!("/v2/{}/blobs/{digest}", self.reference.repository);
         let mut found = self.exchange(Method::GET, &path, &[], Bytes::new(), receiver).await?;
         if found.status().is_redirection() {
-            // Many registries keep blobs elsewhere, under an address that is enough to read them.
+            // Many registries redirect to presigned URLs of blobs.
             let location = found.headers().get(LOCATION).and_then(|location| location.to_str().ok()).map(str::to_owned);
             let location = location.ok_or_else(|| self.response_error(&format!("return {digest}"), &found))?;
             found = self.exchange(Method::GET, &location, &[], Bytes::new(), receiver).await?;
@@ -180,7 +180,7 @@ impl Registry {
         match found.status() {
             StatusCode::OK if super::digest(found.body()) == digest => Ok(found.into_body()),
             StatusCode::OK => {
-                Err(Error::new(format!("{} returned other content for {digest}", self.reference.registry)))
+                Err(Error::new(format!("{} returned content that does not match {digest}", self.reference.registry)))
             }
             _ => Err(self.response_error(&format!("return {digest}"), &found)),
         }
@@ -296,7 +296,7 @@ impl Registry {
             false => path.to_owned(),
         };
         let uri: Uri = whole.parse().context("the registry returned an invalid location")?;
-        // An upload that began in secret does not end in the open.
+        // An upload over TLS must not continue without TLS.
         match uri.scheme() == self.base.scheme() || uri.scheme_str() == Some("https") {
             true => Ok(uri),
             false => Err(Error::new(format!("{} redirects to an address without TLS", self.reference.registry))),
@@ -319,7 +319,7 @@ impl Registry {
         Err(Error::new(format!("{} requires an unsupported authentication scheme", self.reference.registry)))
     }
 
-    /// Gets a token of whom the registry trusts for that.
+    /// Requests a token from the token server of the registry.
     async fn token(&self, challenge: &Challenge) -> Result<String> {
         let registry = &self.reference.registry;
         let realm = challenge.parameter("realm");
@@ -430,8 +430,8 @@ fn next_page(link: &str, home: &str) -> Option<String> {
     is_next.then(|| format!("{home}?{query}"))
 }
 
-/// Returns true if tokens may be got at an address: over TLS, or as openly as from the registry itself, but then no
-/// other host is sent a password.
+/// Returns true if tokens may be requested from an address: over TLS, or without TLS like the registry itself, but then
+/// no other host is sent a password.
 fn may_authenticate_at(registry: &Uri, address: &Uri, with_credentials: bool) -> bool {
     let is_as_open = address.scheme() == registry.scheme();
     address.scheme_str() == Some("https") || (is_as_open && (!with_credentials || address.host() == registry.host()))

@@ -32,11 +32,11 @@ impl Metrics {
     /// Fetches the metrics of the operator at this address.
     pub(crate) async fn fetch(web: &Web, address: &str) -> Result<Self> {
         let request = Request::get(url(address)).body(Bytes::new()).context("invalid address")?;
-        let answer = web.send(request).await?;
-        if !answer.status().is_success() {
-            return Err(Error::new(format!("{address} returned {} instead of metrics", answer.status())));
+        let response = web.send(request).await?;
+        if !response.status().is_success() {
+            return Err(Error::new(format!("{address} returned {} instead of metrics", response.status())));
         }
-        Ok(Self(String::from_utf8_lossy(answer.body()).into_owned()))
+        Ok(Self(String::from_utf8_lossy(response.body()).into_owned()))
     }
 
     /// Fetches the metrics of the API server that a client is connected to.

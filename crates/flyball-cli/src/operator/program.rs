@@ -106,7 +106,7 @@ impl Build {
 /// Refuses a folder that is in no cargo package: cargo's own words for it name no remedy.
 pub(crate) fn check_project() -> Result<()> {
     if let Some(program) = Program::here() {
-        return Err(Error::new(format!("{program} needs no build: this command is for operators in Rust"))
+        return Err(Error::new(format!("{program} has no build; this command supports only operators in Rust"))
             .hint("charts and roles run in flyball itself: flyball run, flyball deploy"));
     }
     let folder = std::env::current_dir().unwrap_or_default();
@@ -258,10 +258,10 @@ impl Program {
         // Behind a command, the arguments are not those of this program.
         process.args(&line[1..]).arg("run").args(args).stdout(Stdio::inherit()).stderr(Stdio::piped());
         let started = process.spawn().context(format!("cannot run `{shown}`"))?;
-        let answer = started.wait_with_output().await.context(format!("cannot run `{shown}`"))?;
-        let printed = String::from_utf8_lossy(&answer.stderr);
-        if !answer.status.success() {
-            return Err(self.failed(&shown, &format!("failed with {}", answer.status), &printed));
+        let response = started.wait_with_output().await.context(format!("cannot run `{shown}`"))?;
+        let printed = String::from_utf8_lossy(&response.stderr);
+        if !response.status.success() {
+            return Err(self.failed(&shown, &format!("failed with {}", response.status), &printed));
         }
         terminal::forward_stderr(&printed);
         Ok(())
@@ -278,18 +278,18 @@ impl Program {
         let line = self.command_line();
         let mut process = Command::new(&line[0]);
         process.args(&line[1..]).arg(command).args(args).envs(variables).stdin(Stdio::null());
-        let answer = process.output().await.context(format!("cannot run `{shown}`"))?;
-        let printed = String::from_utf8_lossy(&answer.stderr);
-        if !answer.status.success() {
-            return Err(self.failed(&shown, &format!("failed with {}", answer.status), &printed));
+        let response = process.output().await.context(format!("cannot run `{shown}`"))?;
+        let printed = String::from_utf8_lossy(&response.stderr);
+        if !response.status.success() {
+            return Err(self.failed(&shown, &format!("failed with {}", response.status), &printed));
         }
-        match serde_json::from_slice(&answer.stdout) {
+        match serde_json::from_slice(&response.stdout) {
             Ok(read) => {
                 terminal::forward_stderr(&printed);
                 Ok(read)
             }
             Err(error) => {
-                let what = match answer.stdout.trim_ascii() {
+                let what = match response.stdout.trim_ascii() {
                     [] => "printed nothing on standard output; JSON is expected".to_owned(),
                     _ => format!("did not print JSON on standard output ({error})"),
                 };

@@ -98,7 +98,7 @@ impl Resources {
             let request = request.header(http::header::CONTENT_TYPE, "application/json").body(body).context(what())?;
             match connection.client.request::<Value>(request).await {
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-                answer => drop(answer.context(what())?),
+                response => drop(response.context(what())?),
             }
         }
         let removed = poll_until(wait, POLL_INTERVAL, async || {
@@ -128,7 +128,7 @@ impl Resources {
         }
         let first = remaining.first().map(CustomResource::key).unwrap_or_default();
         Error::new(format!("timed out after {} s with {} {} left:{}", wait.as_secs(), remaining.len(), self.kind, lines.concat()))
-            .hint("the operator removes finalizers after cleaning up: check that it runs, and its logs (flyball logs); it was not removed")
+            .hint("the operator removes finalizers after cleaning up: check that it runs, and check its log (flyball logs); the operator was not removed")
             .hint(format!("if no operator is left to clean up, remove the finalizers of {first} yourself"))
     }
 }
@@ -192,10 +192,10 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<()> {
     }
     let mut out = std::io::stdout();
     let written = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
-    let mut answer = String::new();
-    let read = written.and_then(|()| std::io::stdin().read_line(&mut answer));
+    let mut response = String::new();
+    let read = written.and_then(|()| std::io::stdin().read_line(&mut response));
     match read {
-        Ok(_) if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") => Ok(()),
+        Ok(_) if matches!(response.trim().to_lowercase().as_str(), "y" | "yes") => Ok(()),
         _ => Err(Error::new("nothing was removed")),
     }
 }

@@ -65,8 +65,8 @@ impl TestEnvironment {
         let ready = poll_until(timeout, POLL_INTERVAL, async || {
             let request = Request::get(&page).body(Bytes::new()).context("invalid address")?;
             match self.web.send(request).await {
-                Ok(answer) if answer.status().is_success() => return Ok(Ok(())),
-                Ok(answer) => lacks = failed_checks(&String::from_utf8_lossy(answer.body())),
+                Ok(response) if response.status().is_success() => return Ok(Ok(())),
+                Ok(response) => lacks = failed_checks(&String::from_utf8_lossy(response.body())),
                 Err(_) => {}
             }
             Ok(Err(lacks.clone()))

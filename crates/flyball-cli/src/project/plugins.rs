@@ -103,8 +103,8 @@ impl PluginArgs {
             request.plugin_chain = plugins.iter().map(|plugin| plugin.full_name.clone()).collect();
             for plugin in &plugins {
                 request.universe = universe(changes)?;
-                let answer = plugin.call(changes.root(), &request).await?;
-                apply_response(plugin, answer, &request.universe, changes)?;
+                let response = plugin.call(changes.root(), &request).await?;
+                apply_response(plugin, response, &request.universe, changes)?;
             }
             Ok(())
         })
@@ -189,11 +189,11 @@ fn is_secret(name: &str) -> bool {
 /// Adds new and changed files of a plugin's response.
 fn apply_response(
     plugin: &Plugin,
-    answer: Response,
+    response: Response,
     before: &BTreeMap<String, String>,
     changes: &mut Changes,
 ) -> Result<()> {
-    for (path, text) in answer.universe {
+    for (path, text) in response.universe {
         if before.get(&path) == Some(&text) {
             continue;
         }

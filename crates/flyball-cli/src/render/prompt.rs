@@ -16,12 +16,12 @@ pub(crate) fn read_text(
 ) -> Result<String> {
     loop {
         let default = proposed.map(|text| format!(" [{text}]")).unwrap_or_default();
-        let answer = read_line(&format!("{question}{default}: "))?;
-        let answer = match (answer.as_str(), proposed) {
+        let response = read_line(&format!("{question}{default}: "))?;
+        let response = match (response.as_str(), proposed) {
             ("", Some(proposed)) => proposed.to_owned(),
-            _ => answer,
+            _ => response,
         };
-        match check(&answer) {
+        match check(&response) {
             Ok(text) => return Ok(text),
             Err(error) => write_prompt(&format!("{error}\n")),
         }

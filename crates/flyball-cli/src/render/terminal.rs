@@ -40,7 +40,7 @@ pub(crate) fn is_interactive() -> bool {
     shows_colors(&stdout())
 }
 
-/// Styles a text if the output is a terminal.
+/// Styles a string if the output is a terminal.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     if is_interactive() { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
 }

@@ -43,7 +43,7 @@ impl Report {
     }
 }
 
-/// Writes text as XML has it, without the characters that it has no way to write.
+/// Escapes text for XML and removes characters that XML does not allow.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

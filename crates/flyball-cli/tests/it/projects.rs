@@ -42,7 +42,7 @@ fn saved_charts_and_roles_take_effect() {
     home.run(&["get", "configmap", "web-sample-more"]).ok();
     // An invalid chart does not stop the operator, nor does an invalid file.
     fs::write(web.join("watches.yaml"), "- {group: cache.acme.io, version: v1, kind: Web, chart: nowhere}\n").unwrap();
-    operator.until("no chart folder or archive at");
+    operator.until("no chart directory or archive at");
     operator.until("the operator continues; waiting for a file change");
     fs::write(web.join("watches.yaml"), "- {group: cache.acme.io, version: v1, kind: Web, chart: helm-charts/web}\n")
         .unwrap();

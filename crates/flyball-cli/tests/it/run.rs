@@ -69,7 +69,7 @@ fn failing_description_has_a_fitting_hint() {
     let cases = [
         (
             "- {group: a.io, version: v1, kind: Site, chart: nowhere}\n",
-            "entry 1 (Site): chart: no chart folder or archive at",
+            "entry 1 (Site): chart: no chart directory or archive at",
         ),
         (
             "- {group: a.io, version: v1, kind: Site, role: nowhere}\n",

@@ -12,16 +12,16 @@ use serde_json::json;
 const NAME: &str = "clusterrole-aggregation-controller";
 
 pub(super) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(Aggregation).index::<Aggregated>().watches_by_key::<ClusterRole>(|_, caches| {
-        let aggregated = caches.list_by::<Aggregated>(&())?;
+    Controller::new(Aggregation).index::<AggregatedRoles>().watches_by_key::<ClusterRole>(|_, caches| {
+        let aggregated = caches.list_by::<AggregatedRoles>(&())?;
         Ok(aggregated.iter().map(|role| ObjectKey::new(None, &role.name_any())).collect())
     })
 }
 
 /// The cluster roles that aggregate others. Each change of a role may concern them.
-struct Aggregated;
+struct AggregatedRoles;
 
-impl Index for Aggregated {
+impl Index for AggregatedRoles {
     type Resource = ClusterRole;
     type Value = ();
 

@@ -40,7 +40,7 @@ impl Reconcile for CronJobs {
         let status = cron_job.status.clone().unwrap_or_default();
         let mut turn = Turn { cron_job, spec, cx, events: &self.0, jobs, status, now: cx.now() };
         turn.clean_up().await;
-        let next = match turn.see_jobs().await {
+        let next = match turn.sync_active_jobs().await {
             Ok(()) => turn.start().await,
             Err(error) => Err(error),
         };
@@ -77,7 +77,7 @@ impl Turn<'_> {
     }
 
     /// Removes a job from the list of active jobs.
-    fn forget(&mut self, uid: Option<&String>) {
+    fn remove_active(&mut self, uid: Option<&String>) {
         if let Some(active) = &mut self.status.active {
             active.retain(|job| job.uid.as_ref() != uid);
         }
@@ -106,7 +106,7 @@ impl Turn<'_> {
     async fn delete(&mut self, job: &Job) -> bool {
         match self.cx.delete(job).await {
             Ok(()) => {
-                self.forget(job.metadata.uid.as_ref());
+                self.remove_active(job.metadata.uid.as_ref());
                 self.publish("SuccessfulDelete", format!("Deleted job {}", job.name_any())).await;
                 true
             }
@@ -118,7 +118,7 @@ impl Turn<'_> {
     }
 
     /// Updates the list of active jobs: removes finished and missing ones, and reports unknown ones.
-    async fn see_jobs(&mut self) -> Result<()> {
+    async fn sync_active_jobs(&mut self) -> Result<()> {
         for job in self.jobs.clone() {
             let (is_known, name) = (self.is_active(job.metadata.uid.as_ref()), job.name_any());
             let Some((condition, _)) = end(&job) else {
@@ -129,7 +129,7 @@ impl Turn<'_> {
                 continue;
             };
             if is_known {
-                self.forget(job.metadata.uid.as_ref());
+                self.remove_active(job.metadata.uid.as_ref());
                 self.publish("SawCompletedJob", format!("Saw completed job: {name}, condition: {condition}")).await;
             }
             let status = job.status.as_ref().filter(|_| condition == "Complete");
@@ -142,7 +142,7 @@ impl Turn<'_> {
             let is_there = self.jobs.iter().any(|known| known.metadata.uid == job.uid);
             if !is_there && self.find(job.name.as_deref().unwrap_or_default()).await?.is_none() {
                 self.publish("MissingJob", format!("Active job went missing: {}", job.name.unwrap_or_default())).await;
-                self.forget(job.uid.as_ref());
+                self.remove_active(job.uid.as_ref());
             }
         }
         Ok(())

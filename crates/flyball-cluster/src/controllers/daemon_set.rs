@@ -93,10 +93,10 @@ impl DaemonSets {
     /// Creates and deletes pods until the daemon set is complete; returns the delay before failed pods may be retried.
     async fn bring(&self, daemon: &mut Daemon<'_>, cx: &Context<DaemonSet>) -> Result<Option<Duration>> {
         let (placement, wait) = self.placement(daemon, cx).await;
-        daemon.carry_out(placement, &self.events, cx).await?;
+        daemon.execute(placement, &self.events, cx).await?;
         let is_on_delete = daemon.spec.update_strategy.as_ref().and_then(|strategy| strategy.type_.as_deref());
         if is_on_delete != Some("OnDelete") {
-            daemon.carry_out(rolling::plan(daemon), &self.events, cx).await?;
+            daemon.execute(rolling::plan(daemon), &self.events, cx).await?;
         }
         Ok(wait)
     }
@@ -160,7 +160,7 @@ impl Daemon<'_> {
         }
     }
 
-    async fn carry_out(&mut self, plan: Plan, events: &Events, cx: &Context<DaemonSet>) -> Result<()> {
+    async fn execute(&mut self, plan: Plan, events: &Events, cx: &Context<DaemonSet>) -> Result<()> {
         let pod = |at: usize| Cow::Owned(self.pod(&plan.create[at]));
         let (created, result) = pods::create(self.set, plan.create.len(), pod, events, cx).await;
         self.place(created);

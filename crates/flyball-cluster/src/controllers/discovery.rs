@@ -11,14 +11,14 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// A resource that the API server serves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Served {
+pub(super) struct ServedResource {
     pub(super) kind: GroupVersionKind,
     pub(super) resource: GroupResource,
     pub(super) namespaced: bool,
     verbs: Vec<String>,
 }
 
-impl Served {
+impl ServedResource {
     pub(super) fn can(&self, verbs: &[&str]) -> bool {
         verbs.iter().all(|verb| self.verbs.iter().any(|known| known == verb))
     }
@@ -89,7 +89,7 @@ struct Kind {
 /// Discovers all resources, in the preferred version of each.
 ///
 /// See <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>.
-pub(super) async fn served(client: &kube::Client) -> kube::Result<Vec<Served>> {
+pub(super) async fn served(client: &kube::Client) -> kube::Result<Vec<ServedResource>> {
     let mut served = Vec::new();
     let mut seen = BTreeSet::new();
     for root in ["/api", "/apis"] {
@@ -102,7 +102,7 @@ pub(super) async fn served(client: &kube::Client) -> kube::Result<Vec<Served>> {
                     let Some(kind) = &resource.response_kind else { continue };
                     let group_resource = GroupResource::new(name, &resource.resource);
                     if seen.insert(group_resource.clone()) {
-                        served.push(Served {
+                        served.push(ServedResource {
                             kind: GroupVersionKind::new(name, &version.version, &kind.kind),
                             resource: group_resource,
                             namespaced: resource.scope == "Namespaced",

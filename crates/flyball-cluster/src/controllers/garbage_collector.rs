@@ -10,7 +10,7 @@ mod graph;
 mod queue;
 mod sweep;
 
-use super::discovery::{self, Served};
+use super::discovery::{self, ServedResource};
 use flyball::{Backoff, Kind, WatchEvent, watch};
 use flyball_core::{GroupVersionKind, Rng};
 use graph::Graph;
@@ -28,7 +28,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff { base_delay: Duration::from_millis(50), max_delay: Duration::from_secs(30) };
 
-/// Number of times that the check of an object is put off until all kinds are listed, about half a minute in total.
+/// Number of times that the check of an object is deferred until all kinds are listed, about half a minute in total.
 const MAX_DEFERRALS: u32 = 10;
 
 /// State shared by the watches and the collector.
@@ -71,7 +71,7 @@ pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
 /// The checks of an object that did not succeed, since the last one that did.
 #[derive(Default)]
 struct Failures {
-    /// Checks that were put off until all kinds are listed.
+    /// Checks that were deferred until all kinds are listed.
     deferrals: u32,
     errors: u32,
 }
@@ -101,7 +101,7 @@ struct Collector {
     shared: Arc<Shared>,
     /// Dropped with the collector, and all watches with it.
     watches: JoinSet<()>,
-    running: BTreeMap<Served, AbortHandle>,
+    running: BTreeMap<ServedResource, AbortHandle>,
 }
 
 impl Collector {
@@ -175,7 +175,7 @@ impl Collector {
             failures += 1;
             sleep(BACKOFF.after(failures)).await;
         };
-        let served: BTreeSet<Served> =
+        let served: BTreeSet<ServedResource> =
             served.into_iter().filter(|kind| kind.can(&["delete", "list", "watch"])).collect();
         self.running.retain(|kind, watch| {
             served.contains(kind) || {
@@ -193,7 +193,7 @@ impl Collector {
         self.shared.graph().serves(served);
     }
 
-    fn watch(&self, kind: Served) -> impl Future<Output = ()> + Send + 'static {
+    fn watch(&self, kind: ServedResource) -> impl Future<Output = ()> + Send + 'static {
         let (client, rng) = (self.watching.clone(), self.rng.fork(&kind.resource.to_string()));
         let (shared, served) = (self.shared.clone(), Arc::new(kind));
         async move {

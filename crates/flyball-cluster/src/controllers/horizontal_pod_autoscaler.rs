@@ -20,7 +20,7 @@ use k8s_openapi::api::autoscaling::v2::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use limits::{History, Limited};
+use limits::{History, LimitedProposal};
 use measure::{Measure, MetricError, Proposal};
 use parking_lot::Mutex;
 use scale::{Scale, Scales};
@@ -216,7 +216,7 @@ impl Turn<'_> {
     /// Applies the bounds and the rate limits to a number.
     fn limit(&mut self, current: i32, proposed: i32) -> i32 {
         let (spec, now) = (self.spec, self.cx.now());
-        let Limited { desired, stabilized, limited } =
+        let LimitedProposal { desired, stabilized, limited } =
             self.on.with(self.cx.key(), |known| known.history.limit(spec, current, proposed, now));
         match stabilized {
             Some((reason, message)) => self.set("AbleToScale", true, reason, message),

@@ -214,18 +214,18 @@ async fn count_and_manage(
             return Ok(None);
         }
     }
-    for pod in pods.iter().filter(|pod| is_tracked(pod) && counts.is_done_with(pod)) {
+    for pod in pods.iter().filter(|pod| is_tracked(pod) && counts.is_accounted_for(pod)) {
         untrack(pod, cx).await?;
     }
     pods.retain(|pod| !(counts.lists(pod) && pods::is_deleting(pod)));
-    counts.settle(job.status.get_or_insert_default());
+    counts.write_to_status(job.status.get_or_insert_default());
     let (active, ready, terminating) = counts::running(pods);
     let status = job.status.get_or_insert_default();
     status.active = (active > 0).then_some(active);
     (status.ready, status.terminating) = (Some(ready), Some(terminating));
     if decided && active == 0 && terminating == 0 && !counts.has_postponed() {
         finish(job, cx.now());
-        tell_end(job, spec, events, cx).await;
+        publish_end(job, spec, events, cx).await;
     } else if decided || terminating > 0 || counts.has_postponed() {
         wait = Some(SOON);
     } else if let Some(rest) = until_deadline(job, spec, cx.now()) {
@@ -250,7 +250,7 @@ fn finish(job: &mut Job, now: Timestamp) {
     }
 }
 
-async fn tell_end(job: &Job, spec: &JobSpec, events: &Events, cx: &Context<Job>) {
+async fn publish_end(job: &Job, spec: &JobSpec, events: &Events, cx: &Context<Job>) {
     let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let failed = conditions.into_iter().find(|condition| condition.type_ == "Failed");
     if let Some(failed) = failed {

@@ -40,12 +40,12 @@ const MAX_LISTED: usize = 20;
 pub(super) fn controller() -> Controller<impl Reconcile> {
     // Remaining objects wait for their own finalizers, which trigger no event here.
     let backoff = Backoff { base_delay: Duration::from_millis(100), max_delay: Duration::from_secs(5) };
-    Controller::new(Emptying).while_deleting().backoff(backoff).concurrency(MAX_NAMESPACES)
+    Controller::new(NamespaceReconciler).while_deleting().backoff(backoff).concurrency(MAX_NAMESPACES)
 }
 
-struct Emptying;
+struct NamespaceReconciler;
 
-impl Reconcile for Emptying {
+impl Reconcile for NamespaceReconciler {
     type Resource = Namespace;
 
     async fn reconcile(&self, namespace: &Namespace, cx: &Context<Namespace>) -> Result<Action> {

@@ -67,8 +67,8 @@ impl Reconcile for Lifecycle {
         let expelling: Vec<&Taint> = all.into_iter().flatten().filter(|taint| taint.effect == "NoExecute").collect();
         if !expelling.is_empty() {
             for pod in pods_on(node, cx).await? {
-                if has_to_go(&pod, &expelling, cx.now()) {
-                    expel(&pod, cx).await?;
+                if is_toleration_expired(&pod, &expelling, cx.now()) {
+                    evict_pod(&pod, cx).await?;
                 }
             }
             return Ok(Action::requeue_after(POLL_INTERVAL));
@@ -156,7 +156,7 @@ async fn mark_unready(pod: &Pod, cx: &Context<Node>) -> Result<()> {
 }
 
 /// Returns true if the toleration time of a pod has expired.
-fn has_to_go(pod: &Pod, taints: &[&Taint], now: Timestamp) -> bool {
+fn is_toleration_expired(pod: &Pod, taints: &[&Taint], now: Timestamp) -> bool {
     let tolerations = pod.spec.as_ref().and_then(|spec| spec.tolerations.as_ref());
     taints.iter().any(|taint| {
         let matching = tolerations.into_iter().flatten().filter(|toleration| tolerates(toleration, taint));
@@ -171,7 +171,7 @@ fn has_to_go(pod: &Pod, taints: &[&Taint], now: Timestamp) -> bool {
     })
 }
 
-async fn expel(pod: &Pod, cx: &Context<Node>) -> Result<()> {
+async fn evict_pod(pod: &Pod, cx: &Context<Node>) -> Result<()> {
     if is_deleting(pod) || is_over(pod) {
         return Ok(());
     }

@@ -28,8 +28,8 @@ pub(super) fn replication_controllers() -> Controller<impl Reconcile> {
     of::<ReplicationController>("replication-controller")
 }
 
-fn of<K: Replicates>(component: &'static str) -> Controller<Sets<K>> {
-    Controller::new(Sets { events: Events::new(component), kind: PhantomData })
+fn of<K: Replicates>(component: &'static str) -> Controller<ReplicaSetReconciler<K>> {
+    Controller::new(ReplicaSetReconciler { events: Events::new(component), kind: PhantomData })
         .owns::<Pod>()
         .watches(|pod: &Pod, caches| owners::candidates(pod, caches, K::selector))
         .index::<Orphans<Pod>>()
@@ -38,12 +38,12 @@ fn of<K: Replicates>(component: &'static str) -> Controller<Sets<K>> {
         .while_deleting()
 }
 
-struct Sets<K> {
+struct ReplicaSetReconciler<K> {
     events: Events,
     kind: PhantomData<fn(K)>,
 }
 
-impl<K: Replicates> Reconcile for Sets<K> {
+impl<K: Replicates> Reconcile for ReplicaSetReconciler<K> {
     type Resource = K;
 
     async fn reconcile(&self, set: &K, cx: &Context<K>) -> Result<Action> {

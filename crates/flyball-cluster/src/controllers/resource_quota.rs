@@ -4,7 +4,7 @@
 //! See
 //! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
-use super::discovery::{self, Served};
+use super::discovery::{self, ServedResource};
 use crate::workload::{owners, pods};
 use flyball::{Action, Caches, Context, Controller, ObjectKey, Predicate, Reconcile, Resource, Result};
 use flyball_core::{GroupResource, Object};
@@ -152,7 +152,7 @@ fn counted_by(name: &str) -> GroupResource {
 
 /// Reads the objects of a namespace from the API server, since the usage must be exact, page by page, since there may
 /// be very many.
-async fn read_all(served: &Served, cx: &Context<ResourceQuota>, mut add: impl FnMut(&Object)) -> Result<()> {
+async fn read_all(served: &ServedResource, cx: &Context<ResourceQuota>, mut add: impl FnMut(&Object)) -> Result<()> {
     let path = served.path(cx.key().namespace());
     let mut continue_token = None;
     loop {

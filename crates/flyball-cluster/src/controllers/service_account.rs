@@ -44,7 +44,7 @@ fn namespace_of(object: &ObjectKey, name: &str) -> Vec<ObjectKey> {
     namespace.map(|namespace| ObjectKey::new(None, namespace)).into_iter().collect()
 }
 
-/// Maintains one object in every namespace.
+/// Maintains one object in each namespace.
 struct PerNamespace<T> {
     object: T,
     is_good: fn(&T, &T) -> bool,

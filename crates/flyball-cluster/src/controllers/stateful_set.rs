@@ -88,9 +88,9 @@ struct Step<'a> {
     cx: &'a Context<StatefulSet>,
     events: &'a Events,
     history: History,
-    /// The name of the revision that the set had before the one it moves to.
+    /// The name of the previous revision.
     current: String,
-    /// The pods there are, by their ordinals.
+    /// The existing pods, by ordinal.
     pods: BTreeMap<i32, Pod>,
     /// Remaining number of pods that this step may create.
     remaining: usize,
@@ -137,7 +137,7 @@ impl Step<'_> {
                 if self.has_stale_claim(ordinal).await? {
                     return Ok(());
                 }
-                // The next step goes on.
+                // The next step continues.
                 let Some(remaining) = self.remaining.checked_sub(1) else { return Ok(()) };
                 self.remaining = remaining;
                 self.create(ordinal).await?;

@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The existing objects that a pod refers to.
 #[derive(Debug, Default)]
-pub(super) struct Material {
+pub(super) struct ReferencedObjects {
     secrets: BTreeMap<String, Option<Secret>>,
     config_maps: BTreeMap<String, Option<ConfigMap>>,
     /// Claims by name: `None` if it does not exist, true if it is bound.
     claims: BTreeMap<String, Option<bool>>,
 }
 
-impl Material {
+impl ReferencedObjects {
     /// Reads the objects that a pod refers to.
     pub(super) async fn gather(pod: &Pod, cx: &Context<Pod>) -> Result<Self> {
         let (mut secrets, mut config_maps) = (BTreeSet::new(), BTreeSet::new());
@@ -60,7 +60,7 @@ impl Material {
     }
 
     /// Disables the check for `kube-root-ca.crt`, which is not published without a server certificate.
-    pub(super) fn forgo_root_ca(&mut self) {
+    pub(super) fn ignore_root_ca(&mut self) {
         if let Some(missing) = self.config_maps.get_mut("kube-root-ca.crt") {
             let data = Some([("ca.crt".to_owned(), String::new())].into());
             missing.get_or_insert_with(|| ConfigMap { data, ..ConfigMap::default() });
@@ -68,7 +68,7 @@ impl Material {
     }
 
     /// Returns the reason why the volumes of a pod cannot be mounted, with the kubelet's message.
-    pub(super) fn lacks_volume(&self, pod: &Pod) -> Option<String> {
+    pub(super) fn unmounted_volume_reason(&self, pod: &Pod) -> Option<String> {
         let namespace = pod.namespace().unwrap_or_default();
         for (claim, volume) in pods::claims(pod) {
             let why = match self.claims.get(&claim) {
@@ -85,17 +85,18 @@ impl Material {
             let mut why = None;
             if let Some(from) = &volume.secret {
                 let name = from.secret_name.as_deref().unwrap_or_default();
-                why = self.lacks_secret(name, from.items.as_deref(), from.optional);
+                why = self.missing_secret_reason(name, from.items.as_deref(), from.optional);
             }
             if let Some(from) = &volume.config_map {
-                why = self.lacks_config_map(&from.name, from.items.as_deref(), from.optional);
+                why = self.missing_config_map_reason(&from.name, from.items.as_deref(), from.optional);
             }
             for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
                 let secret = source.secret.as_ref();
-                let secret =
-                    secret.and_then(|from| self.lacks_secret(&from.name, from.items.as_deref(), from.optional));
+                let secret = secret
+                    .and_then(|from| self.missing_secret_reason(&from.name, from.items.as_deref(), from.optional));
                 let map = source.config_map.as_ref();
-                let map = map.and_then(|from| self.lacks_config_map(&from.name, from.items.as_deref(), from.optional));
+                let map = map
+                    .and_then(|from| self.missing_config_map_reason(&from.name, from.items.as_deref(), from.optional));
                 why = why.or(secret).or(map);
             }
             if let Some(why) = why {
@@ -105,7 +106,7 @@ impl Material {
         None
     }
 
-    fn lacks_secret(&self, name: &str, items: Option<&[KeyToPath]>, optional: Option<bool>) -> Option<String> {
+    fn missing_secret_reason(&self, name: &str, items: Option<&[KeyToPath]>, optional: Option<bool>) -> Option<String> {
         if optional == Some(true) {
             return None;
         }
@@ -115,7 +116,12 @@ impl Material {
         Some(format!("references non-existent secret key: {}", missing.key))
     }
 
-    fn lacks_config_map(&self, name: &str, items: Option<&[KeyToPath]>, optional: Option<bool>) -> Option<String> {
+    fn missing_config_map_reason(
+        &self,
+        name: &str,
+        items: Option<&[KeyToPath]>,
+        optional: Option<bool>,
+    ) -> Option<String> {
         if optional == Some(true) {
             return None;
         }
@@ -271,7 +277,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn check(container: Value, expected: Result<&[(&str, &str)], &str>) {
-        let mut material = Material::default();
+        let mut material = ReferencedObjects::default();
         let secret = json!({"metadata": {"name": "s"}, "data": {"PASSWORD": "aHVudGVyMg=="}});
         material.secrets.insert("s".into(), serde_json::from_value(secret).unwrap());
         let map = json!({"metadata": {"name": "m"}, "data": {"A": "1"}});

@@ -1,6 +1,6 @@
 //! Runs the pods of simulated nodes.
 
-use super::environment::Material;
+use super::environment::ReferencedObjects;
 use super::pod_sync::PodSync;
 use super::program::Program;
 use super::{addresses::Addresses, is_down, is_simulated};
@@ -24,9 +24,9 @@ const RESYNC_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The pods that wait for a missing object: a node, or an object of their namespace.
 #[derive(Debug, Default)]
-struct Waiting(Mutex<BTreeSet<(String, ObjectKey)>>);
+struct WaitingPods(Mutex<BTreeSet<(String, ObjectKey)>>);
 
-impl Waiting {
+impl WaitingPods {
     /// Requeues the pod when an object appears; returns the action until then.
     fn add(&self, what: String, pod: &ObjectKey) -> Action {
         let mut waiting = self.0.lock();
@@ -60,7 +60,7 @@ fn in_namespace(name: &str) -> String {
 pub(crate) struct Kubelet {
     program: Arc<dyn Program>,
     has_root_ca: bool,
-    waiting: Arc<Waiting>,
+    waiting: Arc<WaitingPods>,
     addresses: Addresses,
     events: Events,
 }
@@ -97,9 +97,9 @@ impl Reconcile for Kubelet {
         let Some(node) = node.filter(|node| is_simulated(node) && !is_down(node)) else {
             return Ok(self.waiting.add(for_node(name), cx.key()));
         };
-        let mut material = Material::gather(pod, cx).await?;
+        let mut material = ReferencedObjects::gather(pod, cx).await?;
         if !self.has_root_ca {
-            material.forgo_root_ca();
+            material.ignore_root_ca();
         }
         let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
         let host_ip = addresses.into_iter().find(|address| address.type_ == "InternalIP");

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of nodes that are created concurrently.
 const AT_ONCE: usize = 16;
 
-/// A number of equal simulated nodes.
+/// A group of identical simulated nodes.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

@@ -4,7 +4,7 @@
 //! See <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/>.
 
 use super::containers::{ended, has_begun, restarts};
-use super::environment::Material;
+use super::environment::ReferencedObjects;
 use super::program::{Exit, KILLED, Launch, Program, ProgramState, RunningContainer, StartResult, TERMINATED};
 use super::status;
 use crate::workload::pods::is_deleting;
@@ -30,7 +30,7 @@ const RESYNC_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 pub(super) struct PodSync<'a> {
     pub(super) pod: &'a Pod,
     pub(super) program: &'a dyn Program,
-    pub(super) material: &'a Material,
+    pub(super) material: &'a ReferencedObjects,
     pub(super) host_ip: &'a str,
     pub(super) pod_ip: String,
     pub(super) now: Timestamp,
@@ -114,7 +114,7 @@ impl PodSync<'_> {
         let known = |all: &Option<Vec<ContainerStatus>>, name: &str| {
             all.iter().flatten().find(|status| status.name == name).cloned()
         };
-        let unmounted = self.material.lacks_volume(self.pod).filter(|_| !has_begun(&before) && !stopping);
+        let unmounted = self.material.unmounted_volume_reason(self.pod).filter(|_| !has_begun(&before) && !stopping);
         if let Some(why) = &unmounted {
             result.warning("FailedMount", why.clone());
             result.is_missing_object = true;

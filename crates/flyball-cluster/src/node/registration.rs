@@ -65,7 +65,7 @@ impl Reconcile for Registration {
         if is_down(node) {
             return Ok(Action::done());
         }
-        let wait = beat(node, cx).await?;
+        let wait = renew_lease(node, cx).await?;
         Ok(Action::requeue_after(wait))
     }
 }
@@ -105,7 +105,7 @@ impl Registration {
         put(&mut status, "PIDPressure", false, "KubeletHasSufficientPID", "kubelet has sufficient PID available", now);
         match is_down(node) {
             false => put(&mut status, "Ready", true, "KubeletReady", "kubelet is posting ready status", now),
-            true => put(&mut status, "Ready", false, "KubeletNotReady", "the node is simulated to be down", now),
+            true => put(&mut status, "Ready", false, "KubeletNotReady", "the node simulates a failure", now),
         }
         Ok(status)
     }
@@ -152,7 +152,7 @@ fn put(status: &mut NodeStatus, type_: &str, holds: bool, reason: &str, message:
 }
 
 /// Renews the lease of the node if it is due; returns the delay before the next renewal.
-async fn beat(node: &Node, cx: &Context<Node>) -> Result<Duration> {
+async fn renew_lease(node: &Node, cx: &Context<Node>) -> Result<Duration> {
     let api = Api::<Lease>::namespaced(cx.client().clone(), NAMESPACE);
     let (name, now) = (cx.key().name(), cx.now());
     let spec = LeaseSpec {

@@ -46,7 +46,7 @@ impl Delay {
 
 /// Error of parsing a [`Delay`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no span of time: write 500ms, 2s, 1m30s, 2s..5s or never")]
+#[error("{0:?} is not a duration: use 500ms, 2s, 1m30s, 2s..5s or never")]
 pub struct DelayParseError(String);
 
 impl FromStr for Delay {
@@ -102,7 +102,7 @@ pub struct ContainerScript {
     pub start_after: Option<Delay>,
     /// Delay from start to ready; by default the initial delay of its probes.
     pub ready_after: Option<Delay>,
-    /// Run time until it exits by itself; by default for ever with restart policy `Always`, else a second.
+    /// Run time until it exits by itself; by default forever with restart policy `Always`, else a second.
     pub complete_after: Option<Delay>,
     /// Exit code, 0 by default. A container with another one exits after a second by default.
     pub exit_code: Option<i32>,
@@ -112,7 +112,7 @@ pub struct ContainerScript {
     pub stop_after: Option<Delay>,
 }
 
-/// The scripts of the containers of some pods. The first rule that matches a pod applies; annotations of the pod take
+/// Scripts for the containers of selected pods. The first rule that matches a pod applies; annotations of the pod take
 /// precedence.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]

@@ -5,7 +5,7 @@
 //! once for a pod, so that each node only needs lookups.
 
 use super::nodes::{Node, Reason};
-use super::pods::{Facts, Pending, Term};
+use super::pods::{Pending, PodFacts, Term};
 use crate::workload::affinity::{self, Labels};
 use crate::workload::owners::Selector;
 use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec, Taint, TopologySpreadConstraint};
@@ -147,9 +147,9 @@ impl Spread {
             }
         }
         let selector = Selector::new(selector.as_ref());
-        let is_meant = |pod: &Facts| {
+        let is_meant = |pod: &PodFacts| {
             let selected = selector.as_ref().is_some_and(|selector| selector.matches_labels(&pod.labels));
-            !pod.is_going && pod.namespace == pending.facts.namespace && selected
+            !pod.is_deleting && pod.namespace == pending.facts.namespace && selected
         };
         let honors_affinity = constraint.node_affinity_policy.as_deref() != Some("Ignore");
         let honors_taints = constraint.node_taints_policy.as_deref() == Some("Honor");
@@ -179,7 +179,7 @@ impl Spread {
 fn count(
     nodes: &Nodes,
     topology: &str,
-    is_meant: impl Fn(&Facts) -> bool,
+    is_meant: impl Fn(&PodFacts) -> bool,
     matters: impl Fn((&str, &Node)) -> bool,
 ) -> Counts {
     let mut counts = Counts::new();

@@ -1,6 +1,6 @@
 //! Scheduler's view of a node, and the filters that depend on the node alone.
 
-use super::pods::{Facts, HostPort, Pending};
+use super::pods::{HostPort, Pending, PodFacts};
 use crate::workload::affinity::{self, Labels, NOT_READY};
 use crate::workload::resources::{Amounts, Load};
 use flyball_core::ObjectKey;
@@ -16,7 +16,7 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) facts: Option<NodeFacts>,
-    pub(super) pods: BTreeMap<ObjectKey, Arc<Facts>>,
+    pub(super) pods: BTreeMap<ObjectKey, Arc<PodFacts>>,
     used: Amounts,
     load: Load,
 }
@@ -71,14 +71,14 @@ impl Reason {
 }
 
 impl Node {
-    pub(super) fn insert(&mut self, key: ObjectKey, pod: Arc<Facts>) {
+    pub(super) fn insert(&mut self, key: ObjectKey, pod: Arc<PodFacts>) {
         self.remove(&key);
         self.used.add(&pod.requests);
         self.load.add(pod.load);
         self.pods.insert(key, pod);
     }
 
-    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Facts>> {
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<PodFacts>> {
         let pod = self.pods.remove(key)?;
         self.used.subtract(&pod.requests);
         self.load.subtract(pod.load);

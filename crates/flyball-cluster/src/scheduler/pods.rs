@@ -12,7 +12,7 @@ const EVERYWHERE: &str = "0.0.0.0";
 
 /// Pod data used when later pods are scheduled.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct PodFacts {
     pub(super) uid: String,
     pub(super) namespace: String,
     pub(super) labels: Labels,
@@ -21,7 +21,7 @@ pub(super) struct Facts {
     pub(super) ports: Vec<HostPort>,
     /// Required anti-affinity terms.
     pub(super) repels: Vec<Term>,
-    pub(super) is_going: bool,
+    pub(super) is_deleting: bool,
 }
 
 /// A host port of a pod.
@@ -73,7 +73,7 @@ impl Term {
         }
     }
 
-    pub(super) fn is_about(&self, pod: &Facts, namespaces: &BTreeMap<String, Labels>) -> bool {
+    pub(super) fn is_about(&self, pod: &PodFacts, namespaces: &BTreeMap<String, Labels>) -> bool {
         let in_namespace = self.namespaces.contains(&pod.namespace)
             || self.namespace_selector.as_ref().is_some_and(|selector| {
                 selector.is_empty()
@@ -83,7 +83,7 @@ impl Term {
     }
 }
 
-impl Facts {
+impl PodFacts {
     pub(super) fn new(pod: &Pod) -> Self {
         let spec = pod.spec.as_ref();
         Self {
@@ -94,7 +94,7 @@ impl Facts {
             load: resources::load(pod),
             ports: spec.map(ports).unwrap_or_default(),
             repels: anti_affinity(pod).map(|term| Term::new(term, pod)).collect(),
-            is_going: pods::is_deleting(pod),
+            is_deleting: pods::is_deleting(pod),
         }
     }
 }
@@ -124,15 +124,15 @@ fn anti_affinity(pod: &Pod) -> impl Iterator<Item = &PodAffinityTerm> {
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) pod: Box<Pod>,
-    pub(super) facts: Facts,
+    pub(super) facts: PodFacts,
     /// Key of pods with equal results on every node; `None` if other pods matter as well.
     pub(super) class: Option<String>,
 }
 
 impl Pending {
     pub(super) fn new(pod: Box<Pod>) -> Self {
-        let facts = Facts::new(&pod);
-        let class = pod.spec.as_ref().filter(|spec| stands_alone(spec)).and_then(|spec| {
+        let facts = PodFacts::new(&pod);
+        let class = pod.spec.as_ref().filter(|spec| is_independent(spec)).and_then(|spec| {
             let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
             let of_spec = (&spec.node_selector, affinity, &spec.tolerations);
             serde_json::to_string(&(of_spec, &facts.requests, &facts.load, &facts.ports)).ok()
@@ -155,7 +155,7 @@ impl Pending {
 }
 
 /// Returns true if the fit of a node does not depend on other nodes.
-fn stands_alone(spec: &PodSpec) -> bool {
+fn is_independent(spec: &PodSpec) -> bool {
     let affinity = spec.affinity.as_ref();
     let among_pods =
         affinity.is_some_and(|affinity| affinity.pod_affinity.is_some() || affinity.pod_anti_affinity.is_some());

@@ -5,7 +5,7 @@
 
 use super::neighbors::Neighbors;
 use super::nodes::{Node, NodeFacts, Reason};
-use super::pods::{Facts, Pending};
+use super::pods::{Pending, PodFacts};
 use super::queue::Queue;
 use super::volumes::Volumes;
 use crate::workload::affinity::Labels;
@@ -86,7 +86,7 @@ impl State {
         }
         if let Some(node) = pods::node(&pod).map(Arc::from) {
             self.assumed.remove(&key);
-            return self.place(key, node, Arc::new(Facts::new(&pod)));
+            return self.place(key, node, Arc::new(PodFacts::new(&pod)));
         }
         let spec = pod.spec.as_ref();
         let is_ours = spec.and_then(|spec| spec.scheduler_name.as_deref()).is_none_or(|name| name == NAME);
@@ -120,14 +120,14 @@ impl State {
         }
     }
 
-    fn place(&mut self, key: ObjectKey, node: Arc<str>, pod: Arc<Facts>) {
+    fn place(&mut self, key: ObjectKey, node: Arc<str>, pod: Arc<PodFacts>) {
         self.pending.remove(&key);
         self.queue.remove(&key);
         let known = self.places.get(&key).filter(|place| **place == node);
         let known = known.and_then(|place| self.nodes.get(place)?.pods.get(&key));
-        if known
-            .is_some_and(|known| known.uid == pod.uid && known.labels == pod.labels && known.is_going == pod.is_going)
-        {
+        if known.is_some_and(|known| {
+            known.uid == pod.uid && known.labels == pod.labels && known.is_deleting == pod.is_deleting
+        }) {
             return;
         }
         self.leave(&key);

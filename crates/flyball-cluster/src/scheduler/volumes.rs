@@ -29,7 +29,7 @@ struct Claim {
     class: String,
     selected: Option<String>,
     is_lost: bool,
-    is_going: bool,
+    is_deleting: bool,
 }
 
 impl Volumes {
@@ -45,7 +45,7 @@ impl Volumes {
             class: spec.and_then(|spec| spec.storage_class_name.clone()).unwrap_or_default(),
             selected: claim.annotations().get(SELECTED_NODE).cloned(),
             is_lost: phase == Some("Lost"),
-            is_going: pods::is_deleting(claim),
+            is_deleting: pods::is_deleting(claim),
         };
         self.claims.insert(key, known);
     }
@@ -79,7 +79,7 @@ impl Volumes {
                         "persistentvolumeclaim {name:?} bound to non-existent persistentvolume {volume:?}"
                     ));
                 }
-                Some(claim) if claim.is_going => {
+                Some(claim) if claim.is_deleting => {
                     return Err(format!("persistentvolumeclaim {name:?} is being deleted"));
                 }
                 Some(claim) if claim.volume.is_some() => {}

@@ -1,6 +1,6 @@
 //! Final state of a run, which crashes, orders and delays must not change.
 
-use super::report::{ChaosRun, Done};
+use super::report::{ChaosRun, InjectedFault};
 use super::requests::Crash;
 use super::{Setup, Test};
 use crate::Inventory;
@@ -115,7 +115,7 @@ fn state_of(objects: Vec<(String, DynamicObject)>) -> BTreeMap<String, Value> {
         let name = object.metadata.name.clone().unwrap_or_default();
         let created = object.metadata.creation_timestamp.as_ref().map(|created| created.0);
         let mut value = serde_json::to_value(object).unwrap_or_default();
-        drawn.settle(&mut value, created);
+        drawn.remove_run_specific_values(&mut value, created);
         let settled = drawn.replace(name.clone());
         let is_drawn = settled != name;
         let key = format!("{plural} {settled}");
@@ -157,7 +157,7 @@ impl Placeholders {
     }
 
     /// Removes values that differ between runs.
-    fn settle(&self, value: &mut Value, created: Option<Timestamp>) {
+    fn remove_run_specific_values(&self, value: &mut Value, created: Option<Timestamp>) {
         match value {
             Value::Object(fields) => {
                 let stable = std::mem::take(fields).into_iter().filter(|(name, _)| !RANDOM.contains(&&**name));
@@ -169,9 +169,9 @@ impl Placeholders {
                     let labels = metadata["labels"].as_object_mut();
                     labels.into_iter().for_each(|labels| labels.retain(|name, _| !REVISION_TIMES.contains(&&**name)));
                 }
-                fields.values_mut().for_each(|field| self.settle(field, created));
+                fields.values_mut().for_each(|field| self.remove_run_specific_values(field, created));
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.settle(item, created)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.remove_run_specific_values(item, created)),
             // The volume of a pod's token has a random name.
             Value::String(text) if text.starts_with(TOKENS) => text.truncate(TOKENS.len()),
             Value::String(text) => {
@@ -245,7 +245,7 @@ pub async fn explore_crashes<T: Debug + PartialEq>(
     if !undisturbed.is_alone() {
         return 0;
     }
-    let mut chaos_run = ChaosRun::new(&undisturbed.installed.operator, Done::Crashes(0));
+    let mut chaos_run = ChaosRun::new(&undisturbed.installed.operator, InjectedFault::Crashes(0));
     drop(undisturbed);
     let mut crashes = 0;
     let mut has_ended = false;
@@ -254,7 +254,7 @@ pub async fn explore_crashes<T: Debug + PartialEq>(
             let (state, returned, test) = play(Setup { crash: Some(crash), ..setup() }).await;
             let crashed = test.installed.log.crashed();
             crashes += usize::from(crashed.is_some());
-            chaos_run.done = Done::Crashes(crashes);
+            chaos_run.done = InjectedFault::Crashes(crashes);
             let mut differences = differences(&expected, &state);
             if returned != returns {
                 differences += &format!("\n  the scenario: expected {returns:?}\n    and found {returned:?}");
@@ -307,13 +307,13 @@ mod tests {
         let mut value = json!({"volumes": [{"name": "kube-api-access-x1y2z"}],
             "metadata": {"uid": "1", "name": "a", "creationTimestamp": "2026-01-01T00:00:00Z"},
             "spec": {"list": [{"lastProbeTime": "2026-01-01T00:00:00.5Z", "clusterIP": "10.0.0.1"}]}});
-        Placeholders::of(&[]).settle(&mut value, None);
+        Placeholders::of(&[]).remove_run_specific_values(&mut value, None);
         let settled = json!({"volumes": [{"name": "kube-api-access-"}], "metadata": {"name": "a", "creationTimestamp": "a time"}, "spec": {"list": [{"lastProbeTime": "a time"}]}});
         assert_eq!(value, settled);
         let pod = json!({"metadata": {"name": "web-x7k2p", "generateName": "web-", "uid": "12-34"}});
         let drawn = Placeholders::of(&[("pods".to_owned(), serde_json::from_value(pod).expect("it is an object"))]);
         let mut value = json!({"ready": ["web-x7k2p"], "versions": {"web-x7k2p": "1"}, "snapshot": "web_12-34.db"});
-        drawn.settle(&mut value, None);
+        drawn.remove_run_specific_values(&mut value, None);
         assert_eq!(value, json!({"ready": ["web-*"], "versions": {"web-*": "1"}, "snapshot": "web_a UID.db"}));
         let state = |value: i64| BTreeMap::from([("widgets a".to_owned(), json!(value))]);
         assert_eq!(differences(&state(1), &state(1)), "");

@@ -1,7 +1,7 @@
 //! Outages of an operator, during and after which its objects must not change.
 
 use super::Test;
-use super::report::{ChaosRun, Done};
+use super::report::{ChaosRun, InjectedFault};
 use crate::Inventory;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -52,7 +52,8 @@ impl Test {
         self.assert_converges().await;
         let before = self.inventory().await;
         let pods = before.names().filter(|name| name.starts_with("pods ")).count();
-        let mut chaos_run = ChaosRun::new(&self.installed.operator, Done::Outage { seconds: outage.as_secs(), pods });
+        let mut chaos_run =
+            ChaosRun::new(&self.installed.operator, InjectedFault::Outage { seconds: outage.as_secs(), pods });
         if outage < requested {
             chaos_run.leave_out(format!("an outage of more than {outage:?}: {requested:?} was asked for"));
         }

@@ -16,7 +16,7 @@ const CHAOS: &str = "FLYBALL_TEST_CHAOS";
 /// Fault applied to an operator.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Done {
+pub(super) enum InjectedFault {
     /// Number of crashes, each in its own run.
     Crashes(usize),
     /// An outage of this length, with this number of pods in the namespace.
@@ -29,7 +29,7 @@ pub(super) enum Done {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChaosRun {
     operator: String,
-    pub(super) done: Done,
+    pub(super) done: InjectedFault,
     passed: bool,
     /// Faults that were requested but not tried.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub(super) struct ChaosRun {
 }
 
 impl ChaosRun {
-    pub(super) fn new(operator: &str, done: Done) -> Self {
+    pub(super) fn new(operator: &str, done: InjectedFault) -> Self {
         Self { operator: operator.to_owned(), done, passed: false, not_tried: None }
     }
 

@@ -302,7 +302,7 @@ impl Log {
     }
 
     /// Returns true if there was no write for this period.
-    pub(super) fn is_at_rest(&self, period: Duration) -> bool {
+    pub(super) fn is_idle(&self, period: Duration) -> bool {
         self.0.state.lock().written.is_none_or(|written| written.elapsed() >= period)
     }
 

@@ -212,7 +212,7 @@ impl Drop for Target {
 }
 
 /// Resumes tokio's time if it is paused, since a real cluster runs in real time.
-pub(super) async fn let_time_pass() {
+pub(super) async fn resume_time() {
     #[expect(clippy::disallowed_methods, reason = "detects whether tokio's time is paused")]
     let began = std::time::Instant::now();
     let wait = Duration::from_millis(50);
@@ -231,8 +231,8 @@ fn client(config: &Config) -> Client {
 }
 
 /// Reads the response to a write.
-async fn read(answer: http::Response<Body>) -> kube::Result<(http::Response<Body>, serde_json::Value)> {
-    let (head, body) = answer.into_parts();
+async fn read(response: http::Response<Body>) -> kube::Result<(http::Response<Body>, serde_json::Value)> {
+    let (head, body) = response.into_parts();
     let body = body.collect().await?.to_bytes();
     let value = serde_json::from_slice(&body).unwrap_or_default();
     Ok((http::Response::from_parts(head, Body::from(body.to_vec())), value))
@@ -244,11 +244,11 @@ fn recorded(client: Client, log: Log) -> Client {
         let (client, log) = (client.clone(), log.clone());
         async move {
             let place = WriteTarget::of(request.method(), request.uri());
-            let answer = client.send(request).await?;
-            let Some(place) = place.filter(|_| answer.status().is_success()) else { return Ok(answer) };
-            let (answer, value) = read(answer).await?;
+            let response = client.send(request).await?;
+            let Some(place) = place.filter(|_| response.status().is_success()) else { return Ok(response) };
+            let (response, value) = read(response).await?;
             log.made(&place, &value);
-            Ok::<_, kube::Error>(answer)
+            Ok::<_, kube::Error>(response)
         }
     };
     Client::new(service_fn(pass), "default")
@@ -265,19 +265,19 @@ fn counted(client: Client, namespace: &str, log: Log) -> Client {
             }
             let permission = log.count(request.method(), request.uri());
             let (method, place) = (request.method().clone(), WriteTarget::of(request.method(), request.uri()));
-            let mut answer = client.send(request).await?;
-            if answer.status() == StatusCode::CREATED && method == Method::PATCH {
+            let mut response = client.send(request).await?;
+            if response.status() == StatusCode::CREATED && method == Method::PATCH {
                 permission.iter().for_each(|permission| log.created(permission));
             }
-            if let Some(place) = place.filter(|_| answer.status().is_success()) {
+            if let Some(place) = place.filter(|_| response.status().is_success()) {
                 let value;
-                (answer, value) = read(answer).await?;
+                (response, value) = read(response).await?;
                 log.changed(&method, &place, &value);
             }
             if let Some(Crash::After(_)) = crash {
                 log.crash().await;
             }
-            let (head, body) = answer.into_parts();
+            let (head, body) = response.into_parts();
             let denied = permission.filter(|_| head.status.as_u16() == 403);
             let Some(permission) = denied else { return Ok(http::Response::from_parts(head, body)) };
             let body = body.collect().await?.to_bytes();

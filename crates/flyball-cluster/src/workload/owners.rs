@@ -88,7 +88,7 @@ where
     T: Resource + Serialize + Clone,
 {
     let (mut claimed, mut may_adopt) = (Vec::new(), None);
-    let is_going = owner.meta().deletion_timestamp.is_some();
+    let is_deleting = owner.meta().deletion_timestamp.is_some();
     let mut known = cx.children::<T>().await?;
     known.retain(|child| controls(owner, child));
     known.extend(cx.list_by::<Orphans<T>>(&owner.namespace().unwrap_or_default()).await?);
@@ -97,7 +97,7 @@ where
         let matches = selector.matches(&object);
         match controller_of(&object) {
             Some(_) if controls(owner, &object) => {
-                if matches || is_going {
+                if matches || is_deleting {
                     claimed.push(object);
                 } else {
                     let mut released = object.clone();
@@ -110,7 +110,7 @@ where
                     tolerate(cx.replace(&released).await)?;
                 }
             }
-            None if matches && !is_going && object.meta().deletion_timestamp.is_none() => {
+            None if matches && !is_deleting && object.meta().deletion_timestamp.is_none() => {
                 let may_adopt = match may_adopt {
                     Some(may) => may,
                     None => *may_adopt.insert(is_there(owner, cx).await?),

@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex};
 
 /// Reconciler that records the objects in its caches: config maps, applications, labels and data of a secret.
 #[derive(Clone, Default)]
-struct Look(Arc<Mutex<String>>);
+struct CacheRecorder(Arc<Mutex<String>>);
 
-impl Look {
+impl CacheRecorder {
     fn seen(&self) -> String {
         self.0.lock().unwrap().clone()
     }
@@ -26,7 +26,7 @@ fn names<T: ResourceExt>(found: Vec<T>) -> String {
     found.iter().map(|object| object.name_any()).collect::<Vec<_>>().join(" ")
 }
 
-impl Reconcile for Look {
+impl Reconcile for CacheRecorder {
     type Resource = ServiceAccount;
 
     async fn reconcile(&self, account: &ServiceAccount, cx: &Context<ServiceAccount>) -> Result<Action> {
@@ -47,7 +47,7 @@ fn looks<T: flyball::Resource>(object: &T, _: &flyball::Caches) -> Result<Vec<Ob
     Ok(vec![ObjectKey::new(object.meta().namespace.as_deref(), "looks")])
 }
 
-fn operator(look: Look) -> Operator {
+fn operator(look: CacheRecorder) -> Operator {
     let controller = Controller::new(look)
         .watches(looks::<ConfigMap>)
         .watches(looks::<PartialObjectMeta<MyApp>>)
@@ -57,7 +57,7 @@ fn operator(look: Look) -> Operator {
 
 #[tokio::test(start_paused = true)]
 async fn operator_observes_selected_objects_of_reinstalled_kinds() {
-    let look = Look::default();
+    let look = CacheRecorder::default();
     let theirs = look.clone();
     let test = Test::of(move || operator(theirs.clone())).start().await;
     let sees = async |expected: &str| test.eventually(expected, async || look.seen() == expected).await;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// An authorization check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Question {
+pub struct AuthorizationCheck {
     /// Non-resource path.
     pub path: Option<String>,
     /// Group of the resource.
@@ -34,7 +34,7 @@ pub struct Question {
 }
 
 /// A function that decides a check; the string is the reason.
-pub type Decide = dyn Fn(&Question) -> (bool, String) + Send + Sync;
+pub type AuthorizeFn = dyn Fn(&AuthorizationCheck) -> (bool, String) + Send + Sync;
 
 /// The stages of a check under construction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +101,8 @@ pub(super) fn method<'s>(name: &str, target: &Type<'s>, arguments: &[Type<'s>]) 
 #[derive(Clone)]
 struct CheckBuilder {
     stage: Stage,
-    question: Question,
-    decide: Arc<Decide>,
+    question: AuthorizationCheck,
+    decide: Arc<AuthorizeFn>,
 }
 
 impl fmt::Debug for CheckBuilder {
@@ -139,12 +139,12 @@ impl Opaque for Decision {
 }
 
 /// Creates the value of `authorizer`.
-pub(super) fn authorizer(decide: Arc<Decide>) -> Cel {
-    Cel::Opaque(Arc::new(CheckBuilder { stage: Stage::Authorizer, question: Question::default(), decide }))
+pub(super) fn authorizer(decide: Arc<AuthorizeFn>) -> Cel {
+    Cel::Opaque(Arc::new(CheckBuilder { stage: Stage::Authorizer, question: AuthorizationCheck::default(), decide }))
 }
 
 /// Creates the value of `authorizer.requestResource`: a check of the request's resource, without its verb.
-pub(super) fn request_resource(question: Question, decide: Arc<Decide>) -> Cel {
+pub(super) fn request_resource(question: AuthorizationCheck, decide: Arc<AuthorizeFn>) -> Cel {
     Cel::Opaque(Arc::new(CheckBuilder { stage: Stage::Resource, question, decide }))
 }
 
@@ -163,7 +163,7 @@ fn decision(this: &Cel) -> Result<&Decision, ExecutionError> {
 }
 
 /// Advances a check from one stage to the next.
-fn step(this: &Cel, from: Stage, to: Stage, change: impl FnOnce(&mut Question)) -> ResolveResult {
+fn step(this: &Cel, from: Stage, to: Stage, change: impl FnOnce(&mut AuthorizationCheck)) -> ResolveResult {
     let mut check_builder = check_builder(this)?.clone();
     if check_builder.stage != from {
         return Err(ExecutionError::NoSuchOverload);
@@ -174,7 +174,7 @@ fn step(this: &Cel, from: Stage, to: Stage, change: impl FnOnce(&mut Question)) 
 }
 
 /// Changes the resource of a check.
-fn with(this: &Cel, change: impl FnOnce(&mut Question)) -> ResolveResult {
+fn with(this: &Cel, change: impl FnOnce(&mut AuthorizationCheck)) -> ResolveResult {
     step(this, Stage::Resource, Stage::Resource, change)
 }
 
@@ -244,18 +244,22 @@ pub(super) fn add(context: &mut Context<'_>) {
 #[cfg(test)]
 mod tests {
     use super::super::{AUTHORIZER, Budget, Cel, Expression, Scope, check_among};
-    use super::Question;
+    use super::AuthorizationCheck;
     use std::sync::Arc;
 
     fn evaluate(expression: &str) -> Result<Cel, String> {
         let mut scope = Scope::new();
-        let request =
-            Question { resource: "pods".into(), namespace: "a".into(), name: "x".into(), ..Question::default() };
-        let decide = |question: &Question| match &question.account {
+        let request = AuthorizationCheck {
+            resource: "pods".into(),
+            namespace: "a".into(),
+            name: "x".into(),
+            ..AuthorizationCheck::default()
+        };
+        let decide = |question: &AuthorizationCheck| match &question.account {
             Some((namespace, name)) => (true, format!("{namespace}/{name}")),
             None if question.path.is_some() => (question.path.as_deref() == Some("/healthz"), String::new()),
             None => {
-                let Question { resource, subresource, namespace, name, verb, .. } = question;
+                let AuthorizationCheck { resource, subresource, namespace, name, verb, .. } = question;
                 (verb == "get", format!("{verb} {resource}/{subresource} {namespace}/{name}"))
             }
         };
@@ -278,8 +282,8 @@ mod tests {
             ("string(authorizer.requestResource.check('list').errored())", "false"),
             ("authorizer.requestResource.check('list').error()", ""),
         ];
-        for (expression, answer) in cases {
-            assert_eq!(evaluate(expression), Ok(Cel::from(answer)), "{expression}");
+        for (expression, response) in cases {
+            assert_eq!(evaluate(expression), Ok(Cel::from(response)), "{expression}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Expressions in the configuration of admission, which are independent of a schema.
 
-use super::authorizer::{Decide, Question, REQUEST_RESOURCE, authorizer, request_resource};
+use super::authorizer::{AuthorizationCheck, AuthorizeFn, REQUEST_RESOURCE, authorizer, request_resource};
 use super::budget::Budget;
 use super::error::Error;
 use super::{BASE, Program, compile};
@@ -31,7 +31,7 @@ impl Scope {
     }
 
     /// Sets `authorizer`, and `authorizer.requestResource` for the resource of the request.
-    pub fn set_authorizer(&mut self, request: Question, decide: Arc<Decide>) {
+    pub fn set_authorizer(&mut self, request: AuthorizationCheck, decide: Arc<AuthorizeFn>) {
         self.set("authorizer", authorizer(decide.clone()));
         self.set(REQUEST_RESOURCE, request_resource(request, decide));
     }

@@ -34,9 +34,9 @@ pub(super) fn prefix(text: &str) -> Result<IpAddr, String> {
 }
 
 /// The error and its position.
-type Wrong<'t> = (&'static str, Option<&'t str>);
+type ParseError<'t> = (&'static str, Option<&'t str>);
 
-fn v4(text: &str) -> Result<[u8; 4], Wrong<'_>> {
+fn v4(text: &str) -> Result<[u8; 4], ParseError<'_>> {
     let (mut octets, mut part, mut digits, mut value) = ([0; 4], 0, 0, 0_u16);
     let bytes = text.as_bytes();
     for (i, byte) in bytes.iter().enumerate() {
@@ -60,7 +60,7 @@ fn v4(text: &str) -> Result<[u8; 4], Wrong<'_>> {
     if part < 3 { Err(("IPv4 address too short", None)) } else { Ok(octets) }
 }
 
-fn v6(text: &str) -> Result<[u8; 16], Wrong<'_>> {
+fn v6(text: &str) -> Result<[u8; 16], ParseError<'_>> {
     let mut rest = match text.split_once('%') {
         Some((_, "")) => return Err(("zone must be a non-empty string", None)),
         Some((rest, _)) => rest,

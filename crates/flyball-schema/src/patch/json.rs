@@ -136,7 +136,8 @@ impl Budget {
 
     fn work(&mut self, values: usize) -> Result<(), Error> {
         let remaining = self.work.checked_sub(values);
-        self.work = remaining.ok_or_else(|| TooLarge("the patch moves too much of the document about".into()))?;
+        self.work = remaining
+            .ok_or_else(|| TooLarge("the move and copy operations of the patch exceed the work limit".into()))?;
         Ok(())
     }
 }

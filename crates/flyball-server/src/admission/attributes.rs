@@ -96,7 +96,7 @@ impl<'a> Attributes<'a> {
         Self { dry_run: options.dry_run, options: options.as_value(), ..Self::new(target, Operation::Delete, writer) }
     }
 
-    /// Returns the attributes of an action: of something that is done with an object other than writing it.
+    /// Returns the attributes of an action, such as a binding, an eviction or a connection.
     pub(crate) fn of_action(
         target: &'a Target,
         subresource: &'static str,
@@ -109,12 +109,12 @@ impl<'a> Attributes<'a> {
         Self { subresource, sent: Some(sent.clone()), options, ..attributes }
     }
 
-    /// Returns whether the body is an action, which is not stored.
+    /// Returns true if the body is an action, which is not stored.
     pub(super) fn is_action(&self) -> bool {
         self.sent.is_some() && self.part != Part::Scale
     }
 
-    /// The namespace of the request: a namespace's own is itself.
+    /// The namespace of the request; for a request for a namespace, its own name.
     pub(super) fn namespace_name(&self) -> &str {
         if self.is(&NAMESPACE) { self.name } else { self.namespace.unwrap_or_default() }
     }
@@ -136,22 +136,22 @@ impl<'a> Attributes<'a> {
         if self.budget.is_exceeded() { Err(self.forbidden(why)) } else { Ok(()) }
     }
 
-    /// Returns whether webhooks see the request.
+    /// Returns true if webhooks see the request.
     pub(super) fn is_seen_by_webhooks(&self) -> bool {
         self.reviewed && !self.resource.is_exempt_from_webhooks()
     }
 
-    /// Returns whether policies see the request.
+    /// Returns true if policies see the request.
     pub(super) fn is_seen_by_policies(&self) -> bool {
         self.reviewed && !self.resource.is_exempt_from_policies()
     }
 
-    /// Returns whether an object of a built-in kind is written, or a part of it.
+    /// Returns true if an object of a built-in kind is written, or a part of it.
     pub(super) fn writes(&self, kind: &Kind) -> bool {
         !self.is_action() && self.is(kind)
     }
 
-    /// Returns whether an object of a built-in kind is created.
+    /// Returns true if an object of a built-in kind is created.
     pub(super) fn creates(&self, kind: &Kind) -> bool {
         self.operation == Operation::Create && self.writes(kind)
     }
@@ -161,7 +161,7 @@ impl<'a> Attributes<'a> {
         self.creates(&POD) || self.operation == Operation::Update && self.part == Part::Resize && self.writes(&POD)
     }
 
-    /// Returns whether the request is about a built-in kind.
+    /// Returns true if the request is about a built-in kind.
     pub(super) fn is(&self, kind: &Kind) -> bool {
         self.resource.is(kind)
     }
@@ -180,7 +180,7 @@ pub(crate) struct Writer<'w> {
 }
 
 impl<'w> Writer<'w> {
-    /// The server itself, which may do anything and is not reviewed.
+    /// The server itself, which has all permissions and is not reviewed.
     pub(crate) fn server(user: &'w User, warnings: &'w Warnings) -> Self {
         Self { user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings, reviewed: false }
     }
@@ -189,7 +189,7 @@ impl<'w> Writer<'w> {
 /// Reinvocation: the webhooks and policies that must run again, since others changed the request after them.
 #[derive(Default)]
 pub(crate) struct Reinvocation {
-    /// True if all are run for the second time, since something changed the request after others had seen it.
+    /// True in the second round, which follows if the request was changed after a plugin with reinvocation ran.
     pub(super) again: bool,
     pub(super) is_due: bool,
     /// Webhooks and policies with reinvocation that ran after the last change.

@@ -95,7 +95,7 @@ impl ParameterAccess {
         Some(FieldError::forbidden("spec.paramRef", why))
     }
 
-    /// Returns whether a user may read parameters: any resource where the kind is not known.
+    /// Returns true if a user may read parameters: any resource where the kind is not known.
     fn may(&self, user: &User, verb: &str, kind: Option<&Value>, namespace: &str, name: &str) -> bool {
         let version = kind.and_then(|kind| GroupVersion::parse(text(kind, "apiVersion")));
         let catalog = self.codec.catalog();

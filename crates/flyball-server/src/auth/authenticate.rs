@@ -91,7 +91,7 @@ impl Authenticator {
         impersonation::authorize(&self.authorizer, &self.modes, &user, &User { name, uid, groups, extra }, request)
     }
 
-    /// Returns whether the account and the bound object of a token still exist with the same UIDs.
+    /// Returns true if the account and the bound object of a token still exist with the same UIDs.
     fn still_holds(&self, claims: &Claims, token: &str) -> bool {
         let same = |kind: &Kind, name: &str, uid: &str| {
             let key = ObjectKey::new(Some(claims.namespace.as_str()).filter(|_| kind.namespaced), name);

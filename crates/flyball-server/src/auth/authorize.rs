@@ -140,7 +140,7 @@ impl Authorizer {
     }
 }
 
-/// Returns whether the policy includes objects of a table.
+/// Returns true if the policy includes objects of a table.
 pub(crate) fn is_policy(table: &GroupResource) -> bool {
     &*table.group == ROLE.group
 }
@@ -172,7 +172,7 @@ fn changes(store: &Store, kind: &Kind, since: Revision) -> Option<Vec<Change>> {
 mod tests {
     use super::super::On;
     use super::*;
-    use crate::storage::{Entry, Facts};
+    use crate::storage::{Entry, SelectableFields};
     use flyball_core::Object;
     use futures_util::FutureExt;
     use serde_json::{Value, json};
@@ -186,7 +186,7 @@ mod tests {
             let object = Object::try_from(object).expect("an object");
             let table = GroupResource::new(ROLE.group, table);
             let key = object.key();
-            let make = |revision| Ok(Entry::new(key.clone(), object, revision, Facts::default(), 0));
+            let make = |revision| Ok(Entry::new(key.clone(), object, revision, SelectableFields::default(), 0));
             store.put(&table, &key, None, make).now_or_never().expect("no journal").expect("stored");
         };
         let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});

@@ -100,7 +100,7 @@ enum End {
     /// The work limit is exceeded.
     Work,
     /// Enough missing permissions are listed.
-    Listed,
+    ListResult,
 }
 
 impl<'r> Search<'r> {
@@ -133,7 +133,7 @@ impl<'r> Search<'r> {
                     continue;
                 }
                 if self.listed == MAX_LISTED {
-                    return Err(End::Listed);
+                    return Err(End::ListResult);
                 }
                 self.listed += 1;
                 let texts: Vec<Option<&str>> = chosen.iter().map(|(text, _)| *text).collect();
@@ -155,7 +155,7 @@ pub(crate) fn missing(rules: &[Rule], held_rules: &[&Rule]) -> Missing {
     match find_missing(&mut search, rules, held_rules) {
         Err(End::Work) => return Missing::TooMany,
         Ok(()) if search.missing.is_empty() => return Missing::Nothing,
-        Ok(()) | Err(End::Listed) => {}
+        Ok(()) | Err(End::ListResult) => {}
     }
     let one = |text: Option<&str>| text.map(str::to_owned).into_iter().collect();
     let lines = search.missing.into_iter().map(|(subject, verbs)| Rule {

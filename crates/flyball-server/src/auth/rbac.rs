@@ -110,7 +110,7 @@ impl Rule {
         Value::Object(rule)
     }
 
-    /// Returns whether the rule allows a verb on a resource or path.
+    /// Returns true if the rule allows a verb on a resource or path.
     pub(crate) fn allows(&self, verb: &str, on: &On<'_>) -> bool {
         if !has(&self.verbs, verb) {
             return false;
@@ -160,7 +160,7 @@ impl Binding {
             .collect();
         let here = object.namespace().unwrap_or_default();
         let mut order: Vec<usize> = (0..subjects.len()).collect();
-        // Stable: of equal subjects the first comes first.
+        // The sort is stable: equal subjects keep their order.
         order.sort_by_key(|at| subjects[*at].key(here));
         let role = object.get("roleRef").cloned().unwrap_or_default();
         Self {

@@ -1,4 +1,4 @@
-//! Long computations on threads of their own, so that connections are served meanwhile.
+//! Long computations on separate threads, so that the server can serve connections in the meantime.
 
 use super::{Flow, Hold, Pool, Shared};
 use futures_util::future::BoxFuture;
@@ -18,7 +18,7 @@ fn step_apart<T: Send>(cx: &Context<'_>, step: impl FnOnce(&mut Context<'_>) -> 
     tokio::task::block_in_place(|| {
         thread::scope(|scope| {
             let step = move || {
-                // Threads that serve connections go first. On Linux, this is about one thread.
+                // Threads that serve connections have a higher priority. On Linux, niceness is per thread.
                 #[cfg(target_os = "linux")]
                 let _ = rustix::process::setpriority_process(None, NICENESS);
                 let _entered = runtime.enter();

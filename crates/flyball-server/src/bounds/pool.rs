@@ -110,7 +110,7 @@ impl Pool {
 
     /// Returns true if a flow blocks others: it could acquire no more now, and holds more than half of an equal share.
     /// Flows that hold little are not considered to block.
-    pub(crate) fn is_overdrawn(&self, flow: &Flow) -> bool {
+    pub(crate) fn exceeds_share(&self, flow: &Flow) -> bool {
         let shares = self.0.shares.lock();
         let held = shares.flows.get(flow).map_or(0, |share| share.held);
         !shares.fits(flow, 0) && held > shares.limit / (2 * (shares.flows.len() + 1))
@@ -131,8 +131,8 @@ impl Pool {
     /// Acquires an amount; `None` if the queue is full or the wait exceeds its timeout.
     pub(crate) async fn acquire(&self, flow: &Flow, amount: usize, max_wait: Duration) -> Option<Hold> {
         let granted = match self.begin(flow, amount, false)? {
-            Begun::Given(hold) => return Some(hold),
-            Begun::Queued(granted) => granted,
+            Acquisition::Given(hold) => return Some(hold),
+            Acquisition::Queued(granted) => granted,
         };
         match tokio::time::timeout(max_wait, granted).await {
             Ok(granted) => granted.ok(),
@@ -147,16 +147,16 @@ impl Pool {
     /// Acquires an amount, without limits of the queue and of the wait.
     pub(crate) async fn wait(self, flow: Flow, amount: usize) -> Option<Hold> {
         match self.begin(&flow, amount, true)? {
-            Begun::Given(hold) => Some(hold),
-            Begun::Queued(granted) => granted.await.ok(),
+            Acquisition::Given(hold) => Some(hold),
+            Acquisition::Queued(granted) => granted.await.ok(),
         }
     }
 
-    fn begin(&self, flow: &Flow, amount: usize, unbounded: bool) -> Option<Begun> {
+    fn begin(&self, flow: &Flow, amount: usize, unbounded: bool) -> Option<Acquisition> {
         let mut shares = self.0.shares.lock();
         if shares.fits(flow, amount) {
             shares.grant(flow, amount);
-            return Some(Begun::Given(self.hold(flow, amount)));
+            return Some(Acquisition::Given(self.hold(flow, amount)));
         }
         let is_full = |shares: &Shares| {
             let room = self.0.max_waiting.saturating_sub(shares.waiting);
@@ -170,13 +170,13 @@ impl Pool {
             self.0.refused[0].fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let (granted, answer) = oneshot::channel();
+        let (granted, response) = oneshot::channel();
         if shares.waiting_of(flow) == 0 {
             shares.turns.push_back(flow.clone());
         }
         shares.waiting += 1;
         shares.flows.entry(flow.clone()).or_default().queue.push_back(Waiter { amount, granted });
-        Some(Begun::Queued(answer))
+        Some(Acquisition::Queued(response))
     }
 
     /// Acquires an amount even if it exceeds the bound.
@@ -214,7 +214,7 @@ impl Pool {
     }
 }
 
-enum Begun {
+enum Acquisition {
     Given(Hold),
     Queued(oneshot::Receiver<Hold>),
 }
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn only_flows_beyond_their_share_are_overdrawn() {
         let pool = Pool::new(100, 0);
-        let overdrawn = |users: [&str; 3]| users.map(|user| pool.is_overdrawn(&flow(user)));
+        let overdrawn = |users: [&str; 3]| users.map(|user| pool.exceeds_share(&flow(user)));
         let _little = pool.try_take(&flow("bob"), 5).unwrap();
         let mut much = pool.try_take(&flow("ann"), 40).unwrap();
         assert_eq!(overdrawn(["ann", "bob", "cid"]), [false; 3], "each would be given more");

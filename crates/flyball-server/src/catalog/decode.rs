@@ -43,7 +43,7 @@ fn cut(body: &[u8]) -> String {
     format!("{}{rest}", String::from_utf8_lossy(&body[..body.len().min(MAX_SHOWN_BYTES)]))
 }
 
-/// Returns the beginning of a body: as text if it looks like JSON, else in hexadecimal.
+/// Returns the beginning of a body: as text if it appears to be JSON, else in hexadecimal.
 fn summary(body: &[u8]) -> String {
     const MAX_SHOWN_BYTES: usize = 30;
     let cut = if body.len() > MAX_SHOWN_BYTES { " ..." } else { "" };

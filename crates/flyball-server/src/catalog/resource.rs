@@ -4,7 +4,7 @@ use crate::custom::CustomKind;
 use crate::kinds::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Verbs, library};
 use crate::limits::MAX_WEIGHT;
 use crate::request::body;
-use crate::storage::Facts;
+use crate::storage::SelectableFields;
 use bytes::Bytes;
 use flyball_core::field::{FieldError, selectable_text};
 use flyball_core::metadata::validate_finalizers;
@@ -97,7 +97,7 @@ impl Resource {
         }
     }
 
-    /// Returns whether this is a built-in kind, in any of its versions.
+    /// Returns true if this is a built-in kind, in any of its versions.
     pub(crate) fn is(&self, kind: &Kind) -> bool {
         self.as_built_in().is_some_and(|own| (own.group, own.plural) == (kind.group, kind.plural))
     }
@@ -107,7 +107,7 @@ impl Resource {
         self.as_built_in().and_then(|kind| kind.review)
     }
 
-    /// Returns whether a webhook converts objects of other stored versions.
+    /// Returns true if a webhook converts objects of other stored versions.
     pub(crate) fn converts(&self) -> bool {
         self.custom().is_some_and(|custom| custom.conversion.is_some())
     }
@@ -139,12 +139,12 @@ impl Resource {
         self.as_built_in().is_none_or(|kind| kind.versioned_updates)
     }
 
-    /// Returns whether webhooks never see the resource.
+    /// Returns true if webhooks never see the resource.
     pub(crate) fn is_exempt_from_webhooks(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.exempt_from_webhooks)
     }
 
-    /// Returns whether policies never see the resource.
+    /// Returns true if policies never see the resource.
     pub(crate) fn is_exempt_from_policies(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.exempt_from_policies)
     }
@@ -154,7 +154,7 @@ impl Resource {
         self.as_built_in().is_some_and(|kind| kind.allocates_addresses)
     }
 
-    /// Returns whether objects declare resources.
+    /// Returns true if objects declare resources.
     pub(crate) fn declares_resources(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.declares_resources)
     }
@@ -169,22 +169,22 @@ impl Resource {
         self.deletion().is_some_and(|deletion| (deletion.outlives)(object))
     }
 
-    /// Returns whether clients set the status of a new object.
+    /// Returns true if clients set the status of a new object.
     pub(crate) fn is_created_with_status(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.created_with_status)
     }
 
-    /// Returns whether a write of the status leaves the labels as they are.
+    /// Returns true if a write of the status leaves the labels as they are.
     pub(crate) fn status_keeps_labels(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.status_keeps_labels)
     }
 
-    /// Returns whether a change of annotations increments the generation.
+    /// Returns true if a change of annotations increments the generation.
     pub(crate) fn generation_counts_annotations(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.generation_counts_annotations)
     }
 
-    /// Returns whether bodies may be of a version that is not served.
+    /// Returns true if bodies may be of a version that is not served.
     pub(super) fn also_reads(&self, version: &str) -> bool {
         self.as_built_in().is_some_and(|kind| kind.also_reads.contains(&version))
     }
@@ -202,7 +202,7 @@ impl Resource {
         self.as_built_in().map_or(Answer::Status, |kind| kind.deleted_as)
     }
 
-    /// Returns whether a write of this part is possible.
+    /// Returns true if a write of this part is possible.
     pub(crate) fn has_part(&self, part: Part) -> bool {
         match &self.behavior {
             Behavior::BuiltIn(kind) => {
@@ -240,18 +240,18 @@ impl Resource {
         }
     }
 
-    /// Returns whether the error of an unknown field selector lists the supported ones.
+    /// Returns true if the error of an unknown field selector lists the supported ones.
     pub(crate) fn lists_fields(&self) -> bool {
         self.as_built_in().is_some_and(|kind| kind.lists_fields)
     }
 
     /// Returns the labels and fields of an object that selectors match.
-    pub(crate) fn facts(&self, object: &Object) -> Facts {
+    pub(crate) fn facts(&self, object: &Object) -> SelectableFields {
         let values = match &self.behavior {
             Behavior::BuiltIn(kind) => kind.fields.iter().map(|field| (kind.field)(object, field)).collect(),
             Behavior::Custom(custom) => custom.selectable.iter().map(|path| selectable_text(object, path)).collect(),
         };
-        Facts::of(object, values)
+        SelectableFields::of(object, values)
     }
 
     /// Drops empty lists of an object that is stored as protobuf, which has none.
@@ -338,7 +338,7 @@ impl Resource {
         GroupVersionKind { group: self.table.group.clone(), ..self.kind.clone() }
     }
 
-    /// Returns whether `metadata.generation` counts changes of the desired state.
+    /// Returns true if `metadata.generation` counts changes of the desired state.
     pub(crate) fn counts_generations(&self) -> bool {
         self.as_built_in().is_none_or(|kind| kind.generation)
     }

@@ -3,7 +3,7 @@
 //! See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>.
 
-use crate::webhook::{Client, Reviewed, Timeout, Webhooks};
+use crate::webhook::{Client, ReviewResponse, Timeout, Webhooks};
 use flyball_core::{GroupVersionKind, Object};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Conversion {
         });
         let failed = |why: String| format!("{what} failed: {why}");
         let answer = webhooks.send(&self.client, review, Timeout::Client(CONVERSION_TIMEOUT)).await.map_err(failed)?;
-        let Reviewed { review, memory: _memory } = answer;
+        let ReviewResponse { review, memory: _memory } = answer;
         let mut converted = read(version, &uid, review).map_err(failed)?;
         let count = converted.len();
         let (Some(value), 1) = (converted.pop(), count) else {

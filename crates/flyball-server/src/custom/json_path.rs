@@ -101,7 +101,7 @@ impl JsonPath {
         self.0.iter().try_fold(vec![value], |values, step| step.follow(&values, budget)).ok()?.first().copied()
     }
 
-    /// Returns whether the path visits all descendants of a value.
+    /// Returns true if the path visits all descendants of a value.
     pub(super) fn descends(&self) -> bool {
         self.0.contains(&Step::Within)
     }

@@ -46,12 +46,12 @@ pub(crate) fn incomplete(number: u64) -> u64 {
     number | INCOMPLETE
 }
 
-/// Returns whether two numbers are of the same version.
+/// Returns true if two numbers are of the same version.
 pub(crate) fn same_version(a: u64, b: u64) -> bool {
     a & VERSION == b & VERSION
 }
 
-/// Returns whether two numbers are of the same version with the same schema.
+/// Returns true if two numbers are of the same version with the same schema.
 pub(crate) fn same_schema(a: u64, b: u64) -> bool {
     a | INCOMPLETE == b | INCOMPLETE
 }

@@ -17,7 +17,7 @@ pub(crate) use validating_admission_policy::KIND as VALIDATING_ADMISSION_POLICY;
 pub(crate) use validating_admission_policy_binding::KIND as VALIDATING_ADMISSION_POLICY_BINDING;
 pub(crate) use validating_webhook_configuration::KIND as VALIDATING_WEBHOOK_CONFIGURATION;
 
-use crate::kinds::expression::{self, Made};
+use crate::kinds::expression::{self, ResultType};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::Kind;
@@ -62,7 +62,7 @@ fn conditions(conditions: &Field<'_>, params: bool) -> Errors {
         if text.text().trim().is_empty() {
             errors.push(text.required(""));
         } else {
-            errors.extend(expression::check_trimmed(&text, &known, Made::Bool));
+            errors.extend(expression::check_trimmed(&text, &known, ResultType::Bool));
         }
         errors.extend(name.must_obey(qualified_name));
         if !name.is_empty() && names.contains(name.text()) {

@@ -6,11 +6,11 @@ mod deployment;
 mod replica_set;
 mod stateful_set;
 
+use crate::kinds::display::selector;
 use crate::kinds::field::{Errors, Field, IMMUTABLE};
 use crate::kinds::kind::Kind;
 use crate::kinds::pod_spec;
 use crate::kinds::rules::label;
-use crate::kinds::shown::selector;
 use crate::kinds::workload::{self, UNMATCHED};
 use flyball_core::Object;
 use flyball_core::field::FieldError;

@@ -3,7 +3,7 @@
 //! Lines are matched like in Python's `difflib`, of which kube-apiserver uses a port: frequent lines of long texts are
 //! not matched. The result is the same diff, which is not always the shortest.
 
-use super::shown::internal;
+use super::display::internal;
 use flyball_core::field::BadValue;
 use serde_json::Value;
 use std::collections::BTreeMap;

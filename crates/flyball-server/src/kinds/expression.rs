@@ -14,7 +14,7 @@ pub(super) fn variables() -> Variables<'static> {
 
 /// The result type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum ResultType {
     Bool,
     Text,
     TextOrNull,
@@ -22,7 +22,7 @@ pub(super) enum Made {
     Patches,
 }
 
-impl Made {
+impl ResultType {
     fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -47,16 +47,25 @@ impl Made {
 }
 
 /// Validates an expression with these variables.
-pub(super) fn check(expression: &Field<'_>, variables: &Variables<'_>, expected: Made) -> Option<FieldError> {
+pub(super) fn check(expression: &Field<'_>, variables: &Variables<'_>, expected: ResultType) -> Option<FieldError> {
     check_text(expression, expression.text(), variables, expected)
 }
 
 /// Like [`check`], without surrounding white space.
-pub(super) fn check_trimmed(expression: &Field<'_>, variables: &Variables<'_>, expected: Made) -> Option<FieldError> {
+pub(super) fn check_trimmed(
+    expression: &Field<'_>,
+    variables: &Variables<'_>,
+    expected: ResultType,
+) -> Option<FieldError> {
     check_text(expression, expression.text().trim(), variables, expected)
 }
 
-fn check_text(expression: &Field<'_>, text: &str, variables: &Variables<'_>, expected: Made) -> Option<FieldError> {
+fn check_text(
+    expression: &Field<'_>,
+    text: &str,
+    variables: &Variables<'_>,
+    expected: ResultType,
+) -> Option<FieldError> {
     let why = match check_among(text, variables) {
         Ok(ty) if expected.takes(&ty) => return None,
         Ok(ty) => format!("must evaluate to {} but got {}", expected.name(), ty.declared_name()),

@@ -10,11 +10,11 @@ pub(crate) use cluster_role_binding::KIND as CLUSTER_ROLE_BINDING;
 pub(crate) use role::KIND as ROLE;
 pub(crate) use role_binding::KIND as ROLE_BINDING;
 
+use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Row, View, text};
-use crate::kinds::shown::internal;
 use flyball_core::Object;
 use flyball_core::names::{dns_subdomain, path_segment};
 use serde_json::Value;

@@ -5,7 +5,7 @@ use crate::kinds::rules::url::Url;
 use flyball_core::names::{dns_1035_label, dns_subdomain};
 use std::collections::BTreeSet;
 
-/// Rules of where to reach a webhook.
+/// Validation rules for the address of a webhook.
 pub(super) fn check(client: &Field<'_>) -> Errors {
     let (url, service) = (client.at("url"), client.at("service"));
     match (url.is_set(), service.is_set()) {
@@ -32,7 +32,7 @@ pub(super) fn review_versions(versions: &Field<'_>) -> Errors {
     errors
 }
 
-/// Webhooks are called by TLS, by nothing but a host and a path.
+/// The URL of a webhook uses HTTPS and has only a host and a path.
 fn check_url(url: &Field<'_>) -> Errors {
     const FORM: &str = "; desired format: https://host[/path]";
     let parts = match Url::parse(url.text()) {

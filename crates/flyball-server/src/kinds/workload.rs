@@ -12,7 +12,7 @@ pub(super) fn template(workload: &mut Object) {
     workload.inner_or_new("spec").inner("template").into_iter().for_each(pod_spec::template);
 }
 
-/// Labels an object without labels as its pods are labeled.
+/// Copies the labels of the pod template to an object without labels.
 pub(super) fn label(object: &mut Object, labels: Value) {
     if object.labels().is_none_or(serde_json::Map::is_empty) {
         object.metadata_mut().insert("labels".into(), labels);

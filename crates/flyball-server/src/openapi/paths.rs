@@ -106,7 +106,7 @@ fn operation(resource: &Resource, schema: &str, action: &str, dialect: Dialect) 
     };
     let list =
         schema.rsplit_once('.').map(|(prefix, _)| format!("{prefix}.{}", resource.list_kind)).unwrap_or_default();
-    let answer = match action {
+    let response = match action {
         "list" => dialect.refer(&list),
         "delete" | "deletecollection" => dialect.refer("io.k8s.apimachinery.pkg.apis.meta.v1.Status"),
         _ => dialect.refer(schema),
@@ -129,7 +129,7 @@ fn operation(resource: &Resource, schema: &str, action: &str, dialect: Dialect) 
     let mut out = json!({"x-kubernetes-action": action, "x-kubernetes-group-version-kind": kind});
     match dialect {
         Dialect::V3 => {
-            out["responses"] = json!({"200": {"description": "OK", "content": {"application/json": {"schema": answer}, "application/yaml": {"schema": answer}}}});
+            out["responses"] = json!({"200": {"description": "OK", "content": {"application/json": {"schema": response}, "application/yaml": {"schema": response}}}});
             if let Some((schema, media)) = body {
                 let media = media.iter().filter(|media| resource.custom().is_none() || !media.contains("strategic"));
                 let content: Map<String, Value> =
@@ -138,7 +138,7 @@ fn operation(resource: &Resource, schema: &str, action: &str, dialect: Dialect) 
             }
         }
         Dialect::V2 => {
-            out["responses"] = json!({"200": {"description": "OK", "schema": answer}});
+            out["responses"] = json!({"200": {"description": "OK", "schema": response}});
             out["produces"] = json!(["application/json", "application/yaml"]);
             if let Some((schema, media)) = body {
                 let media = media.iter().filter(|media| resource.custom().is_none() || !media.contains("strategic"));

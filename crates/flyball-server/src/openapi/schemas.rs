@@ -23,7 +23,7 @@ impl Dialect {
         }
     }
 
-    /// Refers to another schema with a word of one's own.
+    /// Refers to another schema, with the prefix of the dialect.
     fn refer_with(self, name: &str, description: &str) -> Value {
         match self {
             Self::V2 => json!({"description": description, "$ref": self.refer(name)["$ref"]}),
@@ -170,7 +170,7 @@ impl Definitions {
         }
     }
 
-    /// Writes a schema of a CRD as OpenAPI has it.
+    /// Converts a schema of a CRD to OpenAPI.
     fn custom(&mut self, schema: &Value, root: bool) -> Value {
         let Some(fields) = schema.as_object() else { return schema.clone() };
         let mut out = Map::new();
@@ -207,7 +207,7 @@ impl Definitions {
     fn reference(&mut self, node: Node<'_>) -> Value {
         let Some(name) = NAMES.get(&node.id()) else { return self.write(node) };
         if !self.all.contains_key(name) {
-            // The place is taken before the fields are written: types may refer to themselves.
+            // The name is reserved before the fields are written, because types may refer to themselves.
             self.all.insert(name.clone(), Value::Null);
             let schema = self.write(node);
             self.all.insert(name.clone(), schema);

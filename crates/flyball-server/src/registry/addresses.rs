@@ -25,11 +25,11 @@ pub(super) struct Addresses {
     clock: Clock,
     rng: Rng,
     /// Recent allocations, whose services may not be stored yet.
-    draws: Mutex<Vec<(Timestamp, Draw)>>,
+    recent_allocations: Mutex<Vec<(Timestamp, RecentAllocation)>>,
 }
 
 #[derive(PartialEq)]
-struct Draw {
+struct RecentAllocation {
     service: ObjectKey,
     address: Option<String>,
     ports: Vec<i64>,
@@ -40,13 +40,13 @@ const IN_FLIGHT: SignedDuration = SignedDuration::from_secs(60);
 
 impl Addresses {
     pub(super) fn new(store: Arc<Store>, clock: Clock, rng: Rng) -> Self {
-        Self { store, clock, rng, draws: Mutex::default() }
+        Self { store, clock, rng, recent_allocations: Mutex::default() }
     }
 
     /// Allocates the missing addresses and ports of a service, and keeps existing ones.
     ///
-    /// The store is the only record of allocations. Until the service is stored, `draws` reserves them for the duration
-    /// of a write, also if another write of the same service allocates meanwhile.
+    /// The store is the only record of allocations. Until the service is stored, `recent_allocations` reserves them for
+    /// the duration of a write, also if another write of the same service allocates meanwhile.
     pub(super) fn allocate(&self, attributes: &Attributes<'_>, service: &mut Object) -> Result<(), Status> {
         if attributes.part != Part::Whole {
             return Ok(());
@@ -55,8 +55,8 @@ impl Addresses {
         let invalid = |errors: &[FieldError]| Status::invalid(&attributes.resource.kind, attributes.name, errors);
         let name = service.key();
         let now = self.clock.now();
-        let mut draws = self.draws.lock();
-        draws.retain(|(at, _)| now.duration_since(*at) < IN_FLIGHT);
+        let mut recent_allocations = self.recent_allocations.lock();
+        recent_allocations.retain(|(at, _)| now.duration_since(*at) < IN_FLIGHT);
         let others: Vec<Object> = {
             let all = self.store.list(&SERVICE.table(), None).entries;
             all.iter().filter_map(|entry| entry.object().ok()).filter(|other| other.key() != name).collect()
@@ -67,7 +67,7 @@ impl Addresses {
         }
         Kind::families(service, old).map_err(|errors| invalid(&errors))?;
         let stored = others.iter().filter_map(|other| other.at(&["spec", "clusterIP"])?.as_str());
-        let drawn = || draws.iter().map(|(_, draw)| draw).filter(|draw| draw.service != name);
+        let drawn = || recent_allocations.iter().map(|(_, draw)| draw).filter(|draw| draw.service != name);
         let addresses_taken = stored.chain(drawn().filter_map(|draw| draw.address.as_deref())).collect();
         let ports_taken =
             others.iter().flat_map(node_ports).chain(drawn().flat_map(|draw| draw.ports.clone())).collect();
@@ -77,9 +77,9 @@ impl Addresses {
         ports(&self.rng, service, ports_taken, attributes.dry_run).map_err(|error| invalid(&[error]))?;
         if !attributes.dry_run {
             let address = service.at(&["spec", "clusterIP"]).and_then(Value::as_str).map(str::to_owned);
-            let draw = Draw { service: name, address, ports: node_ports(service) };
-            draws.retain(|(_, known)| *known != draw);
-            draws.push((now, draw));
+            let draw = RecentAllocation { service: name, address, ports: node_ports(service) };
+            recent_allocations.retain(|(_, known)| *known != draw);
+            recent_allocations.push((now, draw));
         }
         Ok(())
     }

@@ -14,9 +14,9 @@ use flyball_core::{Clock, Object, Rng, Status, names};
 ///
 /// | Stage | Create | Update |
 /// |---|---|---|
-/// | [`place`](Self::place): the namespace is that of the request | 1 | 1 |
+/// | [`set_namespace`](Self::set_namespace): the namespace is that of the request | 1 | 1 |
 /// | [`default`](Self::default): fields that the client left out have their defaults | 2 | 2 |
-/// | [`meta::dedup_owners`]: an owner is named once | 3 | 3 |
+/// | [`meta::dedup_owners`]: duplicate owner references are removed | 3 | 3 |
 /// | [`restore_readonly_fields`](Self::restore_readonly_fields): parts outside of the write are as before, a new object has no system fields | 4 | 5 |
 /// | [`record_fields`](Self::record_fields): managed fields name the writer | 5 | 4 |
 /// | the name is that of the path, or [generated](meta::generate_name) | 6 | |
@@ -55,7 +55,7 @@ impl<'w> Candidate<'w> {
     }
 
     /// Sets the namespace of the request, or rejects an object with another one.
-    pub(super) fn place(&mut self) -> Result<(), Status> {
+    pub(super) fn set_namespace(&mut self) -> Result<(), Status> {
         self.target.check_namespace(&self.object)?;
         let metadata = self.object.metadata_mut();
         match &self.target.namespace {
@@ -234,7 +234,7 @@ pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
     }
 }
 
-/// Returns whether the desired state differs: more than metadata and status.
+/// Returns true if the desired state differs: more than metadata and status.
 fn desired_state_differs(resource: &Resource, object: &Object, live: &Object) -> bool {
     let status_apart = resource.has_part(Part::Status);
     let skipped = |name: &str| matches!(name, "apiVersion" | "kind" | "metadata") || name == "status" && status_apart;

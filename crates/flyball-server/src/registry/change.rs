@@ -141,7 +141,7 @@ impl Registry {
         }))
     }
 
-    /// Returns whether the stored object cannot be decoded: then a PUT creates it.
+    /// Returns true if the stored object cannot be decoded: then a PUT creates it.
     fn is_quarantined(&self, target: &Target) -> bool {
         self.store.quarantined(&target.resource.table, &target.key()).is_some()
     }
@@ -166,7 +166,7 @@ impl Registry {
                 }
                 let mut candidate = self.candidate(target, change, None, writer).await?;
                 candidate.object.metadata_mut().remove("resourceVersion");
-                candidate.place()?;
+                candidate.set_namespace()?;
                 self.insert(target, candidate, writer).await
             }
             _ => Err(Status::not_found(&resource.group_resource(), target.name())),
@@ -257,7 +257,7 @@ impl Registry {
             (Change::Patch(_) | Change::With(_), None) => unreachable!("only existing objects are patched"),
         };
         let mut candidate = Candidate::new(target, live, object);
-        candidate.place()?;
+        candidate.set_namespace()?;
         candidate.default()?;
         let is_patch = matches!(change, Change::Patch(_));
         writer.warnings.add(meta::dedup_owners(&mut candidate.object, is_patch));
@@ -290,7 +290,7 @@ impl Editor for Registry {
     }
 }
 
-/// Returns whether a change removes the last finalizer of a deleted object.
+/// Returns true if a change removes the last finalizer of a deleted object.
 fn is_released(resource: &Resource, object: &Object, live: &Object) -> bool {
     let deleted = object.deletion_timestamp().is_some() && live.deletion_timestamp().is_some();
     let grace = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64).unwrap_or(0);

@@ -17,7 +17,7 @@ impl Registry {
     /// Creates an object.
     pub(crate) async fn create(&self, target: &Target, object: Object, writer: &Writer<'_>) -> Result<Outcome, Status> {
         let mut candidate = Candidate::new(target, None, object);
-        candidate.place()?;
+        candidate.set_namespace()?;
         candidate.default()?;
         writer.warnings.add(meta::dedup_owners(&mut candidate.object, false));
         candidate.restore_readonly_fields();
@@ -43,7 +43,7 @@ impl Registry {
         let attributes = Attributes::new(target, Operation::Create, writer).with_name(&name);
         self.admit(&attributes, &mut candidate.object).await?;
         // The user was authorized for this namespace only.
-        candidate.place()?;
+        candidate.set_namespace()?;
         candidate.set_system_fields(&self.clock, &self.rng);
         candidate.validate(writer)?;
         candidate.warn(writer);

@@ -16,7 +16,7 @@ const ORPHAN: &str = "orphan";
 
 /// The result of a deletion.
 #[derive(Debug)]
-pub(crate) enum Deleted {
+pub(crate) enum DeletionResult {
     /// The object was deleted; this is its last state.
     Gone(Box<Object>),
     /// The object is only marked.
@@ -30,7 +30,7 @@ impl Registry {
         target: &Target,
         options: &DeleteOptions,
         writer: &Writer<'_>,
-    ) -> Result<Deleted, Status> {
+    ) -> Result<DeletionResult, Status> {
         self.delete_as(target, target.name(), options, writer).await
     }
 
@@ -41,7 +41,7 @@ impl Registry {
         name: &str,
         options: &DeleteOptions,
         writer: &Writer<'_>,
-    ) -> Result<Deleted, Status> {
+    ) -> Result<DeletionResult, Status> {
         let key = target.key();
         loop {
             if let Some(entry) = self.store.quarantined(&target.resource.table, &key) {
@@ -67,7 +67,7 @@ impl Registry {
         target: &Target,
         entry: &Arc<Entry>,
         options: &DeleteOptions,
-    ) -> Result<Deleted, Status> {
+    ) -> Result<DeletionResult, Status> {
         let mut object = Object::default();
         object.set_kind(&target.resource.kind);
         object.metadata_mut().insert("name".into(), target.name().into());
@@ -77,7 +77,7 @@ impl Registry {
         object.metadata_mut().insert("resourceVersion".into(), entry.revision.to_string().into());
         check_preconditions(&target.resource, options, &object)?;
         if options.dry_run {
-            return Ok(Deleted::Gone(Box::new(object)));
+            return Ok(DeletionResult::Gone(Box::new(object)));
         }
         let table = &target.resource.table;
         let removed = self.store.remove(table, &entry.key, entry, |revision| entry.at(revision)).await;
@@ -86,7 +86,7 @@ impl Registry {
             error => Status::internal(error),
         })?;
         object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
-        Ok(Deleted::Gone(Box::new(object)))
+        Ok(DeletionResult::Gone(Box::new(object)))
     }
 
     async fn delete_once(
@@ -96,7 +96,7 @@ impl Registry {
         entry: &Arc<Entry>,
         live: Object,
         options: &DeleteOptions,
-    ) -> Result<Result<Deleted, storage::Error>, Status> {
+    ) -> Result<Result<DeletionResult, storage::Error>, Status> {
         let mut object = live.clone();
         let graceful = resource.deletion().and_then(|deletion| deletion.grace);
         let grace = graceful.map_or(0, |grace| grace(&live, options.grace_period_seconds));
@@ -110,7 +110,7 @@ impl Registry {
         let ends = !stays && graceful.is_some();
         if !stays && !ends {
             return Ok(if options.dry_run {
-                Ok(Deleted::Gone(Box::new(object)))
+                Ok(DeletionResult::Gone(Box::new(object)))
             } else {
                 self.remove_entry(resource, key, entry, object).await
             });
@@ -121,7 +121,11 @@ impl Registry {
         }
         if options.dry_run || object == live && !ends {
             let object = Box::new(object);
-            return Ok(Ok(if ends { Deleted::Gone(object) } else { Deleted::Marked(Written::Unstored(object)) }));
+            return Ok(Ok(if ends {
+                DeletionResult::Gone(object)
+            } else {
+                DeletionResult::Marked(Written::Unstored(object))
+            }));
         }
         if object == live {
             return Ok(self.remove_entry(resource, key, entry, object).await);
@@ -141,11 +145,11 @@ impl Registry {
                     let is_marked = |now: Arc<Entry>| now.object().is_ok_and(|now| now.uid() == marked.uid());
                     let gone = || !self.store.get(&resource.table, key).is_some_and(is_marked);
                     return Ok(match removed {
-                        Err(storage::Error::Changed) if gone() => Ok(Deleted::Gone(Box::new(marked))),
+                        Err(storage::Error::Changed) if gone() => Ok(DeletionResult::Gone(Box::new(marked))),
                         removed => removed,
                     });
                 }
-                Ok(Ok(Deleted::Marked(Written::Stored(self.codec.convert(resource, entry).await?))))
+                Ok(Ok(DeletionResult::Marked(Written::Stored(self.codec.convert(resource, entry).await?))))
             }
             Err(error) => Ok(Err(error)),
         }
@@ -158,11 +162,11 @@ impl Registry {
         key: &ObjectKey,
         entry: &Arc<Entry>,
         mut object: Object,
-    ) -> Result<Deleted, storage::Error> {
+    ) -> Result<DeletionResult, storage::Error> {
         let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await?;
         self.note_removed(resource);
         object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
-        Ok(Deleted::Gone(Box::new(object)))
+        Ok(DeletionResult::Gone(Box::new(object)))
     }
 
     /// Deletes the objects of a list; returns their state before.

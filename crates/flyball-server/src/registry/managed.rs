@@ -188,7 +188,7 @@ pub(crate) struct By<'w> {
 }
 
 impl By<'_> {
-    /// The time to note; that of a scale is not.
+    /// The time to record; writes of a scale record none.
     fn time(&self) -> Option<&str> {
         (self.part != Part::Scale).then_some(self.now)
     }
@@ -245,7 +245,7 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
     }
 }
 
-/// Merges an applied configuration into the stored object; the result must still be decoded as its kind.
+/// Merges an applied configuration into the stored object; the caller must still decode the result as its kind.
 pub(crate) fn apply(
     catalog: &Catalog,
     resource: &Resource,
@@ -325,7 +325,7 @@ fn scale_is_deep(resource: &Resource) -> bool {
     resource.custom().is_some() && resource.scale().is_some_and(|paths| depth(paths.spec) > 2)
 }
 
-/// Returns whether the replicas of a custom resource's scale have an owner.
+/// Returns true if the replicas of a custom resource's scale have an owner.
 fn owns_replicas(resource: &Resource, managed: Option<&Value>) -> bool {
     let path = resource.scale().map_or("", |paths| paths.spec).split('.').filter(|step| !step.is_empty());
     let path = path.map(|step| format!("/f:{step}")).collect::<String>();

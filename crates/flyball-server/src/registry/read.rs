@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The parameters of a list.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListResult {
     pub(crate) revision: Revision,
     pub(crate) entries: Vec<Arc<Entry>>,
     /// The continue token of the next page, if there is one.
@@ -142,7 +142,7 @@ impl Selection {
         Ok(selection)
     }
 
-    /// Returns whether every object is selected.
+    /// Returns true if every object is selected.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -165,7 +165,7 @@ impl Registry {
             let mut status = Status::not_found(&resource.group_resource(), key.name());
             if let Some(entry) = self.store.quarantined(&resource.table, key) {
                 let why = entry.object().map_or_else(|error| error.to_string(), |_| "it is malformed".into());
-                status.message += &format!(": {why}; delete it, or create it anew");
+                status.message += &format!(": {why}; delete it or create it again");
             }
             status
         })
@@ -190,7 +190,7 @@ impl Registry {
         resource: &Resource,
         namespace: Option<&str>,
         options: &ListOptions,
-    ) -> Result<Listed, Status> {
+    ) -> Result<ListResult, Status> {
         let selection = Selection::new(resource, &options.labels, &options.fields)?;
         let version = parse_version(&options.resource_version)
             .map_err(|why| Status::bad_request(format!("invalid resource version: {why}")))?;
@@ -246,7 +246,7 @@ impl Registry {
     }
 }
 
-/// Returns whether field selectors match at most one object, by name and namespace.
+/// Returns true if field selectors match at most one object, by name and namespace.
 fn names_one(resource: &Resource, namespace: Option<&str>, fields: &FieldSelector) -> bool {
     let is_told =
         |field: &str| fields.terms.iter().any(|term| term.field == field && !term.negated && !term.value.is_empty());
@@ -254,13 +254,13 @@ fn names_one(resource: &Resource, namespace: Option<&str>, fields: &FieldSelecto
 }
 
 /// Returns one page of the selected objects.
-fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usize) -> Listed {
+fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usize) -> ListResult {
     let revision = page.as_ref().map_or(snapshot.revision, |page| page.revision);
     let after = |entry: &Arc<Entry>| page.as_ref().is_none_or(|page| entry.key.as_str() > page.after.as_str());
     let mut rest = snapshot.entries.into_iter().filter(after);
     if limit == 0 {
         let entries = rest.filter(|entry| selection.matches(entry)).collect();
-        return Listed { revision, entries, next: None, remaining: None };
+        return ListResult { revision, entries, next: None, remaining: None };
     }
     let entries: Vec<Arc<Entry>> = rest.by_ref().filter(|entry| selection.matches(entry)).take(limit).collect();
     // A full page ends the search: whether a further object is selected is left to the next request.
@@ -269,5 +269,5 @@ fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usi
         entries.last().filter(|_| remaining_count > 0).map(|last| Page { revision, after: last.key.to_string() });
     // With a selector, kube-apiserver does not count the remaining objects.
     let remaining = next.as_ref().and_then(|_| selection.is_everything().then_some(remaining_count));
-    Listed { revision, entries, next, remaining }
+    ListResult { revision, entries, next, remaining }
 }

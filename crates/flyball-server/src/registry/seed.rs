@@ -8,7 +8,7 @@ use super::{Registry, candidate, managed, meta};
 use crate::auth::bootstrap;
 use crate::catalog::{Catalog, Resource, decode};
 use crate::kinds::{Kind, Part};
-use crate::storage::{Entry, Facts, Revision};
+use crate::storage::{Entry, Revision, SelectableFields};
 use bytes::Bytes;
 use flyball_core::time::Timestamp;
 use flyball_core::{Clock, Object, ObjectKey, Rng};
@@ -18,13 +18,13 @@ use std::sync::{Arc, LazyLock};
 struct Template {
     resource: Arc<Resource>,
     key: ObjectKey,
-    facts: Facts,
+    facts: SelectableFields,
     depth: u8,
     body: Vec<Piece>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Blank {
+enum Placeholder {
     Uid,
     Time,
     Revision,
@@ -32,7 +32,7 @@ enum Blank {
 
 enum Piece {
     Text(Box<str>),
-    Blank(Blank),
+    Placeholder(Placeholder),
 }
 
 static TEMPLATES: LazyLock<Vec<Template>> = LazyLock::new(|| {
@@ -48,9 +48,9 @@ impl Template {
         let (key, facts, uid) = (object.key(), resource.facts(&object), object.uid().to_owned());
         let entry = Entry::new(key.clone(), object, Revision::MAX, facts.clone(), 0);
         let blanks = [
-            (format!("\"{uid}\""), Blank::Uid),
-            (format!("\"{}\"", epoch().now_rfc3339()), Blank::Time),
-            (format!("\"{}\"", Revision::MAX), Blank::Revision),
+            (format!("\"{uid}\""), Placeholder::Uid),
+            (format!("\"{}\"", epoch().now_rfc3339()), Placeholder::Time),
+            (format!("\"{}\"", Revision::MAX), Placeholder::Revision),
         ];
         let mut rest = std::str::from_utf8(&entry.body).expect("JSON is text");
         let mut body = Vec::new();
@@ -58,7 +58,7 @@ impl Template {
             blanks.iter().filter_map(|(text, blank)| Some((rest.find(text)?, text.len(), *blank))).min_by_key(|at| at.0)
         };
         while let Some((at, length, blank)) = next(rest) {
-            body.extend([Piece::Text(rest[..at].into()), Piece::Blank(blank)]);
+            body.extend([Piece::Text(rest[..at].into()), Piece::Placeholder(blank)]);
             rest = &rest[at + length..];
         }
         body.push(Piece::Text(rest.into()));
@@ -70,12 +70,12 @@ impl Template {
         for piece in &self.body {
             match piece {
                 Piece::Text(text) => body.push_str(text),
-                Piece::Blank(blank) => {
+                Piece::Placeholder(blank) => {
                     body.push('"');
                     match blank {
-                        Blank::Uid => body.push_str(uid),
-                        Blank::Time => body.push_str(now),
-                        Blank::Revision => body.push_str(&revision.to_string()),
+                        Placeholder::Uid => body.push_str(uid),
+                        Placeholder::Time => body.push_str(now),
+                        Placeholder::Revision => body.push_str(&revision.to_string()),
                     }
                     body.push('"');
                 }

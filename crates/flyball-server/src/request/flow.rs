@@ -1,6 +1,6 @@
 //! Syntax errors of brackets in YAML, with the messages of Go's parser.
 
-/// Returns the error of the brackets of a text, if they are unbalanced.
+/// Returns the error of the brackets of a string, if they are unbalanced.
 ///
 /// Lines count from 0, as that parser's do, and the end is on a line of its own. Line 0 is omitted from messages.
 pub(super) fn mistake(text: &str) -> Option<String> {

@@ -97,7 +97,7 @@ impl RequestInfo {
         Self { path: path.to_owned(), verb, resource: Some(found), watched_by_path }
     }
 
-    /// Returns whether a list or a watch is meant.
+    /// Returns true if a list or a watch is meant.
     pub(crate) fn is_collection(&self) -> bool {
         matches!(self.verb, "list" | "watch" | "deletecollection")
     }

@@ -1,4 +1,4 @@
-//! The body of an action, on its way through admission: it is acted upon, not stored.
+//! The body of an action during admission: the action is executed, and the body is not stored.
 
 use super::call::{Call, document, writer};
 use crate::admission::{Attributes, Operation, Writer};
@@ -16,7 +16,7 @@ pub(super) struct ActionBody<'c> {
 }
 
 /// The body of an action after admission.
-pub(super) struct Admitted<'a> {
+pub(super) struct AdmittedAction<'a> {
     pub(super) object: Object,
     attributes: Attributes<'a>,
 }
@@ -27,7 +27,7 @@ impl<'c> ActionBody<'c> {
         Self::read_as(call, target, Catalog::action(kind))
     }
 
-    /// Reads the body as a question of the target's own kind.
+    /// Decodes the body as a review of the target's kind.
     pub(super) fn question(call: &'c Call, target: &Target) -> Result<Self, Status> {
         Self::read_as(call, target, target.resource.clone())
     }
@@ -57,7 +57,7 @@ impl<'c> ActionBody<'c> {
         target: &'a Target,
         subresource: &'static str,
         operation: Operation,
-    ) -> Result<Admitted<'a>, Status>
+    ) -> Result<AdmittedAction<'a>, Status>
     where
         'c: 'a,
     {
@@ -68,11 +68,11 @@ impl<'c> ActionBody<'c> {
         }
         let attributes = Attributes::of_action(target, subresource, &kind, operation, &writer);
         registry.admission.admit(&attributes, Some(&mut object)).await?;
-        Ok(Admitted { object, attributes })
+        Ok(AdmittedAction { object, attributes })
     }
 }
 
-impl Admitted<'_> {
+impl AdmittedAction<'_> {
     /// Runs validating admission of the body.
     pub(super) async fn review(&self, registry: &Registry) -> Result<(), Status> {
         registry.admission.validate(&self.attributes, Some(&self.object)).await

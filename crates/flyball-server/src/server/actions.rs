@@ -1,7 +1,7 @@
 //! Actions on objects other than writes: binding and evicting pods, issuing tokens, reviews.
 
 use super::Components;
-use super::action_body::{ActionBody, Admitted};
+use super::action_body::{ActionBody, AdmittedAction};
 use super::call::{Call, writer};
 use super::containers;
 use crate::admission::{Operation, Writer};
@@ -81,7 +81,7 @@ async fn bind(
     registry: &Registry,
     call: &Call,
     target: &Target,
-    admitted: &Admitted<'_>,
+    admitted: &AdmittedAction<'_>,
 ) -> Result<Response<Body>, Status> {
     let binding = &admitted.object;
     let node = binding.at(&["target", "name"]).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -178,7 +178,7 @@ fn set_condition(object: &mut Object, condition: Value) {
     });
 }
 
-/// Deletes a pod if its disruption budget has room for that.
+/// Deletes a pod if its disruption budget allows it.
 async fn evict(registry: &Registry, call: &Call, target: &Target) -> Result<Response<Body>, Status> {
     let body = ActionBody::read(call, target, "Eviction")?;
     let admitted = body.admit(registry, target, "eviction", Operation::Create).await?;

@@ -40,7 +40,7 @@ impl Call {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Returns whether the request may write.
+    /// Returns true if the request may write.
     pub(super) fn writes(&self) -> bool {
         self.info.resource.is_some() && !matches!(self.method, Method::GET | Method::HEAD)
     }
@@ -68,12 +68,12 @@ impl Call {
 }
 
 /// A request that was rejected before dispatch.
-pub(super) enum Refused {
+pub(super) enum RejectedRequest {
     Status(Status),
     Busy,
 }
 
-impl From<Status> for Refused {
+impl From<Status> for RejectedRequest {
     fn from(status: Status) -> Self {
         Self::Status(status)
     }

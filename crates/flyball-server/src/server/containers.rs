@@ -50,9 +50,7 @@ pub(super) async fn answer(
         }
         _ => {}
     }
-    let why = format!(
-        "{action} is not possible here: the embedded control plane runs no containers; use a real cluster for it"
-    );
+    let why = format!("{action} is not supported: the embedded control plane runs no containers; use a real cluster");
     Err(Status::new(501, None, why))
 }
 

@@ -3,8 +3,8 @@
 //! It authenticates and authorizes a request, reads its body, waits for a slot, and calls the responsible part of the
 //! server. It does not depend on the content of bodies. ARCHITECTURE.md lists the path of a PATCH request from here.
 
-use super::call::{Call, Refused};
-use super::{Components, Server, apart, objects, upload};
+use super::call::{Call, RejectedRequest};
+use super::{Components, Server, objects, offloading, upload};
 use crate::auth::{self, Action, On, User};
 use crate::bounds::{Flow, RequestClass, UNFINISHED};
 use crate::encoder;
@@ -50,10 +50,12 @@ impl Server {
         let by_master = received.as_ref().is_ok_and(|call| call.user.is_in(auth::MASTERS));
         let by_account = received.as_ref().is_ok_and(|call| call.user.is_account_of_others());
         let mut response = match received {
-            Ok(call) if server.registry.store.is_kept() && call.writes() => answer_detached(server.clone(), call).await,
+            Ok(call) if server.registry.store.has_journal() && call.writes() => {
+                answer_detached(server.clone(), call).await
+            }
             Ok(call) => route(server, call).await,
-            Err(Refused::Status(status)) => response::status(&status),
-            Err(Refused::Busy) => response::too_many_requests(),
+            Err(RejectedRequest::Status(status)) => response::status(&status),
+            Err(RejectedRequest::Busy) => response::too_many_requests(),
         };
         server.definitions.sync().await;
         let code = response.status().as_u16();
@@ -92,7 +94,7 @@ where
     }
 }
 
-/// Responds to a request in a task of its own, so that a committed write has its consequences also if the client
+/// Responds to a request in a separate task, so that a committed write takes full effect even if the client
 /// disconnects.
 async fn answer_detached(server: Arc<Components>, call: Call) -> Response<Body> {
     let answering = tokio::spawn(async move {
@@ -110,7 +112,7 @@ pub(super) async fn receive<B>(
     query: Query,
     info: RequestInfo,
     body: B,
-) -> Result<Call, Refused>
+) -> Result<Call, RejectedRequest>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -122,7 +124,7 @@ where
         let user = server.authenticator.impersonate(&parts.headers, client.clone(), &info)?;
         server.authorizer.authorize(&Action { user: &user, verb: info.verb, on }).map(|()| user)
     };
-    let user = apart::decide(server, connection.as_ref(), &client, on.namespace(), admit).await?;
+    let user = offloading::decide(server, connection.as_ref(), &client, on.namespace(), admit).await?;
     let flow = Flow::of(&user.name, user.is_in(auth::MASTERS), connection.is_some());
     connection.iter().for_each(|link| link.identify(&flow));
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
@@ -146,16 +148,16 @@ where
     };
     // Watches take no slot, since they last.
     let watches = reads && info.verb == "watch";
-    let slot = if watches { None } else { Some(server.shared.slot(class, &flow).await.ok_or(Refused::Busy)?) };
+    let slot = if watches { None } else { Some(server.shared.slot(class, &flow).await.ok_or(RejectedRequest::Busy)?) };
     if let Some(link) = &connection {
         // A client with too many unread bytes gets no response until it has read them.
         let length = expected_length(server, &info, bytes.len());
-        link.keep_room(Some(server.shared.room(&flow, length).await.ok_or(Refused::Busy)?));
+        link.keep_room(Some(server.shared.room(&flow, length).await.ok_or(RejectedRequest::Busy)?));
         if watches {
-            // Selectors live as long as the watch.
+            // Selectors are kept for the lifetime of the watch.
             let length = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
             let weight = 1 + length / WATCH_URL_BYTES;
-            link.keep(server.shared.watches.try_take(&flow, weight).ok_or(Refused::Busy)?);
+            link.keep(server.shared.watches.try_take(&flow, weight).ok_or(RejectedRequest::Busy)?);
         }
     }
     let (method, headers, warnings) = (parts.method, parts.headers, Warnings::default());
@@ -184,8 +186,8 @@ fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usiz
 async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
     let deadline = if call.writes() { WRITE_TIMEOUT } else { READ_TIMEOUT };
     let answer = webhook::within(deadline, &call.flow, answer(server, &call));
-    let response = match apart::offload(server, &call).await {
-        Some(Some(mut offload)) => apart::answer(&mut offload, Box::pin(answer)).await,
+    let response = match offloading::offload(server, &call).await {
+        Some(Some(mut offload)) => offloading::answer(&mut offload, Box::pin(answer)).await,
         Some(None) => answer.await,
         None => response::too_many_requests(),
     };

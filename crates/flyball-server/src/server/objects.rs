@@ -7,7 +7,7 @@ use crate::catalog::decode::{self, Decoded};
 use crate::catalog::{Behavior, Catalog, Lookup, Resource, Target, protobuf, scale};
 use crate::encoder::ResponseEncoder;
 use crate::kinds::{Answer, NAMESPACE, Part, Subresource, Verbs};
-use crate::registry::{self, Change, Deleted, Outcome, Patch, PatchKind, Registry, Written, parse_version};
+use crate::registry::{self, Change, DeletionResult, Outcome, Patch, PatchKind, Registry, Written, parse_version};
 use crate::request::ResourcePath;
 use crate::request::accept::{self, Form, View};
 use crate::request::body::{self, Format};
@@ -21,7 +21,7 @@ use http::{Method, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The handler that a path leads to.
+/// The handler of a path.
 pub(super) enum Endpoint {
     /// Objects, or a part of one.
     Objects(Target),
@@ -32,12 +32,12 @@ pub(super) enum Endpoint {
 /// A path without an endpoint.
 enum NoEndpoint {
     Page,
-    Refused(Status),
+    Rejected(Status),
 }
 
 impl From<Status> for NoEndpoint {
     fn from(status: Status) -> Self {
-        Self::Refused(status)
+        Self::Rejected(status)
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn answer(server: &Arc<Components>, call: &Call) -> Response<Bo
     let target = match find(server, call, path) {
         Ok(place) => place,
         Err(NoEndpoint::Page) => return response::page_not_found(),
-        Err(NoEndpoint::Refused(status)) => return response::status(&status),
+        Err(NoEndpoint::Rejected(status)) => return response::status(&status),
     };
     let (resource, answered) = match target {
         Endpoint::Objects(target) => (target.resource.clone(), objects(server, call, target).await),
@@ -104,7 +104,7 @@ fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Endpoin
         }
         false => Status::method_not_allowed(),
     };
-    // A list of one name is still a list: its name is for rules alone.
+    // A list with a name in its field selector is still a list; the name is only used for authorization.
     let name = path.name.clone().filter(|_| !call.info.is_collection());
     let target = Target {
         resource: resource.clone(),
@@ -430,7 +430,7 @@ fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
         Some(format) => body::read(format, &call.body).map_err(|error| error.refuse(bad))?.value,
     };
     if !value.is_object() {
-        return Err(bad("a DeleteOptions object is wanted".into()));
+        return Err(bad("expected a DeleteOptions object".into()));
     }
     let kind = value["kind"].as_str().unwrap_or("DeleteOptions");
     if kind != "DeleteOptions" {
@@ -461,9 +461,9 @@ async fn delete(
     warn_of_deletion(call, target, &options);
     let deleted = registry.delete(target, &options, &writer(call, WriteOptions::default())).await?;
     match deleted {
-        Deleted::Marked(written) => encoder.written(200, &written),
-        Deleted::Gone(object) if target.resource.deleted_as() == Answer::Object => encoder.object(200, &object),
-        Deleted::Gone(object) => {
+        DeletionResult::Marked(written) => encoder.written(200, &written),
+        DeletionResult::Gone(object) if target.resource.deleted_as() == Answer::Object => encoder.object(200, &object),
+        DeletionResult::Gone(object) => {
             Ok(response::value(200, Form { view: View::Whole, ..encoder.form }, &success(&target.resource, &object)))
         }
     }

@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, Resource};
 use crate::custom::schema_number;
 use crate::data_dir::{DataDir, DataDirError, OpeningStage, Progress};
 use crate::registry::Registry;
-use crate::storage::{Entry, Facts, Image, Limits, Store};
+use crate::storage::{Entry, Image, Limits, SelectableFields, Store};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flyball_core::GroupResource;
@@ -69,15 +69,15 @@ fn select(registry: &Registry, progress: &Progress) {
     });
 }
 
-fn facts(entry: &Entry, resource: Option<&Resource>) -> Facts {
+fn facts(entry: &Entry, resource: Option<&Resource>) -> SelectableFields {
     const LABELS: &[u8] = b"\"labels\"";
     // Decoding many objects takes long, and most kinds have no selectable fields.
     let has_fields = resource.is_some_and(|resource| !resource.selectable().is_empty());
     if !has_fields && !entry.body.windows(LABELS.len()).any(|window| window == LABELS) {
-        return Facts::default();
+        return SelectableFields::default();
     }
-    let Ok(object) = entry.object() else { return Facts::default() };
-    resource.map_or_else(|| Facts::of(&object, Vec::new()), |resource| resource.facts(&object))
+    let Ok(object) = entry.object() else { return SelectableFields::default() };
+    resource.map_or_else(|| SelectableFields::of(&object, Vec::new()), |resource| resource.facts(&object))
 }
 
 /// The state of a server at one moment. It shares unchanged objects with the servers that are created from it.
@@ -163,7 +163,7 @@ mod tests {
     async fn plant(server: &Server, name: &str, body: String) {
         let (table, key) = (GroupResource::new("", "configmaps"), ObjectKey::new(Some("default"), name));
         let make = |revision: Revision| {
-            let (key, body, facts) = (key.clone(), Bytes::from(body), Facts::default());
+            let (key, body, facts) = (key.clone(), Bytes::from(body), SelectableFields::default());
             Ok(Entry { key, revision, body, facts, schema: 0, depth: 0 })
         };
         server.0.registry.store.put(&table, &key, None, make).await.unwrap();
@@ -195,7 +195,7 @@ mod tests {
         let table = GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions");
         let key = ObjectKey::new(None, "hats.x.io");
         let make = |revision: Revision| {
-            let (key, body, facts) = (key.clone(), Bytes::from(definition.to_string()), Facts::default());
+            let (key, body, facts) = (key.clone(), Bytes::from(definition.to_string()), SelectableFields::default());
             Ok(Entry { key, revision, body, facts, schema: 0, depth: 0 })
         };
         parts.registry.store.put(&table, &key, None, make).now_or_never().unwrap().unwrap();

@@ -3,7 +3,7 @@
 //! Takes the body and returns its bytes with their hold. It does not depend on their content. The invariant: over a
 //! connection, bytes are counted before they are kept.
 
-use super::call::Refused;
+use super::call::RejectedRequest;
 use crate::bounds::{Flow, Hold, Shared};
 use crate::limits::MAX_BODY_BYTES;
 use bytes::{Bytes, BytesMut};
@@ -28,18 +28,22 @@ const MIN_BYTES_PER_SECOND: usize = 16 << 10;
 const MAX_DRAINED_BYTES: usize = 8 * MAX_BODY_BYTES;
 
 /// Reads a body. Bodies from connections are charged to the user; waiting for that does not count as the client's time.
-pub(super) async fn read<B>(body: B, counted: Option<(&Shared, &Flow)>) -> Result<(Bytes, Option<Hold>), Refused>
+pub(super) async fn read<B>(
+    body: B,
+    counted: Option<(&Shared, &Flow)>,
+) -> Result<(Bytes, Option<Hold>), RejectedRequest>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let too_large = || Refused::from(Status::too_large(format!("Request entity too large: limit is {MAX_BODY_BYTES}")));
+    let too_large =
+        || RejectedRequest::from(Status::too_large(format!("Request entity too large: limit is {MAX_BODY_BYTES}")));
     let late = |_| Status::new(504, Reason::Timeout, "Timeout: request did not complete within the allotted timeout");
     let mut hold: Option<Hold> = None;
     let exact = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
     if let Some((shared, flow)) = counted {
         let first = exact.map_or(FIRST_RESERVATION_BYTES, |length| length.min(FIRST_RESERVATION_BYTES));
-        hold = Some(shared.receive(flow, first).await.ok_or(Refused::Busy)?);
+        hold = Some(shared.receive(flow, first).await.ok_or(RejectedRequest::Busy)?);
     }
     let mut body = pin!(body);
     let (mut first, mut all) = (Bytes::new(), BytesMut::new());
@@ -61,7 +65,7 @@ where
             return Err(too_large());
         }
         if length > MAX_BODY_BYTES {
-            // Many clients read the response only after they sent the whole body.
+            // Many clients read the response only after they have sent the whole body.
             (first, all) = (Bytes::new(), BytesMut::new());
             continue;
         }
@@ -70,7 +74,7 @@ where
         {
             // If the length is known, acquire all of it: requests with partial holds could deadlock.
             let target = exact.unwrap_or(2 * hold.amount()).clamp(length, MAX_BODY_BYTES);
-            hold.add(shared.receive(flow, target - hold.amount()).await.ok_or(Refused::Busy)?);
+            hold.add(shared.receive(flow, target - hold.amount()).await.ok_or(RejectedRequest::Busy)?);
         }
         if first.is_empty() && all.is_empty() {
             first = data;
@@ -106,8 +110,8 @@ mod tests {
                 assert_eq!(hold.map(|hold| hold.amount()), Some(read.len()));
                 Ok(read.len())
             }
-            Err(Refused::Status(status)) => Err(status.code),
-            Err(Refused::Busy) => Err(429),
+            Err(RejectedRequest::Status(status)) => Err(status.code),
+            Err(RejectedRequest::Busy) => Err(429),
         }
     }
 

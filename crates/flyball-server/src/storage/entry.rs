@@ -27,7 +27,7 @@ pub(crate) const MAX_BYTES: usize = limits::MAX_BODY_BYTES;
 /// The reason why a stored object cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stored object cannot be read: {why}")]
-pub(crate) struct Unreadable {
+pub(crate) struct EntryError {
     why: String,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Entry {
     /// The object as JSON, without `apiVersion` and `kind`, which depend on the requested version.
     pub(crate) body: Bytes,
     /// The decoded fields that select the object.
-    pub(crate) facts: Facts,
+    pub(crate) facts: SelectableFields,
     /// The number of the schema of the write, assigned by the owner of the schemas.
     pub(crate) schema: u64,
     /// The depth of the object.
@@ -48,14 +48,14 @@ pub(crate) struct Entry {
 
 /// The decoded fields of an object by which lists and watches select it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct SelectableFields {
     /// Labels, in order.
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
     /// Values of the kind's selectable fields, in the order of the kind.
     pub(crate) fields: Box<[Box<str>]>,
 }
 
-impl Facts {
+impl SelectableFields {
     /// Returns the labels of an object and the values of its selectable fields.
     pub(crate) fn of(object: &Object, fields: Vec<String>) -> Self {
         let labels = object.labels().into_iter().flatten();
@@ -185,27 +185,33 @@ impl<'de> Visitor<'de> for Measure {
 }
 
 /// Parses the body of an object without building it, and returns its nesting depth.
-pub(crate) fn measure(body: &[u8]) -> Result<u8, Unreadable> {
+pub(crate) fn measure(body: &[u8]) -> Result<u8, EntryError> {
     #[derive(serde::Deserialize)]
-    struct Shell<'b> {
+    struct ObjectHead<'b> {
         #[serde(borrow)]
         metadata: &'b RawValue,
     }
-    let unreadable = |error: serde_json::Error| Unreadable { why: error.to_string() };
+    let unreadable = |error: serde_json::Error| EntryError { why: error.to_string() };
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let depth = Measure.deserialize(&mut deserializer).map_err(unreadable)?;
     deserializer.end().map_err(unreadable)?;
-    let shell: Shell<'_> = serde_json::from_slice(body).map_err(unreadable)?;
+    let shell: ObjectHead<'_> = serde_json::from_slice(body).map_err(unreadable)?;
     if body.starts_with(b"{") && shell.metadata.get().starts_with('{') {
         Ok(depth)
     } else {
-        Err(Unreadable { why: "it is no object with metadata".into() })
+        Err(EntryError { why: "it is no object with metadata".into() })
     }
 }
 
 impl Entry {
     /// Encodes an object without `apiVersion` and `kind`.
-    pub(crate) fn new(key: ObjectKey, mut object: Object, revision: Revision, facts: Facts, schema: u64) -> Self {
+    pub(crate) fn new(
+        key: ObjectKey,
+        mut object: Object,
+        revision: Revision,
+        facts: SelectableFields,
+        schema: u64,
+    ) -> Self {
         object.remove("apiVersion");
         object.remove("kind");
         object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
@@ -255,22 +261,22 @@ impl Entry {
     }
 
     /// Returns the same state with other selectable fields.
-    pub(crate) fn selected_by(&self, facts: Facts) -> Self {
+    pub(crate) fn selected_by(&self, facts: SelectableFields) -> Self {
         let Self { key, revision, body, facts: _, schema, depth } = self;
         Self { key: key.clone(), revision: *revision, body: body.clone(), facts, schema: *schema, depth: *depth }
     }
 
     /// Decodes the object, without `apiVersion` and `kind`.
-    pub(crate) fn object(&self) -> Result<Object, Unreadable> {
+    pub(crate) fn object(&self) -> Result<Object, EntryError> {
         let value: serde_json::Value =
-            serde_json::from_slice(&self.body).map_err(|error| Unreadable { why: error.to_string() })?;
-        Object::try_from(value).map_err(|_| Unreadable { why: "it is no JSON object".into() })
+            serde_json::from_slice(&self.body).map_err(|error| EntryError { why: error.to_string() })?;
+        Object::try_from(value).map_err(|_| EntryError { why: "it is no JSON object".into() })
     }
 
     /// Returns true if the object is being deleted, without decoding the rest of it.
     pub(crate) fn is_deleting(&self) -> bool {
         #[derive(serde::Deserialize)]
-        struct Shell {
+        struct ObjectHead {
             metadata: Metadata,
         }
         #[derive(serde::Deserialize)]
@@ -278,17 +284,17 @@ impl Entry {
         struct Metadata {
             deletion_timestamp: Option<IgnoredAny>,
         }
-        serde_json::from_slice(&self.body).is_ok_and(|shell: Shell| shell.metadata.deletion_timestamp.is_some())
+        serde_json::from_slice(&self.body).is_ok_and(|shell: ObjectHead| shell.metadata.deletion_timestamp.is_some())
     }
 
     /// Returns the stored JSON of the metadata.
     pub(crate) fn metadata(&self) -> &[u8] {
         #[derive(serde::Deserialize)]
-        struct Shell<'e> {
+        struct ObjectHead<'e> {
             #[serde(borrow)]
             metadata: &'e RawValue,
         }
-        serde_json::from_slice(&self.body).map_or(b"{}", |shell: Shell<'_>| shell.metadata.get().as_bytes())
+        serde_json::from_slice(&self.body).map_or(b"{}", |shell: ObjectHead<'_>| shell.metadata.get().as_bytes())
     }
 
     /// Returns the memory of the entry in bytes.

@@ -19,7 +19,7 @@ mod tests;
 pub(crate) use recover::Recovered;
 
 use super::{Error, Image, Shared, Write};
-use crate::data_dir::{DataDir, DataDirError, During};
+use crate::data_dir::{DataDir, DataDirContext, DataDirError};
 use frame::FRAME;
 use log::{Log, WriteError};
 use std::io;
@@ -87,7 +87,7 @@ impl Journal {
         if !first.is_empty() {
             writer
                 .write(first)
-                .map_err(|(WriteError::Refused(error) | WriteError::Broken(error))| error)
+                .map_err(|(WriteError::Rejected(error) | WriteError::Broken(error))| error)
                 .during("write", &path)?;
         }
         let thread = {
@@ -126,7 +126,7 @@ struct Writer {
 impl Writer {
     fn run(mut self, shared: &Shared) {
         // Waiters are released even if this thread panics.
-        let _ends = Ends(shared, self.directory.path().to_owned());
+        let _ends = CloseGuard(shared, self.directory.path().to_owned());
         while let Some(batch) = shared.next_batch() {
             match self.write(&batch) {
                 Ok(()) => shared.finish(batch, Ok(())),
@@ -170,7 +170,7 @@ impl Writer {
                     self.snapshot = size;
                     (self.is_owed, self.failures, self.next) = (false, 0, 0);
                 }
-                Err(error) => self.put_off("failed to write a snapshot", &error),
+                Err(error) => self.defer_snapshot("failed to write a snapshot", &error),
             }
         }
         if self.compaction.is_some() || self.log.length < self.next {
@@ -183,7 +183,7 @@ impl Writer {
             let number = self.number + 1;
             match Log::create(&self.directory.path().join(file_name(Kind::Log, number)), number) {
                 Ok(log) => std::mem::replace(&mut self.log, log).close(),
-                Err(error) => return self.put_off("failed to begin a new log", &error),
+                Err(error) => return self.defer_snapshot("failed to begin a new log", &error),
             }
             (self.number, self.is_owed, self.next) = (number, true, 0);
         }
@@ -193,7 +193,7 @@ impl Writer {
             .spawn(move || compact::compact(&folder, number, &image));
         match spawned {
             Ok(compaction) => self.compaction = Some(compaction),
-            Err(error) => self.put_off("failed to start a snapshot", &error),
+            Err(error) => self.defer_snapshot("failed to start a snapshot", &error),
         }
     }
 
@@ -203,7 +203,7 @@ impl Writer {
     }
 
     /// Delays the next attempt until the log has grown; the delay increases with each failure.
-    fn put_off(&mut self, what: &str, error: &io::Error) {
+    fn defer_snapshot(&mut self, what: &str, error: &io::Error) {
         let wait = self.interval() << self.failures.min(MAX_DOUBLINGS);
         self.failures += 1;
         self.next = self.log.length + wait;
@@ -214,15 +214,15 @@ impl Writer {
 
 fn refusal(path: &Path, failure: &WriteError) -> Error {
     let (error, more) = match failure {
-        WriteError::Refused(error) => (error, ""),
+        WriteError::Rejected(error) => (error, ""),
         WriteError::Broken(error) => (error, "; writes are rejected until the server restarts"),
     };
     Error::NotKept { why: format!("failed to write to data directory {}: {error}{more}", path.display()).into() }
 }
 
-struct Ends<'s>(&'s Shared, PathBuf);
+struct CloseGuard<'s>(&'s Shared, PathBuf);
 
-impl Drop for Ends<'_> {
+impl Drop for CloseGuard<'_> {
     fn drop(&mut self) {
         let why = format!("data directory {} is closed for writes", self.1.display());
         self.0.break_off(Error::NotKept { why: why.into() });

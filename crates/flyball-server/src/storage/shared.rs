@@ -85,11 +85,11 @@ pub(super) struct State {
     /// The committed image.
     pub(super) image: Image,
     /// The pending writes to disk, if there is a journal.
-    staged: Option<Staged>,
+    staged: Option<StagedWrites>,
 }
 
 #[derive(Debug)]
-struct Staged {
+struct StagedWrites {
     /// The last assigned revision.
     revision: Revision,
     queue: VecDeque<Write>,
@@ -110,11 +110,11 @@ pub(super) struct Write {
 }
 
 /// The state of a write after [`Shared::begin`].
-pub(super) enum Begun {
+pub(super) enum WriteState {
     /// The write is committed.
     Done(Arc<Entry>),
     /// The write is staged.
-    Staged(Arc<Entry>, oneshot::Receiver<Result<(), Error>>),
+    StagedWrites(Arc<Entry>, oneshot::Receiver<Result<(), Error>>),
     /// Another write of the same object is staged, and must be awaited.
     Busy(watch::Receiver<u64>),
 }
@@ -143,7 +143,7 @@ impl Shared {
         key: &ObjectKey,
         expected: Option<&Arc<Entry>>,
         make: &mut Option<M>,
-    ) -> Result<Begun, Error> {
+    ) -> Result<WriteState, Error> {
         let mut state = self.state.lock();
         let State { image, staged } = &mut *state;
         if let Some(staged) = staged {
@@ -151,7 +151,7 @@ impl Shared {
                 return Err(broken.clone());
             }
             if staged.keys.contains(&(table.clone(), key.clone())) {
-                return Ok(Begun::Busy(self.flushes.subscribe()));
+                return Ok(WriteState::Busy(self.flushes.subscribe()));
             }
         }
         let current = image.tables.get(table).and_then(|table| match expected {
@@ -177,7 +177,7 @@ impl Shared {
             drop(state);
             notifier.notify();
             self.written.notify_waiters();
-            return Ok(Begun::Done(entry));
+            return Ok(WriteState::Done(entry));
         };
         let change = make(staged.revision + 1)?;
         staged.revision += 1;
@@ -185,7 +185,7 @@ impl Shared {
         staged.keys.insert((table.clone(), key.clone()));
         staged.queue.push_back(Write { table: table.clone(), change, done: Some(done) });
         self.wake.notify_one();
-        Ok(Begun::Staged(entry, committed))
+        Ok(WriteState::StagedWrites(entry, committed))
     }
 
     /// Stages all later writes for the journal; returns those after a revision, which are not on disk.
@@ -201,7 +201,7 @@ impl Shared {
             }));
         }
         since.sort_by_key(|write| write.change.entry().revision);
-        *staged = Some(Staged {
+        *staged = Some(StagedWrites {
             revision: image.revision,
             queue: VecDeque::new(),
             keys: BTreeSet::new(),

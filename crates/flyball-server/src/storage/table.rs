@@ -1,6 +1,6 @@
 //! The objects of one resource, and its latest events.
 
-use super::{Entry, Error, Facts, Revision, WriteNotifier};
+use super::{Entry, Error, Revision, SelectableFields, WriteNotifier};
 use crate::bounds::Bounds;
 use flyball_core::ObjectKey;
 use std::collections::{BTreeMap, VecDeque};
@@ -114,7 +114,7 @@ impl Table {
     }
 
     /// Replaces the selectable fields of the objects.
-    pub(super) fn select_by(&mut self, mut facts: impl FnMut(&Entry) -> Facts) {
+    pub(super) fn select_by(&mut self, mut facts: impl FnMut(&Entry) -> SelectableFields) {
         for entry in Arc::make_mut(&mut self.objects).values_mut() {
             let facts = facts(entry);
             match Arc::get_mut(entry) {

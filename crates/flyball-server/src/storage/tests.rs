@@ -26,13 +26,13 @@ fn last(key: &ObjectKey, n: u64) -> impl FnOnce(Revision) -> Entry {
         Object::try_from(json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": key.name()}, "n": n}))
             .expect("an object");
     let key = key.clone();
-    move |revision| Entry::new(key, object, revision, Facts::default(), 0)
+    move |revision| Entry::new(key, object, revision, SelectableFields::default(), 0)
 }
 
 fn written(key: &ObjectKey, text: &str) -> impl FnOnce(Revision) -> Result<Entry, Error> {
     let object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": key.name()}, "n": text});
     let (key, object) = (key.clone(), Object::try_from(object).expect("an object"));
-    move |revision| Ok(Entry::new(key, object, revision, Facts::default(), 0))
+    move |revision| Ok(Entry::new(key, object, revision, SelectableFields::default(), 0))
 }
 
 /// Polls a write, which completes immediately in memory.
@@ -136,7 +136,7 @@ fn namespace_cannot_take_the_whole_space() {
     let deleting = |revision| {
         let metadata = json!({"name": key.name(), "deletionTimestamp": "2026-01-01T00:00:00Z"});
         let object = json!({"apiVersion": "v1", "kind": "Thing", "metadata": metadata, "n": ""});
-        Ok(Entry::new(key.clone(), Object::try_from(object).unwrap(), revision, Facts::default(), 0))
+        Ok(Entry::new(key.clone(), Object::try_from(object).unwrap(), revision, SelectableFields::default(), 0))
     };
     let current = done(store.put(&table(), &key, Some(&current), deleting)).unwrap();
     done(store.remove(&table(), &key, &current, last(&key, 0))).unwrap();

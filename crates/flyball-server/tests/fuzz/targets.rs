@@ -46,9 +46,9 @@ pub(crate) struct World {
     pub(crate) answer: Arc<Mutex<Bytes>>,
 }
 
-struct Told(Arc<Mutex<Bytes>>);
+struct FuzzedWebhook(Arc<Mutex<Bytes>>);
 
-impl Caller for Told {
+impl Caller for FuzzedWebhook {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
         // `UID` in a response is replaced by the UID of the review.
         let uid = json_of(&call.body)["request"]["uid"].as_str().unwrap_or_default().to_owned();
@@ -70,7 +70,7 @@ impl World {
     async fn new(target: &Target) -> Self {
         let answer = Arc::new(Mutex::new(Bytes::new()));
         let clock = Clock::new(|| Timestamp::from_second(1_800_000_000).unwrap());
-        let options = Options { webhooks: Arc::new(Told(answer.clone())), ..Options::simulated(clock, 1) };
+        let options = Options { webhooks: Arc::new(FuzzedWebhook(answer.clone())), ..Options::simulated(clock, 1) };
         let server = Server::new(options);
         let world = Self { server, answer };
         for (path, object) in (target.setup)() {

@@ -18,7 +18,7 @@ fn documents(text: &str) -> Vec<Value> {
 }
 
 /// The results for a kind: the path of its objects, and true if any was accepted, and rejected.
-struct Known {
+struct KindResult {
     path: String,
     accepted: bool,
     refused: bool,
@@ -45,7 +45,7 @@ async fn published_crds_are_accepted_and_their_objects_validated() {
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
-    let mut kinds: BTreeMap<(String, String), Known> = BTreeMap::new();
+    let mut kinds: BTreeMap<(String, String), KindResult> = BTreeMap::new();
     for file in files {
         for object in documents(&std::fs::read_to_string(&file).unwrap()) {
             let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -60,7 +60,10 @@ async fn published_crds_are_accepted_and_their_objects_validated() {
                 for version in object["spec"]["versions"].as_array().unwrap() {
                     let version = format!("{}/{}", text("/spec/group"), version["name"].as_str().unwrap());
                     let path = format!("/apis/{version}/{namespace}{}", text("/spec/names/plural"));
-                    kinds.insert((version, text("/spec/names/kind")), Known { path, accepted: false, refused: false });
+                    kinds.insert(
+                        (version, text("/spec/names/kind")),
+                        KindResult { path, accepted: false, refused: false },
+                    );
                 }
                 continue;
             }

@@ -154,11 +154,11 @@ async fn write(server: Server, writer: u64, seed: u64) {
 }
 
 /// The known state of an object: its content and version, if it exists.
-type Known = Option<(Value, u64)>;
+type ObjectState = Option<(Value, u64)>;
 
 #[derive(Default)]
 struct Model {
-    acknowledged: BTreeMap<String, Known>,
+    acknowledged: BTreeMap<String, ObjectState>,
     /// Started writes that were not acknowledged.
     started: BTreeMap<String, Option<Value>>,
     newest: u64,

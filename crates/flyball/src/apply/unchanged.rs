@@ -186,14 +186,14 @@ fn names_only(metadata: &Value) -> bool {
 
 /// Returns true if [`is_unchanged`] holds for an object that was just applied, without reading ownership: all of it
 /// is stored in identical form. Empty lists have no owner, so the result is always false for them.
-pub(super) fn stands_in(live: Raw<'_>, object: &Value) -> bool {
-    !holds_empty(object) && contains(Some(live.begun()), object).is_ok_and(|end| end.is_some())
+pub(super) fn is_stored_identically(live: Raw<'_>, object: &Value) -> bool {
+    !has_empty_collection(object) && contains(Some(live.begun()), object).is_ok_and(|end| end.is_some())
 }
 
-fn holds_empty(desired: &Value) -> bool {
+fn has_empty_collection(desired: &Value) -> bool {
     match desired {
-        Value::Object(desired) => desired.is_empty() || desired.values().any(holds_empty),
-        Value::Array(desired) => desired.is_empty() || desired.iter().any(holds_empty),
+        Value::Object(desired) => desired.is_empty() || desired.values().any(has_empty_collection),
+        Value::Array(desired) => desired.is_empty() || desired.iter().any(has_empty_collection),
         _ => false,
     }
 }
@@ -422,7 +422,7 @@ mod tests {
         let live =
             r#"{"spec":{"cpu":"1","args":["a"],"ports":[{"port":80,"protocol":"TCP"}],"env":[]},"status":{"more":1}}"#;
         let check = |spec: Value, expected: bool| {
-            assert_eq!(stands_in(Raw(live), &json!({"spec": spec})), expected, "{spec}");
+            assert_eq!(is_stored_identically(Raw(live), &json!({"spec": spec})), expected, "{spec}");
         };
         check(json!({"cpu": "1", "args": ["a"], "ports": [{"port": 80}]}), true);
         check(json!({"cpu": "1000m"}), false);

@@ -1,6 +1,6 @@
 //! The stores of an operator, by the type of their objects.
 
-use super::{Entry, Index, NamedIndex, Plan, Portion, Store, StoreId, Writer};
+use super::{CachedPart, Entry, Index, NamedIndex, Plan, Store, StoreId, Writer};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind, Resource, Type, reads_metadata};
 use flyball_core::ObjectKey;
@@ -44,7 +44,7 @@ type Found<'a> = (&'a Arc<Store>, Vec<(ObjectKey, Arc<Entry>)>);
 
 /// An invalid declaration of a cache.
 #[derive(Debug)]
-pub(crate) struct Misplanned {
+pub(crate) struct InvalidPlan {
     pub(crate) kind: String,
     pub(crate) why: String,
 }
@@ -73,7 +73,7 @@ pub(crate) enum Error {
 impl Error {
     /// Creates the error for an object that the cache does not select.
     pub(crate) fn not_selected(store: &Store, key: &ObjectKey) -> crate::Error {
-        let (kind, selector) = (store.kind().to_string(), store.portion().selection.describe());
+        let (kind, selector) = (store.kind().to_string(), store.cached_part().selection.describe());
         crate::Error::from(Self::NotSelected { kind, key: key.clone(), selector }).terminal()
     }
 }
@@ -85,7 +85,7 @@ impl Caches {
         types: impl IntoIterator<Item = (Type, Kind)>,
         plans: &[Plan],
         namespaces: &BTreeSet<String>,
-    ) -> Result<(Self, Vec<Writer>), Misplanned> {
+    ) -> Result<(Self, Vec<Writer>), InvalidPlan> {
         let (mut by_type, mut kinds) = (BTreeMap::new(), BTreeMap::<Kind, Vec<Type>>::new());
         for (ty, kind) in types.into_iter().chain(plans.iter().map(|plan| (plan.ty.clone(), plan.kind.clone()))) {
             by_type.insert(ty.clone(), kind.clone());
@@ -95,12 +95,12 @@ impl Caches {
         for (kind, types) in kinds {
             let mut plans = plans.iter().filter(|plan| plan.kind == kind);
             let plan = plans.next();
-            let portion = match plan {
+            let cached_part = match plan {
                 Some(_) if plans.next().is_some() => Err("declared twice".into()),
-                Some(plan) => plan.portion(&types),
-                None => Ok(Portion::usual(&kind, &types)),
+                Some(plan) => plan.cached_part(&types),
+                None => Ok(CachedPart::usual(&kind, &types)),
             };
-            let portion = portion.map(Arc::new).map_err(|why| Misplanned { kind: kind.to_string(), why })?;
+            let cached_part = cached_part.map(Arc::new).map_err(|why| InvalidPlan { kind: kind.to_string(), why })?;
             let named = plan.map(|plan| &plan.namespaces).filter(|named| !named.is_empty()).unwrap_or(namespaces);
             // Keys sort by `namespace/name`, so the stores of a kind do as well.
             let mut scopes: Vec<Arc<str>> = named.iter().map(|name| name.as_str().into()).collect();
@@ -110,7 +110,7 @@ impl Caches {
                 false => vec![None],
             };
             for scope in scopes {
-                let (store, writer) = Store::of(stores.len(), kind.clone(), scope, portion.clone());
+                let (store, writer) = Store::of(stores.len(), kind.clone(), scope, cached_part.clone());
                 by_kind.entry(kind.clone()).or_insert_with(Vec::new).push(store.id());
                 stores.push(store);
                 writers.push(writer);
@@ -140,7 +140,7 @@ impl Caches {
 
     pub(super) fn get_as<T: AnyResource>(&self, ty: &Type, key: &ObjectKey) -> Result<Option<T>> {
         let store = self.store_of(self.kind(ty)?, key.namespace())?;
-        if !store.portion().selection.may_hold(key) {
+        if !store.cached_part().selection.may_select(key) {
             return Err(Error::not_selected(store, key));
         }
         let Some(entry) = store.get(key) else { return Ok(None) };

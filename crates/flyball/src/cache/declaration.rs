@@ -206,7 +206,7 @@ pub(crate) struct Plan {
 
 /// The part of a kind in a store.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Portion {
+pub(crate) struct CachedPart {
     pub(crate) selection: Selection,
     pub(crate) kept: KeptFields,
 }
@@ -233,7 +233,7 @@ impl Plan {
 
     /// Returns the part of the kind that is kept, or the reason why the declaration is invalid; `types` are the types
     /// by which controllers use the kind.
-    pub(crate) fn portion(&self, types: &[Type]) -> Result<Portion, String> {
+    pub(crate) fn cached_part(&self, types: &[Type]) -> Result<CachedPart, String> {
         if !self.kind.is_namespaced() && !self.namespaces.is_empty() {
             return Err("namespaces are set for a cluster-scoped kind".into());
         }
@@ -253,7 +253,7 @@ impl Plan {
             return Err(format!("it keeps {own}, but a controller uses the kind as {other}"));
         }
         if self.metadata_only || types.iter().all(|ty| ty.is_metadata()) {
-            return Ok(Portion { selection, kept: KeptFields::Metadata });
+            return Ok(CachedPart { selection, kept: KeptFields::Metadata });
         }
         let mut kept = self.declared.clone().unwrap_or(Fields::All);
         ["apiVersion", "kind", "metadata"].iter().for_each(|member| kept.keep(member));
@@ -271,11 +271,11 @@ impl Plan {
             kept.drop(&path);
         }
         let kept = if kept == Fields::All { KeptFields::Whole } else { KeptFields::Some(kept) };
-        Ok(Portion { selection, kept })
+        Ok(CachedPart { selection, kept })
     }
 }
 
-impl Portion {
+impl CachedPart {
     /// Returns the part of a kind that is kept without a declaration.
     pub(crate) fn usual(kind: &Kind, types: &[Type]) -> Self {
         let resource = kind.resource();
@@ -295,14 +295,14 @@ mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod, Secret};
     use kube::core::PartialObjectMeta;
 
-    fn portion<T: Resource>(cache: Cache<T>) -> Result<Portion, String> {
+    fn cached_part<T: Resource>(cache: Cache<T>) -> Result<CachedPart, String> {
         let plan = cache.into_plan();
-        plan.portion(std::slice::from_ref(&plan.ty))
+        plan.cached_part(std::slice::from_ref(&plan.ty))
     }
 
     #[test]
     fn invalid_declarations_are_rejected() {
-        let check = |cache: Cache<Pod>, expected: &str| assert_eq!(portion(cache).unwrap_err(), expected);
+        let check = |cache: Cache<Pod>, expected: &str| assert_eq!(cached_part(cache).unwrap_err(), expected);
         let cache = Cache::<Pod>::new;
         check(
             cache().namespaces(["A"]).labels("a"),
@@ -318,7 +318,7 @@ mod tests {
             "metadata.annotations['flyball.dev/paused'] is always kept",
         );
         check(cache().without("kind"), "kind is always kept");
-        let nodes = portion(Cache::<Node>::new().namespaces(["a"]));
+        let nodes = cached_part(Cache::<Node>::new().namespaces(["a"]));
         assert_eq!(nodes.unwrap_err(), "namespaces are set for a cluster-scoped kind");
     }
 
@@ -326,8 +326,8 @@ mod tests {
     fn fields_that_another_type_may_read_are_not_dropped() {
         let plan = Cache::<Pod>::new().declared_only().into_plan();
         let (pod, meta, node) = (plan.ty.clone(), Type::of::<PartialObjectMeta<Pod>>(), Type::of::<Node>());
-        assert!(plan.portion(&[pod.clone(), meta]).is_ok());
-        let why = plan.portion(&[pod, node]).unwrap_err();
+        assert!(plan.cached_part(&[pod.clone(), meta]).is_ok());
+        let why = plan.cached_part(&[pod, node]).unwrap_err();
         assert!(why.contains("pod::Pod,") && why.ends_with("core::v1::node::Node"), "{why}");
     }
 
@@ -335,20 +335,20 @@ mod tests {
     fn dynamic_kind_is_cached_as_metadata_if_declared() {
         let plan = Cache::of(&Kind::of::<Pod>()).metadata_only().into_plan();
         let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
-        assert_eq!(plan.portion(&[plan.ty.clone(), meta]).unwrap().kept, KeptFields::Metadata);
-        let why = plan.portion(&[plan.ty.clone(), pod]).unwrap_err();
+        assert_eq!(plan.cached_part(&[plan.ty.clone(), meta]).unwrap().kept, KeptFields::Metadata);
+        let why = plan.cached_part(&[plan.ty.clone(), pod]).unwrap_err();
         assert!(why.starts_with("it keeps metadata, but") && why.ends_with("core::v1::pod::Pod"), "{why}");
     }
 
     #[test]
     fn metadata_is_cached_if_all_types_are_metadata_types() {
         let (pod, meta) = (Type::of::<Pod>(), Type::of::<PartialObjectMeta<Pod>>());
-        let usual = |types: &[Type]| Portion::usual(&Kind::of::<Pod>(), types).kept;
+        let usual = |types: &[Type]| CachedPart::usual(&Kind::of::<Pod>(), types).kept;
         assert_eq!(
             (usual(std::slice::from_ref(&meta)), usual(&[meta, pod])),
             (KeptFields::Metadata, KeptFields::Whole)
         );
-        let secrets = Portion::usual(&Kind::of::<Secret>(), &[Type::of::<Secret>()]).kept;
-        assert_eq!((secrets, portion(Cache::<Secret>::new()).unwrap().kept), (KeptFields::Own, KeptFields::Whole));
+        let secrets = CachedPart::usual(&Kind::of::<Secret>(), &[Type::of::<Secret>()]).kept;
+        assert_eq!((secrets, cached_part(Cache::<Secret>::new()).unwrap().kept), (KeptFields::Own, KeptFields::Whole));
     }
 }

@@ -106,11 +106,11 @@ pub trait Index: 'static {
 #[derive(Clone)]
 pub struct DynamicIndex<V> {
     own: Arc<()>,
-    values: Arc<Taken<V>>,
+    values: Arc<ValuesOf<V>>,
 }
 
 /// Returns the values by which an object is found.
-type Taken<V> = dyn Fn(&DynamicObject) -> Vec<V> + Send + Sync;
+type ValuesOf<V> = dyn Fn(&DynamicObject) -> Vec<V> + Send + Sync;
 
 impl<V: Ord + Clone + Send + Sync + 'static> DynamicIndex<V> {
     /// Creates an index from a function that returns the values of an object.

@@ -59,7 +59,7 @@ impl Selection {
     }
 
     /// Returns true if an object with this name may be selected. Other criteria are unknown.
-    pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
+    pub(crate) fn may_select(&self, key: &ObjectKey) -> bool {
         let known = |field: &str| match field {
             "metadata.name" => Some(key.name()),
             "metadata.namespace" => Some(key.namespace().unwrap_or_default()),
@@ -70,9 +70,9 @@ impl Selection {
     }
 
     /// Returns true if an object with this JSON would be selected if it were stored.
-    pub(crate) fn may_hold_object(&self, key: &ObjectKey, object: &Value) -> bool {
+    pub(crate) fn may_select_object(&self, key: &ObjectKey, object: &Value) -> bool {
         let labels = &object["metadata"]["labels"];
-        self.may_hold(key) && self.labels.matches(|label| labels.get(label).and_then(Value::as_str))
+        self.may_select(key) && self.labels.matches(|label| labels.get(label).and_then(Value::as_str))
     }
 
     /// Returns the selectors as text.
@@ -117,10 +117,10 @@ mod tests {
     fn objects_outside_the_selection_are_detected_by_name_and_labels() {
         let selection = Selection::parse("app=web", "metadata.namespace!=kube-system,spec.x=1").unwrap();
         let (key, system) = (ObjectKey::new(Some("ns"), "a"), ObjectKey::new(Some("kube-system"), "a"));
-        assert!(selection.may_hold(&key) && !selection.may_hold(&system));
-        assert!(selection.may_hold_object(&key, &json!({"metadata": {"labels": {"app": "web"}}})));
-        assert!(!selection.may_hold_object(&key, &json!({"metadata": {"labels": {"app": "db"}}})));
-        assert!(!selection.may_hold_object(&key, &json!({"metadata": {}})));
-        assert!(!Selection::named("b").may_hold(&key));
+        assert!(selection.may_select(&key) && !selection.may_select(&system));
+        assert!(selection.may_select_object(&key, &json!({"metadata": {"labels": {"app": "web"}}})));
+        assert!(!selection.may_select_object(&key, &json!({"metadata": {"labels": {"app": "db"}}})));
+        assert!(!selection.may_select_object(&key, &json!({"metadata": {}})));
+        assert!(!Selection::named("b").may_select(&key));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::index::Indexes;
 use super::{
-    Change, DeclaredIndex, DecodedEntry, Entry, IndexId, KeptFields, Listener, Origin, OwnWriteResponses, Portion,
+    CachedPart, Change, DeclaredIndex, DecodedEntry, Entry, IndexId, KeptFields, Listener, Origin, OwnWriteResponses,
 };
 use crate::kind::Kind;
 use crate::latch::Latch;
@@ -43,7 +43,7 @@ pub(crate) struct Store {
     id: StoreId,
     kind: Kind,
     namespace: Option<Arc<str>>,
-    portion: Arc<Portion>,
+    cached_part: Arc<CachedPart>,
     objects: RwLock<Objects>,
     own_writes: Arc<OwnWriteResponses>,
     /// Opens when the first list is complete.
@@ -104,13 +104,13 @@ impl Store {
         id: StoreId,
         kind: Kind,
         namespace: Option<Arc<str>>,
-        portion: Arc<Portion>,
+        cached_part: Arc<CachedPart>,
     ) -> (Arc<Self>, Writer) {
         let store = Arc::new(Self {
             id,
             kind,
             namespace,
-            portion,
+            cached_part,
             objects: RwLock::default(),
             own_writes: Arc::default(),
             synced: Latch::default(),
@@ -143,8 +143,8 @@ impl Store {
     }
 
     /// Returns the part of the kind in the store.
-    pub(crate) fn portion(&self) -> &Portion {
-        &self.portion
+    pub(crate) fn cached_part(&self) -> &CachedPart {
+        &self.cached_part
     }
 
     /// Returns the number of objects.
@@ -189,7 +189,7 @@ impl Store {
 
     /// Stores the response to a write of the operator.
     pub(crate) fn expect(&self, answer: Vec<u8>, key: &ObjectKey, entry: &Arc<Entry>) {
-        if self.portion.kept == KeptFields::Whole {
+        if self.cached_part.kept == KeptFields::Whole {
             self.own_writes.expect(answer, key, entry);
         }
     }

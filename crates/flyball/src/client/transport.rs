@@ -102,23 +102,23 @@ impl Transport {
             request.headers_mut().insert(HOST, self.host.clone());
             loop {
                 let (mut connection, is_reused) = self.connection().await?;
-                let answer = {
-                    let mut answer = pin!(connection.sender.try_send_request(request));
+                let response = {
+                    let mut response = pin!(connection.sender.try_send_request(request));
                     poll_fn(|cx| {
                         connection.drive(cx);
-                        answer.as_mut().poll(cx)
+                        response.as_mut().poll(cx)
                     })
                     .await
                 };
-                match answer {
-                    Ok(answer) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                match response {
+                    Ok(response) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                         // From now on, a task polls the connection until both ends close it.
                         connection.work.map(tokio::spawn);
-                        return Ok(answer.map(|body| ResponseBody::Pooled(PooledBody::upgraded(body))));
+                        return Ok(response.map(|body| ResponseBody::Pooled(PooledBody::upgraded(body))));
                     }
-                    Ok(answer) => {
+                    Ok(response) => {
                         return Ok(
-                            answer.map(|body| ResponseBody::Pooled(PooledBody::new(body, connection, &self.idle)))
+                            response.map(|body| ResponseBody::Pooled(PooledBody::new(body, connection, &self.idle)))
                         );
                     }
                     Err(mut error) => match error.take_message() {

@@ -1,7 +1,7 @@
 //! The state that all controllers of an operator share.
 
 use super::ApplyMetrics;
-use super::drawn_names::DrawnNames;
+use super::generated_names::GeneratedNames;
 use super::normalization::NormalizationCache;
 use crate::cache::{Caches, Entry, Selection, Store};
 use crate::client::{Gate, RequestMetrics, RetryingClient};
@@ -35,7 +35,7 @@ pub(crate) struct Environment {
     pub(crate) requests: RequestMetrics,
     pub(crate) applies: ApplyMetrics,
     pub(crate) normalizations: Arc<Mutex<NormalizationCache>>,
-    pub(crate) drawn_names: Arc<DrawnNames>,
+    pub(crate) generated_names: Arc<GeneratedNames>,
     /// Hooks for errors.
     pub(crate) on_error: Arc<[Arc<OnError>]>,
     /// Hooks for settled objects.
@@ -68,7 +68,7 @@ impl Environment {
 
     /// Gets an object that a cache selects from the API server, `None` if it does not exist.
     pub(crate) async fn fetch_selected(&self, store: &Store, key: &ObjectKey) -> kube::Result<Option<Arc<Entry>>> {
-        let selection = &store.portion().selection;
+        let selection = &store.cached_part().selection;
         if selection.is_empty() {
             return self.fetch(store.kind(), key).await;
         }

@@ -46,7 +46,7 @@ impl<K: AnyResource> Context<K> {
     ///     }
     ///
     ///     async fn finalize(&self, _: &Machine, cx: &Context<Machine>) -> Result<Action> {
-    ///         // Without a key, nothing was ever asked for.
+    ///         // Without a key, the call was never made.
     ///         if let Some(key) = cx.known_idempotency_key("create").await? {
     ///             self.0.remove_by_key(&key).await?;
     ///         }
@@ -56,7 +56,7 @@ impl<K: AnyResource> Context<K> {
     /// ```
     ///
     /// The key is an annotation of the object, `key.flyball.dev/create`; it costs one read and one write at the first
-    /// call. Concurrent replicas get the same key. It does not help with a provider that discards keys before the
+    /// call. Concurrent replicas get the same key. It has no effect if the provider discards keys before the
     /// operator is back; list the resources of such a provider instead.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl ReconcileSession {
                 None => ControlFlow::Continue(json!({"annotations": {&*annotation: key}})),
             };
             let changed = self.change_metadata(entry, change).await?.ok_or_else(not_found)?;
-            self.relied_on(self.primary_store()?, &self.primary.key, &changed);
+            self.record_observed_state(self.primary_store()?, &self.primary.key, &changed);
             key_in(&changed, &annotation)
                 .ok_or_else(|| format!("the API server dropped annotation {annotation}").into())
         }

@@ -37,7 +37,7 @@ pub(crate) struct ReconcileSession {
     pub(crate) primary: Primary,
     /// The caches that have not caught up with the writes of this key.
     stale: StaleReads,
-    written: Mutex<Vec<Option<Written>>>,
+    written: Mutex<Vec<Option<RecordedWrite>>>,
 }
 
 /// The object being reconciled.
@@ -75,7 +75,7 @@ pub(crate) struct LastKnown {
 
 /// A write, and its result.
 #[derive(Debug)]
-struct Written {
+struct RecordedWrite {
     write: Write,
     entry: Option<Arc<Entry>>,
 }
@@ -87,7 +87,7 @@ impl ReconcileSession {
         primary: Primary,
         stale: StaleReads,
     ) -> Self {
-        let unknown = stale.unknown.iter().map(|write| Some(Written { write: write.clone(), entry: None }));
+        let unknown = stale.unknown.iter().map(|write| Some(RecordedWrite { write: write.clone(), entry: None }));
         let written = Mutex::new(unknown.collect());
         Self { env, declared, primary, stale, written }
     }
@@ -102,14 +102,14 @@ impl ReconcileSession {
         async move {
             let (kind, cached) = self.kind(ty)?;
             let entry = match cached.then(|| self.env.caches.store_of(kind, key.namespace())).transpose()? {
-                Some(store) if !store.portion().selection.may_hold(key) => {
+                Some(store) if !store.cached_part().selection.may_select(key) => {
                     return Err(cache::Error::not_selected(store, key));
                 }
                 Some(store) => {
                     let mut entry = self.latest(store, key).await?;
                     if entry.as_ref().is_some_and(|entry| entry.is_withheld()) && !ty.is_metadata() {
                         entry = self.env.fetch(store.kind(), key).await?;
-                        entry.iter().for_each(|entry| self.relied_on(store, key, entry));
+                        entry.iter().for_each(|entry| self.record_observed_state(store, key, entry));
                     }
                     entry
                 }
@@ -167,7 +167,7 @@ impl ReconcileSession {
         let Ok(store) = self.env.caches.store_of(kind, key.namespace()) else { return };
         let version = version.and_then(|version| version.parse().ok());
         let number = self.note(store, key);
-        self.settle(number, version.map_or(Effect::Unknown, Effect::Version), None);
+        self.record_effect(number, version.map_or(Effect::Unknown, Effect::Version), None);
     }
 
     /// Returns the kind of a type, and whether it has a cache or is read without one.
@@ -232,8 +232,8 @@ impl ReconcileSession {
         let known = match self.stale.stores.contains(&store.id()) || self.is_uncertain(store, key) {
             true => {
                 let found = self.env.fetch_selected(store, key).await?;
-                self.looked(store, |object| object == key);
-                found.inspect(|entry| self.relied_on(store, key, entry))
+                self.record_read(store, |object| object == key);
+                found.inspect(|entry| self.record_observed_state(store, key, entry))
             }
             false => store.get(key),
         };
@@ -251,7 +251,7 @@ impl ReconcileSession {
     }
 
     /// Returns true if the cache or this reconcile has observed an object.
-    pub(crate) fn has_seen(&self, store: &Store, key: &ObjectKey) -> bool {
+    pub(crate) fn has_observed(&self, store: &Store, key: &ObjectKey) -> bool {
         store.holds(key) || self.written_to(store.id()).contains_key(key)
     }
 
@@ -261,9 +261,9 @@ impl ReconcileSession {
     }
 
     /// Records that objects were read from the API server, so that the results of earlier writes are known.
-    fn looked(&self, store: &Store, at: impl Fn(&ObjectKey) -> bool) {
+    fn record_read(&self, store: &Store, at: impl Fn(&ObjectKey) -> bool) {
         for earlier in self.written().iter_mut().take(self.stale.unknown.len()) {
-            let is_settled = |earlier: &Written| earlier.write.store == store.id() && at(&earlier.write.object);
+            let is_settled = |earlier: &RecordedWrite| earlier.write.store == store.id() && at(&earlier.write.object);
             if earlier.as_ref().is_some_and(is_settled) {
                 *earlier = None;
             }
@@ -272,10 +272,10 @@ impl ReconcileSession {
 
     /// Records that the reconcile relies on a state that the cache may not have yet. As after a write, the next
     /// reconcile must not read an older state.
-    pub(crate) fn relied_on(&self, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
+    pub(crate) fn record_observed_state(&self, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
         if store.get(key).is_none_or(|cached| cached.resource_version() < entry.resource_version()) {
             let number = self.note(store, key);
-            self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
+            self.record_effect(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
         }
     }
 
@@ -303,9 +303,11 @@ impl ReconcileSession {
                     let mut found = Vec::new();
                     for (key, entry) in known {
                         let entry = match entry.is_withheld() && !metadata {
-                            true => {
-                                self.env.fetch(store.kind(), &key).await?.inspect(|e| self.relied_on(store, &key, e))
-                            }
+                            true => self
+                                .env
+                                .fetch(store.kind(), &key)
+                                .await?
+                                .inspect(|e| self.record_observed_state(store, &key, e)),
                             false => Some(entry),
                         };
                         found.extend(entry.map(|entry| (key, entry)));
@@ -313,12 +315,12 @@ impl ReconcileSession {
                     found
                 }
                 _ => {
-                    let (namespace, selection) = (namespace.or(store.namespace()), &store.portion().selection);
+                    let (namespace, selection) = (namespace.or(store.namespace()), &store.cached_part().selection);
                     let found = self.env.fetch_list(store.kind(), namespace, selection).await?;
-                    self.looked(store, |object| {
+                    self.record_read(store, |object| {
                         namespace.is_none_or(|namespace| object.namespace() == Some(namespace))
                     });
-                    found.iter().for_each(|(key, entry)| self.relied_on(store, key, entry));
+                    found.iter().for_each(|(key, entry)| self.record_observed_state(store, key, entry));
                     found
                 }
             };
@@ -342,10 +344,10 @@ impl ReconcileSession {
         request: Request<Vec<u8>>,
     ) -> kube::Result<Arc<Entry>> {
         let number = self.note(store, key);
-        let answer = self.env.client.exchange(request).await;
-        let entry = answer.and_then(|body| self.env.answered(store, key, body));
+        let response = self.env.client.exchange(request).await;
+        let entry = response.and_then(|body| self.env.answered(store, key, body));
         match &entry {
-            Ok(entry) => self.settle_at(number, store, key, entry),
+            Ok(entry) => self.record_response(number, store, key, entry),
             Err(error) if client::is_ambiguous(error) => {}
             Err(_) => self.cancel(number),
         }
@@ -353,9 +355,9 @@ impl ReconcileSession {
     }
 
     /// Records the object in the response to a request.
-    pub(crate) fn settle_at(&self, number: usize, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
+    pub(crate) fn record_response(&self, number: usize, store: &Store, key: &ObjectKey, entry: &Arc<Entry>) {
         tracing::debug!(resource = %store.kind(), object = %key, version = entry.resource_version(), "wrote");
-        self.settle(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
+        self.record_effect(number, Effect::Version(entry.resource_version()), Some(entry.clone()));
     }
 
     /// Records that a request is about to be sent. If the reconcile ends before the result is recorded, its effect is
@@ -364,13 +366,13 @@ impl ReconcileSession {
         let before = store.get(key).map_or(0, |entry| entry.resource_version());
         let write = Write { store: store.id(), object: key.clone(), before, effect: Effect::Unknown };
         let mut written = self.written();
-        written.push(Some(Written { write, entry: None }));
+        written.push(Some(RecordedWrite { write, entry: None }));
         written.len() - 1
     }
 
     /// Records the effect of a request, which also settles earlier requests for the same object whose responses were
     /// lost.
-    pub(crate) fn settle(&self, number: usize, effect: Effect, entry: Option<Arc<Entry>>) {
+    pub(crate) fn record_effect(&self, number: usize, effect: Effect, entry: Option<Arc<Entry>>) {
         let mut written = self.written();
         let Some(mut settled) = written[number].take() else { return };
         (settled.write.effect, settled.entry) = (effect, entry);
@@ -409,7 +411,7 @@ impl ReconcileSession {
         latest
     }
 
-    fn written(&self) -> MutexGuard<'_, Vec<Option<Written>>> {
+    fn written(&self) -> MutexGuard<'_, Vec<Option<RecordedWrite>>> {
         self.written.lock()
     }
 }

@@ -17,14 +17,14 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 
 impl ReconcileSession {
     /// Reports a failed cleanup by an event, and by a condition if the kind has a list of conditions merged by type.
-    pub(super) async fn show_stuck(&self, why: &str) {
+    pub(super) async fn report_blocked_deletion(&self, why: &str) {
         let why: String = why.chars().take(MAX_MESSAGE_CHARS).collect();
         self.event(Event::warning("CleanupFailed", &why).action("Finalize"));
         self.show(Condition::new(CLEANED_UP, false, "CleanupFailed").message(why)).await;
     }
 
     /// Withdraws the report on an object that other finalizers keep.
-    pub(super) async fn show_cleaned_up(&self, entry: &Entry) {
+    pub(super) async fn withdraw_blocked_deletion(&self, entry: &Entry) {
         let failed = condition_of(entry).is_some_and(|known| known["status"] == "False");
         if failed && !entry.finalizers().is_empty() {
             self.show(Condition::new(CLEANED_UP, true, "CleanedUp")).await;

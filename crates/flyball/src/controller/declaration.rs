@@ -2,7 +2,7 @@
 
 use super::metrics::ControllerMetrics;
 use super::predicate::Filter;
-use super::source::{Stimulus, Waking};
+use super::source::{SourceContext, SourceKind};
 use super::sources::{Map, Sources};
 use super::worker::{Reconciler, Worker};
 use crate::backoff::Backoff;
@@ -31,7 +31,7 @@ pub(crate) struct Declaration {
     pub(crate) grants: Vec<Grant>,
     pub(crate) rules: Vec<PolicyRule>,
     /// True if it runs on replicas that do not lead.
-    pub(crate) everywhere: bool,
+    pub(crate) on_all_replicas: bool,
     /// Creates the reconciler; `None` afterwards.
     make: Option<Box<Make>>,
     reconciler: Option<Box<dyn Reconciler>>,
@@ -43,7 +43,7 @@ pub(crate) struct Declaration {
     /// The types that the filters decode.
     pub(super) filtered: Vec<Type>,
     pub(super) indexes: Vec<(Kind, DeclaredIndex)>,
-    pub(super) stimuli: Vec<Stimulus>,
+    pub(super) source_kinds: Vec<SourceKind>,
     declared: DeclaredTypes,
     pub(crate) concurrency: usize,
     /// True if namespaces share the workers before there is a second one.
@@ -74,7 +74,7 @@ impl Declaration {
             types: vec![(ty.clone(), primary.clone())],
             grants,
             rules: Vec::new(),
-            everywhere: false,
+            on_all_replicas: false,
             make: Some(make),
             reconciler: None,
             finalizer: None,
@@ -84,7 +84,7 @@ impl Declaration {
             filters: Vec::new(),
             filtered: Vec::new(),
             indexes: Vec::new(),
-            stimuli: Vec::new(),
+            source_kinds: Vec::new(),
             declared: DeclaredTypes { cached: [ty].into(), ..DeclaredTypes::default() },
             concurrency: 16,
             shares_workers: false,
@@ -207,11 +207,11 @@ impl Declaration {
             let (sources, rng) = (sources.clone(), env.rng.fork("unmapped"));
             tasks.push(Box::pin(async move { sources.wake_for_unmapped(&rng).await }));
         }
-        for stimulus in self.stimuli {
-            match stimulus {
+        for source_kind in self.source_kinds {
+            match source_kind {
                 // Connected before anything is reconciled, so that no later change is missed.
-                Stimulus::Channel(ends) => ends.attach(&sources),
-                Stimulus::Task(task) => tasks.push(task(Waking {
+                SourceKind::Channel(ends) => ends.attach(&sources),
+                SourceKind::Task(task) => tasks.push(task(SourceContext {
                     sources: sources.clone(),
                     caches: env.caches.clone(),
                     rng: env.rng.fork(&self.name),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A test that decides which updates of a kind trigger a reconcile; see
 /// [`Controller::filter`](crate::Controller::filter).
 ///
-/// It tests updates only. Creations, deletions and the begin of a deletion always trigger a reconcile, so a predicate
+/// It tests updates only. Creations, deletions and the start of a deletion always trigger a reconcile, so a predicate
 /// on the generation cannot hide a deletion, as it can in other frameworks.
 ///
 /// ```

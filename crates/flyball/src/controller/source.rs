@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 /// The shortest period of a source, so that it does not keep a controller busy.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
 
-/// A source of reconciles of objects of the kind `K`, beside changes of objects; see
+/// A trigger of reconciles of kind `K` other than changes of objects; see
 /// [`Controller::source`](crate::Controller::source).
 ///
 /// ```
@@ -51,31 +51,32 @@ const MIN_PERIOD: Duration = Duration::from_millis(10);
 ///   never exceeds the cache, and a key that is triggered many times is reconciled once.
 /// - Sources start when the caches are filled and this replica leads, and stop with the workers. Triggers before that
 ///   are not needed: every object is reconciled at the start.
-/// - Each period is drawn between 90 and 110 percent of its value from the operator's [`Rng`], so that operators do not
+/// - Each period is chosen randomly between 90 and 110 percent of its value from the operator's [`Rng`], so that
+/// operators do not
 ///   act in step, and a simulation repeats.
 /// - An error, a panic, or a poll that exceeds the controller's [deadline](crate::Controller::deadline) is logged and
 ///   triggers nothing; the next period is the next attempt.
 #[must_use = "a source does nothing until it is added to a controller"]
 pub struct Source<K> {
-    pub(super) stimulus: Stimulus,
+    pub(super) source_kind: SourceKind,
     kind: PhantomData<fn(K)>,
 }
 
 /// The type of a source.
-pub(super) enum Stimulus {
-    Channel(Arc<Ends>),
-    Task(Box<dyn FnOnce(Waking) -> BoxFuture<'static, ()> + Send>),
+pub(super) enum SourceKind {
+    Channel(Arc<ChannelListeners>),
+    Task(Box<dyn FnOnce(SourceContext) -> BoxFuture<'static, ()> + Send>),
 }
 
 /// The context of the task of a source.
-pub(super) struct Waking {
+pub(super) struct SourceContext {
     pub(super) sources: Arc<Sources>,
     pub(super) caches: Arc<Caches>,
     pub(super) rng: Rng,
     pub(super) deadline: Duration,
 }
 
-impl Waking {
+impl SourceContext {
     /// Waits about this long.
     async fn wait(&self, period: Duration) {
         sleep(period.max(MIN_PERIOD).mul_f64(0.9 + self.rng.fraction() / 5.0)).await;
@@ -124,7 +125,7 @@ impl<K: AnyResource> Source<K> {
                         Ok(answers) => {
                             let exist: BTreeSet<ObjectKey> = waking.sources.keys_of_all().into_iter().collect();
                             known.retain(|key, _| exist.contains(key));
-                            let (fresh, background) = learn(&mut known, answers, &exist);
+                            let (fresh, background) = record_results(&mut known, answers, &exist);
                             waking.sources.wake(fresh, Priority::Fresh);
                             waking.sources.wake(background, Priority::Background);
                         }
@@ -137,8 +138,8 @@ impl<K: AnyResource> Source<K> {
         })
     }
 
-    fn task(run: impl FnOnce(Waking) -> BoxFuture<'static, ()> + Send + 'static) -> Self {
-        Self { stimulus: Stimulus::Task(Box::new(run)), kind: PhantomData }
+    fn task(run: impl FnOnce(SourceContext) -> BoxFuture<'static, ()> + Send + 'static) -> Self {
+        Self { source_kind: SourceKind::Task(Box::new(run)), kind: PhantomData }
     }
 }
 
@@ -156,7 +157,7 @@ where
 }
 
 /// Records answers about existing objects, and returns the keys with changed answers and those with first answers.
-fn learn<A: PartialEq>(
+fn record_results<A: PartialEq>(
     known: &mut BTreeMap<ObjectKey, A>,
     mut answers: BTreeMap<ObjectKey, A>,
     exist: &BTreeSet<ObjectKey>,
@@ -172,15 +173,15 @@ fn learn<A: PartialEq>(
 
 impl<K: AnyResource> From<&Channel<K>> for Source<K> {
     fn from(channel: &Channel<K>) -> Self {
-        Self { stimulus: Stimulus::Channel(channel.ends.clone()), kind: PhantomData }
+        Self { source_kind: SourceKind::Channel(channel.ends.clone()), kind: PhantomData }
     }
 }
 
 impl<K> fmt::Debug for Source<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.stimulus {
-            Stimulus::Channel(_) => "Channel",
-            Stimulus::Task(_) => "Task",
+        f.write_str(match self.source_kind {
+            SourceKind::Channel(_) => "Channel",
+            SourceKind::Task(_) => "Task",
         })
     }
 }
@@ -192,15 +193,15 @@ impl<K> fmt::Debug for Source<K> {
 /// [source](crate::Controller::source) it is, and is dropped if none of them runs.
 #[doc(alias = "GenericEvent")]
 pub struct Channel<K> {
-    ends: Arc<Ends>,
+    ends: Arc<ChannelListeners>,
     kind: PhantomData<fn(K)>,
 }
 
 /// The controllers that listen to a channel.
 #[derive(Debug, Default)]
-pub(super) struct Ends(Mutex<Vec<Weak<Sources>>>);
+pub(super) struct ChannelListeners(Mutex<Vec<Weak<Sources>>>);
 
-impl Ends {
+impl ChannelListeners {
     pub(super) fn attach(&self, sources: &Arc<Sources>) {
         let mut ends = self.0.lock();
         ends.retain(|end| end.strong_count() > 0);
@@ -254,7 +255,7 @@ mod tests {
         let mut check = |answers: &[(&str, u8)], changed: &[&str], first: &[&str]| {
             let answers = answers.iter().map(|(name, answer)| (key(name), *answer)).collect();
             let names = |names: &[&str]| names.iter().map(|name| key(name)).collect::<Vec<_>>();
-            assert_eq!(learn(&mut known, answers, &exist), (names(changed), names(first)));
+            assert_eq!(record_results(&mut known, answers, &exist), (names(changed), names(first)));
         };
         check(&[("a", 1), ("b", 1), ("nobody", 1)], &[], &["a", "b"]);
         check(&[("a", 1), ("b", 2), ("c", 1)], &["b"], &["c"]);

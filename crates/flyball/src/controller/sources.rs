@@ -102,12 +102,12 @@ pub(crate) struct Sources {
     primaries: Vec<Arc<Store>>,
     maps: BTreeMap<StoreId, Vec<Map>>,
     filters: BTreeMap<StoreId, Vec<Filter>>,
-    unmapped: Unmapped,
+    unmapped: UnmappedChanges,
 }
 
 /// Changes that could not be mapped.
 #[derive(Debug)]
-struct Unmapped {
+struct UnmappedChanges {
     errors: Counter,
     /// Notified of such changes; several notifications before the listener runs count as one.
     notify: Notify,
@@ -136,7 +136,7 @@ impl Sources {
             primary,
             maps: BTreeMap::new(),
             filters: BTreeMap::new(),
-            unmapped: Unmapped { errors: map_errors, notify: Notify::new() },
+            unmapped: UnmappedChanges { errors: map_errors, notify: Notify::new() },
         };
         for store in caches.stores() {
             for (_, map) in maps.iter().filter(|(kind, _)| by_store(store, kind)) {

@@ -73,7 +73,7 @@ pub(super) struct Worker {
 }
 
 /// The outcome of a call.
-enum Ending {
+enum CallOutcome {
     Returned(Result<Action>),
     Panicked(String),
     Late,
@@ -122,24 +122,25 @@ impl Worker {
                 self.settled(&item.key);
                 return (Next::Rest, Vec::new());
             }
-            Err(error) => return (self.ended(item, Ending::Returned(Err(error)), began, 0), unknown),
+            Err(error) => return (self.ended(item, CallOutcome::Returned(Err(error)), began, 0), unknown),
         };
         if session.primary.entry.is_paused() {
             tracing::info!("paused");
-            return (self.ended(item, Ending::Idle, began, 0), session.take_writes());
+            return (self.ended(item, CallOutcome::Idle, began, 0), session.take_writes());
         }
         let call = AssertUnwindSafe(self.call(&session)).catch_unwind();
         let ending = match timeout(self.deadline, call).await {
-            Ok(Ok(Ok(Some(action)))) => Ending::Returned(Ok(action)),
-            Ok(Ok(Ok(None))) => Ending::Idle,
-            Ok(Ok(Err(error))) => Ending::Returned(Err(error)),
-            Ok(Err(panic)) => {
-                Ending::Panicked(caught(format_args!("controller {}, object {}", self.controller, item.key), &*panic))
-            }
-            Err(_) => Ending::Late,
+            Ok(Ok(Ok(Some(action)))) => CallOutcome::Returned(Ok(action)),
+            Ok(Ok(Ok(None))) => CallOutcome::Idle,
+            Ok(Ok(Err(error))) => CallOutcome::Returned(Err(error)),
+            Ok(Err(panic)) => CallOutcome::Panicked(caught(
+                format_args!("controller {}, object {}", self.controller, item.key),
+                &*panic,
+            )),
+            Err(_) => CallOutcome::Late,
         };
         if let Some(why) = self.stuck(item, &session, &ending) {
-            Box::pin(session.show_stuck(&why)).await;
+            Box::pin(session.report_blocked_deletion(&why)).await;
         }
         let writes = session.take_writes();
         (self.ended(item, ending, began, writes.len()), writes)
@@ -164,7 +165,7 @@ impl Worker {
         let primary = Primary { kind: self.kind.clone(), key: key.clone(), entry: entry.clone() };
         let session = ReconcileSession::new(self.env.clone(), self.declared.clone(), primary, stale);
         if read_past || withheld {
-            session.relied_on(store, key, &entry);
+            session.record_observed_state(store, key, &entry);
         }
         Ok(Some(Arc::new(session)))
     }
@@ -197,12 +198,12 @@ impl Worker {
         if entry.uid() != session.primary.entry.uid() || !entry.is_deleting() {
             return Ok(None);
         }
-        session.relied_on(session.primary_store()?, &session.primary.key, &entry);
+        session.record_observed_state(session.primary_store()?, &session.primary.key, &entry);
         let action = self.begin(Call::Finalize, &entry, session)?.await?;
         if action == Action::done()
             && let Some(entry) = session.set_finalizer(finalizer, false).await?
         {
-            session.show_cleaned_up(&entry).await;
+            session.withdraw_blocked_deletion(&entry).await;
         }
         Ok(Some(action))
     }
@@ -223,16 +224,16 @@ impl Worker {
     }
 
     /// Returns the reason why a deleted object still exists, if it is not a temporary failure.
-    fn stuck(&self, item: &Item, session: &ReconcileSession, ending: &Ending) -> Option<String> {
+    fn stuck(&self, item: &Item, session: &ReconcileSession, ending: &CallOutcome) -> Option<String> {
         if self.finalizer.is_none() || !session.primary.entry.is_deleting() {
             return None;
         }
         let again = item.failures > 0;
         match ending {
-            Ending::Returned(Err(error)) if again || error.retry() != Retry::Backoff => Some(error.to_string()),
-            Ending::Panicked(text) if again => Some(format!("panicked: {text}")),
-            Ending::Late if again => Some(Error::deadline(self.deadline).to_string()),
-            Ending::Returned(_) | Ending::Panicked(_) | Ending::Late | Ending::Idle => None,
+            CallOutcome::Returned(Err(error)) if again || error.retry() != Retry::Backoff => Some(error.to_string()),
+            CallOutcome::Panicked(text) if again => Some(format!("panicked: {text}")),
+            CallOutcome::Late if again => Some(Error::deadline(self.deadline).to_string()),
+            CallOutcome::Returned(_) | CallOutcome::Panicked(_) | CallOutcome::Late | CallOutcome::Idle => None,
         }
     }
 
@@ -255,32 +256,32 @@ impl Worker {
     }
 
     /// Counts and logs the outcome of a call, and returns the next step.
-    fn ended(&self, item: &Item, ending: Ending, began: Instant, writes: usize) -> Next {
+    fn ended(&self, item: &Item, ending: CallOutcome, began: Instant, writes: usize) -> Next {
         let (outcome, next) = match &ending {
-            Ending::Idle => {
+            CallOutcome::Idle => {
                 self.settled(&item.key);
                 return Next::Rest;
             }
-            Ending::Returned(Ok(Action(next))) => match next {
+            CallOutcome::Returned(Ok(Action(next))) => match next {
                 Next::Rest => (Outcome::Success, *next),
                 Next::Retry => (Outcome::Requeue, *next),
                 Next::After(_) => (Outcome::RequeueAfter, *next),
             },
-            Ending::Returned(Err(error)) => match error.retry() {
+            CallOutcome::Returned(Err(error)) => match error.retry() {
                 Retry::Backoff => (Outcome::Error, Next::Retry),
                 Retry::Wait => (Outcome::Wait, Next::Rest),
                 Retry::Terminal => (Outcome::Terminal, Next::Rest),
             },
-            Ending::Panicked(_) => (Outcome::Panic, Next::Retry),
-            Ending::Late => (Outcome::Deadline, Next::Retry),
+            CallOutcome::Panicked(_) => (Outcome::Panic, Next::Retry),
+            CallOutcome::Late => (Outcome::Deadline, Next::Retry),
         };
         self.metrics.reconciled(outcome, began.elapsed());
         let failures = item.failures + 1;
         match ending {
             // Most reconciles change nothing, and are not worth logging.
-            Ending::Returned(Ok(_)) if writes > 0 => tracing::info!(?outcome, writes, "reconciled"),
-            Ending::Idle | Ending::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
-            Ending::Returned(Err(error)) => {
+            CallOutcome::Returned(Ok(_)) if writes > 0 => tracing::info!(?outcome, writes, "reconciled"),
+            CallOutcome::Idle | CallOutcome::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
+            CallOutcome::Returned(Err(error)) => {
                 self.failed(&item.key, &error);
                 match outcome {
                     Outcome::Wait => tracing::info!("waiting for a change: {error}"),
@@ -288,8 +289,8 @@ impl Worker {
                     _ => tracing::warn!(failures, at = error.call_site(), "failed: {error}"),
                 }
             }
-            Ending::Panicked(text) => tracing::error!(failures, "panicked: {text}"),
-            Ending::Late => {
+            CallOutcome::Panicked(text) => tracing::error!(failures, "panicked: {text}"),
+            CallOutcome::Late => {
                 let error = Error::deadline(self.deadline);
                 self.failed(&item.key, &error);
                 tracing::warn!(failures, "failed: {error}");

@@ -53,7 +53,7 @@ impl Elector {
     }
 
     /// Records the lease that was read.
-    pub(super) fn saw(&mut self, found: Option<Value>, now: Instant) {
+    pub(super) fn record_lease(&mut self, found: Option<Value>, now: Instant) {
         self.current = found.is_some();
         self.is_missing = found.is_none();
         let Some(found) = found else { return };
@@ -68,7 +68,7 @@ impl Elector {
     }
 
     /// Returns when the lease of another holder expires unless it changes, `None` if there is none.
-    pub(super) fn lapses(&self) -> Option<Instant> {
+    pub(super) fn expires_at(&self) -> Option<Instant> {
         let (lease, since) =
             self.seen.as_ref().filter(|_| !self.holder().is_empty() && self.holder() != self.identity)?;
         let seconds = lease["spec"]["leaseDurationSeconds"].as_u64().unwrap_or_default();
@@ -85,7 +85,7 @@ impl Elector {
             "renewTime": text,
             "leaseTransitions": 0,
         });
-        if self.lapses().is_some_and(|at| now < at) {
+        if self.expires_at().is_some_and(|at| now < at) {
             return None;
         }
         let mut lease = match &self.seen {
@@ -122,7 +122,7 @@ impl Elector {
     }
 
     /// Records the response to a write that was sent at this time.
-    pub(super) fn wrote(&mut self, lease: Value, sent: Instant) {
+    pub(super) fn record_write_response(&mut self, lease: Value, sent: Instant) {
         // Other responses, such as those of a proxy, are not renewals.
         if lease["spec"]["holderIdentity"] != self.identity {
             return self.failed();

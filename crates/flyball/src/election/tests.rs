@@ -158,13 +158,13 @@ impl World {
             },
             Waits::Nothing => Waits::Look(server.lease.clone()),
             Waits::Look(found) => {
-                elector.saw(found, now);
+                elector.record_lease(found, now);
                 elector.next(now, time()).map_or(Waits::Nothing, |lease| Waits::Write(lease, now))
             }
             Waits::Write(lease, sent) => Waits::Answer(server.write(lease), sent),
             Waits::Answer(written, sent) => {
                 match written {
-                    Some(lease) => elector.wrote(lease, sent),
+                    Some(lease) => elector.record_write_response(lease, sent),
                     None => elector.failed(),
                 }
                 Waits::Nothing
@@ -225,8 +225,8 @@ fn deleted_lease_is_respected_until_it_expires() {
     let mut elector = Elector::new("me".into(), LeaderElection::default());
     let foreign =
         json!({"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}});
-    elector.saw(Some(foreign), now);
-    elector.saw(None, now + 5 * second);
+    elector.record_lease(Some(foreign), now);
+    elector.record_lease(None, now + 5 * second);
     assert_eq!(elector.next(now + 14 * second, time()), None, "its holder may recreate it");
     let created = elector.next(now + 15 * second, time()).expect("the lease has expired");
     assert_eq!((&created["metadata"], &created["spec"]["leaseTransitions"]), (&Value::Null, &json!(0)));
@@ -236,7 +236,7 @@ fn deleted_lease_is_respected_until_it_expires() {
 fn lease_matches_client_go() {
     let now = Instant::now();
     let mut elector = Elector::new("me".into(), LeaderElection::default());
-    elector.saw(None, now);
+    elector.record_lease(None, now);
     let created = elector.next(now, time()).expect("the lease is free");
     let time_text = "2026-01-01T00:00:00.000000Z";
     let spec = |transitions: i64| {
@@ -250,14 +250,14 @@ fn lease_matches_client_go() {
         json!({"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}, "spec": {"holderIdentity": "other",
             "leaseDurationSeconds": 7, "leaseTransitions": 4, "renewTime": renewed, "strategy": "x"}})
     };
-    elector.saw(Some(foreign("long ago")), now);
-    elector.saw(Some(foreign("in a hundred years")), now + Duration::from_secs(5));
+    elector.record_lease(Some(foreign("long ago")), now);
+    elector.record_lease(Some(foreign("in a hundred years")), now + Duration::from_secs(5));
     assert_eq!(elector.next(now + Duration::from_secs(11), time()), None);
     let acquired = elector.next(now + Duration::from_secs(12), time()).expect("the lease has expired");
     assert_eq!(acquired, json!({"metadata": {"resourceVersion": "1", "labels": {"a": "b"}}, "spec": spec(5)}));
 
     // Renewals keep the acquire time.
-    elector.wrote(acquired.clone(), now);
+    elector.record_write_response(acquired.clone(), now);
     let later = time() + Duration::from_secs(3);
     let renewed = elector.next(now, later).expect("this replica holds the lease");
     let mut expected = acquired;
@@ -269,7 +269,7 @@ fn lease_matches_client_go() {
     let nobody = json!({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": "2026-01-01T00:00:03.000000Z",
         "renewTime": "2026-01-01T00:00:03.000000Z", "leaseTransitions": 5});
     assert_eq!(released["spec"], nobody);
-    elector.saw(Some(foreign("now")), now);
+    elector.record_lease(Some(foreign("now")), now);
     assert_eq!((elector.until(), elector.released(later)), (None, None));
 }
 
@@ -283,7 +283,7 @@ fn settings_that_allow_two_leaders_are_rejected() {
             retry_period: millis(retry),
             ..LeaderElection::default()
         };
-        assert!(settings.mistake().unwrap_or("fine").contains(expected), "{settings:?}");
+        assert!(settings.validation_error().unwrap_or("fine").contains(expected), "{settings:?}");
     };
     check(15_000, 10_000, 2000, "fine");
     check(10_900, 10_000, 2000, "lease duration");

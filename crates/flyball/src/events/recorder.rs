@@ -75,7 +75,7 @@ struct Series {
 
 /// The next request to send.
 #[derive(Debug, PartialEq)]
-enum Post {
+enum EventRequest {
     Create(Value),
     Patch(Value),
 }
@@ -158,10 +158,10 @@ impl Recorder {
         let namespace = key.0.key.namespace().unwrap_or("default");
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
         let request = match &post {
-            Post::Create(event) => {
+            EventRequest::Create(event) => {
                 Request::post(path).header(CONTENT_TYPE, "application/json").body(event.to_string().into_bytes())
             }
-            Post::Patch(patch) => Request::patch(format!("{path}/{name}"))
+            EventRequest::Patch(patch) => Request::patch(format!("{path}/{name}"))
                 .header(CONTENT_TYPE, "application/merge-patch+json")
                 .body(patch.to_string().into_bytes()),
         };
@@ -179,13 +179,13 @@ impl Recorder {
     }
 
     /// Encodes the next request of a series.
-    fn post(&self, key: &(Regarding, Event)) -> Option<(Post, String, u64)> {
+    fn post(&self, key: &(Regarding, Event)) -> Option<(EventRequest, String, u64)> {
         let queue = self.queue();
         let (series, (regarding, event)) = (queue.series.get(key)?, key);
         let last = rfc3339_micro(series.last);
         let repeated = (series.count > 1).then(|| json!({"count": series.count, "lastObservedTime": last}));
         if series.written > 0 {
-            return Some((Post::Patch(json!({"series": repeated})), series.name.clone(), series.count));
+            return Some((EventRequest::Patch(json!({"series": repeated})), series.name.clone(), series.count));
         }
         let namespace = regarding.key.namespace();
         let mut object = json!({
@@ -212,7 +212,7 @@ impl Recorder {
         if let Some(repeated) = repeated {
             object["series"] = repeated;
         }
-        Some((Post::Create(object), series.name.clone(), series.count))
+        Some((EventRequest::Create(object), series.name.clone(), series.count))
     }
 
     fn queue(&self) -> MutexGuard<'_, EventQueue> {

@@ -1,4 +1,4 @@
-//! Kinds that are known at run time only, where others are named by a type.
+//! Handles for kinds that are known only at run time.
 
 use super::{Kind, Type};
 

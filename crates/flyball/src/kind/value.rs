@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 /// A kind that is known at run time: group, version, kind, plural and scope.
 ///
-/// Most operators know their kinds at compile time and do not need it: a [`Resource`] knows its kind. An operator
-/// whose kinds come from a file or an object uses [`DynamicObject`](kube::core::DynamicObject), and passes the kind
-/// where others name a type:
+/// Most operators know their kinds at compile time and do not need it: the type of a [`Resource`] determines its kind.
+/// An operator whose kinds come from a file or an object uses [`DynamicObject`](kube::core::DynamicObject), and passes
+/// the kind where others name a type:
 ///
 /// ```
 /// use flyball::{Action, Context, Controller, Kind, Operator, Reconcile, Result};

@@ -109,7 +109,7 @@ struct CommonArgs {
     /// Interval at which the leader renews its lease [default: 2s]
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
     leader_elect_retry_period: Option<Duration>,
-    /// Threads for reconciles; more than one helps only reconciles that compute
+    /// Threads for reconciles; more than one is useful only for CPU-bound reconciles
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZeroUsize,
     /// Time for reconciles to end on shutdown [default: 25s]
@@ -226,7 +226,7 @@ fn authority_file(path: Option<&Path>, context: Option<&str>) -> Option<PathBuf>
 }
 
 /// Returns true if the API server can call this process only through the loopback interface.
-fn is_beside(server: &http::Uri, in_pod: bool) -> bool {
+fn is_on_same_host(server: &http::Uri, in_pod: bool) -> bool {
     let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
     let loopback = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
     loopback && !in_pod
@@ -268,14 +268,15 @@ enum ProgramError {
 impl ProgramError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::Run(error) if error.is_mistake() => ExitCode::from(2),
+            Self::Run(error) if error.is_configuration_error() => ExitCode::from(2),
             _ => ExitCode::FAILURE,
         }
     }
 
     fn hint(&self) -> Option<&'static str> {
         let is_address = matches!(self, Self::Run(RunError::Listen { .. }));
-        is_address.then_some("--metrics-addr, --health-addr and --webhook-addr set other addresses, 0 sets none")
+        is_address
+            .then_some("--metrics-addr, --health-addr and --webhook-addr set other addresses; 0 disables the server")
     }
 }
 
@@ -317,7 +318,7 @@ impl Operator {
         Self::main_of(self.version, arguments, |_: NoFlags| self)
     }
 
-    /// Runs as [`main`](Self::main) does, for an operator with flags of its own, from which `declare` makes it.
+    /// Runs as [`main`](Self::main) does, for an operator with custom flags, from which `declare` creates it.
     ///
     /// `declare` is called for `manifests` and `describe` as well, with nothing but the flags. So read credentials and
     /// the like in a [deferred](crate::Controller::deferred) reconciler. The doc comment and `#[command(version)]` of
@@ -358,7 +359,7 @@ impl Operator {
         let arguments: Vec<_> = arguments.into_iter().collect();
         let command = command::<F>(version, arguments.first());
         let version = command.get_version().map(str::to_owned);
-        let settled = settings::settle(command, &arguments, |name| std::env::var(name).ok());
+        let settled = settings::with_defaults(command, &arguments, |name| std::env::var(name).ok());
         let matches = match settled {
             Ok(command) => command.get_matches_from(arguments),
             Err(error) => {
@@ -389,7 +390,7 @@ impl Operator {
         operator.namespace = common.operator_namespace.clone().or(operator.namespace);
         operator.installed = common.installed_as.clone().or(operator.installed);
         match command {
-            Command::Run => operator.run_to_the_end(common),
+            Command::Run => operator.run_to_exit(common),
             Command::Manifests => {
                 common.set_addresses(&mut operator, false);
                 print(&json!({"apiVersion": "v1", "kind": "List", "items": operator.manifests()}))
@@ -403,7 +404,7 @@ impl Operator {
     }
 
     #[expect(clippy::print_stderr, reason = "the log may not be initialized yet, or be JSON")]
-    fn run_to_the_end(self, args: CommonArgs) -> ExitCode {
+    fn run_to_exit(self, args: CommonArgs) -> ExitCode {
         let name = self.name.clone();
         let run = || -> Result<(), ProgramError> {
             let runtime = runtime(args.threads)?;
@@ -443,7 +444,7 @@ impl Operator {
         // Read again when it changes; in a pod, kube has its path.
         config.root_cert_file = config.root_cert_file.or(authority);
         self.host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-        args.set_addresses(&mut self, is_beside(&config.cluster_url, in_pod()));
+        args.set_addresses(&mut self, is_on_same_host(&config.cluster_url, in_pod()));
         if let (None, Ok(host)) = (&self.instance, std::env::var("HOSTNAME")) {
             self.instance = Some(host);
         }
@@ -566,7 +567,7 @@ mod tests {
 
     #[test]
     fn api_server_on_the_same_host_is_detected() {
-        let check = |url: &str, in_pod: bool| is_beside(&url.parse().expect("a URL"), in_pod);
+        let check = |url: &str, in_pod: bool| is_on_same_host(&url.parse().expect("a URL"), in_pod);
         assert!(
             check("https://127.0.0.1:6443", false)
                 && check("https://[::1]/", false)

@@ -31,7 +31,7 @@ impl Operator {
         });
         let webhooks = self.webhooks.iter().map(|webhook| WebhookDescription {
             kind: webhook.scope.kind.qualified(),
-            calls: webhook.duties().into_iter().map(str::to_owned).collect(),
+            calls: webhook.call_names().into_iter().map(str::to_owned).collect(),
         });
         let policies = self
             .policies

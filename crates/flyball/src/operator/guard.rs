@@ -10,7 +10,7 @@
 
 use crate::client::exchange;
 use crate::error::chain;
-use crate::webhook::{Identity, Serving, read_certificate};
+use crate::webhook::{Identity, ServingCertificate, read_certificate};
 use flyball_core::Clock;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -42,43 +42,48 @@ const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// Reviews callers with the API server, and caches the results.
 pub(super) struct Guard {
     client: kube::Client,
-    allowed: Answers,
-    refused: Answers,
+    allowed: AuthorizationCache,
+    refused: AuthorizationCache,
     /// Virtual time of the last review of an unknown token.
     turn: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// Results of one kind, with their times.
 #[derive(Default)]
-struct Answers(Mutex<BTreeMap<Question, (Instant, Answer)>>);
+struct AuthorizationCache(Mutex<BTreeMap<AuthorizationKey, (Instant, Answer)>>);
 
-impl Answers {
-    fn get(&self, question: &Question) -> Option<(Instant, Answer)> {
+impl AuthorizationCache {
+    fn get(&self, question: &AuthorizationKey) -> Option<(Instant, Answer)> {
         self.0.lock().get(question).cloned()
     }
 
-    fn insert(&self, question: Question, answer: Answer) {
+    fn insert(&self, question: AuthorizationKey, response: Answer) {
         let mut answers = self.0.lock();
         if answers.len() >= MAX_ANSWERS {
             let oldest = answers.iter().min_by_key(|(_, (at, _))| *at).map(|(question, _)| question.clone());
             oldest.and_then(|oldest| answers.remove(&oldest));
         }
-        answers.insert(question, (Instant::now(), answer));
+        answers.insert(question, (Instant::now(), response));
     }
 
-    fn remove(&self, question: &Question) {
+    fn remove(&self, question: &AuthorizationKey) {
         self.0.lock().remove(question);
     }
 }
 
 /// Token, verb and path.
-type Question = (String, String, String);
+type AuthorizationKey = (String, String, String);
 /// The reason of a denial.
 type Answer = Result<(), (StatusCode, String)>;
 
 impl Guard {
     pub(super) fn new(client: kube::Client) -> Self {
-        Self { client, allowed: Answers::default(), refused: Answers::default(), turn: tokio::sync::Mutex::default() }
+        Self {
+            client,
+            allowed: AuthorizationCache::default(),
+            refused: AuthorizationCache::default(),
+            turn: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Returns true if a request with these headers may be served; otherwise the response.
@@ -94,26 +99,26 @@ impl Guard {
         }
         let question = (token.to_owned(), method.as_str().to_ascii_lowercase(), path.to_owned());
         let allowed = self.allowed.get(&question);
-        if let Some((_, answer)) = allowed.as_ref().filter(|(at, _)| at.elapsed() < ALLOWED_TTL) {
-            return answer.clone();
+        if let Some((_, response)) = allowed.as_ref().filter(|(at, _)| at.elapsed() < ALLOWED_TTL) {
+            return response.clone();
         }
-        if let Some((_, answer)) = self.refused.get(&question).filter(|(at, _)| at.elapsed() < REFUSED_TTL) {
-            return answer;
+        if let Some((_, response)) = self.refused.get(&question).filter(|(at, _)| at.elapsed() < REFUSED_TTL) {
+            return response;
         }
         if allowed.is_none() {
             self.wait_for_turn().await;
         }
-        let answer = self.ask(&question).await.map_err(|error| {
+        let response = self.ask(&question).await.map_err(|error| {
             tracing::warn!(error = chain(&*error), "cannot review access to metrics");
             (StatusCode::INTERNAL_SERVER_ERROR, "the access review failed\n".into())
         })?;
-        if answer.is_ok() {
-            self.allowed.insert(question, answer.clone());
+        if response.is_ok() {
+            self.allowed.insert(question, response.clone());
         } else {
             self.allowed.remove(&question);
-            self.refused.insert(question, answer.clone());
+            self.refused.insert(question, response.clone());
         }
-        answer
+        response
     }
 
     /// Completes when one more unknown token may be reviewed. A canceled wait uses no slot.
@@ -126,7 +131,7 @@ impl Guard {
         *last = Some(turn);
     }
 
-    async fn ask(&self, (token, verb, path): &Question) -> Result<Answer, BoxError> {
+    async fn ask(&self, (token, verb, path): &AuthorizationKey) -> Result<Answer, BoxError> {
         let review = self.review("authentication.k8s.io", "TokenReview", json!({"token": token})).await?;
         if review["authenticated"] != true {
             return Ok(Err((StatusCode::UNAUTHORIZED, "invalid token\n".into())));
@@ -152,8 +157,8 @@ impl Guard {
         let review = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "spec": spec});
         let request = Request::post(format!("/apis/{group}/v1/{}s", kind.to_ascii_lowercase()));
         let request = request.header(CONTENT_TYPE, "application/json").body(review.to_string().into_bytes())?;
-        let mut answer: Value = serde_json::from_slice(&exchange(&self.client, request).await?)?;
-        Ok(answer["status"].take())
+        let mut response: Value = serde_json::from_slice(&exchange(&self.client, request).await?)?;
+        Ok(response["status"].take())
     }
 }
 
@@ -181,14 +186,14 @@ pub(super) fn reader(operator: &str) -> Value {
 /// Keeps a valid certificate served until it is dropped: from files, or a self-signed one that only exists in this
 /// process.
 pub(super) async fn keep_certificate(
-    serving: Arc<Serving>,
+    serving: Arc<ServingCertificate>,
     directory: Option<PathBuf>,
     clock: Clock,
     name: String,
     names: Vec<String>,
 ) {
     let (mut own, mut complaint): (Option<Identity>, String) = (None, String::new());
-    let mut look = || -> Result<(), BoxError> {
+    let mut update_certificate = || -> Result<(), BoxError> {
         if let Some(directory) = &directory {
             let (certificate, key) = read_certificate(directory)?;
             return Ok(serving.set(&certificate, &key)?);
@@ -202,7 +207,7 @@ pub(super) async fn keep_certificate(
         Ok(())
     };
     loop {
-        let failure = look().err().map(|error| chain(&*error)).unwrap_or_default();
+        let failure = update_certificate().err().map(|error| chain(&*error)).unwrap_or_default();
         if failure != complaint && !failure.is_empty() {
             tracing::warn!(error = failure, "no certificate for the metrics server");
         }
@@ -250,8 +255,8 @@ mod tests {
         let guard = Guard::new(client);
         let check = async |header: &str, path: &str, code: u16, questions: usize| {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, header.parse().unwrap())]);
-            let answer = guard.admit(&headers, &Method::GET, path).await;
-            assert_eq!(answer.err().map_or(200, |(code, _)| code.as_u16()), code, "{header} {path}");
+            let response = guard.admit(&headers, &Method::GET, path).await;
+            assert_eq!(response.err().map_or(200, |(code, _)| code.as_u16()), code, "{header} {path}");
             assert_eq!(requests.swap(0, Ordering::Relaxed), questions, "{header} {path}");
         };
         assert_eq!(guard.admit(&HeaderMap::new(), &Method::GET, "/metrics").await.unwrap_err().0, 401);

@@ -6,7 +6,7 @@ use crate::cache::{Caches, LastError, Store};
 use crate::election::LeadershipState;
 use crate::latch::Latch;
 use crate::serve::{self, Received};
-use crate::webhook::{Serving, Verification, serve_tls};
+use crate::webhook::{ServingCertificate, Verification, serve_tls};
 use http::{
     Method, Request, Response, StatusCode,
     header::{CONTENT_TYPE, WWW_AUTHENTICATE},
@@ -37,7 +37,7 @@ pub(super) struct Report {
     pub(super) caches: Arc<Caches>,
     pub(super) metrics: Arc<Metrics>,
     /// The certificate of the webhooks, if there are any.
-    pub(super) serving: Option<Arc<Serving>>,
+    pub(super) serving: Option<Arc<ServingCertificate>>,
     /// The election of a leader, if there is one.
     pub(super) leadership: Option<Arc<LeadershipState>>,
     /// Time for which a watch may fail while the operator is ready.
@@ -66,7 +66,7 @@ impl Report {
             let place = store.namespace().map(|namespace| format!(" in {namespace}")).unwrap_or_default();
             let (fails, state) = self.watch(store);
             let sign = if fails.is_some() { '-' } else { '+' };
-            if fails == Some(Fails::TooLong) {
+            if fails == Some(FailureSeverity::TooLong) {
                 code = StatusCode::SERVICE_UNAVAILABLE;
             }
             let line = format!("[{sign}]watch {}{place} {state}", store.kind());
@@ -78,7 +78,7 @@ impl Report {
                 None if leadership.gate.is_open() => text.push_str("[+]leader-election ok: leading\n"),
                 None => writeln!(text, "[+]leader-election ok: {holder:?} leads").expect("as above"),
                 Some((fails, state)) => {
-                    if fails == Fails::TooLong {
+                    if fails == FailureSeverity::TooLong {
                         code = StatusCode::SERVICE_UNAVAILABLE;
                     }
                     writeln!(text, "[-]leader-election {state}").expect("as above");
@@ -104,14 +104,14 @@ impl Report {
     }
 
     /// Describes the state of the watch of a cache.
-    fn watch(&self, store: &Store) -> (Option<Fails>, String) {
+    fn watch(&self, store: &Store) -> (Option<FailureSeverity>, String) {
         match store.last_error() {
             // A kind may be missing in some clusters. An operator that is not ready because of it would disable the
             // webhooks of other kinds.
             _ if store.is_absent() => (None, "ok: not installed, waiting for its CRD".into()),
             last_error if !store.is_synced() => {
                 let why = last_error.map(|last_error| format!(", {}", self.failing(&last_error).1)).unwrap_or_default();
-                (Some(Fails::TooLong), format!("failed: not listed yet{why}"))
+                (Some(FailureSeverity::TooLong), format!("failed: not listed yet{why}"))
             }
             None => (None, "ok".into()),
             Some(last_error) => {
@@ -121,16 +121,16 @@ impl Report {
         }
     }
 
-    fn failing(&self, last_error: &LastError) -> (Fails, String) {
+    fn failing(&self, last_error: &LastError) -> (FailureSeverity, String) {
         let since = last_error.since.elapsed();
-        let fails = if since > self.max_watch_staleness { Fails::TooLong } else { Fails::ForNow };
+        let fails = if since > self.max_watch_staleness { FailureSeverity::TooLong } else { FailureSeverity::ForNow };
         (fails, format!("failing for {}s: {}", since.as_secs(), last_error.message))
     }
 }
 
 /// Severity of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fails {
+enum FailureSeverity {
     ForNow,
     TooLong,
 }
@@ -140,7 +140,7 @@ pub(super) async fn serve_guarded(
     listener: TcpListener,
     report: Arc<Report>,
     guard: Arc<Guard>,
-    serving: Arc<Serving>,
+    serving: Arc<ServingCertificate>,
 ) {
     let answer = move |request: Request<Received>| {
         let (report, guard) = (report.clone(), guard.clone());

@@ -72,7 +72,7 @@ impl Operator {
             let lease = election.lease.as_deref().unwrap_or(self.installed_name());
             let wrong = names::dns_subdomain(lease);
             let wrong = (!wrong.is_empty()).then(|| format!("invalid name {lease:?} of a lease: {}", wrong.join("; ")));
-            if let Some(why) = wrong.or(election.mistake().map(Into::into)) {
+            if let Some(why) = wrong.or(election.validation_error().map(Into::into)) {
                 return Err(RunError::LeaderElection { why });
             }
         }

@@ -1,7 +1,7 @@
 //! The tasks of a running operator, and its shutdown.
 
 use super::RunError;
-use crate::election::Ended;
+use crate::election::ElectionOutcome;
 use crate::events::Recorder;
 use crate::latch::Latch;
 use crate::queue::Queue;
@@ -23,7 +23,7 @@ pub(super) struct Running {
     /// The operator's own tasks, with names.
     pub(super) tasks: JoinSet<(String, Result<(), BoxError>)>,
     /// The election of a leader, if there is one.
-    pub(super) elections: JoinSet<Ended>,
+    pub(super) elections: JoinSet<ElectionOutcome>,
     /// Namespace and name of the lease.
     pub(super) lease: String,
     /// The senders of events.
@@ -49,8 +49,8 @@ impl Running {
                 Some(result) = self.others.join_next() => panicked(result),
                 Some(result) = self.workers.join_next() => panicked(result),
                 Some(result) = self.elections.join_next() => match result {
-                    Ok(Ended::Lost(why)) => Some(RunError::LeadershipLost { lease: self.lease.clone(), why }),
-                    Ok(Ended::Stopped) => None,
+                    Ok(ElectionOutcome::Lost(why)) => Some(RunError::LeadershipLost { lease: self.lease.clone(), why }),
+                    Ok(ElectionOutcome::Stopped) => None,
                     Err(error) => Some(RunError::Stopped(error)),
                 },
                 Some(result) = self.tasks.join_next() => match result {

@@ -26,7 +26,7 @@ pub(super) enum Error {
 
 /// Sets the defaults of options from a file and from environment variables, which take precedence. An empty variable
 /// counts as unset.
-pub(super) fn settle(
+pub(super) fn with_defaults(
     command: Command,
     arguments: &[OsString],
     variable: impl Fn(&str) -> Option<String>,
@@ -143,7 +143,7 @@ mod tests {
             ["op", &config].into_iter().chain(arguments.iter().copied()).map(Into::into).collect();
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let command = settle(Cli::command(), &arguments, variable)
+        let command = with_defaults(Cli::command(), &arguments, variable)
             .map_err(|error| error.to_string().replace(&path.display().to_string(), "FILE_OPTION"))?;
         let matches = command.try_get_matches_from(&arguments).map_err(|error| error.to_string())?;
         let Flags { namespace, port, token, verbose, quick } = Cli::from_arg_matches(&matches).unwrap().flags;

@@ -15,7 +15,7 @@ use crate::latch::Latch;
 use crate::panics::Hooks;
 use crate::queue::{MonitoredQueue, Queue};
 use crate::watcher::{Reachability, WatchCounters, Watcher};
-use crate::webhook::{self, CertificateRotator, Live, Reach, Serving, Target, Webhooks};
+use crate::webhook::{self, CertificateRotator, OperatorState, ServingCertificate, Target, WebhookAddress, Webhooks};
 use flyball_core::{ObjectKey, Rng};
 use std::mem::take;
 use std::net::SocketAddr;
@@ -97,7 +97,7 @@ struct Start {
     /// Writers of the caches, for their watches.
     writers: Vec<Writer>,
     /// Environment of controllers and tasks that run on every replica.
-    everywhere: Arc<Environment>,
+    on_all_replicas: Arc<Environment>,
     /// Environment of controllers and tasks that run on the leader.
     leading: Arc<Environment>,
     leadership: Option<Arc<LeadershipState>>,
@@ -138,7 +138,7 @@ impl Start {
         metrics.collect(monitored(&operator.controllers, &queues), caches.clone());
         take(&mut operator.custom_metrics).into_iter().for_each(|register| metrics.register(register));
 
-        let everywhere = Arc::new(Environment {
+        let on_all_replicas = Arc::new(Environment {
             manager: operator.field_manager.take().map_or_else(|| name.clone(), Into::into),
             name,
             client,
@@ -151,16 +151,16 @@ impl Start {
             requests: metrics.requests.clone(),
             applies: metrics.applies.clone(),
             normalizations: Arc::default(),
-            drawn_names: Arc::default(),
+            generated_names: Arc::default(),
             on_error: take(&mut operator.on_error).into(),
             on_settled: take(&mut operator.on_settled).into(),
         });
         let leading = match (&leadership, gated_client, gated_recorder) {
             (Some(leadership), Some(client), Some(recorder)) => {
                 let (gate, leads) = (Some(leadership.gate.clone()), leadership.leads.clone());
-                Arc::new(Environment { client, gate, leads, recorder, ..(*everywhere).clone() })
+                Arc::new(Environment { client, gate, leads, recorder, ..(*on_all_replicas).clone() })
             }
-            _ => everywhere.clone(),
+            _ => on_all_replicas.clone(),
         };
         Ok(Self {
             installed,
@@ -172,7 +172,7 @@ impl Start {
             has_watches: !writers.is_empty() || leadership.is_some(),
             running: Running { recorders, queues, ..Running::default() },
             writers,
-            everywhere,
+            on_all_replicas,
             leading,
             leadership,
             reach: Arc::default(),
@@ -181,7 +181,7 @@ impl Start {
 
     fn controllers(&mut self, controllers: Vec<Declaration>) {
         for (controller, queue) in controllers.into_iter().zip(&self.running.queues) {
-            let env = if controller.everywhere { &self.everywhere } else { &self.leading };
+            let env = if controller.on_all_replicas { &self.on_all_replicas } else { &self.leading };
             for work in controller.start(env, &self.metrics.controllers, queue.clone(), &mut self.writers) {
                 self.running.workers.spawn(self.panics.within(work));
             }
@@ -192,7 +192,7 @@ impl Start {
 
     fn tasks(&mut self, tasks: Vec<Task>) {
         for task in tasks {
-            let env = if task.everywhere { &self.everywhere } else { &self.leading };
+            let env = if task.on_all_replicas { &self.on_all_replicas } else { &self.leading };
             self.running.tasks.spawn(self.panics.within(task.run(env.clone(), self.running.stop.clone())));
         }
     }
@@ -206,7 +206,7 @@ impl Start {
     }
 
     fn watch(&mut self, writer: Writer, counters: WatchCounters) {
-        let Environment { client, manager, .. } = &*self.everywhere;
+        let Environment { client, manager, .. } = &*self.on_all_replicas;
         let watcher = Watcher::new(client.clone(), self.reach.clone(), writer, manager.clone(), &self.rng, counters);
         self.running.others.spawn(self.panics.within(watcher.run()));
     }
@@ -216,16 +216,16 @@ impl Start {
         let Some(leadership) = self.leadership.clone() else { return };
         let leads = self.metrics.elections.leads(leadership.lease.name());
         self.running.lease = leadership.lease.to_string();
-        let election = Election::new(&self.everywhere, &self.rng, settings, &self.instance, leadership, leads);
+        let election = Election::new(&self.on_all_replicas, &self.rng, settings, &self.instance, leadership, leads);
         self.watch(election.watched(), WatchCounters::default());
-        let synced = all_synced(self.everywhere.caches.clone());
+        let synced = all_synced(self.on_all_replicas.caches.clone());
         self.running.elections.spawn(election.run(synced, self.running.release.clone()));
     }
 
     /// Returns the parts that webhooks use, also those that are called within the process.
-    fn live(&self) -> Live {
-        Live {
-            caches: self.everywhere.caches.clone(),
+    fn live(&self) -> OperatorState {
+        OperatorState {
+            caches: self.on_all_replicas.caches.clone(),
             metrics: self.metrics.webhooks.clone(),
             panics: self.panics.clone(),
         }
@@ -238,17 +238,19 @@ impl Start {
         webhooks: Webhooks,
         server: WebhookServer,
         targets: Vec<Target>,
-    ) -> Arc<Serving> {
-        let serving = Arc::<Serving>::default();
+    ) -> Arc<ServingCertificate> {
+        let serving = Arc::<ServingCertificate>::default();
         let address = listener.local_addr().unwrap_or_else(|_| ([127, 0, 0, 1], webhook::PORT).into());
-        let service =
-            || Reach::Service { namespace: self.namespace.clone(), name: webhook::service_name(&self.installed) };
+        let service = || WebhookAddress::Service {
+            namespace: self.namespace.clone(),
+            name: webhook::service_name(&self.installed),
+        };
         let rotator = CertificateRotator {
-            client: self.everywhere.client.kube().clone(),
-            clock: self.everywhere.clock.clone(),
+            client: self.on_all_replicas.client.kube().clone(),
+            clock: self.on_all_replicas.clock.clone(),
             rng: self.rng.fork("webhooks"),
             operator: self.installed.clone(),
-            reach: server.url.map_or_else(service, |url| Reach::url(&url, address.port())),
+            reach: server.url.map_or_else(service, |url| WebhookAddress::url(&url, address.port())),
             namespace: self.namespace.clone(),
             certificates: server.certificates,
             targets,
@@ -265,9 +267,9 @@ impl Start {
     }
 
     /// Returns the sources of the pages for metrics, health and readiness.
-    fn report(&self, serving: Option<Arc<Serving>>, server: &HealthServer) -> Arc<Report> {
+    fn report(&self, serving: Option<Arc<ServingCertificate>>, server: &HealthServer) -> Arc<Report> {
         Arc::new(Report {
-            caches: self.everywhere.caches.clone(),
+            caches: self.on_all_replicas.caches.clone(),
             metrics: self.metrics.clone(),
             serving,
             leadership: self.leadership.clone(),
@@ -281,8 +283,8 @@ impl Start {
             self.running.others.spawn(health::serve(listener, Pages::Metrics, report));
             return;
         }
-        let Environment { client, clock, name, .. } = &*self.everywhere;
-        let (guard, serving) = (Arc::new(Guard::new(client.kube().clone())), Arc::<Serving>::default());
+        let Environment { client, clock, name, .. } = &*self.on_all_replicas;
+        let (guard, serving) = (Arc::new(Guard::new(client.kube().clone())), Arc::<ServingCertificate>::default());
         let host = format!("{}-metrics.{}.svc", self.installed, self.namespace);
         let names = vec![host, "localhost".into(), "127.0.0.1".into()];
         let (directory, clock) = (server.certificate_dir, clock.clone());
@@ -292,7 +294,7 @@ impl Start {
     }
 
     fn event_senders(&mut self) {
-        for (recorder, env) in self.running.recorders.iter().zip([&self.everywhere, &self.leading]) {
+        for (recorder, env) in self.running.recorders.iter().zip([&self.on_all_replicas, &self.leading]) {
             let (recorder, env) = (recorder.clone(), env.clone());
             self.running.events.spawn(async move { recorder.run(env.client.kube()).await });
         }
@@ -301,7 +303,8 @@ impl Start {
     /// Starts probes of the API server for the time in which its watches are quiet.
     fn probes(&mut self) {
         if self.has_watches {
-            let (rng, reach, client) = (self.rng.fork("probe"), self.reach.clone(), self.everywhere.client.clone());
+            let (rng, reach, client) =
+                (self.rng.fork("probe"), self.reach.clone(), self.on_all_replicas.client.clone());
             self.running.others.spawn(async move { reach.probe_when_quiet(&client, rng).await });
         }
     }

@@ -10,12 +10,12 @@ use std::fmt;
 use std::sync::Arc;
 use tower::BoxError;
 
-/// A background task beside the controllers of an operator: a poller, a server, a clean-up.
+/// A background task that runs alongside the controllers of an operator, such as a poller, a server or a cleanup.
 ///
 /// It starts with the operator; if replicas [elect a leader](crate::LeaderElection), it starts when this one leads,
 /// unless it runs [on every replica](Self::on_every_replica). If it fails or panics, the operator ends with its error;
-/// if it returns `Ok`, the others go on. When leadership is lost, it is cancelled immediately. On shutdown it has the
-/// operator's [grace](crate::Operator::grace) to end, and is cancelled then.
+/// if it returns `Ok`, the others go on. When leadership is lost, it is canceled immediately. On shutdown it has the
+/// operator's [grace](crate::Operator::grace) to end, and is canceled then.
 ///
 /// ```
 /// use flyball::{Operator, Task};
@@ -36,7 +36,7 @@ use tower::BoxError;
 #[doc(alias = "daemon")]
 pub struct Task {
     pub(super) name: String,
-    pub(super) everywhere: bool,
+    pub(super) on_all_replicas: bool,
     run: Box<dyn FnOnce(TaskContext) -> BoxFuture<'static, Result<(), BoxError>> + Send>,
 }
 
@@ -46,12 +46,12 @@ impl Task {
     where
         F: Future<Output = Result<(), BoxError>> + Send + 'static,
     {
-        Self { name: name.into(), everywhere: false, run: Box::new(|cx| run(cx).boxed()) }
+        Self { name: name.into(), on_all_replicas: false, run: Box::new(|cx| run(cx).boxed()) }
     }
 
     /// Runs the task whether or not this replica leads.
     pub fn on_every_replica(mut self) -> Self {
-        self.everywhere = true;
+        self.on_all_replicas = true;
         self
     }
 
@@ -69,7 +69,10 @@ impl Task {
 
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("name", &self.name).field("everywhere", &self.everywhere).finish_non_exhaustive()
+        f.debug_struct("Task")
+            .field("name", &self.name)
+            .field("on_all_replicas", &self.on_all_replicas)
+            .finish_non_exhaustive()
     }
 }
 
@@ -82,7 +85,7 @@ pub struct TaskContext {
 
 impl TaskContext {
     /// Waits until the operator shuts down. The task may go on for the operator's [grace](crate::Operator::grace),
-    /// and is cancelled then.
+    /// and is canceled then.
     pub async fn stopped(&self) {
         self.stop.wait().await;
     }

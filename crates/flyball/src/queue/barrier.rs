@@ -99,7 +99,7 @@ impl Barrier {
 
     /// Records the writes of a reconcile, and returns true if its key must be held. `is_gone` returns true if a cache
     /// shows an object as deleted or being deleted.
-    pub(crate) fn wrote(
+    pub(crate) fn record_writes(
         &mut self,
         key: &ObjectKey,
         writes: Vec<Write>,
@@ -138,7 +138,7 @@ impl Barrier {
     }
 
     /// Returns the caches and objects that this key may not read from memory, and hands over the writes with unknown
-    /// effect: the caller determines their effect, or returns them with [`wrote`](Self::wrote).
+    /// effect: the caller determines their effect, or returns them with [`record_writes`](Self::record_writes).
     pub(crate) fn stale_reads(&mut self, key: &ObjectKey) -> StaleReads {
         let Some(deadline) = self.keys.get(key).map(|pending| pending.deadline) else { return StaleReads::default() };
         let (unknown, writes): (Vec<_>, Vec<_>) =
@@ -172,7 +172,7 @@ impl Barrier {
         {
             let (version, key) = (*version, key.clone());
             let done = |write: &Write| write.store == store && write.effect == Effect::Version(version);
-            free.extend(self.settle(&key, done));
+            free.extend(self.remove_done_writes(&key, done));
         }
         free
     }
@@ -190,7 +190,7 @@ impl Barrier {
         self.seen.insert(store, revision);
         let versions = self.by_version.iter().filter(|(s, ..)| *s == store).map(|(.., key)| key);
         let objects = self.by_object.iter().filter(|(s, ..)| *s == store).map(|(.., key)| key);
-        let unsure: BTreeSet<ObjectKey> = versions.chain(objects).cloned().collect();
+        let uncertain: BTreeSet<ObjectKey> = versions.chain(objects).cloned().collect();
         let done = |write: &Write| {
             write.store == store
                 && match &write.effect {
@@ -199,8 +199,8 @@ impl Barrier {
                     Effect::Unknown => false,
                 }
         };
-        let free = unsure.iter().filter_map(|key| self.settle(key, done)).collect();
-        (unsure, free)
+        let free = uncertain.iter().filter_map(|key| self.remove_done_writes(key, done)).collect();
+        (uncertain, free)
     }
 
     /// Handles that an object is deleted or being deleted, and returns the keys that are released.
@@ -211,7 +211,7 @@ impl Barrier {
         let done = |write: &Write| {
             write.store == store && write.object == *object && matches!(&write.effect, Effect::Deleted(u) if u == uid)
         };
-        keys.into_iter().filter_map(|key| self.settle(&key, done)).collect()
+        keys.into_iter().filter_map(|key| self.remove_done_writes(&key, done)).collect()
     }
 
     /// Returns the time at which the next key times out.
@@ -234,7 +234,7 @@ impl Barrier {
     }
 
     /// Drops the writes of a key that are `done`, and returns the key if none is left.
-    fn settle(&mut self, key: &ObjectKey, done: impl Fn(&Write) -> bool) -> Option<ObjectKey> {
+    fn remove_done_writes(&mut self, key: &ObjectKey, done: impl Fn(&Write) -> bool) -> Option<ObjectKey> {
         let deadline = self.keys.get(key)?.deadline;
         let mut writes = self.remove(key);
         drop_done(&mut writes, done);
@@ -338,8 +338,8 @@ mod tests {
     #[test]
     fn key_waits_for_every_cache_it_wrote_to() {
         let (mut barrier, now) = barrier();
-        assert!(barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there));
-        assert!(barrier.wrote(&key("b"), vec![write(0, "z", 0, 7)], now, there));
+        assert!(barrier.record_writes(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there));
+        assert!(barrier.record_writes(&key("b"), vec![write(0, "z", 0, 7)], now, there));
         assert!(barrier.observed(0, 4).is_empty());
         assert!(barrier.observed(0, 6).is_empty());
         assert_eq!(barrier.observed(1, 6), [key("a")]);
@@ -351,13 +351,13 @@ mod tests {
     fn write_observed_before_its_response_does_not_block() {
         let (mut barrier, now) = barrier();
         barrier.observed(0, 5);
-        assert!(!barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now, there));
+        assert!(!barrier.record_writes(&key("a"), vec![write(0, "x", 1, 5)], now, there));
     }
 
     #[test]
     fn only_successor_of_a_known_version_is_an_echo() {
         let (mut barrier, now) = barrier();
-        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(0, "x", 1, 6)], now, there);
+        barrier.record_writes(&key("a"), vec![write(0, "x", 1, 5), write(0, "x", 1, 6)], now, there);
         assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 1, 5), &[]));
         assert!(barrier.is_echo(&key("a"), &trigger(0, "x", 5, 6), &[]));
         assert!(!barrier.is_echo(&key("a"), &trigger(0, "x", 2, 5), &[]));
@@ -379,19 +379,19 @@ mod tests {
             before: 3,
             effect: Effect::Deleted(uid.into()),
         };
-        assert!(barrier.wrote(&key("a"), vec![delete("x", "u1"), delete("y", "u2")], now, there));
+        assert!(barrier.record_writes(&key("a"), vec![delete("x", "u1"), delete("y", "u2")], now, there));
         assert!(barrier.deleted(0, &key("x"), "other").is_empty());
         assert!(barrier.deleted(0, &key("x"), "u1").is_empty());
         assert_eq!(barrier.deleted(0, &key("y"), "u2"), [key("a")]);
         // Observed during the reconcile; unless the cache does not have the object yet.
-        assert!(!barrier.wrote(&key("a"), vec![delete("x", "u1")], now, |_, _, uid| uid == "u1"));
-        assert!(barrier.wrote(&key("a"), vec![write(0, "x", 0, 5), delete("x", "u1")], now, |_, _, _| true));
+        assert!(!barrier.record_writes(&key("a"), vec![delete("x", "u1")], now, |_, _, uid| uid == "u1"));
+        assert!(barrier.record_writes(&key("a"), vec![write(0, "x", 0, 5), delete("x", "u1")], now, |_, _, _| true));
     }
 
     #[test]
     fn timeout_releases_the_key_and_reports_stale_caches() {
         let (mut barrier, now) = barrier();
-        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there);
+        barrier.record_writes(&key("a"), vec![write(0, "x", 1, 5), write(1, "y", 0, 6)], now, there);
         barrier.observed(1, 6);
         assert!(barrier.overdue(now).is_empty());
         assert_eq!(barrier.overdue(now + Duration::from_secs(10)), [key("a")]);
@@ -407,7 +407,7 @@ mod tests {
     fn unknown_effect_is_read_from_the_server_once() {
         let (mut barrier, now) = barrier();
         let unknown = Write { effect: Effect::Unknown, ..write(0, "x", 1, 0) };
-        assert!(!barrier.wrote(&key("a"), vec![unknown], now, there));
+        assert!(!barrier.record_writes(&key("a"), vec![unknown], now, there));
         let behind = barrier.stale_reads(&key("a"));
         assert!(behind.stores.is_empty() && behind.is_uncertain(0, &key("x")) && !behind.is_uncertain(0, &key("y")));
         assert_eq!(barrier.stale_reads(&key("a")), StaleReads::default());
@@ -416,18 +416,18 @@ mod tests {
     #[test]
     fn list_makes_earlier_writes_uncertain() {
         let (mut barrier, now) = barrier();
-        barrier.wrote(&key("a"), vec![write(0, "x", 1, 5)], now, there);
-        barrier.wrote(&key("b"), vec![write(0, "y", 1, 9)], now, there);
-        barrier.wrote(&key("c"), vec![write(1, "z", 1, 4)], now, there);
-        let (unsure, free) = barrier.listed(0, 7, |_, _| false);
-        assert_eq!((unsure, free), ([key("a"), key("b")].into(), vec![key("a")]));
+        barrier.record_writes(&key("a"), vec![write(0, "x", 1, 5)], now, there);
+        barrier.record_writes(&key("b"), vec![write(0, "y", 1, 9)], now, there);
+        barrier.record_writes(&key("c"), vec![write(1, "z", 1, 4)], now, there);
+        let (uncertain, free) = barrier.listed(0, 7, |_, _| false);
+        assert_eq!((uncertain, free), ([key("a"), key("b")].into(), vec![key("a")]));
     }
 
     #[test]
     fn only_the_newest_write_per_object_is_recorded() {
         let (mut barrier, now) = barrier();
         let writes = (1..=2000).map(|version| write(version as usize % 2, "x", 0, version)).collect();
-        barrier.wrote(&key("a"), writes, now, there);
+        barrier.record_writes(&key("a"), writes, now, there);
         assert_eq!(barrier.keys[&key("a")].writes.len(), 2);
         barrier.observed(0, 2000);
         assert_eq!(barrier.observed(1, 1999), [key("a")]);

@@ -224,7 +224,7 @@ impl State {
         self.busy += 1;
         self.namespaces[slot.namespace].busy += 1;
         let (key, failures) = (slot.key.clone(), slot.failures);
-        self.undelay(ticket);
+        self.cancel_delay(ticket);
         Some(Item { ticket, key, waited: now.saturating_duration_since(since), failures })
     }
 
@@ -254,7 +254,7 @@ impl State {
         }
         match again {
             Some(priority) => self.want(ticket, priority, now),
-            None => self.forget_if_idle(ticket),
+            None => self.remove_if_idle(ticket),
         }
     }
 
@@ -270,18 +270,18 @@ impl State {
         if let Some(priority) = added {
             self.want(ticket, priority, now);
         }
-        self.forget_if_idle(ticket);
+        self.remove_if_idle(ticket);
         added.is_some()
     }
 
     /// Drops the state of a key whose object was deleted.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
         let Some(ticket) = self.find(key) else { return };
-        self.undelay(ticket);
+        self.cancel_delay(ticket);
         self.leave(ticket);
         let slot = &mut self.keys[ticket.0];
         (slot.again, slot.failures, slot.held) = (None, 0, false);
-        self.forget_if_idle(ticket);
+        self.remove_if_idle(ticket);
     }
 
     /// Returns the time at which the next delayed key becomes ready.
@@ -367,7 +367,7 @@ impl State {
     }
 
     /// Frees the slot if it has no state.
-    fn forget_if_idle(&mut self, ticket: Ticket) {
+    fn remove_if_idle(&mut self, ticket: Ticket) {
         let slot = &self.keys[ticket.0];
         let idle = slot.place == Location::Nowhere && slot.again.is_none() && !slot.held && slot.delay.is_none();
         if idle && slot.failures == 0 {
@@ -433,14 +433,14 @@ impl State {
 
     /// Delays a key that has no delay.
     fn delay(&mut self, ticket: Ticket, until: Instant, priority: Priority) {
-        self.undelay(ticket);
+        self.cancel_delay(ticket);
         self.sequence += 1;
         let sequence = self.sequence;
         self.keys[ticket.0].delay = Some(Delay { until, sequence, priority });
         self.delayed.insert((until, sequence, ticket));
     }
 
-    fn undelay(&mut self, ticket: Ticket) {
+    fn cancel_delay(&mut self, ticket: Ticket) {
         if let Some(Delay { until, sequence, .. }) = self.keys[ticket.0].delay.take() {
             self.delayed.remove(&(until, sequence, ticket));
         }
@@ -450,7 +450,7 @@ impl State {
     pub(crate) fn wake(&mut self, now: Instant) {
         while let Some((at, _, ticket)) = self.delayed.first().copied().filter(|(at, ..)| *at <= now) {
             let priority = self.keys[ticket.0].delay.map_or(Priority::Background, |delay| delay.priority);
-            self.undelay(ticket);
+            self.cancel_delay(ticket);
             self.want(ticket, priority, at);
         }
         while !self.retrying.is_empty() && self.bucket.try_acquire(now) {

@@ -12,7 +12,7 @@ const MAX_MEMBER_BYTES: usize = 256 << 10;
 
 /// The reason why a response cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(super) enum FrameError {
     #[error("an object is longer than {MAX_LINE_BYTES} bytes")]
     TooLong,
     #[error("a member of the list other than its items is longer than {MAX_MEMBER_BYTES} bytes")]
@@ -32,7 +32,7 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Adds a chunk and calls `line` for each completed line; a line within one chunk is not copied.
-    pub(super) fn push(&mut self, chunk: &[u8], mut line: impl FnMut(&[u8])) -> Result<(), Unreadable> {
+    pub(super) fn push(&mut self, chunk: &[u8], mut line: impl FnMut(&[u8])) -> Result<(), FrameError> {
         let mut rest = chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (piece, after) = (&rest[..end], &rest[end + 1..]);
@@ -46,7 +46,7 @@ impl Lines {
             rest = after;
         }
         if self.partial.len() + rest.len() > MAX_LINE_BYTES {
-            return Err(Unreadable::TooLong);
+            return Err(FrameError::TooLong);
         }
         self.partial.extend_from_slice(rest);
         Ok(())
@@ -154,7 +154,7 @@ enum Position {
 
 impl List {
     /// Adds a chunk and calls `item` for each completed item.
-    pub(super) fn push(&mut self, chunk: &[u8], mut item: impl FnMut(&[u8])) -> Result<(), Unreadable> {
+    pub(super) fn push(&mut self, chunk: &[u8], mut item: impl FnMut(&[u8])) -> Result<(), FrameError> {
         self.buffer.extend_from_slice(chunk);
         let mut at = 0;
         while let Some(step) = self.step(at)? {
@@ -165,20 +165,20 @@ impl List {
         }
         self.buffer.drain(..at);
         match self.place {
-            Position::Items if self.buffer.len() > MAX_LINE_BYTES => Err(Unreadable::TooLong),
+            Position::Items if self.buffer.len() > MAX_LINE_BYTES => Err(FrameError::TooLong),
             // An incomplete token is parsed from its start each time.
             Position::Start | Position::Members | Position::End if self.buffer.len() > MAX_MEMBER_BYTES => {
-                Err(Unreadable::LongMember)
+                Err(FrameError::LongMember)
             }
             _ => Ok(()),
         }
     }
 
     /// Returns the metadata of the list, once it is complete.
-    pub(super) fn finish(self) -> Result<ListMeta, Unreadable> {
+    pub(super) fn finish(self) -> Result<ListMeta, FrameError> {
         match self.place {
             Position::End if self.has_revision => Ok(self.meta),
-            Position::End => Err(Unreadable::NoRevision),
+            Position::End => Err(FrameError::NoRevision),
             Position::Start | Position::Members | Position::Items => Err(Malformed(self.buffer.len()).into()),
         }
     }
@@ -346,7 +346,7 @@ mod tests {
     }
 
     /// Parses a list in chunks of this size.
-    fn read(body: &[u8], chunk: usize) -> Result<(ListMeta, Vec<String>), Unreadable> {
+    fn read(body: &[u8], chunk: usize) -> Result<(ListMeta, Vec<String>), FrameError> {
         let (mut list, mut items) = (List::default(), Vec::new());
         for chunk in body.chunks(chunk) {
             list.push(chunk, |item| items.push(String::from_utf8(item.to_vec()).unwrap()))?;
@@ -383,9 +383,9 @@ mod tests {
         assert!(read(b"<html>", 3).is_err());
         for metadata in ["{}", r#"{"resourceVersion":""}"#, r#"{"resourceVersion":"x"}"#] {
             let body = format!(r#"{{"metadata":{metadata},"items":[]}}"#);
-            assert_eq!(read(body.as_bytes(), 3), Err(Unreadable::NoRevision), "{metadata}");
+            assert_eq!(read(body.as_bytes(), 3), Err(FrameError::NoRevision), "{metadata}");
         }
-        assert_eq!(read(br#"{"items":[]}"#, 3), Err(Unreadable::NoRevision));
+        assert_eq!(read(br#"{"items":[]}"#, 3), Err(FrameError::NoRevision));
         assert!(read(br#"{"items":[1]}"#, 3).is_err());
     }
 
@@ -395,7 +395,7 @@ mod tests {
         let body = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{{"a":"{long}"}}]}}"#);
         assert_eq!(read(body.as_bytes(), 8 << 10).map(|(_, items)| items.len()), Ok(1));
         let body = format!(r#"{{"metadata":{{"resourceVersion":"7","continue":"{long}"}},"items":[]}}"#);
-        assert!(matches!(read(body.as_bytes(), 8 << 10), Err(Unreadable::LongMember)));
+        assert!(matches!(read(body.as_bytes(), 8 << 10), Err(FrameError::LongMember)));
     }
 
     proptest! {

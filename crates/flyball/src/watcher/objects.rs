@@ -2,7 +2,7 @@
 
 use super::WatchCounters;
 use super::{Reachability, Watcher};
-use crate::cache::{Change, DecodedEntry, Entry, KeptFields, Listener, Portion, Store, StoreId};
+use crate::cache::{CachedPart, Change, DecodedEntry, Entry, KeptFields, Listener, Store, StoreId};
 use crate::kind::{Kind, Resource};
 use flyball_core::{ObjectKey, Rng};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -29,7 +29,7 @@ pub enum WatchEvent<T = ObjectMeta> {
     Synced,
 }
 
-/// Calls `on` with each event of the metadata of all objects of a kind. Never returns.
+/// Watches the metadata of all objects of a kind and calls `on` for each event. Never returns.
 /// Whole objects are not transferred.
 ///
 /// It recovers from every error, as the watches of an [`Operator`](crate::Operator) do: no event is delivered twice,
@@ -54,7 +54,7 @@ pub enum WatchEvent<T = ObjectMeta> {
 #[doc(alias = "metadata_watcher")]
 pub async fn watch(client: kube::Client, kind: &Kind, rng: &Rng, on: impl FnMut(WatchEvent) + Send + 'static) {
     let decode = |entry: &Entry| entry.decode::<PartialObjectMeta>().map(|object| object.metadata);
-    let metadata = Portion { kept: KeptFields::Metadata, ..Portion::default() };
+    let metadata = CachedPart { kept: KeptFields::Metadata, ..CachedPart::default() };
     let (store, writer) = Store::of(0, kind.clone(), None, metadata.into());
     let mut writer = writer.of_identities();
     writer.subscribe(Arc::new(EventListener { decode, on: Mutex::new(Box::new(on)) }));
@@ -62,7 +62,7 @@ pub async fn watch(client: kube::Client, kind: &Kind, rng: &Rng, on: impl FnMut(
     Watcher::new(client, Arc::<Reachability>::default(), writer, "".into(), rng, WatchCounters::default()).run().await;
 }
 
-/// Calls `on` with each event of all objects of a kind, like [`watch`] for metadata. Never returns.
+/// Watches all objects of a kind and calls `on` for each event, as [`watch`] does for metadata. Never returns.
 ///
 /// Intended for programs that need all objects at any time, such as a scheduler, instead of individual objects.
 /// Objects that do not decode are skipped and logged.

@@ -9,7 +9,7 @@
 //! Priority and Fairness](https://kubernetes.io/docs/concepts/cluster-administration/flow-control/) exempts it), and
 //! without authentication. This detects a hanging server quickly, while a list may take much longer to start.
 
-use super::schedule::{Probes, Schedule, Turn};
+use super::schedule::{ProbeStep, Probes, Schedule};
 use super::session::is_gateway_error;
 use crate::client::{HttpService, NoRetry};
 use flyball_core::Rng;
@@ -33,28 +33,28 @@ pub(crate) struct Reachability {
     /// Notified when the server is available again.
     back: Notify,
     /// Notified when the server becomes unavailable, and when it is available again.
-    turned: Notify,
+    availability_changed: Notify,
 }
 
 impl Reachability {
     /// Records data from the server. Errors of a load balancer do not count.
     pub(super) fn answered(&self) {
         let mut probes = self.probes();
-        let was_away = probes.is_away();
+        let was_away = probes.is_unavailable();
         let was_missing = probes.answered(Instant::now());
         drop(probes);
         if was_missing {
             self.back.notify_waiters();
         }
         if was_away {
-            self.turned.notify_waiters();
+            self.availability_changed.notify_waiters();
         }
     }
 
     /// Waits until the server becomes unavailable or available again, and returns true if it is available.
-    pub(super) async fn turned(&self) -> bool {
-        self.turned.notified().await;
-        !self.probes().is_away()
+    pub(super) async fn availability_changed(&self) -> bool {
+        self.availability_changed.notified().await;
+        !self.probes().is_unavailable()
     }
 
     /// Probes the server after a period without data. Idle streams alone do not indicate an outage: a proxy may keep
@@ -91,13 +91,13 @@ impl Reachability {
             let back = self.back.notified();
             let turn = schedule.turn(&mut self.probes(), Instant::now());
             match turn {
-                Turn::Reached { was_away } => return was_away,
-                Turn::Probe => tokio::select! {
+                ProbeStep::Reached { was_away } => return was_away,
+                ProbeStep::Probe => tokio::select! {
                     biased;
                     () = back => {}
                     is_there = probe(client) => if is_there { self.answered() } else { self.failed() },
                 },
-                Turn::Wait(next) => tokio::select! {
+                ProbeStep::Wait(next) => tokio::select! {
                     biased;
                     () = back => {}
                     () = sleep_until(next) => {}
@@ -108,7 +108,7 @@ impl Reachability {
 
     fn failed(&self) {
         if self.probes().failed() {
-            self.turned.notify_waiters();
+            self.availability_changed.notify_waiters();
         }
     }
 

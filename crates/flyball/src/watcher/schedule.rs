@@ -144,7 +144,7 @@ impl Schedule {
     }
 
     /// Returns the next step of a watch that waits for the server.
-    pub(super) fn turn(&self, probes: &mut Probes, now: Instant) -> Turn {
+    pub(super) fn turn(&self, probes: &mut Probes, now: Instant) -> ProbeStep {
         probes.turn(now, &self.rng)
     }
 
@@ -167,7 +167,7 @@ pub(super) struct Probes {
 
 /// The next step of a watch that waits for its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum ProbeStep {
     /// The server was reached; `was_away` is true if a probe has failed.
     Reached { was_away: bool },
     /// This watch has to probe.
@@ -204,11 +204,11 @@ impl Probes {
     pub(super) fn failed(&mut self) -> bool {
         let was_known = self.is_confirmed;
         self.is_confirmed |= self.next.is_some();
-        self.is_away() && !was_known
+        self.is_unavailable() && !was_known
     }
 
     /// Returns true if the server is unavailable.
-    pub(super) fn is_away(&self) -> bool {
+    pub(super) fn is_unavailable(&self) -> bool {
         self.next.is_some() && self.is_confirmed
     }
 
@@ -224,14 +224,14 @@ impl Probes {
     }
 
     /// Returns the next step of a watch that waits.
-    fn turn(&mut self, now: Instant, rng: &Rng) -> Turn {
+    fn turn(&mut self, now: Instant, rng: &Rng) -> ProbeStep {
         match self.next {
-            None => Turn::Reached { was_away: self.is_confirmed },
+            None => ProbeStep::Reached { was_away: self.is_confirmed },
             Some(next) if next <= now => {
                 self.next = Some(now + Self::period(rng));
-                Turn::Probe
+                ProbeStep::Probe
             }
-            Some(next) => Turn::Wait(next),
+            Some(next) => ProbeStep::Wait(next),
         }
     }
 
@@ -305,8 +305,8 @@ mod tests {
         probes.missed(now, &rng);
         loop {
             match probes.turn(now, &rng) {
-                Turn::Wait(next) => now = next,
-                Turn::Probe => {
+                ProbeStep::Wait(next) => now = next,
+                ProbeStep::Probe => {
                     probed.push(now - began);
                     if now - began >= away {
                         assert!(probes.answered(now));
@@ -314,7 +314,7 @@ mod tests {
                     }
                     probes.failed();
                 }
-                Turn::Reached { .. } => unreachable!("no other watch reaches the server"),
+                ProbeStep::Reached { .. } => unreachable!("no other watch reaches the server"),
             }
         }
     }
@@ -343,25 +343,29 @@ mod tests {
     fn one_watch_of_a_client_probes_for_all() {
         let (rng, now) = (Rng::from_seed(1), Instant::now());
         let mut probes = Probes::default();
-        assert_eq!(probes.turn(now, &rng), Turn::Reached { was_away: false });
+        assert_eq!(probes.turn(now, &rng), ProbeStep::Reached { was_away: false });
         (0..20).for_each(|_| probes.missed(now, &rng));
-        let Turn::Wait(next) = probes.turn(now, &rng) else { panic!("the first probe is spread") };
-        let turns: Vec<Turn> = (0..20).map(|_| probes.turn(next, &rng)).collect();
-        assert_eq!(turns.iter().filter(|turn| **turn == Turn::Probe).count(), 1);
+        let ProbeStep::Wait(next) = probes.turn(now, &rng) else { panic!("the first probe is spread") };
+        let turns: Vec<ProbeStep> = (0..20).map(|_| probes.turn(next, &rng)).collect();
+        assert_eq!(turns.iter().filter(|turn| **turn == ProbeStep::Probe).count(), 1);
         // A hanging probe blocks no other watch: the next one probes.
-        let Turn::Wait(later) = turns[19] else { panic!("{turns:?}") };
+        let ProbeStep::Wait(later) = turns[19] else { panic!("{turns:?}") };
         assert!(later - next <= PROBE_PERIOD.mul_f64(1.1));
-        assert_eq!(probes.turn(later, &rng), Turn::Probe);
+        assert_eq!(probes.turn(later, &rng), ProbeStep::Probe);
         assert!(probes.answered(later) && !probes.answered(later));
-        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: false }, "the server was slow, no probe failed");
+        assert_eq!(
+            probes.turn(later, &rng),
+            ProbeStep::Reached { was_away: false },
+            "the server was slow, no probe failed"
+        );
         probes.missed(later, &rng);
         probes.failed();
-        assert!(probes.is_missing() && probes.is_away() && probes.answered(later) && !probes.is_away());
+        assert!(probes.is_missing() && probes.is_unavailable() && probes.answered(later) && !probes.is_unavailable());
         // The late failure of a probe does not count after the server has responded in the meantime.
         probes.failed();
-        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: true });
+        assert_eq!(probes.turn(later, &rng), ProbeStep::Reached { was_away: true });
         probes.missed(later, &rng);
         assert!(probes.answered(later));
-        assert_eq!(probes.turn(later, &rng), Turn::Reached { was_away: false }, "the next outage is a new one");
+        assert_eq!(probes.turn(later, &rng), ProbeStep::Reached { was_away: false }, "the next outage is a new one");
     }
 }

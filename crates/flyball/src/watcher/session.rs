@@ -12,7 +12,7 @@
 
 use super::frame::{self, Event, ListMeta};
 use super::schedule::{MAX_BACKOFF, Schedule};
-use crate::cache::{Delta, Entry, KeptFields, OwnWriteResponses, Portion, Store, percent_encoded};
+use crate::cache::{CachedPart, Delta, Entry, KeptFields, OwnWriteResponses, Store, percent_encoded};
 use flyball_core::{ObjectKey, Rng};
 use kube::core::Status;
 use std::sync::Arc;
@@ -171,7 +171,7 @@ pub(super) enum Step {
 impl Session {
     /// Creates the session for a store, which keeps the managed fields of `manager`.
     pub(super) fn new(store: &Store, manager: Arc<str>, rng: Rng) -> Self {
-        let Portion { selection, kept } = store.portion();
+        let CachedPart { selection, kept } = store.cached_part();
         Self {
             path: store.kind().path(store.namespace()),
             kind: store.kind().name().into(),
@@ -204,7 +204,7 @@ impl Session {
 
     /// Returns true if a late request is aborted once the server responds to others, without an outage in between. A
     /// list may take long to start, and so may a watch at a busy server, which is aborted only once.
-    pub(super) fn is_impatient(&self) -> bool {
+    pub(super) fn aborts_late_requests(&self) -> bool {
         self.is_watching() && self.schedule.errors() == 0
     }
 
@@ -289,7 +289,7 @@ impl Session {
             (401 | 403 | 408 | 429 | 500 | 502 | 503, _) => self.schedule.failed(MAX_BACKOFF, retry_after),
             // The server does not support the strategy, or the next page expired.
             (_, State::Listing(_)) => {
-                self.other_means();
+                self.next_strategy();
                 self.schedule.failed(MAX_BACKOFF, retry_after)
             }
             // The server no longer has the events after this revision, as after a restart: this is not an error.
@@ -325,7 +325,7 @@ impl Session {
         match &self.state {
             // The server continued at another revision: the two must not be mixed.
             State::Listing(before) if !before.next.is_empty() && before.revision != page.revision => {
-                self.other_means();
+                self.next_strategy();
                 Step::Nothing
             }
             _ if page.next.is_empty() => Step::Listed(page.revision),
@@ -386,12 +386,12 @@ impl Session {
         match (&self.state, &end) {
             (State::Listing(_), End::Unreachable(_) | End::Lost) => self.list_again(),
             // Another attempt would take the server as long, and fail in the same way.
-            (State::Listing(_), End::Late) => self.other_means(),
+            (State::Listing(_), End::Late) => self.next_strategy(),
             (State::Listing(_), _) if self.broken_lists == 0 => {
                 self.list_again();
                 self.broken_lists = 1;
             }
-            (State::Listing(_), _) => self.other_means(),
+            (State::Listing(_), _) => self.next_strategy(),
             (State::Watching { .. }, _) if self.needs_relist => self.list_again(),
             (State::Watching { .. }, _) => {}
         }
@@ -457,7 +457,7 @@ impl Session {
         self.state = State::Listing(ListMeta::default());
     }
 
-    fn other_means(&mut self) {
+    fn next_strategy(&mut self) {
         self.list_again();
         self.strategy = self.strategy.next();
         self.broken_lists = 0;

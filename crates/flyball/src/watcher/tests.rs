@@ -443,10 +443,10 @@ fn event_of_another_kind_is_rejected() {
 
 #[test]
 fn repeated_502_or_503_counts_as_outage() {
-    for (code, is_away) in [(500, false), (502, true), (503, true), (429, false)] {
+    for (code, is_unavailable) in [(500, false), (502, true), (503, true), (429, false)] {
         let (_, _, mut session) = store_of(1);
         let mut refused = || session.refused(&Status::failure("no", "").with_code(code), Duration::ZERO);
         assert!([refused(), refused()].iter().all(|pause| matches!(pause, Pause::For(_))), "{code}");
-        assert_eq!(matches!(refused(), Pause::Server(_)), is_away, "{code}");
+        assert_eq!(matches!(refused(), Pause::Server(_)), is_unavailable, "{code}");
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Budget {
     pub(super) typed: Typed,
     /// The typed objects of conversions: a validator may wait for a read that needs one.
     pub(super) converted: Typed,
-    unfinished: Mutex<Unfinished>,
+    unfinished: Mutex<PendingBodies>,
 }
 
 /// The budget of typed objects.
@@ -66,7 +66,7 @@ pub(super) type TypedCharge = Option<OwnedSemaphorePermit>;
 
 /// The bodies that are being read, and their charges.
 #[derive(Debug, Default)]
-struct Unfinished {
+struct PendingBodies {
     last: u64,
     charges: BTreeMap<u64, Charge>,
 }
@@ -217,7 +217,7 @@ impl Budget {
         }
     }
 
-    fn unfinished(&self) -> MutexGuard<'_, Unfinished> {
+    fn unfinished(&self) -> MutexGuard<'_, PendingBodies> {
         self.unfinished.lock()
     }
 }

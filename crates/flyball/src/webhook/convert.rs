@@ -28,10 +28,10 @@ type Step = dyn Fn(&Value, &Meter) -> Result<Value, String> + Send + Sync;
 pub(super) struct Conversions {
     /// The version that all others are converted to and from.
     hub: String,
-    others: BTreeMap<String, Spoke>,
+    others: BTreeMap<String, VersionConversion>,
 }
 
-struct Spoke {
+struct VersionConversion {
     to_hub: Box<Step>,
     from_hub: Box<Step>,
 }
@@ -46,7 +46,7 @@ impl Conversions {
         Hub: Resource + Serialize + TryFrom<Other, Error: Display>,
         Other: Resource + Serialize + TryFrom<Hub, Error: Display>,
     {
-        let spoke = Spoke { to_hub: Box::new(step::<Other, Hub>), from_hub: Box::new(step::<Hub, Other>) };
+        let spoke = VersionConversion { to_hub: Box::new(step::<Other, Hub>), from_hub: Box::new(step::<Hub, Other>) };
         self.others.insert(api_version(&Kind::of::<Other>()), spoke);
     }
 

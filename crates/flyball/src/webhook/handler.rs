@@ -3,7 +3,7 @@
 use super::budget::{self, Budget, Refusal, Response, TooLarge, TypedCharge};
 use super::merge::{merge_typed_change, patch};
 use super::meter::Meter;
-use super::request::{AdmissionRequest, Operation, Review, Sent};
+use super::request::{AdmissionRequest, Operation, Review, WireRequest};
 use super::verdict::Verdict;
 use crate::cache::Caches;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Validates writes of objects of type `T`.
 ///
-/// Rules about the fields of a custom resource belong into its schema and CEL rules, other rules in CEL into a
+/// Put rules about the fields of a custom resource into its schema and CEL rules, other rules in CEL into a
 /// [`Policy`](crate::policy::Policy): they need no running process. A validator is for everything else, such as rules
 /// that depend on other objects. It may be a function, or a closure with a typed argument. The function is synchronous;
 /// implement the trait for async code.
@@ -71,8 +71,8 @@ impl<T, F: Fn(&AdmissionRequest<T>) -> Result<Verdict> + Send + Sync + 'static> 
 
 /// Sets defaults on objects of type `T` before they are validated and stored.
 ///
-/// Constant defaults belong into the schema of a custom resource. A defaulter is for defaults that depend on other
-/// values. It changes the typed object; fields that the type does not know are preserved. It may be called again for
+/// Put constant defaults into the schema of a custom resource. A defaulter is for defaults that depend on other
+/// values. It changes the typed object; fields that the type does not declare are preserved. It may be called again for
 /// the same write, and must not change the object again. It may be a function, or a closure with typed arguments. The
 /// function is synchronous; implement the trait for async code.
 ///
@@ -189,7 +189,7 @@ struct Defaults<T> {
 
 impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
     /// Returns a response with the defaults as a patch.
-    async fn change(&self, sent: &Sent, caches: Arc<Caches>, budget: &Budget) -> Result<Response, Status> {
+    async fn change(&self, sent: &WireRequest, caches: Arc<Caches>, budget: &Budget) -> Result<Response, Status> {
         let sent_bytes = memory::of(&sent.object);
         let decoded = decode_all(budget, sent, |meter, old| {
             let requested = decode::<T>(meter, &sent.object)?;
@@ -244,7 +244,7 @@ impl io::Write for TreeSize {
     }
 }
 
-fn read(body: &[u8]) -> Result<Sent, Refusal> {
+fn read(body: &[u8]) -> Result<WireRequest, Refusal> {
     let review: Review =
         serde_json::from_slice(body).map_err(|error| Refusal::Invalid(format!("not an AdmissionReview: {error}")))?;
     let Review { api_version, kind, request } = review;
@@ -264,7 +264,7 @@ fn read(body: &[u8]) -> Result<Sent, Refusal> {
 /// removed. Other ones are never left out: a rule about changes could be evaded by that.
 async fn decode_all<T: DeserializeOwned, R>(
     budget: &Budget,
-    sent: &Sent,
+    sent: &WireRequest,
     objects: impl Fn(&Meter, &dyn Fn() -> Option<T>) -> R,
 ) -> Result<(R, TypedCharge), TooLarge> {
     if sent.operation == Operation::Update {
@@ -284,7 +284,7 @@ fn decode<T: DeserializeOwned>(meter: &Meter, object: &Value) -> Result<T, Statu
 }
 
 /// Returns true if only the metadata of an object that is being deleted change.
-fn loses_finalizers(sent: &Sent) -> bool {
+fn loses_finalizers(sent: &WireRequest) -> bool {
     fn rest(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
         object.as_object().into_iter().flatten().filter(|(field, _)| *field != "metadata")
     }

@@ -33,7 +33,7 @@ pub(crate) enum Verification {
 
 /// The current certificate, and whether the API server trusts it.
 #[derive(Debug, Default)]
-pub(crate) struct Serving {
+pub(crate) struct ServingCertificate {
     key: RwLock<Option<Arc<CertifiedKey>>>,
     /// Result of the last verification by handshakes.
     verification: RwLock<Option<Verification>>,
@@ -41,16 +41,16 @@ pub(crate) struct Serving {
 
 /// Reason why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unfit {
+pub(crate) enum CertificateError {
     #[error("not valid PEM")]
     Read(#[from] rustls::pki_types::pem::Error),
     #[error("invalid certificate or key")]
     Use(#[from] rustls::Error),
 }
 
-impl Serving {
+impl ServingCertificate {
     /// Serves this certificate to new connections; both texts are PEM.
-    pub(crate) fn set(&self, certificate: &str, key: &str) -> Result<(), Unfit> {
+    pub(crate) fn set(&self, certificate: &str, key: &str) -> Result<(), CertificateError> {
         let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes())?;
         let certified = CertifiedKey::from_der(chain, key, &ring::default_provider())?;
@@ -68,7 +68,7 @@ impl Serving {
         self.verification.write().get_or_insert(outcome);
     }
 
-    /// Returns whether the certificate is served and trusted.
+    /// Returns true if the certificate is served and trusted.
     pub(crate) fn verification(&self) -> Verification {
         if self.get().is_none() {
             return Verification::Untrusted("no certificate yet".into());
@@ -82,14 +82,14 @@ impl Serving {
     }
 }
 
-impl ResolvesServerCert for Serving {
+impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.get()
     }
 }
 
 /// Serves webhooks until it is dropped.
-pub(crate) async fn serve(listener: TcpListener, webhooks: Webhooks, serving: Arc<Serving>) {
+pub(crate) async fn serve(listener: TcpListener, webhooks: Webhooks, serving: Arc<ServingCertificate>) {
     let answer = move |request| {
         let webhooks = webhooks.clone();
         async move { webhooks.handle(request).await.map(Full::new) }
@@ -101,7 +101,7 @@ pub(crate) async fn serve(listener: TcpListener, webhooks: Webhooks, serving: Ar
 pub(crate) async fn serve_tls<F>(
     listener: TcpListener,
     limit: usize,
-    serving: Arc<Serving>,
+    serving: Arc<ServingCertificate>,
     answer: impl Fn(Request<Received>) -> F + Clone + Send + Sync + 'static,
 ) where
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
@@ -125,7 +125,7 @@ pub(crate) async fn serve_tls<F>(
 mod tests {
     use super::super::certificate::Identity;
     use super::super::metrics::WebhookMetrics;
-    use super::super::service::Live;
+    use super::super::service::OperatorState;
     use super::super::{AdmissionRequest, Verdict, Webhook, probe};
     use super::*;
     use crate::cache::Caches;
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn invalid_certificate_keeps_the_current_one() {
-        let serving = Serving::default();
+        let serving = ServingCertificate::default();
         assert!(matches!(serving.verification(), Verification::Untrusted(_)));
         let now = "2026-11-21T08:00:00Z".parse().unwrap();
         let [one, other] = [(); 2].map(|()| Identity::make("op", &["localhost".into()], now).unwrap());
@@ -186,13 +186,13 @@ mod tests {
     impl Served {
         async fn start(threads: &Runtime) -> Self {
             let webhook = Webhook::<ConfigMap>::new().validates(|_: &AdmissionRequest<ConfigMap>| Ok(Verdict::allow()));
-            let live = Arc::<OnceLock<Live>>::default();
+            let live = Arc::<OnceLock<OperatorState>>::default();
             let (caches, _) = Caches::new([], &BTreeSet::new());
             let metrics = WebhookMetrics::default();
-            assert!(live.set(Live { caches: Arc::new(caches), metrics, panics: Default::default() }).is_ok());
+            assert!(live.set(OperatorState { caches: Arc::new(caches), metrics, panics: Default::default() }).is_ok());
             let now = flyball_core::Clock::system().now();
             let identity = Identity::make("op", &[NAME.into()], now).unwrap();
-            let serving = Arc::<Serving>::default();
+            let serving = Arc::<ServingCertificate>::default();
             serving.set(&identity.certificate, &identity.key).unwrap();
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();

@@ -59,14 +59,14 @@ impl Declaration {
 
 /// The address by which the API server calls webhooks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum WebhookAddress {
     /// Through the operator's service in this namespace.
     Service { namespace: String, name: String },
     /// At this URL, without a path.
     Url(String),
 }
 
-impl Reach {
+impl WebhookAddress {
     /// Returns the endpoint for webhooks at a URL; port 0 is replaced by this port.
     pub(crate) fn url(base: &str, port: u16) -> Self {
         let base = base.trim_end_matches('/');
@@ -206,7 +206,7 @@ pub(crate) fn manifests(
     if declared.is_empty() {
         return Vec::new();
     }
-    let reach = Reach::Service { namespace: namespace.to_owned(), name: service_name(operator) };
+    let reach = WebhookAddress::Service { namespace: namespace.to_owned(), name: service_name(operator) };
     let configuration = |kind: &str, duty: &str, is_declared: &dyn Fn(&Declaration) -> bool| {
         let webhook = |each: &Declaration| each.webhook(duty, reach.client(&each.path(duty)), namespace);
         let webhooks: Vec<Value> = declared.iter().filter(|each| is_declared(each)).map(webhook).collect();
@@ -254,7 +254,7 @@ pub(crate) fn convert_crd(
     if name.is_none() || !declared.iter().any(|each| each.converted() == name) {
         return;
     }
-    let reach = Reach::Service { namespace: namespace.to_owned(), name: service_name(operator) };
+    let reach = WebhookAddress::Service { namespace: namespace.to_owned(), name: service_name(operator) };
     crd["spec"]["conversion"] = conversion(reach.client(CONVERT_PATH));
     annotate(crd, certificates);
 }

@@ -42,7 +42,7 @@ pub(super) struct Meter {
 /// The limit of memory is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object takes too much memory")]
-pub(super) struct Exceeded;
+pub(super) struct MemoryLimitExceeded;
 
 impl Meter {
     pub(super) fn new(limit: usize) -> Self {
@@ -66,11 +66,11 @@ impl Meter {
     }
 
     /// Charges a number of bytes.
-    pub(super) fn charge(&self, bytes: usize) -> Result<(), Exceeded> {
+    pub(super) fn charge(&self, bytes: usize) -> Result<(), MemoryLimitExceeded> {
         let used = self.used.get().saturating_add(bytes);
         if used > self.limit.get() {
             self.is_exceeded.set(true);
-            return Err(Exceeded);
+            return Err(MemoryLimitExceeded);
         }
         self.used.set(used);
         self.peak.set(self.peak.get().max(used));
@@ -284,7 +284,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Metered<'_, A> {
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         let growth = if self.count == 0 && size_of::<S::Value>() <= 1024 { MIN_LIST_CAPACITY } else { GROWTH };
-        let seed = self.of::<S::Value, _>(Charged { seed, bytes: growth * size_of::<S::Value>() });
+        let seed = self.of::<S::Value, _>(ChargedSeed { seed, bytes: growth * size_of::<S::Value>() });
         self.count += 1;
         self.inner.next_element_seed(seed)
     }
@@ -296,13 +296,13 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Metered<'_, A> {
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         let bytes = self.entry::<S::Value>();
-        self.inner.next_key_seed(self.of::<S::Value, _>(Charged { seed, bytes }))
+        self.inner.next_key_seed(self.of::<S::Value, _>(ChargedSeed { seed, bytes }))
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
         let bytes = self.entry::<S::Value>();
         self.count += 1;
-        let seed = self.of::<S::Value, _>(Charged { seed, bytes });
+        let seed = self.of::<S::Value, _>(ChargedSeed { seed, bytes });
         self.inner.next_value_seed(seed)
     }
 }
@@ -319,12 +319,12 @@ impl<A> Metered<'_, A> {
 }
 
 /// A seed that charges a value before it decodes it, if there is one.
-struct Charged<S> {
+struct ChargedSeed<S> {
     seed: S,
     bytes: usize,
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Metered<'_, Charged<S>> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Metered<'_, ChargedSeed<S>> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
@@ -340,7 +340,7 @@ impl<'de, 'm, A: EnumAccess<'de>> EnumAccess<'de> for Metered<'m, A> {
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
         let (access, rest) = self.split();
-        let (value, variant) = access.variant_seed(rest.of::<S::Value, _>(Charged { seed, bytes: 0 }))?;
+        let (value, variant) = access.variant_seed(rest.of::<S::Value, _>(ChargedSeed { seed, bytes: 0 }))?;
         Ok((value, rest.with(variant)))
     }
 }
@@ -354,7 +354,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Metered<'_, A> {
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
         let (access, rest) = self.split();
-        access.newtype_variant_seed(rest.of::<S::Value, _>(Charged { seed, bytes: 0 }))
+        access.newtype_variant_seed(rest.of::<S::Value, _>(ChargedSeed { seed, bytes: 0 }))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, A::Error> {
@@ -449,7 +449,7 @@ mod tests {
         let error = meter.decode::<Pod>(&volumes).unwrap_err();
         assert!(error.to_string().contains("too much memory") && meter.is_exceeded(), "{error}");
         assert!(meter.peak() <= 1 << 20);
-        assert_eq!(meter.temporarily(|| meter.charge(1 << 21)), Err(Exceeded));
+        assert_eq!(meter.temporarily(|| meter.charge(1 << 21)), Err(MemoryLimitExceeded));
     }
 
     #[test]

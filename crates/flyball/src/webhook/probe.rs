@@ -36,9 +36,9 @@ pub(super) enum ProbeError {
 
 /// A fixed time.
 #[derive(Debug)]
-struct At(UnixTime);
+struct FixedTime(UnixTime);
 
-impl TimeProvider for At {
+impl TimeProvider for FixedTime {
     fn current_time(&self) -> Option<UnixTime> {
         Some(self.0)
     }
@@ -63,7 +63,7 @@ pub(super) async fn connect(
         roots.add(authority).map_err(|error| untrusted(&error))?;
     }
     let seconds = Duration::from_secs(now.as_second().try_into().unwrap_or_default());
-    let at = Arc::new(At(UnixTime::since_unix_epoch(seconds)));
+    let at = Arc::new(FixedTime(UnixTime::since_unix_epoch(seconds)));
     let config = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), at)
         .with_safe_default_protocol_versions()
         .map_err(|error| untrusted(&error))?
@@ -95,7 +95,7 @@ fn dialed(address: SocketAddr) -> SocketAddr {
 mod tests {
     use super::super::Webhooks;
     use super::super::certificate::Identity;
-    use super::super::listener::{Serving, serve};
+    use super::super::listener::{ServingCertificate, serve};
     use super::*;
     use tokio::net::TcpListener;
 
@@ -105,7 +105,7 @@ mod tests {
         let [ours, other] = [(); 2].map(|()| Identity::make("op", &["op-webhook.ns.svc".into()], now).unwrap());
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = Arc::<Serving>::default();
+        let serving = Arc::<ServingCertificate>::default();
         serving.set(&ours.certificate, &ours.key).unwrap();
         let serves = tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving));
         let shake = async |name: &str, bundle: &str, now: Timestamp| match handshake(address, name, bundle, now).await {

@@ -95,7 +95,7 @@ impl<T: Resource> AdmissionRequest<T> {
         }
     }
 
-    pub(super) fn new(sent: &Sent, object: T, old: Option<T>, caches: Arc<Caches>) -> Self {
+    pub(super) fn new(sent: &WireRequest, object: T, old: Option<T>, caches: Arc<Caches>) -> Self {
         Self {
             uid: sent.uid.clone(),
             operation: sent.operation,
@@ -175,7 +175,7 @@ impl<T> fmt::Debug for AdmissionRequest<T> {
 /// The request as it comes over the wire.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Sent {
+pub(super) struct WireRequest {
     pub(super) uid: String,
     pub(super) operation: Operation,
     #[serde(default)]
@@ -200,5 +200,5 @@ pub(super) struct Sent {
 pub(super) struct Review {
     pub(super) api_version: String,
     pub(super) kind: String,
-    pub(super) request: Option<Sent>,
+    pub(super) request: Option<WireRequest>,
 }

@@ -10,13 +10,13 @@
 //! occur at the interval.
 
 use super::certificate::Now;
-use super::listener::{Serving, Verification};
-use super::manifests::{Reach, Target, conversion, secret_name};
+use super::listener::{ServingCertificate, Verification};
+use super::manifests::{Target, WebhookAddress, conversion, secret_name};
 use super::probe::{self, ProbeError};
 use super::secret::CertificateSecret;
 use super::{Certificates, files};
 use crate::backoff::Backoff;
-use crate::cache::{Change, KeptFields, Listener, Portion, Selection, Store, StoreId, Writer};
+use crate::cache::{CachedPart, Change, KeptFields, Listener, Selection, Store, StoreId, Writer};
 use crate::client::{exchange, exchange_dated};
 use crate::error::chain;
 use base64::Engine;
@@ -58,9 +58,9 @@ pub(crate) struct CertificateRotator {
     /// Namespace of the secret.
     pub(crate) namespace: String,
     pub(crate) certificates: Certificates,
-    pub(crate) reach: Reach,
+    pub(crate) reach: WebhookAddress,
     pub(crate) targets: Vec<Target>,
-    pub(crate) serving: Arc<Serving>,
+    pub(crate) serving: Arc<ServingCertificate>,
     /// Address of the webhooks.
     pub(crate) address: SocketAddr,
     /// Notified when a target changes.
@@ -111,8 +111,8 @@ impl CertificateRotator {
     pub(crate) fn watched(&self) -> Vec<Writer> {
         let watched = |target: &Target| {
             // A role can allow this one without allowing the others.
-            let portion = Portion { selection: Selection::named(&target.name), kept: KeptFields::Metadata };
-            let (_, mut writer) = Store::of(0, target.kind(), None, portion.into());
+            let cached_part = CachedPart { selection: Selection::named(&target.name), kept: KeptFields::Metadata };
+            let (_, mut writer) = Store::of(0, target.kind(), None, cached_part.into());
             writer.subscribe(Arc::new(ChangeNotifier(self.changed.clone())));
             writer
         };
@@ -311,7 +311,7 @@ impl CertificateRotator {
         for client in clients(object, target) {
             let pem = STANDARD.decode(client["caBundle"].as_str().unwrap_or_default()).unwrap_or_default();
             let pem = String::from_utf8_lossy(&pem).into_owned();
-            match Reach::of(client) {
+            match WebhookAddress::of(client) {
                 None => published.unknown.push(format!("{place} has no webhook")),
                 // The API server then uses the system's roots, which do not contain an operator's own authority.
                 Some(_) if pem.is_empty() && self.certificates != Certificates::Own => {
@@ -350,7 +350,7 @@ fn clients<'a>(object: &'a Value, target: &'a Target) -> impl Iterator<Item = &'
 }
 
 /// Sets the endpoint in an object; returns true if it changed. Fields of others are kept.
-fn aim(object: &mut Value, target: &Target, reach: &Reach, bundle: &str) -> bool {
+fn aim(object: &mut Value, target: &Target, reach: &WebhookAddress, bundle: &str) -> bool {
     let before = object.clone();
     let client = |path: &str| {
         let mut client = reach.client(path);
@@ -401,7 +401,7 @@ mod tests {
     /// Creates a rotator without targets, whose server does not respond.
     fn rotator(
         certificates: Certificates,
-        serving: Arc<Serving>,
+        serving: Arc<ServingCertificate>,
         address: SocketAddr,
         clock: Clock,
     ) -> CertificateRotator {
@@ -414,7 +414,7 @@ mod tests {
             operator: "op".into(),
             namespace: "ns".into(),
             certificates,
-            reach: Reach::Service { namespace: "ns".into(), name: "op-webhook".into() },
+            reach: WebhookAddress::Service { namespace: "ns".into(), name: "op-webhook".into() },
             targets: Vec::new(),
             serving,
             address,
@@ -429,7 +429,7 @@ mod tests {
         let identities =
             ["one", "two"].map(|name| Identity::make(name, &[name.to_owned()], Clock::system().now()).unwrap());
         let put = |name: &str, pem: &str| fs::write(directory.join(name), pem).unwrap();
-        let serving = Arc::<Serving>::default();
+        let serving = Arc::<ServingCertificate>::default();
         // The certificate that is served.
         let served = || {
             let key = serving.get()?;
@@ -467,7 +467,7 @@ mod tests {
             name: "op".into(),
             paths: [("ours".to_owned(), "/validate".to_owned())].into(),
         };
-        let service = Reach::Service { namespace: "ns".into(), name: "op-webhook".into() };
+        let service = WebhookAddress::Service { namespace: "ns".into(), name: "op-webhook".into() };
         let foreign = json!({"name": "foreign", "clientConfig": {"url": "https://elsewhere"}});
         let mut object = json!({"metadata": {"labels": {"a": "b"}}, "webhooks": [
             {"name": "ours", "clientConfig": {"service": {"name": "old"}}, "failurePolicy": "Ignore"}, foreign,
@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(object["webhooks"][0], json!({"name": "ours", "clientConfig": pointed, "failurePolicy": "Ignore"}));
         assert_eq!((&object["webhooks"][1], &object["metadata"]["labels"]["a"]), (&foreign, &json!("b")));
 
-        assert!(aim(&mut object, &target, &Reach::url("https://127.0.0.1:0/", 4711), "pem"));
+        assert!(aim(&mut object, &target, &WebhookAddress::url("https://127.0.0.1:0/", 4711), "pem"));
         let pointed = json!({"url": "https://127.0.0.1:4711/validate", "caBundle": STANDARD.encode("pem")});
         assert_eq!(object["webhooks"][0]["clientConfig"], pointed, "no service beside the URL");
     }
@@ -554,7 +554,7 @@ mod tests {
         let mut replicas = Vec::new();
         for off in hours_off {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let (server, ticks, serving) = (api.clone(), api.clone(), Arc::<Serving>::default());
+            let (server, ticks, serving) = (api.clone(), api.clone(), Arc::<ServingCertificate>::default());
             let clock = Clock::new(move || ticks.lock().now + SignedDuration::from_hours(off));
             let rotator = CertificateRotator {
                 client: kube::Client::new(service_fn(move |request| Api::answer(server.clone(), request)), "ns"),
@@ -629,7 +629,7 @@ mod tests {
             for (name, pem) in [("tls.crt", &ours.certificate), ("tls.key", &ours.key)] {
                 fs::write(directory.join(name), pem).unwrap();
             }
-            let (serving, api) = (Arc::<Serving>::default(), Arc::new(Mutex::new((404, Value::Null))));
+            let (serving, api) = (Arc::<ServingCertificate>::default(), Arc::new(Mutex::new((404, Value::Null))));
             serving.set(&ours.certificate, &ours.key).unwrap();
             let server = api.clone();
             let client = service_fn(move |request: Request<Body>| {
@@ -731,7 +731,7 @@ mod tests {
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let [ours, other] = [(); 2].map(|()| Identity::make("op", &["op-webhook.ns.svc".into()], now).unwrap());
-        let serving = Arc::<Serving>::default();
+        let serving = Arc::<ServingCertificate>::default();
         serving.set(&ours.certificate, &ours.key).unwrap();
         let (address, clock) = (listener.local_addr().unwrap(), Clock::new(move || now));
         let rotator = rotator(Certificates::Own, serving.clone(), address, clock);

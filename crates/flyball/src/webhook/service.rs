@@ -31,7 +31,7 @@ const MAX_REVIEW_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The parts of a running operator that webhooks use.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct OperatorState {
     pub(crate) caches: Arc<Caches>,
     pub(crate) metrics: WebhookMetrics,
     /// Hooks for panics.
@@ -63,11 +63,11 @@ struct ServiceState {
     routes: BTreeMap<String, Arc<dyn Handler>>,
     budget: Budget,
     max_conversion_bytes: usize,
-    live: Arc<OnceLock<Live>>,
+    live: Arc<OnceLock<OperatorState>>,
 }
 
 impl Webhooks {
-    pub(crate) fn new(declared: &[Declaration], live: Arc<OnceLock<Live>>) -> Self {
+    pub(crate) fn new(declared: &[Declaration], live: Arc<OnceLock<OperatorState>>) -> Self {
         let mut routes: BTreeMap<String, Arc<dyn Handler>> = BTreeMap::new();
         let mut converted = BTreeMap::new();
         let mut max_conversion_bytes = MAX_CONVERSION_BYTES;
@@ -132,7 +132,7 @@ impl Webhooks {
         body: B,
         limit: usize,
         path: &str,
-        live: &Live,
+        live: &OperatorState,
     ) -> Response<Bytes> {
         let review = match self.0.budget.read(body, limit).await {
             Ok(review) => review,
@@ -243,10 +243,10 @@ mod tests {
     use tokio::sync::Barrier;
 
     fn webhooks(declared: &[Declaration]) -> Webhooks {
-        let live = Arc::<OnceLock<Live>>::default();
+        let live = Arc::<OnceLock<OperatorState>>::default();
         let (caches, _) = Caches::new([], &BTreeSet::new());
         let metrics = WebhookMetrics::default();
-        assert!(live.set(Live { caches: Arc::new(caches), metrics, panics: Default::default() }).is_ok());
+        assert!(live.set(OperatorState { caches: Arc::new(caches), metrics, panics: Default::default() }).is_ok());
         Webhooks::new(declared, live)
     }
 

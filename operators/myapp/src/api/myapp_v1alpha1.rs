@@ -34,7 +34,7 @@ pub struct MyAppSpec {
     #[serde(default = "http")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// Capacity for the database's data, such as `1Gi`. Whether it can be changed later depends on the storage class.
+    /// Capacity for the database's data, such as `1Gi`. The storage class determines if it can be changed later.
     #[serde(default = "one_gibibyte")]
     #[schemars(regex(pattern = "^[1-9][0-9]*(k|[MGTPE]|[KMGTPE]i)?$"))]
     pub storage: String,

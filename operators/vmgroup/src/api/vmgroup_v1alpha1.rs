@@ -1,4 +1,4 @@
-//! The custom resource: a number of equal virtual machines, cloned from one template.
+//! The custom resource: a group of identical virtual machines, cloned from one template.
 //!
 //! The generated CRD has the same names, columns, validation and subresources as the original one, with one intended
 //! difference: `spec` is required, so that an object without one is rejected instead of stored and never reconciled.
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
     kind = "VmGroup",
     namespaced,
     shortname = "vg",
-    doc = "A group of equal virtual machines in vCenter",
+    doc = "A group of identical virtual machines in vCenter",
     status = "VmGroupStatus",
     scale(spec_replicas_path = ".spec.replicas", status_replicas_path = ".status.desiredReplicas"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
@@ -70,7 +70,7 @@ pub struct VmGroupStatus {
 pub enum Phase {
     /// Machines are being created, powered on or deleted.
     Pending,
-    /// All machines are there and run.
+    /// All machines exist and run.
     Running,
     /// The group cannot reach its desired state; the message has the reason.
     Error,

@@ -39,7 +39,7 @@ impl Violation {
 
 /// Parts of a value that were evaluated, for `unevaluatedProperties`.
 #[derive(Default, Clone)]
-struct Evaluated {
+struct EvaluatedParts {
     properties: BTreeSet<String>,
     items: BTreeSet<usize>,
 }
@@ -74,19 +74,20 @@ impl<'s> Checker<'s> {
         })
     }
 
-    fn value(&mut self, schema: &'s Value, value: &Value, location: &[String]) -> (Option<Violation>, Evaluated) {
+    fn value(&mut self, schema: &'s Value, value: &Value, location: &[String]) -> (Option<Violation>, EvaluatedParts) {
         if self.broken.is_some() {
-            return (None, Evaluated::default());
+            return (None, EvaluatedParts::default());
         }
         self.steps += 1;
         if self.depth >= DEPTH || self.steps > STEPS {
             self.broken
                 .get_or_insert_with(|| format!("the schema is nested deeper than {DEPTH}, or recurses infinitely"));
-            return (None, Evaluated::default());
+            return (None, EvaluatedParts::default());
         }
         self.depth += 1;
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
-            let mut at = At { checker: self, location, failures: Vec::new(), evaluation: Evaluated::default() };
+            let mut at =
+                Position { checker: self, location, failures: Vec::new(), evaluation: EvaluatedParts::default() };
             at.schema(schema, value);
             let (failures, evaluation) = (at.failures, at.evaluation);
             (grouped(failures, location), evaluation)
@@ -150,14 +151,14 @@ fn grouped(mut failures: Vec<Violation>, location: &[String]) -> Option<Violatio
 }
 
 /// A value at a position during validation.
-struct At<'c, 's> {
+struct Position<'c, 's> {
     checker: &'c mut Checker<'s>,
     location: &'c [String],
     failures: Vec<Violation>,
-    evaluation: Evaluated,
+    evaluation: EvaluatedParts,
 }
 
-impl<'s> At<'_, 's> {
+impl<'s> Position<'_, 's> {
     fn fail(&mut self, message: String) {
         self.fail_with(message, Vec::new());
     }
@@ -272,7 +273,7 @@ impl<'s> At<'_, 's> {
         }
     }
 
-    fn merge(&mut self, evaluation: Evaluated, is_good: bool) {
+    fn merge(&mut self, evaluation: EvaluatedParts, is_good: bool) {
         if is_good {
             self.evaluation.properties.extend(evaluation.properties);
             self.evaluation.items.extend(evaluation.items);

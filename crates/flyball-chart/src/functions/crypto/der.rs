@@ -39,7 +39,7 @@ pub(super) fn pem(kind: &str, der: &[u8]) -> String {
     format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", lines.join("\n"))
 }
 
-/// Decodes the first PEM block of a text: its label and its bytes.
+/// Decodes the first PEM block of a string: its label and its bytes.
 pub(super) fn from_pem(text: &str) -> Option<(String, Vec<u8>)> {
     let (_, rest) = text.split_once("-----BEGIN ")?;
     let (kind, rest) = rest.split_once("-----")?;

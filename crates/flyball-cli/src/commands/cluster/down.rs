@@ -22,7 +22,7 @@ pub(crate) struct DownArgs {
     quiet: bool,
 }
 
-#[expect(clippy::disallowed_methods, reason = "another process is waited for")]
+#[expect(clippy::disallowed_methods, reason = "waits for another process")]
 pub(crate) fn cmd_down(args: &DownArgs) -> Result<()> {
     let files = Files::of(&args.named.name)?;
     let (running, record) = files.find()?;

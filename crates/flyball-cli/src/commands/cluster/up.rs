@@ -144,7 +144,7 @@ fn print(record: &Record, state: &str) {
 const PURGE_DELAY: &str = "MIMALLOC_PURGE_DELAY";
 
 /// Starts this program in the background, and waits until it serves.
-#[expect(clippy::disallowed_methods, reason = "another process is waited for")]
+#[expect(clippy::disallowed_methods, reason = "waits for another process")]
 fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
     let program = std::env::current_exe().context("cannot find the path of this program")?;
     let log = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(files.log());

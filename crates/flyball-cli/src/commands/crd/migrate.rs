@@ -124,7 +124,7 @@ fn print(report: &Report) {
         print_line(&format!("{checked} objects can be stored in {} (dry run)", report.storage_version));
         return;
     }
-    print_line(&format!("{rewritten} rewritten, {unchanged} unchanged, {left_to_others} left to other managers"));
+    print_line(&format!("{rewritten} rewritten, {unchanged} unchanged, {left_to_others} updated by other clients"));
     if report.stored_versions != report.stored_versions_before {
         let (before, now) = (versions(&report.stored_versions_before), versions(&report.stored_versions));
         print_line(&format!("{} status.storedVersions: {before} → {now}", paint(Style::Good, "done")));

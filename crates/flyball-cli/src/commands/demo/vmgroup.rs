@@ -122,8 +122,8 @@ impl Show<'_> {
         let mut invalid = sample();
         invalid["metadata"]["name"] = "too-large".into();
         invalid["spec"]["cpu"] = 5.into();
-        let answer = self.groups.patch("too-large", &PatchParams::apply(MANAGER), &Patch::Apply(invalid)).await;
-        match answer {
+        let response = self.groups.patch("too-large", &PatchParams::apply(MANAGER), &Patch::Apply(invalid)).await;
+        match response {
             Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("spec.cpu") => {
                 print_line(&format!("  {}", paint(Style::Faint, &status.message)));
                 print_done("rejected, with the field's name");

@@ -111,9 +111,9 @@ fn load_with_tool(layout: &Layout, cluster: &str) -> Result<&'static str> {
     let tools: [(&str, &[&str]); 2] = [("kind", &["get", "clusters"]), ("k3d", &["cluster", "list", "--no-headers"])];
     let mut present = Vec::new();
     for (tool, list) in tools {
-        let Ok(answer) = Command::new(tool).args(list).output() else { continue };
+        let Ok(response) = Command::new(tool).args(list).output() else { continue };
         present.push(tool);
-        let clusters = String::from_utf8_lossy(&answer.stdout);
+        let clusters = String::from_utf8_lossy(&response.stdout);
         if !clusters.lines().any(|line| line.split_whitespace().next() == Some(cluster)) {
             continue;
         }

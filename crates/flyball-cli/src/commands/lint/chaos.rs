@@ -36,7 +36,7 @@ enum Fault {
 }
 
 impl Chaos {
-    /// Runs the suite of the project in this folder, with cargo's output.
+    /// Runs the suite of the project in this directory, with cargo's output.
     pub(super) fn run() -> Result<Self> {
         let folder = PrivateFolder::new("flyball-lint")?;
         let file = folder.path().join("chaos");

@@ -61,7 +61,7 @@ fn alerts(description: &Description, target: &InstallTarget) -> Vec<Value> {
             "critical",
             "10m",
             format!("absent(flyball_saturation{{{of}}})"),
-            format!("{name} exports no metrics: the operator is down."),
+            format!("{name} exports no metrics; the operator may be down."),
         ),
         alert(
             "OperatorErrors",
@@ -135,7 +135,7 @@ fn alerts(description: &Description, target: &InstallTarget) -> Vec<Value> {
             "critical",
             "5m",
             format!("sum by (webhook) (rate(controller_runtime_webhook_requests_total{{{of},code=~\"5..\"}}[5m])) > 0"),
-            format!("Webhook {{{{ $labels.webhook }}}} of {name} fails, which stops writes of its kind."),
+            format!("Webhook {{{{ $labels.webhook }}}} of {name} fails, so writes of its kind are rejected."),
         ));
     }
     alerts

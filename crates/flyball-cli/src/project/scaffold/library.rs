@@ -131,7 +131,7 @@ fn relative(to: &Path, folder: &Path) -> PathBuf {
     up.map(PathBuf::from).chain(to.components().skip(shared).map(|part| PathBuf::from(part.as_os_str()))).collect()
 }
 
-/// Returns a text as TOML writes it.
+/// Returns a string as TOML writes it.
 pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

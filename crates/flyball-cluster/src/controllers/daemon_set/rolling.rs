@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use std::collections::BTreeMap;
 
 /// The old and the new pod of a node.
-struct Pair<'a> {
+struct NodePods<'a> {
     new: Option<&'a Pod>,
     old: Option<&'a Pod>,
 }
@@ -27,8 +27,8 @@ pub(super) fn plan(daemon: &Daemon<'_>) -> Plan {
 }
 
 /// Returns the pods of a node; `None` if there are several of one template, which the update ignores.
-fn pair<'a>(daemon: &Daemon<'_>, pods: &'a [Pod]) -> Option<Pair<'a>> {
-    let mut pair = Pair { new: None, old: None };
+fn pair<'a>(daemon: &Daemon<'_>, pods: &'a [Pod]) -> Option<NodePods<'a>> {
+    let mut pair = NodePods { new: None, old: None };
     for pod in pods.iter().filter(|pod| !is_deleting(*pod)) {
         let place = if daemon.is_updated(pod) { &mut pair.new } else { &mut pair.old };
         if place.replace(pod).is_some() {
@@ -43,9 +43,9 @@ fn replaced(daemon: &Daemon<'_>, nodes: &BTreeMap<String, &[Pod]>, most: i32) ->
     let (mut unavailable, mut candidates, mut plan) = (0, Vec::new(), Plan::default());
     for pods in nodes.values() {
         match pair(daemon, pods) {
-            Some(Pair { new: Some(new), old: None }) => unavailable += i32::from(!daemon.is_available(new)),
-            Some(Pair { new: None, old: Some(old) }) if daemon.is_available(old) => candidates.push(old.clone()),
-            Some(Pair { new: None, old: Some(old) }) => {
+            Some(NodePods { new: Some(new), old: None }) => unavailable += i32::from(!daemon.is_available(new)),
+            Some(NodePods { new: None, old: Some(old) }) if daemon.is_available(old) => candidates.push(old.clone()),
+            Some(NodePods { new: None, old: Some(old) }) => {
                 plan.delete.push(old.clone());
                 unavailable += 1;
             }
@@ -69,7 +69,7 @@ fn surged(
     let (mut surge, mut available, mut plan) = (0, 0, Plan::default());
     let (mut candidates, mut leaving) = (Vec::new(), Vec::new());
     for (name, pods) in nodes {
-        let Some(Pair { new, old }) = pair(daemon, pods) else {
+        let Some(NodePods { new, old }) = pair(daemon, pods) else {
             surge += 1;
             continue;
         };

@@ -17,7 +17,7 @@ const CONTROLLER: &str = "endpoint-controller";
 
 /// Creates the controller that writes them.
 pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
-    Controller::new(Written)
+    Controller::new(EndpointsReconciler)
         .owns::<Endpoints>()
         .watches_by_key::<Endpoints>(|endpoints, _| Ok(vec![endpoints.clone()]))
         .watches::<Pod>(services_of)
@@ -26,12 +26,14 @@ pub(in crate::controllers) fn controller() -> Controller<impl Reconcile> {
 
 /// Creates the controller that deletes those whose service is gone.
 pub(in crate::controllers) fn leftovers() -> Controller<impl Reconcile> {
-    Controller::new(Leftovers).owns::<Endpoints>().watches_by_key::<Service>(|service, _| Ok(vec![service.clone()]))
+    Controller::new(OrphanedEndpointsReconciler)
+        .owns::<Endpoints>()
+        .watches_by_key::<Service>(|service, _| Ok(vec![service.clone()]))
 }
 
-struct Written;
+struct EndpointsReconciler;
 
-impl Reconcile for Written {
+impl Reconcile for EndpointsReconciler {
     type Resource = Service;
 
     async fn reconcile(&self, service: &Service, cx: &Context<Service>) -> Result<Action> {
@@ -115,9 +117,9 @@ fn ports(spec: &ServiceSpec, pod: &Pod) -> Option<Vec<EndpointPort>> {
     Some(ports.collect()).filter(|ports: &Vec<_>| !ports.is_empty())
 }
 
-struct Leftovers;
+struct OrphanedEndpointsReconciler;
 
-impl Reconcile for Leftovers {
+impl Reconcile for OrphanedEndpointsReconciler {
     type Resource = Endpoints;
 
     async fn reconcile(&self, endpoints: &Endpoints, cx: &Context<Endpoints>) -> Result<Action> {

@@ -47,7 +47,7 @@ impl Reconcile for Slices {
         let is_ours = |slice: &EndpointSlice| slice.labels().get(MANAGED_BY).is_some_and(|by| by == CONTROLLER);
         let known = cx.children::<EndpointSlice>().await?.into_iter().filter(is_ours);
         if super::selector(service).is_none() {
-            // Without a selector, endpoints are the user's.
+            // Without a selector, the user manages the endpoints.
             let is_external = spec.type_.as_deref() == Some("ExternalName");
             for slice in known.filter(|_| is_external) {
                 cx.delete(&slice).await?;

@@ -1,7 +1,7 @@
 //! Owner graph, fed by the watches, and the queue of objects to check.
 
 use super::queue::Queue;
-use crate::controllers::discovery::Served;
+use crate::controllers::discovery::ServedResource;
 use flyball_core::{GroupResource, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +16,7 @@ pub(super) const ORPHAN: &str = "orphan";
 /// One object.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) kind: Arc<Served>,
+    pub(super) kind: Arc<ServedResource>,
     pub(super) key: ObjectKey,
     pub(super) owners: Vec<OwnerReference>,
     pub(super) deleting: bool,
@@ -36,7 +36,7 @@ impl Node {
     }
 
     /// Returns true if a reference, from an object in `namespace`, has the coordinates of this one.
-    pub(super) fn is_meant_by(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
+    pub(super) fn is_referenced_by(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
         self.kind.is_of(reference)
             && self.key.name() == reference.name
             && (self.key.namespace().is_none() || self.key.namespace() == namespace)
@@ -77,7 +77,7 @@ pub(super) struct Graph {
     /// Dependents by owner UID, whether or not the owner exists.
     dependents: BTreeMap<String, BTreeSet<String>>,
     queue: Queue,
-    served: BTreeSet<Served>,
+    served: BTreeSet<ServedResource>,
     /// Kinds that were not listed yet, with the time until which others wait for them.
     awaited: BTreeMap<GroupResource, Instant>,
     /// Objects with owners of kinds that are not served.
@@ -88,7 +88,7 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Records the current state of an object.
-    pub(super) fn put(&mut self, kind: &Arc<Served>, key: ObjectKey, meta: &ObjectMeta) {
+    pub(super) fn put(&mut self, kind: &Arc<ServedResource>, key: ObjectKey, meta: &ObjectMeta) {
         let Some(uid) = meta.uid.clone() else { return };
         let has = |finalizer: &str| meta.finalizers.iter().flatten().any(|known| known == finalizer);
         let node = Node {
@@ -114,7 +114,7 @@ impl Graph {
             self.look_at(uid.clone());
         }
         if begins_to_wait {
-            self.look_at_dependents(&uid);
+            self.queue_dependents(&uid);
         }
     }
 
@@ -125,22 +125,22 @@ impl Graph {
             for dependent in dependents {
                 let namespace = dependent.key.namespace();
                 let named = dependent.owners.iter().filter(|owner| owner.uid == uid);
-                for owner in named.filter(|owner| node.is_meant_by(owner, namespace)) {
+                for owner in named.filter(|owner| node.is_referenced_by(owner, namespace)) {
                     self.absent.insert(Absent::name(owner, namespace));
                 }
             }
         }
-        self.forget(uid);
+        self.remove_node(uid);
     }
 
     /// Drops an object, and queues its dependents.
-    fn forget(&mut self, uid: &str) {
+    fn remove_node(&mut self, uid: &str) {
         if self.nodes.contains_key(uid) {
             self.unlink(uid);
             self.nodes.remove(uid);
         }
         self.unresolved.remove(uid);
-        self.look_at_dependents(uid);
+        self.queue_dependents(uid);
     }
 
     /// Removes the owner references of an object, and queues owners that may have waited for it.
@@ -163,7 +163,7 @@ impl Graph {
     fn is_held(&self, node: &Node) -> bool {
         let stays = |owner: &OwnerReference| {
             let known = self.nodes.get(&owner.uid);
-            known.is_some_and(|known| known.is_meant_by(owner, node.key.namespace()) && !known.waits())
+            known.is_some_and(|known| known.is_referenced_by(owner, node.key.namespace()) && !known.waits())
         };
         node.owners.iter().all(stays)
     }
@@ -184,11 +184,11 @@ impl Graph {
         let Some(owner) = self.nodes.get(uid) else { return false };
         let dependents = self.dependents.get(uid).into_iter().flatten().filter_map(|uid| self.nodes.get(uid));
         let mut references = dependents.flat_map(|node| node.owners.iter().map(|owner| (owner, node.key.namespace())));
-        // A reference from another namespace means nothing.
+        // References from other namespaces are invalid.
         references.any(|(reference, namespace)| {
             reference.uid == uid
                 && reference.block_owner_deletion == Some(true)
-                && owner.is_meant_by(reference, namespace)
+                && owner.is_referenced_by(reference, namespace)
         })
     }
 
@@ -209,7 +209,7 @@ impl Graph {
         self.queue.add(namespace, uid);
     }
 
-    pub(super) fn look_at_dependents(&mut self, uid: &str) {
+    pub(super) fn queue_dependents(&mut self, uid: &str) {
         for dependent in self.dependents.get(uid).cloned().unwrap_or_default() {
             self.look_at(dependent);
         }
@@ -226,11 +226,11 @@ impl Graph {
     }
 
     /// Records the served resources. Objects that could not be processed without them are queued again.
-    pub(super) fn serves(&mut self, served: BTreeSet<Served>) {
+    pub(super) fn serves(&mut self, served: BTreeSet<ServedResource>) {
         self.awaited.retain(|resource, _| served.iter().any(|kind| kind.resource == *resource));
         let removed = self.nodes.iter().filter(|(_, node)| !served.contains(&*node.kind)).map(|(uid, _)| uid.clone());
         for uid in removed.collect::<Vec<_>>() {
-            self.forget(&uid);
+            self.remove_node(&uid);
         }
         self.served = served;
         for uid in std::mem::take(&mut self.unresolved) {
@@ -239,12 +239,12 @@ impl Graph {
     }
 
     /// Returns the kind that a reference names.
-    pub(super) fn kind(&self, reference: &OwnerReference) -> Option<Served> {
+    pub(super) fn kind(&self, reference: &OwnerReference) -> Option<ServedResource> {
         self.served.iter().find(|kind| kind.is_of(reference)).cloned()
     }
 
-    /// Sets an object aside until the set of served kinds changes.
-    pub(super) fn shelve(&mut self, uid: &str) {
+    /// Defers an object until the set of served kinds changes.
+    pub(super) fn defer_object(&mut self, uid: &str) {
         self.unresolved.insert(uid.to_owned());
     }
 

@@ -1,4 +1,4 @@
-//! The objects to check, in turns by namespace.
+//! The objects to check, round-robin by namespace.
 //!
 //! A namespace with very many objects, or with slow ones, does not delay the collection in others: namespaces take
 //! turns, and each has at most half of the places that others leave.

@@ -1,7 +1,7 @@
 //! The check of one object: deletes or updates it depending on its owners and dependents.
 
 use super::graph::{FOREGROUND, Graph, Node, ORPHAN};
-use crate::controllers::discovery::Served;
+use crate::controllers::discovery::ServedResource;
 use flyball_core::ObjectKey;
 use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -142,7 +142,7 @@ impl Sweep<'_> {
         reference: &OwnerReference,
     ) -> kube::Result<Option<Owner>> {
         let known = self.read(|graph| {
-            graph.get(&reference.uid).filter(|node| node.is_meant_by(reference, namespace)).map(Node::waits)
+            graph.get(&reference.uid).filter(|node| node.is_referenced_by(reference, namespace)).map(Node::waits)
         });
         if let Some(waits) = known {
             return Ok(Some(if waits { Owner::Waiting } else { Owner::Solid }));
@@ -151,7 +151,7 @@ impl Sweep<'_> {
             return Ok(Some(Owner::Absent));
         }
         let Some(kind) = self.read(|graph| graph.kind(reference)) else {
-            self.read(|graph| graph.shelve(uid));
+            self.read(|graph| graph.defer_object(uid));
             return Ok(None);
         };
         if kind.namespaced && namespace.is_none() {
@@ -235,7 +235,7 @@ impl Sweep<'_> {
         }
     }
 
-    async fn get(&self, kind: &Served, key: &ObjectKey) -> kube::Result<Option<Metadata>> {
+    async fn get(&self, kind: &ServedResource, key: &ObjectKey) -> kube::Result<Option<Metadata>> {
         if kind.object_path(key).is_none() {
             return Ok(None);
         }

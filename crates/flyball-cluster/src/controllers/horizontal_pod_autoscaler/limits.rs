@@ -16,7 +16,7 @@ type Why = (&'static str, &'static str);
 
 /// Proposal after all limits.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Limited {
+pub(super) struct LimitedProposal {
     pub(super) desired: i32,
     /// Reason why the newest proposal was replaced by an older one.
     pub(super) stabilized: Option<Why>,
@@ -51,7 +51,7 @@ impl History {
         current: i32,
         proposed: i32,
         now: Timestamp,
-    ) -> Limited {
+    ) -> LimitedProposal {
         let (least, most) = (spec.min_replicas.unwrap_or(1), spec.max_replicas);
         let behavior = spec.behavior.as_ref();
         let up = behavior.and_then(|behavior| behavior.scale_up.as_ref());
@@ -84,7 +84,7 @@ impl History {
             None => plain(current, stable, least, most),
             Some(_) => self.paced(up, down, current, stable, (least, most), now),
         };
-        Limited { desired, stabilized, limited: Some(why).filter(|_| desired != stable) }
+        LimitedProposal { desired, stabilized, limited: Some(why).filter(|_| desired != stable) }
     }
 
     /// Records a change of size, for the rate limits.

@@ -1,7 +1,7 @@
 //! The scale subresource of scaled objects.
 
 use crate::controllers::MANAGER;
-use crate::controllers::discovery::{self, Served};
+use crate::controllers::discovery::{self, ServedResource};
 use flyball::{Context, Resource};
 use flyball_core::ObjectKey;
 use http::{Method, Request};
@@ -15,7 +15,7 @@ const ATTEMPTS: usize = 5;
 
 /// Finds objects, and their scale, by references that name a kind.
 #[derive(Default)]
-pub(super) struct Scales(Mutex<Vec<Served>>);
+pub(super) struct Scales(Mutex<Vec<ServedResource>>);
 
 /// An object that a reference may mean.
 struct Found {
@@ -86,7 +86,7 @@ impl Scales {
         let find = || {
             let served = self.0.lock();
             let of = served.iter().filter(|served| *served.kind.group == *group && *served.kind.kind == target.kind);
-            let found = |served: &Served| {
+            let found = |served: &ServedResource| {
                 let namespace = cx.key().namespace().filter(|_| served.namespaced);
                 let path = served.object_path(&ObjectKey::new(namespace, &target.name));
                 let path = path.ok_or_else(|| format!("invalid name {:?}", target.name))?;

@@ -114,7 +114,7 @@ impl Counts {
     }
 
     /// Returns true if a pod is accounted for, so that its finalizer may be removed.
-    pub(super) fn is_done_with(&self, pod: &Pod) -> bool {
+    pub(super) fn is_accounted_for(&self, pod: &Pod) -> bool {
         let is_among = |pods: &BTreeSet<String>| pod.metadata.uid.as_ref().is_some_and(|uid| pods.contains(uid));
         // A second pod of a succeeded index is neither counted nor kept.
         let is_done = pods::is_over(pod) || self.lists(pod) || is_among(&self.ignored);
@@ -138,7 +138,7 @@ impl Counts {
     }
 
     /// Writes the counts to a status, after the finalizers of the pods were removed.
-    pub(super) fn settle(&self, status: &mut JobStatus) {
+    pub(super) fn write_to_status(&self, status: &mut JobStatus) {
         let some = |count: i32| (count > 0).then_some(count);
         (status.succeeded, status.failed) = (some(self.succeeded), some(self.failed));
         status.uncounted_terminated_pods = Some(UncountedTerminatedPods::default());
@@ -214,8 +214,8 @@ mod tests {
             let uncounted = job.status.as_ref().and_then(|status| status.uncounted_terminated_pods.clone()).unwrap();
             let listed = [uncounted.succeeded, uncounted.failed].into_iter().flatten().flatten().count();
             assert_eq!((listed, counts.has_postponed()), (MAX_UNCOUNTED, rest.len() > MAX_UNCOUNTED));
-            rest.retain(|pod| !counts.is_done_with(pod));
-            counts.settle(job.status.get_or_insert_default());
+            rest.retain(|pod| !counts.is_accounted_for(pod));
+            counts.write_to_status(job.status.get_or_insert_default());
             rounds += 1;
         }
         let status = job.status.unwrap();

@@ -68,7 +68,7 @@ pub(super) fn counts(spec: &JobSpec, pod: &Pod) -> bool {
     action(spec, pod) != Some("Ignore")
 }
 
-/// Returns true if the failure of a pod makes its index fail, which had `failures` before.
+/// Returns true if the failure of a pod makes its index fail, given its number of earlier failures.
 pub(super) fn fails_index(spec: &JobSpec, pod: &Pod, failures: i32) -> bool {
     has_failed(spec, pod)
         && match action(spec, pod) {

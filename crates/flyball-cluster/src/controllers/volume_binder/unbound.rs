@@ -68,7 +68,7 @@ impl Claims {
             if !name.is_empty() {
                 let text = format!("storageclass.storage.k8s.io {name:?} not found");
                 self.0.warning(cx, claim, "ProvisioningFailed", text).await;
-            } else if !self.give_default(claim, cx).await? {
+            } else if !self.set_default_class(claim, cx).await? {
                 let text = "no persistent volumes available for this claim and no storage class is set";
                 self.0.normal(cx, claim, "FailedBinding", text).await;
             }
@@ -97,7 +97,11 @@ impl Claims {
     }
 
     /// Sets the default class on a claim without a class.
-    async fn give_default(&self, claim: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result<bool> {
+    async fn set_default_class(
+        &self,
+        claim: &PersistentVolumeClaim,
+        cx: &Context<PersistentVolumeClaim>,
+    ) -> Result<bool> {
         if claim.spec.as_ref().is_none_or(|spec| spec.storage_class_name.is_some()) {
             return Ok(false);
         }

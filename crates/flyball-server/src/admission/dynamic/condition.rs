@@ -4,7 +4,7 @@ use super::{Attributes, Environment};
 use crate::auth::{Action, Authorizer, Decision, On, User};
 use flyball_core::field::aggregate;
 use flyball_core::{Object, Status};
-use flyball_schema::cel::{Budget, Cel, Decide, Expression, Question, Scope, TotalBudget};
+use flyball_schema::cel::{AuthorizationCheck, AuthorizeFn, Budget, Cel, Expression, Scope, TotalBudget};
 use flyball_schema::rules::to_cel;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Conditions {
         self.conditions.is_empty()
     }
 
-    /// Returns whether all conditions hold; an error counts only if none is false.
+    /// Returns true if all conditions hold; an error counts only if none is false.
     pub(super) fn hold(
         &self,
         env: &Environment,
@@ -77,22 +77,22 @@ pub(super) fn scope(
     scope.set("oldObject", seen(old));
     scope.set("request", to_cel(None, &request.into()));
     let text = |text: &str| text.to_owned();
-    let default_question = Question {
+    let default_question = AuthorizationCheck {
         group: text(&attributes.resource.kind.group),
         resource: text(&attributes.resource.plural),
         subresource: text(attributes.subresource),
         namespace: text(attributes.namespace_name()),
         name: text(attributes.name),
-        ..Question::default()
+        ..AuthorizationCheck::default()
     };
     scope.set_authorizer(default_question, decider(&env.authorizer, attributes.user));
     scope
 }
 
 /// Evaluates the `authorizer` variable of expressions.
-fn decider(authorizer: &Arc<Authorizer>, user: &User) -> Arc<Decide> {
+fn decider(authorizer: &Arc<Authorizer>, user: &User) -> Arc<AuthorizeFn> {
     let (authorizer, user) = (authorizer.clone(), user.clone());
-    Arc::new(move |question: &Question| {
+    Arc::new(move |question: &AuthorizationCheck| {
         let account = question.account.as_ref().map(|(namespace, name)| User::service_account(namespace, name));
         let on = match &question.path {
             Some(path) => On::Path(path),

@@ -10,17 +10,21 @@ use std::sync::Arc;
 pub(super) struct Configured<T> {
     table: GroupResource,
     read: fn(&Object) -> T,
-    parsed: Mutex<Parsed<T>>,
+    parsed: Mutex<ParsedEntries<T>>,
 }
 
-struct Parsed<T> {
+struct ParsedEntries<T> {
     entries: Vec<Arc<Entry>>,
     values: Arc<Vec<T>>,
 }
 
 impl<T> Configured<T> {
     pub(super) fn new(kind: &Kind, read: fn(&Object) -> T) -> Self {
-        Self { table: kind.table(), read, parsed: Mutex::new(Parsed { entries: Vec::new(), values: Arc::default() }) }
+        Self {
+            table: kind.table(),
+            read,
+            parsed: Mutex::new(ParsedEntries { entries: Vec::new(), values: Arc::default() }),
+        }
     }
 
     /// Returns the current configuration, by name.
@@ -31,7 +35,7 @@ impl<T> Configured<T> {
             && parsed.entries.iter().zip(&entries).all(|(parsed, entry)| Arc::ptr_eq(parsed, entry));
         if !same {
             let values = entries.iter().filter_map(|entry| Some((self.read)(&entry.object().ok()?))).collect();
-            *parsed = Parsed { entries, values: Arc::new(values) };
+            *parsed = ParsedEntries { entries, values: Arc::new(values) };
         }
         parsed.values.clone()
     }

@@ -178,7 +178,7 @@ impl Constraints {
         catalog.resources().filter(same).find(|other| rule.covers(attributes, other)).cloned()
     }
 
-    /// Returns whether the namespace of the request is selected; cluster-scoped objects always match.
+    /// Returns true if the namespace of the request is selected; cluster-scoped objects always match.
     fn selects_namespace(
         &self,
         env: &Environment,

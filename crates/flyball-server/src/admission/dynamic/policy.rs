@@ -57,7 +57,7 @@ impl<P> Policies<P> {
         Self { policies: Configured::new(policies, read), bindings: Configured::new(bindings, Binding::read) }
     }
 
-    /// Returns whether a bound policy may match writes of a resource.
+    /// Returns true if a bound policy may match writes of a resource.
     fn may_match(&self, store: &Store, plural: &str) -> bool
     where
         P: AsRef<Policy>,
@@ -86,7 +86,7 @@ struct Invocation<'p, P> {
 }
 
 /// The reason why a policy cannot review a request.
-struct Unconfigured<'p, P> {
+struct PolicyUnusable<'p, P> {
     policy: &'p P,
     binding: Option<&'p Binding>,
     why: String,
@@ -99,7 +99,7 @@ async fn invocations<'p, P: AsRef<Policy>>(
     attributes: &Attributes<'_>,
     object: Option<&Object>,
     old: Option<&Object>,
-) -> Vec<Result<Invocation<'p, P>, Unconfigured<'p, P>>> {
+) -> Vec<Result<Invocation<'p, P>, PolicyUnusable<'p, P>>> {
     let mut found = Vec::new();
     for policy in policies {
         let common = policy.as_ref();
@@ -113,7 +113,7 @@ async fn invocations<'p, P: AsRef<Policy>>(
             Err(_) if common.ignored => continue,
             Err(status) => {
                 let why = format!("failed to configure policy: {status}");
-                found.push(Err(Unconfigured { policy, binding: None, why }));
+                found.push(Err(PolicyUnusable { policy, binding: None, why }));
                 continue;
             }
         };
@@ -132,7 +132,7 @@ async fn invocations<'p, P: AsRef<Policy>>(
                 Err(_) if common.ignored => {}
                 Err(why) => {
                     let why = format!("failed to configure binding: {why}");
-                    found.push(Err(Unconfigured { policy, binding: Some(binding), why }));
+                    found.push(Err(PolicyUnusable { policy, binding: Some(binding), why }));
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::catalog::{Resource, decode};
 use crate::kinds::{MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION};
 use crate::limits::{MAX_WEIGHT, excess};
 use crate::request::json_error;
-use crate::webhook::{Client, Reviewed, Timeout, is_late};
+use crate::webhook::{Client, ReviewResponse, Timeout, is_late};
 use flyball_core::status::Reason;
 use flyball_core::{Object, Status, memory};
 use flyball_schema::patch::json;
@@ -45,7 +45,7 @@ struct Webhook {
 enum Refusal {
     /// The webhook could not be called, or its response is invalid.
     Failed(String),
-    Refused(Status),
+    Rejected(Status),
 }
 
 /// Reads the webhooks of a configuration, in order.
@@ -77,7 +77,7 @@ impl Webhook {
         }
     }
 
-    /// Returns whether the webhook may evaluate conditions for writes of a resource.
+    /// Returns true if the webhook may evaluate conditions for writes of a resource.
     fn is_slow(&self, plural: &str) -> bool {
         !self.conditions.is_empty() && self.constraints.may_match(plural)
     }
@@ -111,7 +111,7 @@ impl Webhook {
     ) -> Result<Verdict, Refusal> {
         if attributes.dry_run && self.side_effects {
             let why = format!("admission webhook {:?} does not support dry run", self.name);
-            return Err(Refusal::Refused(Status::bad_request(why)));
+            return Err(Refusal::Rejected(Status::bad_request(why)));
         }
         let Some(version) = self.review else {
             let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
@@ -120,7 +120,7 @@ impl Webhook {
         let uid = env.webhooks.uid();
         let review = review::write(version, &uid, review::describe(attributes, shown_as), object, old);
         let result = env.webhooks.send(&self.client, review, Timeout::Request(self.timeout)).await;
-        let Reviewed { review: response, memory: held } =
+        let ReviewResponse { review: response, memory: held } =
             result.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
         if let Some(why) = review::mistyped(&response) {
             return Err(Refusal::Failed(format!("failed to call webhook: {why}")));
@@ -129,7 +129,7 @@ impl Webhook {
             .map_err(|why| Refusal::Failed(format!("received invalid webhook response: {why}")))?;
         let verdict = Verdict { memory: held, ..verdict };
         attributes.warnings.add(verdict.warnings.iter().cloned());
-        if verdict.allowed { Ok(verdict) } else { Err(Refusal::Refused(self.denial(verdict.status))) }
+        if verdict.allowed { Ok(verdict) } else { Err(Refusal::Rejected(self.denial(verdict.status))) }
     }
 
     /// Returns the error of a webhook that denies a request, with its message.
@@ -149,7 +149,7 @@ impl Webhook {
     /// Applies the failure policy: `Ok` if the failure is ignored.
     fn apply_failure_policy(&self, refusal: Refusal) -> Result<(), Status> {
         match refusal {
-            Refusal::Refused(status) => Err(status),
+            Refusal::Rejected(status) => Err(status),
             Refusal::Failed(_) if self.ignored && is_late() => {
                 let why = "Timeout: request did not complete within requested timeout - context deadline exceeded";
                 Err(Status::new(504, Reason::Timeout, why))
@@ -182,15 +182,15 @@ impl Webhook {
         if verdict.patch_type != "JSONPatch" {
             return Err(Refusal::Failed(format!("unsupported patch type {:?}", verdict.patch_type)));
         }
-        let internal = |why: String| Refusal::Refused(Status::internal(why));
+        let internal = |why: String| Refusal::Rejected(Status::internal(why));
         let mut value = object.as_value().clone();
         json::apply(&mut value, &operations).map_err(|failure| match failure {
-            json::Error::TooLarge(why) => Refusal::Refused(Status::too_large(why)),
+            json::Error::TooLarge(why) => Refusal::Rejected(Status::too_large(why)),
             error => internal(error.to_string()),
         })?;
         let patched = Object::try_from(value).map_err(|_| internal("the patch leaves no object".into()))?;
         let (mut patched, _) = decode::read_as(shown_as, patched).map_err(internal)?;
-        shown_as.default_within(&mut patched, Some(object)).map_err(Refusal::Refused)?;
+        shown_as.default_within(&mut patched, Some(object)).map_err(Refusal::Rejected)?;
         Ok(patched)
     }
 }
@@ -291,7 +291,7 @@ async fn mutate(
                     "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
                     hook.name
                 );
-                Err(Refusal::Refused(Status::internal(why)))
+                Err(Refusal::Rejected(Status::internal(why)))
             }
             (Ok(verdict), Some(before), Some(object)) => {
                 let as_read = attributes.sent.clone().unwrap_or_else(|| shown_as.clone());

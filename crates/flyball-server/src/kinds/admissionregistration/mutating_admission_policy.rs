@@ -1,7 +1,7 @@
 //! Mutating admission policies.
 
 use super::{GROUP, policy};
-use crate::kinds::expression::{self, Made, Variables};
+use crate::kinds::expression::{self, ResultType, Variables};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{EXTENSIONS, Kind, Part};
 use crate::kinds::printer::{Heading, Row, View};
@@ -42,7 +42,7 @@ fn validate(object: &Object, _: Option<&Object>, _: Part) -> Errors {
 
 fn mutation(mutation: &Field<'_>, names: &Variables<'_>) -> Errors {
     let (ty, apply, patch) = (mutation.at("patchType"), mutation.at("applyConfiguration"), mutation.at("jsonPatch"));
-    let body = |(wanted, made): (&Field<'_>, Made), (other, given): (&Field<'_>, &str), name: &str| {
+    let body = |(wanted, made): (&Field<'_>, ResultType), (other, given): (&Field<'_>, &str), name: &str| {
         let mut errors = Errors::new();
         let text = wanted.at("expression");
         if !wanted.is_set() {
@@ -59,8 +59,8 @@ fn mutation(mutation: &Field<'_>, names: &Variables<'_>) -> Errors {
     };
     match ty.text() {
         "" => vec![ty.required("")],
-        "ApplyConfiguration" => body((&apply, Made::Object), (&patch, "{jsonPatch}"), "ApplyConfiguration"),
-        "JSONPatch" => body((&patch, Made::Patches), (&apply, "{applyConfiguration}"), "JSONPatch"),
+        "ApplyConfiguration" => body((&apply, ResultType::Object), (&patch, "{jsonPatch}"), "ApplyConfiguration"),
+        "JSONPatch" => body((&patch, ResultType::Patches), (&apply, "{applyConfiguration}"), "JSONPatch"),
         _ => ty.must_be_in(&["ApplyConfiguration", "JSONPatch"]).into_iter().collect(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::GROUP;
 use super::policy::{self, MAX_ANNOTATION_EXPRESSION, MAX_ANNOTATIONS};
-use crate::kinds::expression::{self, Made, Variables};
+use crate::kinds::expression::{self, ResultType, Variables};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{EXTENSIONS, Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{Heading, Row, View};
@@ -66,7 +66,7 @@ fn validate(object: &Object, _: Option<&Object>, part: Part) -> Errors {
             text if text.len() > MAX_ANNOTATION_EXPRESSION => {
                 errors.push(value.required(format!("must not exceed {MAX_ANNOTATION_EXPRESSION} bytes in length")));
             }
-            _ => errors.extend(expression::check(&value, &names, Made::TextOrNull)),
+            _ => errors.extend(expression::check(&value, &names, ResultType::TextOrNull)),
         }
         if !seen.insert(&annotation.value()["key"]) {
             errors.push(key.duplicate());
@@ -82,14 +82,14 @@ fn validation(validation: &Field<'_>, names: &Variables<'_>) -> Errors {
     if text.text().trim().is_empty() {
         errors.push(text.required("expression is not specified"));
     } else {
-        errors.extend(expression::check(&text, names, Made::Bool));
+        errors.extend(expression::check(&text, names, ResultType::Bool));
     }
     if !made.text().is_empty() {
         if made.text().trim().is_empty() {
             errors.push(made.invalid("must be non-empty if specified"));
         } else {
             let known = names.iter().filter(|(name, _)| *name != "authorizer").cloned().collect();
-            errors.extend(expression::check(&made, &known, Made::Text));
+            errors.extend(expression::check(&made, &known, ResultType::Text));
         }
     }
     if !message.text().is_empty() {

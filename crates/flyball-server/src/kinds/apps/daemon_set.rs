@@ -1,13 +1,13 @@
 //! Daemon sets.
 
 use super::{GROUP, same_selector, selected};
+use crate::kinds::display::{internal, selector};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
 use crate::kinds::pod_spec;
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, number};
-use crate::kinds::shown::{internal, selector};
 use crate::kinds::workload::{self, CONTAINERS, Counts};
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};

@@ -1,12 +1,12 @@
 //! Deployments.
 
 use super::{GROUP, demanding, replicated, same_selector};
+use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{self, Heading, Row, View};
 use crate::kinds::rules::number;
-use crate::kinds::shown::internal;
 use crate::kinds::workload::{self, CONTAINERS, Counts};
 use flyball_core::Object;
 use flyball_core::field::FieldError;

@@ -1,12 +1,12 @@
 //! Stateful sets, and their claim templates.
 
 use super::{GROUP, demanding, selected};
+use crate::kinds::display::{internal, selector};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::label;
-use crate::kinds::shown::{internal, selector};
 use crate::kinds::workload::{self, CONTAINERS, Counts};
 use crate::kinds::{claim_spec, pod_spec};
 use flyball_core::names::dns_label;

@@ -1,11 +1,11 @@
 //! Cron jobs: a schedule, a time zone and a template of jobs.
 
 use super::{GROUP, job};
+use crate::kinds::display::selector;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{Heading, NONE, Row, UNSET, View};
-use crate::kinds::shown::selector;
 use flyball_core::Object;
 use flyball_core::cron::Schedule;
 use flyball_core::field::FieldError;

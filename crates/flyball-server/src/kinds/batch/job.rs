@@ -4,13 +4,13 @@ mod policy;
 mod status;
 
 use super::GROUP;
+use crate::kinds::display::{internal, selector};
 use crate::kinds::field::{Errors, Field, IMMUTABLE};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Deletion, Kind, Part, Subresource as Sub};
 use crate::kinds::pod_spec;
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, text};
-use crate::kinds::shown::{internal, selector};
 use crate::kinds::workload::{self, CONTAINERS};
 use flyball_core::field::{BadValue, FieldError};
 use flyball_core::names::dns_label;

@@ -1,12 +1,12 @@
 //! Nodes: taints, capacity and the addresses of their pods.
 
 use super::GROUP;
+use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{Heading, NONE, Row, UNKNOWN, View, text};
 use crate::kinds::rules::{address, label, resource};
-use crate::kinds::shown::internal;
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::label_value;

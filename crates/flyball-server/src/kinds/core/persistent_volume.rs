@@ -3,13 +3,13 @@
 use super::{GROUP, volume_cells};
 use crate::kinds::claim_spec::{self, VOLUME_MODES, access_modes};
 use crate::kinds::difference::difference;
+use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
 use crate::kinds::pod_spec::volume;
 use crate::kinds::printer::{self, Heading, Row, View};
 use crate::kinds::rules::{affinity, resource, text};
-use crate::kinds::shown::internal;
 use flyball_core::field::FieldError;
 use flyball_core::names::dns_subdomain;
 use flyball_core::{Clock, Object};

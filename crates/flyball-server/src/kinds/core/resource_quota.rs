@@ -1,11 +1,11 @@
 //! Resource quotas: limits for the usage of a namespace, with scopes.
 
 use super::GROUP;
+use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field, IMMUTABLE};
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::resource;
-use crate::kinds::shown::internal;
 use crate::kinds::usage;
 use flyball_core::Object;
 use flyball_core::status::MAX_CAUSES;

@@ -1,11 +1,11 @@
 //! Service CIDRs, which are stored but have no effect.
 
 use super::GROUP;
+use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::address;
-use crate::kinds::shown::internal;
 use flyball_core::Object;
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     }
 }
 
-/// Returns whether there is one valid block of each family.
+/// Returns true if there is one valid block of each family.
 fn is_dual_stack(blocks: &Field<'_>) -> bool {
     let addresses: Option<Vec<_>> = blocks.texts().map(|text| Some(address::parse_block(text)?.address)).collect();
     addresses.is_some_and(|all| matches!(&all[..], [one, other] if one.is_ipv6() != other.is_ipv6()))

@@ -4,7 +4,7 @@ use super::super::field::Field;
 use super::super::rules::{port, resource};
 use super::env::{env, env_from};
 use super::mount::{devices, mounts};
-use super::surroundings::Surroundings;
+use super::surroundings::PodContext;
 use super::{probe, security};
 use flyball_core::field::FieldError;
 use flyball_core::names::dns_label;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 type Errors = Vec<FieldError>;
 
 /// The containers of a pod.
-pub(super) fn containers(containers: &Field<'_>, around: &Surroundings<'_>) -> Errors {
+pub(super) fn containers(containers: &Field<'_>, around: &PodContext<'_>) -> Errors {
     if containers.is_empty() {
         return vec![containers.required("")];
     }
@@ -66,7 +66,7 @@ fn restart_policy(container: &Field<'_>) -> Errors {
 }
 
 /// Validates the init containers of a pod.
-pub(super) fn init_containers(containers: &Field<'_>, regular: &Field<'_>, around: &Surroundings<'_>) -> Errors {
+pub(super) fn init_containers(containers: &Field<'_>, regular: &Field<'_>, around: &PodContext<'_>) -> Errors {
     let mut errors = Errors::new();
     let mut names: BTreeSet<String> = regular.items().map(|container| container.at("name").text().to_owned()).collect();
     for container in containers.items() {
@@ -123,7 +123,7 @@ const EPHEMERAL: &[&str] = &[
 ];
 
 /// Validates ephemeral containers.
-pub(super) fn ephemeral_containers(containers: &Field<'_>, spec: &Field<'_>, around: &Surroundings<'_>) -> Errors {
+pub(super) fn ephemeral_containers(containers: &Field<'_>, spec: &Field<'_>, around: &PodContext<'_>) -> Errors {
     let mut errors = Errors::new();
     let lists = ["containers", "initContainers"].map(|list| spec.at(list));
     let others: BTreeSet<&str> =
@@ -166,7 +166,7 @@ pub(in crate::kinds) fn trimmed_image(container: &Field<'_>) -> Option<FieldErro
 }
 
 /// Validates the fields of all containers.
-fn common(container: &Field<'_>, around: &Surroundings<'_>) -> Errors {
+fn common(container: &Field<'_>, around: &PodContext<'_>) -> Errors {
     let mut errors = container.at("name").must_obey(dns_label);
     errors.extend(container.at("image").must_be_set());
     errors.extend(container.at("terminationMessagePolicy").must_be_one_of(&["File", "FallbackToLogsOnError"]));

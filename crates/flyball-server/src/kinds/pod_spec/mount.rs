@@ -2,14 +2,14 @@
 
 use super::super::field::Field;
 use super::super::rules::path;
-use super::surroundings::Surroundings;
+use super::surroundings::PodContext;
 use flyball_core::field::FieldError;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Errors = Vec<FieldError>;
 
-pub(super) fn mounts(container: &Field<'_>, around: &Surroundings<'_>) -> Errors {
+pub(super) fn mounts(container: &Field<'_>, around: &PodContext<'_>) -> Errors {
     let mut errors = Errors::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let (mounts, devices) = (container.at("volumeMounts"), container.at("volumeDevices"));
@@ -91,7 +91,7 @@ fn recursive_read_only(mounts: &Field<'_>, mount: &Field<'_>) -> Errors {
     errors
 }
 
-pub(super) fn devices(container: &Field<'_>, around: &Surroundings<'_>) -> Errors {
+pub(super) fn devices(container: &Field<'_>, around: &PodContext<'_>) -> Errors {
     let mut errors = Errors::new();
     let mounts = container.at("volumeMounts");
     let (mut taken, mut paths): (BTreeSet<String>, BTreeSet<String>) = Default::default();

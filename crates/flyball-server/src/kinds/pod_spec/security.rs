@@ -1,8 +1,8 @@
 //! Security contexts of pods and containers.
 
+use super::super::display::internal;
 use super::super::field::Field;
 use super::super::rules::path;
-use super::super::shown::internal;
 use flyball_core::field::FieldError;
 use flyball_core::names::dns_subdomain;
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 
 use super::super::field::Field;
 use super::super::rules::{address, label, resource, text};
-use super::surroundings::Surroundings;
+use super::surroundings::PodContext;
 use super::{container, placement, security, volume};
 use flyball_core::field::FieldError;
 use flyball_core::metadata::validate_annotations;
@@ -23,7 +23,7 @@ pub(crate) fn check(spec: &Field<'_>, pod: &str, is_pod: bool) -> Errors {
     let (good, wrong) = volume::volumes(&volumes, pod);
     errors.extend(wrong);
     errors.extend(claims(&spec.at("resourceClaims")));
-    let around = Surroundings {
+    let around = PodContext {
         volumes: good.into_iter().filter_map(|volume| Some((volume["name"].as_str()?, volume))).collect(),
         claims: spec.at("resourceClaims").list().iter().filter_map(|claim| claim["name"].as_str()).collect(),
         grace: grace.int_if_set(),

@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The fields of a pod that the validation of its containers needs.
-pub(super) struct Surroundings<'a> {
+pub(super) struct PodContext<'a> {
     pub(super) volumes: BTreeMap<&'a str, &'a Value>,
     pub(super) claims: Vec<&'a str>,
     pub(super) grace: Option<i64>,

@@ -1,11 +1,11 @@
 //! Pod disruption budgets.
 
 use super::GROUP;
+use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, number};
-use crate::kinds::shown::internal;
 use flyball_core::Object;
 use serde_json::Value;
 

@@ -2,12 +2,12 @@
 
 use super::GROUP;
 use super::{Errors, resource_claim as claim};
+use crate::kinds::display::internal;
 use crate::kinds::field::{Field, IMMUTABLE};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::{Kind, Part};
 use crate::kinds::printer;
 use crate::kinds::rules::label;
-use crate::kinds::shown::internal;
 use flyball_core::Object;
 use flyball_core::metadata::validate_annotations;
 

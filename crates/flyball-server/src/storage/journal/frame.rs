@@ -46,7 +46,7 @@ impl Header {
     pub(super) fn new(number: u64) -> std::io::Result<Self> {
         let mut salt = [0; 16];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut salt);
-        filled.map_err(|_| std::io::Error::other("the operating system has no randomness to give"))?;
+        filled.map_err(|_| std::io::Error::other("the operating system provides no randomness"))?;
         Ok(Self { number, salt })
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Log {
 #[derive(Debug)]
 pub(super) enum WriteError {
     /// The frame was not written, and the log is intact: the disk is full, for example.
-    Refused(io::Error),
+    Rejected(io::Error),
     /// The content of the disk is unknown.
     Broken(io::Error),
 }
@@ -65,7 +65,7 @@ impl Log {
             return Err(match self.file.set_len(self.length) {
                 Ok(()) => {
                     self.room = self.length;
-                    WriteError::Refused(error)
+                    WriteError::Rejected(error)
                 }
                 Err(_) => WriteError::Broken(error),
             });

@@ -3,8 +3,8 @@
 use super::frame::{Frames, HEADER, Header, Next};
 use super::record::{Record, Records};
 use super::{Kind, file_name};
-use crate::data_dir::{DataDirError, During, OpeningStage, Progress};
-use crate::storage::{Entry, Facts, Objects, Revision};
+use crate::data_dir::{DataDirContext, DataDirError, OpeningStage, Progress};
+use crate::storage::{Entry, Objects, Revision, SelectableFields};
 use bytes::Bytes;
 use flyball_core::{GroupResource, ObjectKey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,7 +164,14 @@ impl Recovered {
                 Record::Put { revision, schema, table, key, body } => {
                     let key = key_of(key);
                     let body = Bytes::copy_from_slice(body);
-                    let entry = Entry { key: key.clone(), revision, body, facts: Facts::default(), schema, depth: 0 };
+                    let entry = Entry {
+                        key: key.clone(),
+                        revision,
+                        body,
+                        facts: SelectableFields::default(),
+                        schema,
+                        depth: 0,
+                    };
                     self.table(table).insert(key, Arc::new(entry));
                     // Snapshots are ordered by name.
                     self.revision = self.revision.max(revision);

@@ -38,7 +38,7 @@ enum Mutation {
 enum MutationError {
     /// A failure that the policy's failure policy decides on.
     Failed(String),
-    Refused(Status),
+    Rejected(Status),
 }
 
 impl Mutating {
@@ -77,7 +77,7 @@ impl Mutation {
             .map_err(|error| expression.message(&explain(error, broken)))
             .and_then(|result| to_json(&result));
         let result = result.map_err(MutationError::Failed)?;
-        let internal = |why: String| MutationError::Refused(Status::internal(why));
+        let internal = |why: String| MutationError::Rejected(Status::internal(why));
         let value = match self {
             Self::Fields(_) => {
                 let mut patch = result;
@@ -95,7 +95,7 @@ impl Mutation {
                     // A failed test means that the patch does not apply.
                     Err(json::Error::TestFailed(_)) => return Ok(object.clone()),
                     Err(json::Error::Misfit(why)) => return Err(MutationError::Failed(format!("JSON Patch: {why}"))),
-                    Err(json::Error::TooLarge(why)) => return Err(MutationError::Refused(Status::too_large(why))),
+                    Err(json::Error::TooLarge(why)) => return Err(MutationError::Rejected(Status::too_large(why))),
                 }
             }
         };
@@ -105,7 +105,7 @@ impl Mutation {
             let unknown: Vec<String> = unknown.iter().map(|field| format!("unknown field {field:?}")).collect();
             return Err(internal(format!("strict decoding error: {}", unknown.join(", "))));
         }
-        kind.default_within(&mut patched, Some(object)).map_err(MutationError::Refused)?;
+        kind.default_within(&mut patched, Some(object)).map_err(MutationError::Rejected)?;
         Ok(patched)
     }
 }
@@ -204,7 +204,7 @@ async fn mutate(
             match mutation.apply(&scope, &broken, &kind, &after, &attributes.budget) {
                 Ok(changed) => after = changed,
                 Err(MutationError::Failed(why)) => fail(&why),
-                Err(MutationError::Refused(status)) => return Err(status),
+                Err(MutationError::Rejected(status)) => return Err(status),
             }
         }
         attributes.check_budget()?;

@@ -22,7 +22,7 @@ const NAMED: usize = 4;
 pub(super) fn validate(root: &Schema, path: &Path<'_>, broken: &[FieldError]) -> Vec<FieldError> {
     let broken = broken.iter().map(|error| error.field.clone()).collect();
     let mut rules = Rules { broken, ..Rules::default() };
-    rules.visit(root, path, &At { is_root: true, barrier: None, cardinality: Some(1) });
+    rules.visit(root, path, &SchemaPosition { is_root: true, barrier: None, cardinality: Some(1) });
     let Rules { mut errors, total, dearest, .. } = rules;
     if total > MAX_TOTAL {
         let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
@@ -50,7 +50,7 @@ fn excess(what: &str, cost: u64, limit: u64) -> String {
 }
 
 /// The position of a schema within the schema of the CRD.
-struct At {
+struct SchemaPosition {
     is_root: bool,
     /// The nearest ancestor whose old and new items cannot be correlated.
     barrier: Option<String>,
@@ -69,7 +69,7 @@ struct Rules {
 }
 
 impl Rules {
-    fn visit(&mut self, schema: &Schema, path: &Path<'_>, at: &At) {
+    fn visit(&mut self, schema: &Schema, path: &Path<'_>, at: &SchemaPosition) {
         let lists_correlate = text(schema, "x-kubernetes-list-type") == "map";
         let maps_correlate = text(schema, "x-kubernetes-map-type") != "atomic";
         let each = most(schema);
@@ -80,7 +80,7 @@ impl Rules {
             let correlates = if place == Position::Items { lists_correlate } else { maps_correlate };
             let barrier = at.barrier.clone().or_else(|| (!correlates).then(|| path.to_string()));
             let cardinality = at.cardinality.zip(each).map(|(all, each)| all.saturating_mul(each));
-            self.visit(schema, below, &At { is_root: false, barrier, cardinality });
+            self.visit(schema, below, &SchemaPosition { is_root: false, barrier, cardinality });
         });
         let place = path.to_string();
         if self.broken.range(place.clone()..).next().is_some_and(|field| field.starts_with(&place)) {
@@ -177,7 +177,7 @@ pub(super) fn forms(schema: &Schema, path: &Path<'_>, errors: &mut Vec<FieldErro
         if field_path.contains(['\n', '\r']) {
             errors.push(FieldError::invalid(at, field_path, "must not contain line breaks"));
         }
-        if !field_path.is_empty() && field_at(schema, field_path, Brackets::Allowed).is_err() {
+        if !field_path.is_empty() && field_at(schema, field_path, BracketPolicy::Allowed).is_err() {
             errors.push(FieldError::invalid(at, field_path, "must be a valid path"));
         }
     }
@@ -237,7 +237,7 @@ fn check_old(rule: &Schema, uses_old: bool, path: &Path<'_>, barrier: Option<&st
 
 /// True if a path may contain fields in brackets: `['a-b']`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Brackets {
+pub(super) enum BracketPolicy {
     Allowed,
     Forbidden,
 }
@@ -246,13 +246,13 @@ pub(super) enum Brackets {
 pub(super) fn field_at<'s>(
     schema: &'s Schema,
     path: &str,
-    brackets: Brackets,
+    brackets: BracketPolicy,
 ) -> Result<(Vec<String>, &'s Schema), String> {
     let mut steps = Vec::new();
     let (mut at, mut rest) = (schema, path);
     while let Some(token) = next_token(&mut rest) {
         let step = match token {
-            "[" if brackets == Brackets::Forbidden => return Err("array notation is not allowed".into()),
+            "[" if brackets == BracketPolicy::Forbidden => return Err("array notation is not allowed".into()),
             "[" => {
                 let quoted = next_token(&mut rest).ok_or(UNEXPECTED_END)?;
                 let inner = quoted.strip_prefix('\'').and_then(|quoted| quoted.strip_suffix('\''));

@@ -31,7 +31,7 @@ pub(super) fn validate(schema: &Value, path: &Path<'_>) -> Vec<FieldError> {
     }
     let sound = structural && errors.is_empty();
     let mut found = Vec::new();
-    forms(root, path, &Inside::Root, &mut found);
+    forms(root, path, &SchemaContext::Root, &mut found);
     let rules = if sound { rules::validate(root, path, &found) } else { Vec::new() };
     errors.extend(found);
     errors.extend(rules);
@@ -82,7 +82,7 @@ fn is_representable(schema: &Schema, path: &Path<'_>) -> bool {
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// The context of the values of a schema.
-enum Inside<'p> {
+enum SchemaContext<'p> {
     Root,
     /// The type or the metadata of an object; for the root object, the name of the field.
     Meta(Option<&'p str>),
@@ -92,7 +92,7 @@ enum Inside<'p> {
 }
 
 /// Finds constructs that are always forbidden.
-fn forms(schema: &Schema, path: &Path<'_>, inside: &Inside<'_>, errors: &mut Vec<FieldError>) {
+fn forms(schema: &Schema, path: &Path<'_>, inside: &SchemaContext<'_>, errors: &mut Vec<FieldError>) {
     let ty = text(schema, "type");
     if !ty.is_empty() && !TYPES.contains(&ty) {
         errors.push(FieldError::not_supported(path.field("type"), ty, TYPES));
@@ -100,8 +100,8 @@ fn forms(schema: &Schema, path: &Path<'_>, inside: &Inside<'_>, errors: &mut Vec
     let mut forbid = |field: &str, detail: &str| errors.push(FieldError::forbidden(path.field(field), detail));
     match inside {
         _ if !has(schema, "default") => {}
-        Inside::Meta(Some(name)) => forbid("default", &format!("must not be set in top-level {name}")),
-        Inside::MetaMap => {
+        SchemaContext::Meta(Some(name)) => forbid("default", &format!("must not be set in top-level {name}")),
+        SchemaContext::MetaMap => {
             forbid("default", "must not be set inside additionalProperties applying to object metadata");
         }
         _ => {}
@@ -118,7 +118,7 @@ fn forms(schema: &Schema, path: &Path<'_>, inside: &Inside<'_>, errors: &mut Vec
         forbid("items", "items must be a schema object and not an array");
     }
     let embedded = flag(schema, "x-kubernetes-embedded-resource");
-    if embedded && matches!(inside, Inside::Meta(_) | Inside::MetaMap) {
+    if embedded && matches!(inside, SchemaContext::Meta(_) | SchemaContext::MetaMap) {
         forbid("x-kubernetes-embedded-resource", "must not be used inside of resource meta");
     }
     if flag(schema, "uniqueItems") {
@@ -132,19 +132,19 @@ fn forms(schema: &Schema, path: &Path<'_>, inside: &Inside<'_>, errors: &mut Vec
     }
     let own = ["metadata", "kind", "apiVersion"].map(|name| path.field("properties").key(name).to_string());
     inner(schema, path, &mut |schema, below, place| {
-        let whole = embedded || matches!(inside, Inside::Root);
+        let whole = embedded || matches!(inside, SchemaContext::Root);
         let meta = (place == Position::Field && whole)
             .then(|| own.iter().position(|known| *known == below.to_string()))
             .flatten()
             .map(|at| ["metadata", "kind", "apiVersion"][at]);
         let map = below.to_string() == path.field("additionalProperties").to_string();
         let inside = match (meta, inside) {
-            (Some(name), Inside::Root) => Inside::Meta(Some(name)),
-            (Some(_), _) => Inside::Meta(None),
-            (None, Inside::Meta(_)) if map => Inside::MetaMap,
-            (None, Inside::Meta(name)) => Inside::Meta(*name),
-            (None, Inside::MetaMap) => Inside::MetaMap,
-            (None, Inside::Root | Inside::Elsewhere) => Inside::Elsewhere,
+            (Some(name), SchemaContext::Root) => SchemaContext::Meta(Some(name)),
+            (Some(_), _) => SchemaContext::Meta(None),
+            (None, SchemaContext::Meta(_)) if map => SchemaContext::MetaMap,
+            (None, SchemaContext::Meta(name)) => SchemaContext::Meta(*name),
+            (None, SchemaContext::MetaMap) => SchemaContext::MetaMap,
+            (None, SchemaContext::Root | SchemaContext::Elsewhere) => SchemaContext::Elsewhere,
         };
         forms(schema, below, &inside, errors);
     });

@@ -3,7 +3,7 @@
 //! kube-apiserver validates an internal type with the common parts of all versions at the top level. Errors have the
 //! paths of this type.
 
-use super::rules::{self, Brackets};
+use super::rules::{self, BracketPolicy};
 use super::schema::{self, Schema};
 use super::{acceptance, approval, structural, text};
 use crate::kinds::Part;
@@ -331,7 +331,7 @@ fn validate_selectable(path: &Path<'_>, fields: &Value, version: &Value) -> Vec<
             errors.push(FieldError::required(at, ""));
             continue;
         }
-        let (steps, schema) = match rules::field_at(root, json_path, Brackets::Forbidden) {
+        let (steps, schema) = match rules::field_at(root, json_path, BracketPolicy::Forbidden) {
             Ok(found) => found,
             Err(why) => {
                 errors.push(FieldError::invalid(at, json_path, format!("is an invalid path: {why}")));

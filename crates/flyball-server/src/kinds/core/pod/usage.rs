@@ -48,7 +48,7 @@ fn with_overhead(pod: &Object, field: &str) -> Amounts {
     all
 }
 
-/// Returns whether a resource may be set for a whole pod.
+/// Returns true if a resource may be set for a whole pod.
 fn is_of_whole_pod(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }

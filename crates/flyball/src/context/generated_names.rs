@@ -19,15 +19,15 @@ pub(crate) type NameScope = (String, String, String);
 
 /// Names that a late create may still use.
 #[derive(Debug)]
-pub(crate) struct DrawnNames(Mutex<RecentEntries<NameScope, Vec<String>>>);
+pub(crate) struct GeneratedNames(Mutex<RecentEntries<NameScope, Vec<String>>>);
 
-impl Default for DrawnNames {
+impl Default for GeneratedNames {
     fn default() -> Self {
         Self(Mutex::new(RecentEntries::new(MAX_SCOPES)))
     }
 }
 
-impl DrawnNames {
+impl GeneratedNames {
     /// Reserves a name for an object: an uncertain one whose object is not `known`, or else a new one.
     pub(crate) fn reserve(
         &self,
@@ -56,10 +56,10 @@ impl DrawnNames {
     }
 }
 
-/// A name in use by a create. Unless its result is [settled](Self::settle), the next create reuses the name.
+/// A name in use by a create. Unless its result is [complete](Self::settle), the next create reuses the name.
 #[derive(Debug)]
 pub(crate) struct Reservation<'a> {
-    names: &'a DrawnNames,
+    names: &'a GeneratedNames,
     place: NameScope,
     pub(crate) name: String,
     /// True if an earlier create used the name.
@@ -69,7 +69,7 @@ pub(crate) struct Reservation<'a> {
 
 impl Reservation<'_> {
     /// Records that the result of the create is known.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn complete(&mut self) {
         self.in_doubt = false;
     }
 }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn uncertain_name_is_reused_by_one_reservation_at_a_time() {
-        let names = DrawnNames::default();
+        let names = GeneratedNames::default();
         let place = || ("uid".to_owned(), "/api/v1/pods".to_owned(), "a-".to_owned());
         let draw = |new: &'static str| names.reserve(place(), |_| false, move || new.to_owned());
         let (first, second) = (draw("one"), draw("two"));
@@ -97,7 +97,7 @@ mod tests {
         let mut again = draw("three");
         assert_eq!((&*again.name, again.is_again), ("one", true));
         assert_eq!(draw("four").name, "four");
-        again.settle();
+        again.complete();
         drop(again);
         assert_eq!(draw("five").name, "four");
         drop(second);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn oldest_scope_is_evicted() {
-        let names = DrawnNames::default();
+        let names = GeneratedNames::default();
         let take = |n: usize| {
             names.reserve((n.to_string(), String::new(), String::new()), |_| false, || "a".to_owned()).is_again
         };

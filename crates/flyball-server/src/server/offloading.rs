@@ -1,4 +1,4 @@
-//! Long computations of requests, away from the threads that serve connections.
+//! Long computations of requests, on other threads than those that serve connections.
 //!
 //! Takes the response to a request as a future, and polls it on threads of its own, of which there are as many as
 //! processors; users take turns. Administrators have as many threads of their own. A waiting future holds no thread. In
@@ -125,7 +125,7 @@ mod tests {
         request
     }
 
-    /// Returns whether a list in this view is a long computation.
+    /// Returns true if a list in this view is a long computation.
     async fn is_long(server: &Server, view: &str) -> bool {
         let mut request = request(Method::GET, MAPS, String::new());
         request.headers_mut().insert(http::header::ACCEPT, view.parse().unwrap());
