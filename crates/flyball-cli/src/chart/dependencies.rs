@@ -292,7 +292,7 @@ impl<'a> Dependencies<'a> {
             let Some(archive) = archive else { continue };
             if archive.name != *name {
                 return Err(with_dependency(
-                    Error::new(format!("{repository} lists a chart {} under this name", archive.name)),
+                    Error::new(format!("{repository} returned chart {} instead", archive.name)),
                     dependency,
                 ));
             }

@@ -142,8 +142,10 @@ fn charts_are_pulled_from_a_repository() {
     home.run(&["helm", "pull", &format!("{url}/queue-0.4.2.tgz"), "-d", "to"]).ok();
     assert_eq!(home.entries("to"), ["queue-0.4.2.tgz"]);
     pull(&["-d", "nowhere"]).fails_with(&["directory nowhere not found"]);
-    home.run(&["helm", "pull", "--repo", &format!("{url}/none"), "cache"])
-        .fails_with(&[&format!("{url}/none/index.yaml is not available (404 Not Found)"), "has an index.yaml"]);
+    home.run(&["helm", "pull", "--repo", &format!("{url}/none"), "cache"]).fails_with(&[
+        &format!("{url}/none/index.yaml is not available (404 Not Found)"),
+        "is a chart repository with an index.yaml",
+    ]);
 }
 
 #[test]
@@ -477,7 +479,7 @@ fn subcharts_come_from_a_registry_and_the_project() {
     assert_eq!(kept, ["local-0.7.0.tgz", "queue-1.2.0.tgz"]);
     // The name in the archive is what the parent refers to.
     push(&registry, "1.3.0", &packed("other", "1.3.0"), CONFIG);
-    update(&oci).fails_with(&["dependency queue: ", "has a chart other under this name"]);
+    update(&oci).fails_with(&["dependency queue: ", "returned chart other instead"]);
 }
 
 #[test]
