@@ -1,6 +1,6 @@
 //! Runs test cases with an operator on a control plane.
 
-use super::format::{Case, DeletedObject, ReadObject, Shell, Step, Suite};
+use super::format::{Case, DeletedObject, ReadObject, Step, StepCommand, Suite};
 use super::matching::differences;
 use crate::cluster::connection::Connection;
 use crate::cluster::wait::poll_until;
@@ -358,7 +358,8 @@ mod tests {
         assert!(run(StepCommand::default()).await.is_err());
         let long = run(script("head -c 1000000 /dev/zero | tr '\\0' x; echo end; exit 3")).await.unwrap_err();
         assert!(long.ends_with("xend") && long.len() < 2 * MAX_OUTPUT, "{}", long.len());
-        let namespaced = Shell { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..Shell::default() };
+        let namespaced =
+            StepCommand { command: Some("test 1 -eq 1 -a x".into()), namespaced: true, ..StepCommand::default() };
         assert!(run(namespaced).await.unwrap_err().contains("failed with"));
     }
 
