@@ -363,7 +363,7 @@ mod tests {
                     (Bound::Excluded(&last), Bound::Included(&first)),
                 ] {
                     let found: Vec<_> = indexes.range(&id, &range).unwrap().collect();
-                    let expected: Vec<_> = all.iter().filter(|(name, _)| range.contains(name)).collect();
+                    let expected: Vec<_> = all.iter().filter(|(name, _)| RangeBounds::<String>::contains(&range, name)).collect();
                     prop_assert_eq!(found, expected);
                 }
             }
