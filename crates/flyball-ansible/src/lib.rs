@@ -76,5 +76,5 @@ mod yaml;
 
 pub use error::Error;
 pub use operator::operator;
-pub use playbook::{Coverage, Gap, GapKind, PartCoverage, Place, coverage};
+pub use playbook::{Coverage, Gap, GapKind, Line, PartCoverage, coverage};
 pub use watches::{Executor, Watches};

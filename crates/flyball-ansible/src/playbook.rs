@@ -10,7 +10,7 @@ mod literals;
 mod load;
 mod task;
 
-pub use coverage::{Coverage, Gap, GapKind, PartCoverage, Place, coverage};
+pub use coverage::{Coverage, Gap, GapKind, Line, PartCoverage, coverage};
 pub(crate) use declared::DeclaredVariables;
 pub(crate) use kinds::Kinds;
 pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN, kind_of};

@@ -11,6 +11,7 @@ mod filters;
 mod format;
 mod functions;
 mod lists;
+mod lookups;
 mod numbers;
 mod output;
 mod password;
@@ -24,7 +25,8 @@ mod time;
 
 pub(crate) use budget::Budget;
 pub(crate) use check::{
-    Missing, check_expression, check_text, literal_files, missing_in_expression, missing_in_text, queried_kinds,
+    Missing, check_expression, check_file, check_text, literal_files, missing_in_expression, missing_in_text,
+    queried_kinds,
 };
 pub(crate) use files::{Files, normal, walk};
 use output::Bounded;
@@ -36,6 +38,7 @@ pub(crate) use texts::hash_of;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
@@ -124,6 +127,12 @@ fn weigh_within(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<()
         }),
         _ => Ok(()),
     }
+}
+
+/// Returns the items of a list, and charges fuel for comparing them.
+fn items(state: &State<'_, '_>, list: &Value) -> Result<Vec<Value>, Error> {
+    weigh(state, list)?;
+    Ok(list.try_iter()?.collect())
 }
 
 /// Returns the fuel for traversing a value.
@@ -217,6 +226,33 @@ fn sole_expression(text: &str) -> Option<&str> {
     }
     let inner = inner.strip_prefix('-').unwrap_or(inner);
     (!quotes.are_open() && depth == 0).then(|| inner.strip_suffix('-').unwrap_or(inner).trim())
+}
+
+/// Doubles the backslashes of quoted texts in expressions: in strings of playbooks and roles, as opposed to template
+/// files, Ansible takes them literally, so that `'\1'` and `'\d'` need no further backslash.
+fn literal_backslashes(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') || !text.contains("{{") {
+        return text.into();
+    }
+    let (mut literal, mut rest) = (String::new(), text);
+    while let Some((before, inner)) = rest.split_once("{{") {
+        literal.push_str(before);
+        literal.push_str("{{");
+        let mut quotes = Quotes::default();
+        let mut end = inner.len();
+        for (at, letter) in inner.char_indices() {
+            if !quotes.is_quoted(letter) && inner[at..].starts_with("}}") {
+                end = at;
+                break;
+            }
+            literal.push(letter);
+            if letter == '\\' && quotes.are_open() {
+                literal.push(letter);
+            }
+        }
+        rest = &inner[end..];
+    }
+    (literal + rest).into()
 }
 
 /// Returns true if a string contains a template.

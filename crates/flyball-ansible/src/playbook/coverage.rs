@@ -9,7 +9,7 @@ use super::task::{Resolve, read_tasks};
 use super::{Role, Task};
 use crate::error::{Error, Result};
 use crate::template::{
-    Files, Missing, check_text, literal_files, missing_in_expression, missing_in_text, normal, walk,
+    Files, Missing, check_file, literal_files, missing_in_expression, missing_in_text, normal, walk,
 };
 use crate::vault::Vault;
 use crate::watches::Runs;
@@ -104,7 +104,7 @@ pub struct Gap {
     /// Number of uses.
     pub count: usize,
     /// The uses.
-    pub places: Vec<Place>,
+    pub places: Vec<Line>,
 }
 
 /// The type of a missing feature.
@@ -127,7 +127,7 @@ pub enum GapKind {
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
+pub struct Line {
     /// Path within the project.
     pub file: PathBuf,
     /// Line number, from 1 on.
@@ -211,7 +211,7 @@ struct Survey<'p> {
     files: Files,
     tasks: usize,
     built_in: usize,
-    gaps: BTreeMap<(GapKind, String), Vec<Place>>,
+    gaps: BTreeMap<(GapKind, String), Vec<Line>>,
 }
 
 impl<'p> Survey<'p> {
@@ -225,7 +225,7 @@ impl<'p> Survey<'p> {
 
     fn part(self, path: &Path, rejected: Option<Error>) -> PartCoverage {
         let path = path.strip_prefix(normal(self.project)).unwrap_or(path).to_owned();
-        let gap = |((kind, name), mut places): ((GapKind, String), Vec<Place>)| {
+        let gap = |((kind, name), mut places): ((GapKind, String), Vec<Line>)| {
             places.sort();
             Gap { kind, name, count: places.len(), places }
         };
@@ -237,7 +237,7 @@ impl<'p> Survey<'p> {
 
     fn note(&mut self, kind: GapKind, name: String, file: &Path, line: usize) {
         let file = file.strip_prefix(normal(self.project)).unwrap_or(file).to_owned();
-        self.gaps.entry((kind, name)).or_default().push(Place { file, line });
+        self.gaps.entry((kind, name)).or_default().push(Line { file, line });
     }
 
     fn role(&mut self) -> Result<()> {
@@ -290,7 +290,7 @@ impl<'p> Survey<'p> {
         for (name, (file, text)) in &templates {
             let mut gaps: Vec<_> = missing_in_text(text).into_iter().map(|(at, name)| (at, named(name))).collect();
             gaps.extend(self.missing_files(text).into_iter().map(|gap| (0, gap)));
-            if let (true, Err(problem)) = (gaps.is_empty(), check_text(text)) {
+            if let (true, Err(problem)) = (gaps.is_empty(), check_file(text)) {
                 gaps.push((0, (GapKind::Other, problem)));
             }
             if !gaps.is_empty() {

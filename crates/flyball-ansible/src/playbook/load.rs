@@ -4,7 +4,7 @@ use super::task::{Resolve, check_all, read_tasks};
 use super::{Action, Play, Playbook, Role, RoleReference, Task};
 use crate::error::{Error, Result};
 use crate::fields::Fields;
-use crate::template::{Files, Vars, check_text, normal, templates, walk};
+use crate::template::{Files, Vars, check_file, normal, templates, walk};
 use crate::vault::Vault;
 use crate::watches::{Runs, role_paths};
 use crate::yaml::{self, truth, type_name};
@@ -100,7 +100,7 @@ impl Loader {
         };
         let files = self.files(folder, &["tasks", "handlers", "defaults", "vars"])?;
         for (path, text) in files.templates.values() {
-            check_text(text).map_err(|problem| Error::file(path, problem))?;
+            check_file(text).map_err(|problem| Error::file(path, problem))?;
         }
         let mut role = Role {
             folder: folder.to_owned(),

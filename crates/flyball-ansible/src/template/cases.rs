@@ -99,8 +99,8 @@ fn filters_match_ansible() {
     gives("{{ map | combine({'a': {'c': 2}}, recursive=True) }}", json!({"a": {"b": 1, "c": 2}}));
     gives("{{ 'pass' | b64encode }}", json!("cGFzcw=="));
     gives("{{ 'cGFzcw==' | b64decode }}", json!("pass"));
-    gives("{{ 'a-b' | regex_replace('(a)-(b)', '\\\\2-\\\\1$') }}", json!("b-a$"));
-    gives("{{ 'v1.2' | regex_search('v([0-9]+)', '\\\\1') }}", json!(["1"]));
+    gives("{{ 'a-b' | regex_replace('(a)-(b)', '\\2-\\1$') }}", json!("b-a$"));
+    gives("{{ 'v1.2' | regex_search('v([0-9]+)', '\\1') }}", json!(["1"]));
     gives("{{ list | length }}", json!(2));
     gives("{{ map | dict2items }}", json!([{"key": "a", "value": {"b": 1}}]));
     gives("{{ [{'key': 'x', 'value': 1}] | items2dict }}", json!({"x": 1}));
@@ -133,9 +133,10 @@ fn errors_are_found_at_load_time() {
         assert!(found.contains(problem), "{text}: {found}");
     };
     check("{{ a | ipaddr }}", "not support filter ipaddr");
-    check("{{ a | community.general.json_query('x') }}", "not support filter community.general.json_query");
+    check("{{ a | community.general.none('x') }}", "not support filter community.general.none");
     check("{% if a is blue %}x{% endif %}", "not support test blue");
-    check("{{ lookup('password', '/dev/null') }}", "not support lookup password");
+    check("{{ lookup('password', 'secret.txt') }}", "only with the path /dev/null");
+    check("{{ lookup('pipe', 'ls') }}", "only for the program date");
     check("{{ a", "invalid template");
     check("{% for x in y %}", "invalid template");
     assert!(check_text("{{ 'a | ipaddr' }} {# | nonsense #}").is_ok());
@@ -179,7 +180,7 @@ fn list_filters_are_charged_per_item() {
 
 #[test]
 fn results_of_methods_and_filters_are_bounded_in_advance() {
-    let long = json!({"long": "a".repeat(700_000), "list": vec!["a"; 100_000], "with": "\\\\0".repeat(100_000)});
+    let long = json!({"long": "a".repeat(700_000), "list": vec!["a"; 100_000], "with": "\\0".repeat(100_000)});
     let scope = Scope::new(vec![Arc::new(data(long.as_object().unwrap().clone()))], Vec::new());
     for (template, problem) in [
         ("{{ long.replace('a', long) }}", "result of replace exceeds"),
@@ -187,14 +188,14 @@ fn results_of_methods_and_filters_are_bounded_in_advance() {
         ("{{ long | replace('a', long) }}", "fuel"),
         ("{{ list | join(long) }}", "fuel"),
         ("{{ long | regex_replace('a', long) }}", "result of regex_replace exceeds"),
-        ("{{ long | regex_replace('a+', with | replace('\\\\\\\\', '\\\\')) }}", "result of regex_replace exceeds"),
+        ("{{ long | regex_replace('a+', with) }}", "result of regex_replace exceeds"),
     ] {
         let error = scope.render_text(template).unwrap_err();
         assert!(error.contains(problem), "{template}: {error}");
     }
     assert_eq!(scope.render_text("{{ 'a-b-'.replace('-', '+') }}"), Ok(json!("a+b+")));
     assert_eq!(scope.render_text("{{ ', '.join(['a', 'b']) }}"), Ok(json!("a, b")));
-    assert_eq!(scope.render_text("{{ 'a1b22' | regex_replace('[0-9]', '<\\\\0>', count=2) }}"), Ok(json!("a<1>b<2>2")));
+    assert_eq!(scope.render_text("{{ 'a1b22' | regex_replace('[0-9]', '<\\0>', count=2) }}"), Ok(json!("a<1>b<2>2")));
     let deep = "{% set ns = namespace(x=1) %}{% for n in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}";
     assert!(scope.render_text(deep).unwrap_err().contains("nested deeper than 512"));
 }
@@ -285,7 +286,7 @@ fn search_is_charged_for_the_scanned_text() {
     let mixed: String = (0..1_200_000).map(|_| letter()).collect();
     for (text, filter) in [
         ("a".repeat(1_200_000), "regex_replace('a.*z|a', '_')"),
-        ("/*a".repeat(400_000), r"regex_replace('/\\*.*?\\*/|/', '_')"),
+        ("/*a".repeat(400_000), r"regex_replace('/\*.*?\*/|/', '_')"),
         ("a".repeat(1_200_000), "regex_findall('a.*z|a')"),
         ("a".repeat(1_200_000), "regex_replace('(a.*z)?', '_')"),
         (mixed.clone(), "regex_replace('[ab]*a[ab]{500}c', '_')"),
@@ -297,9 +298,9 @@ fn search_is_charged_for_the_scanned_text() {
     for (text, filter, expected) in [
         ("a,bcdefghi".repeat(100_000), "regex_replace(',', '_') | length", 1_000_000),
         ("a,bcdefghi".repeat(100_000), "regex_findall(',') | length", 100_000),
-        ("ab  ".repeat(20_000), r"regex_replace('\\s+', '') | length", 40_000),
-        ("key: value\n".repeat(20_000), "regex_replace('(k[a-z]*): (.*)', '\\\\2') | length", 120_000),
-        ("grüße, welt ".repeat(5), r"regex_findall('\\b\\w+\\b') | length", 10),
+        ("ab  ".repeat(20_000), r"regex_replace('\s+', '') | length", 40_000),
+        ("key: value\n".repeat(20_000), "regex_replace('(k[a-z]*): (.*)', '\\2') | length", 120_000),
+        ("grüße, welt ".repeat(5), r"regex_findall('\b\w+\b') | length", 10),
     ] {
         let found = scope(text).render_text(&format!("{{{{ text | {filter} }}}}"));
         assert_eq!(found, Ok(json!(expected)), "{filter}");

@@ -1,35 +1,11 @@
 //! Finds errors in templates at load time: invalid syntax, and unsupported filters, tests and lookups.
 
-use super::{ENGINE, Quotes, is_template, password, refuse, sole_expression, time};
+use super::lookups::{LOOKUPS, NO_FILE, date_format, short, unknown_lookup};
+use super::{ENGINE, Quotes, is_template, literal_backslashes, refuse, sole_expression};
 use minijinja::{Error, context};
 
 /// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
 const MAX_OPERATORS: usize = 500;
-
-/// Supported lookups.
-pub(super) const LOOKUPS: [&str; 8] = ["template", "file", "env", "vars", "items", "k8s", "password", "pipe"];
-
-/// Returns the message about an unsupported lookup.
-pub(super) fn unknown_lookup(kind: &str) -> String {
-    match kind {
-        "pipe" => {
-            "the built-in executor supports lookup pipe only for the program date, with a literal format".to_owned()
-        }
-        "password" => {
-            format!("the built-in executor supports lookup password only with the path {}", password::NO_FILE)
-        }
-        _ => format!("the built-in executor does not support lookup {kind}; supported: {}", LOOKUPS.join(", ")),
-    }
-}
-
-/// Removes the collection of a supported lookup.
-pub(super) fn short(kind: &str) -> &str {
-    match kind.rsplit_once('.') {
-        Some(("ansible.builtin" | "ansible.legacy", name)) => name,
-        Some(("kubernetes.core" | "community.kubernetes", "k8s")) => "k8s",
-        _ => kind,
-    }
-}
 
 /// Rejects a text with an expression that would exceed the engine's recursion limit.
 ///
@@ -76,8 +52,13 @@ fn section(text: &str) -> (usize, usize) {
     (text.len(), operators)
 }
 
-/// Validates a text with expressions.
+/// Validates a string of a role or playbook with expressions.
 pub(crate) fn check_text(text: &str) -> Result<(), String> {
+    check_file(&literal_backslashes(text))
+}
+
+/// Validates the text of a template file.
+pub(crate) fn check_file(text: &str) -> Result<(), String> {
     if !is_template(text) {
         return Ok(());
     }
@@ -171,9 +152,9 @@ fn missing_names(expression: &str) -> Vec<Missing> {
                 Some(Token::Text(kind)) => {
                     let term = next(4).filter(|_| next(3) == Some(Token::Sign(',')));
                     let is_supported = match (short(kind), term) {
-                        ("pipe", Some(Token::Text(command))) => time::date_format(command).is_some(),
+                        ("pipe", Some(Token::Text(command))) => date_format(command).is_some(),
                         ("pipe", _) => false,
-                        ("password", Some(Token::Text(path))) => path.starts_with(password::NO_FILE),
+                        ("password", Some(Token::Text(path))) => path.starts_with(NO_FILE),
                         (kind, _) => LOOKUPS.contains(&kind),
                     };
                     (!is_supported).then(|| Missing::Lookup(short(kind).to_owned()))

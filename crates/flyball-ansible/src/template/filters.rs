@@ -5,7 +5,7 @@
 
 use super::expression::Expression;
 use super::output::{Bounded, check_size};
-use super::{BYTES_PER_FUEL, format, from_json, lists, numbers, query, refuse, texts, time, undefined, weigh};
+use super::{BYTES_PER_FUEL, format, from_json, items, lists, numbers, query, refuse, texts, time, undefined, weigh};
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -116,16 +116,21 @@ pub(super) fn add(env: &mut Environment<'static>) {
 
 fn add_conversions(env: &mut Environment<'static>) {
     env.add_filter("to_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
-        ignore(&options, &["ensure_ascii", "sort_keys", "vault_to_text", "preprocess_unsafe"])?;
+        let is_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(true);
+        ignore(&options, &["sort_keys", "vault_to_text", "preprocess_unsafe"])?;
         options.assert_all_used()?;
-        written(&to_json(state, &defined(value)?)?, PythonFormatter)
+        let json = written(&to_json(state, &defined(value)?)?, PythonFormatter)?;
+        in_ascii(json, is_ascii)
     });
     env.add_filter("to_nice_json", |state: &State<'_, '_>, value: Value, options: Kwargs| {
         let indent: Option<usize> = options.get("indent")?;
-        ignore(&options, &["ensure_ascii", "sort_keys"])?;
+        let is_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(true);
+        ignore(&options, &["sort_keys"])?;
         options.assert_all_used()?;
         let indent = " ".repeat(indent.unwrap_or(4).min(16));
-        written(&to_json(state, &defined(value)?)?, PrettyFormatter::with_indent(indent.as_bytes()))
+        let formatter = PrettyFormatter::with_indent(indent.as_bytes());
+        let json = written(&to_json(state, &defined(value)?)?, formatter)?;
+        in_ascii(json, is_ascii)
     });
     env.add_filter("tojson", |state: &State<'_, '_>, value: Value, indent: Option<Value>, options: Kwargs| {
         let width = indent.clone().or(options.get("indent")?).and_then(|indent| usize::try_from(indent).ok());
@@ -175,14 +180,16 @@ fn add_conversions(env: &mut Environment<'static>) {
         Some(word) => yaml::truth(&word.into()).unwrap_or(false),
         None => value.is_true(),
     });
-    env.add_filter("int", |value: Value, default: Option<i64>, base: Option<u32>| {
-        let default = default.unwrap_or(0);
-        match value.as_str() {
-            Some(text) => parse_int(text.trim(), base.unwrap_or(10)).unwrap_or(default),
+    env.add_filter("int", |value: Value, default: Option<i64>, base: Option<u32>, options: Kwargs| {
+        let default = default.or(options.get("default")?).unwrap_or(0);
+        let base = base.or(options.get("base")?).unwrap_or(10);
+        options.assert_all_used()?;
+        Ok::<_, Error>(match value.as_str() {
+            Some(text) => parse_int(text.trim(), base).unwrap_or(default),
             None => i64::try_from(value.clone())
                 .or_else(|_| f64::try_from(value).map(|float| float as i64))
                 .unwrap_or(default),
-        }
+        })
     });
     env.add_filter("float", |value: Value, default: Option<f64>| match value.as_str() {
         Some(text) => text.trim().parse().unwrap_or(default.unwrap_or(0.0)),
@@ -395,6 +402,15 @@ impl Formatter for PythonFormatter {
     }
 }
 
+/// Escapes other characters than ASCII, up to the size limit.
+fn in_ascii(json: String, is_ascii: bool) -> Result<String, Error> {
+    if !is_ascii || json.is_ascii() {
+        return Ok(json);
+    }
+    check_size("to_json", json.len().saturating_mul(3))?;
+    Ok(texts::ascii(&json))
+}
+
 /// Writes a value as JSON, up to the size limit.
 fn written(value: &Json, formatter: impl Formatter) -> Result<String, Error> {
     let mut out = Bounded::default();
@@ -534,13 +550,23 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
                 "replace" => *known = value,
                 "keep" => {}
                 "append" => known.append(&mut value),
+                // Equal items of the first list are left out.
+                "append_rp" => {
+                    without(known, &value);
+                    known.append(&mut value);
+                }
+                "prepend_rp" => {
+                    without(known, &value);
+                    value.append(known);
+                    *known = value;
+                }
                 "prepend" => {
                     value.append(known);
                     *known = value;
                 }
                 other => {
                     return Err(refuse(format!(
-                        "combine does not support list_merge {other}; supported: replace, keep, append, prepend"
+                        "combine does not support list_merge {other}; supported: replace, keep, append, prepend, append_rp, prepend_rp"
                     )));
                 }
             },
@@ -548,6 +574,12 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
         }
     }
     Ok(())
+}
+
+/// Removes items that are in another list.
+fn without(items: &mut Vec<Json>, other: &[Json]) {
+    let other: BTreeSet<String> = other.iter().map(Json::to_string).collect();
+    items.retain(|item| !other.contains(&item.to_string()));
 }
 
 /// Charges fuel for a value, and converts it.
@@ -574,12 +606,6 @@ fn documents(state: &State<'_, '_>, text: &str) -> Result<Vec<Json>, Error> {
     let size: usize = documents.iter().map(memory::of).sum();
     state.consume_fuel((size / BYTES_PER_FUEL) as u64)?;
     Ok(documents)
-}
-
-/// Returns the items of a list, and charges fuel for comparing them.
-pub(super) fn items(state: &State<'_, '_>, list: &Value) -> Result<Vec<Value>, Error> {
-    weigh(state, list)?;
-    Ok(list.try_iter()?.collect())
 }
 
 /// Returns the distinct items of a list that are, or are not, in another list.

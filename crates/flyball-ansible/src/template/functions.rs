@@ -1,12 +1,11 @@
 //! `lookup` and related functions, and methods of values.
 
-use super::check::{short, unknown_lookup};
+use super::lookups::{short, unknown_lookup};
 use super::output::check_size;
 use super::{Scope, format, from_json, password, refuse, time, weigh};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
-use std::sync::Arc;
 
 pub(super) fn add(env: &mut Environment<'static>) {
     env.add_function("lookup", |state: &State<'_, '_>, kind: String, terms: Rest<Value>, options: Kwargs| {
@@ -27,6 +26,33 @@ pub(super) fn add(env: &mut Environment<'static>) {
         });
     }
     env.remove_global("debug");
+    env.add_function("dict", |state: &State<'_, '_>, pairs: Option<Value>, fields: Kwargs| {
+        let mut map = serde_json::Map::new();
+        for pair in pairs.iter().filter(|pairs| !pairs.is_kwargs()) {
+            match to_json(state, pair)? {
+                serde_json::Value::Object(fields) => map.extend(fields),
+                serde_json::Value::Array(pairs) => {
+                    for pair in pairs {
+                        let (Some(key), Some(value)) = (pair.get(0), pair.get(1)) else {
+                            return Err(refuse("dict requires a map or a list of pairs"));
+                        };
+                        map.insert(key.as_str().map_or_else(|| key.to_string(), str::to_owned), value.clone());
+                    }
+                }
+                _ => return Err(refuse("dict requires a map or a list of pairs")),
+            }
+        }
+        for name in fields.args() {
+            map.insert(name.to_owned(), to_json(state, &fields.get::<Value>(name)?)?);
+        }
+        Ok(from_json(map))
+    });
+}
+
+/// Charges fuel for a value, and converts it.
+fn to_json(state: &State<'_, '_>, value: &Value) -> Result<serde_json::Value, Error> {
+    weigh(state, value)?;
+    super::to_json(value)
 }
 
 /// Calls a Python method. The engine charges a result after its creation, so results that may be large are checked in
@@ -55,7 +81,7 @@ pub(super) fn method(
 }
 
 fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs) -> Result<Vec<Value>, Error> {
-    let scope = scope(state)?;
+    let scope = Scope::of(state)?;
     let kind = short(kind);
     if kind == "k8s" {
         return objects(&scope, terms, options);
@@ -125,9 +151,4 @@ fn objects(scope: &Scope, terms: &[Value], options: &Kwargs) -> Result<Vec<Value
         Some(found) => Ok(from_json(found).try_iter()?.collect()),
         None => Err(refuse("lookup k8s is only available in tasks")),
     }
-}
-
-pub(super) fn scope(state: &State<'_, '_>) -> Result<Arc<Scope>, Error> {
-    let scope = state.lookup("vars").and_then(|vars| vars.downcast_object::<Scope>());
-    scope.ok_or_else(|| refuse("lookups are not available if a variable is named vars"))
 }

@@ -1,7 +1,6 @@
 //! Filters that combine lists.
 
-use super::filters::items;
-use super::{from_json, refuse, to_json};
+use super::{from_json, items, refuse, to_json};
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use serde_json::Value as Json;

@@ -1,7 +1,6 @@
 //! Filters of numbers, and random values.
 
-use super::functions::scope;
-use super::{from_json, refuse, to_json, weigh};
+use super::{Scope, from_json, refuse, to_json, weigh};
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, Error, State};
 
@@ -38,7 +37,7 @@ fn random(
     let start = start.or(options.get("start")?).unwrap_or(0);
     let step = step.or(options.get("step")?).unwrap_or(1);
     options.assert_all_used()?;
-    let scope = scope(state)?;
+    let scope = Scope::of(state)?;
     let below = |bound: u64| match bound {
         0 => Err(refuse("random: the range is empty")),
         bound => scope.sources().below(bound).map_err(refuse),

@@ -1,13 +1,10 @@
 //! The lookup `password`, as far as it reads and writes no file.
 
-use super::check::unknown_lookup;
+use super::lookups::{NO_FILE, unknown_lookup};
 use super::output::check_size;
 use super::{Scope, refuse};
 use minijinja::Error;
 use minijinja::value::{Kwargs, Value};
-
-/// The only supported path: each evaluation creates another password.
-pub(super) const NO_FILE: &str = "/dev/null";
 
 const LOWERCASE: &str = "abcdefghijklmnopqrstuvwxyz";
 const UPPERCASE: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";

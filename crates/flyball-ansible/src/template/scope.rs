@@ -3,10 +3,10 @@
 use super::check::check_operators;
 use super::{
     BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, Sources, explain, from_json, is_template,
-    sole_expression, to_json, weight,
+    literal_backslashes, sole_expression, to_json, weight,
 };
 use minijinja::value::{Enumerator, Object, Value};
-use minijinja::{Environment, Error, ErrorKind};
+use minijinja::{Environment, Error, ErrorKind, State};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +90,12 @@ impl Scope {
         PASSED.contains(&variable) || self.budget.environment.contains(variable)
     }
 
+    /// Returns the scope of a template.
+    pub(super) fn of(state: &State<'_, '_>) -> Result<Arc<Self>, Error> {
+        let scope = state.lookup("vars").and_then(|vars| vars.downcast_object::<Self>());
+        scope.ok_or_else(|| super::refuse("lookups are not available if a variable is named vars"))
+    }
+
     pub(super) fn sources(&self) -> &Sources {
         &self.budget.sources
     }
@@ -123,9 +129,10 @@ impl Scope {
         if !is_template(text) {
             return Ok(text.into());
         }
-        match sole_expression(text) {
+        let text = literal_backslashes(text);
+        match sole_expression(&text) {
             Some(expression) => self.evaluate(expression),
-            None => self.render_template(text).map(Json::from),
+            None => self.render_template(&text).map(Json::from),
         }
     }
 

@@ -1,9 +1,8 @@
 //! Ansible's tests, used with `is`.
 
 use super::expression::Expression;
-use super::filters::items;
-use super::refuse;
-use minijinja::value::{Rest, Value};
+use super::{items, refuse};
+use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -56,8 +55,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
             Ok::<_, Error>(found_at(state, &text, &pattern)?.is_some())
         });
     }
-    env.add_test("truthy", |value: Value| value.is_true());
-    env.add_test("falsy", |value: Value| !value.is_true());
+    env.add_test("truthy", is_truthy);
+    env.add_test("falsy", |value: Value, options: Kwargs| is_truthy(value, options).map(|truth| !truth));
     env.add_test("contains", |state: &State<'_, '_>, list: Value, item: Value| contains(state, &list, &item));
     env.add_test("subset", |state: &State<'_, '_>, list: Value, of: Value| all_in(state, &list, &of));
     env.add_test("superset", |state: &State<'_, '_>, list: Value, of: Value| all_in(state, &of, &list));
@@ -79,6 +78,13 @@ pub(super) fn add(env: &mut Environment<'static>) {
     }
 }
 
+fn is_truthy(value: Value, options: Kwargs) -> Result<bool, Error> {
+    let converts = options.get::<Option<bool>>("convert_bool")?.unwrap_or(false);
+    options.assert_all_used()?;
+    let word = value.as_str().filter(|_| converts).and_then(|word| crate::yaml::truth(&word.into()));
+    Ok(word.unwrap_or_else(|| value.is_true()))
+}
+
 fn found_at(state: &State<'_, '_>, text: &str, pattern: &str) -> Result<Option<usize>, Error> {
     let found = Expression::new(state, pattern, false, false)?.find(state, text)?;
     Ok(found.map(|found| found.get_match().start()))
@@ -96,19 +102,10 @@ fn all_in(state: &State<'_, '_>, list: &Value, of: &Value) -> Result<bool, Error
     Ok(items(state, list)?.iter().all(|item| of.contains(item)))
 }
 
-/// Compares versions number by number; the rest is compared as text.
+/// Compares versions as Python's `LooseVersion` does: numbers and words, one by one. A version that continues another
+/// one is newer.
 fn compare(version: &str, other: &str, operator: &str) -> Result<bool, Error> {
-    let parts = |version: &str| -> Vec<(u64, String)> {
-        let parts = version.trim_start_matches('v').split(['.', '-', '+']).map(str::to_owned);
-        parts
-            .map(|part| (part.parse().unwrap_or(0), if part.parse::<u64>().is_ok() { String::new() } else { part }))
-            .collect()
-    };
-    let (mut left, mut right) = (parts(version), parts(other));
-    let length = left.len().max(right.len());
-    left.resize(length, (0, String::new()));
-    right.resize(length, (0, String::new()));
-    let order = left.cmp(&right);
+    let order = parts(version).cmp(&parts(other));
     Ok(match operator {
         "==" | "=" | "eq" => order == Ordering::Equal,
         "!=" | "<>" | "ne" => order != Ordering::Equal,
@@ -118,4 +115,22 @@ fn compare(version: &str, other: &str, operator: &str) -> Result<bool, Error> {
         ">=" | "ge" => order != Ordering::Less,
         other => return Err(refuse(format!("{other} is not a comparison operator for versions"))),
     })
+}
+
+/// Returns the numbers and words of a version. Ansible rejects a comparison of a number with a word; here the word is
+/// older, such as that of a release candidate.
+fn parts(version: &str) -> Vec<(u64, &str)> {
+    let (mut parts, mut rest) = (Vec::new(), version);
+    while let Some(first) = rest.chars().next() {
+        let kind = |letter: char| (letter.is_ascii_digit(), letter.is_ascii_lowercase(), letter == '.');
+        let end = rest.find(|letter| kind(letter) != kind(first)).unwrap_or(rest.len());
+        let part = &rest[..end];
+        match part.parse::<u64>() {
+            Ok(number) => parts.push((number.saturating_add(1), "")),
+            Err(_) if first == '.' => {}
+            Err(_) => parts.push((0, part)),
+        }
+        rest = &rest[end..];
+    }
+    parts
 }

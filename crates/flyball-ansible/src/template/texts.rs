@@ -161,7 +161,7 @@ fn sorted(value: &Json) -> Json {
 }
 
 /// Escapes other characters than ASCII, as Python's JSON does.
-fn ascii(json: &str) -> String {
+pub(super) fn ascii(json: &str) -> String {
     let mut out = String::new();
     let mut units = [0; 2];
     for letter in json.chars() {

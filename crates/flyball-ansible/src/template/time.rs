@@ -1,7 +1,6 @@
 //! The time in UTC, in the formats of Python's `strftime` and the program `date`.
 
-use super::check::unknown_lookup;
-use super::functions::scope;
+use super::lookups::{date_format, unknown_lookup};
 use super::output::check_size;
 use super::{Scope, refuse};
 use flyball_core::time::Timestamp;
@@ -18,34 +17,6 @@ pub(super) fn date(scope: &Scope, command: &str) -> Result<String, Error> {
     formatted(&format, now(scope)?)
 }
 
-/// Returns the format of a command such as `date +%F`; `None` if it is another command.
-pub(super) fn date_format(command: &str) -> Option<String> {
-    if command.contains(['$', '`', ';', '|', '&', '<', '>', '(', ')', '\\']) {
-        return None;
-    }
-    let mut rest = command.trim().strip_prefix("date")?;
-    let mut format = "%a %b %e %H:%M:%S %Z %Y".to_owned();
-    while !rest.is_empty() {
-        let word = rest.strip_prefix(' ')?.trim_start();
-        let quote = word.chars().find(|letter| matches!(letter, '\'' | '"' | ' ')).filter(|letter| *letter != ' ');
-        let end = match quote {
-            Some(quote) => word.match_indices(quote).nth(1)?.0 + 1,
-            None => word.find(' ').unwrap_or(word.len()),
-        };
-        rest = &word[end..];
-        let word: String = word[..end].chars().filter(|letter| Some(*letter) != quote).collect();
-        format = match word.as_str() {
-            "-u" | "--utc" | "--universal" => format,
-            "-I" | "--iso-8601" | "-Idate" | "--iso-8601=date" => "%Y-%m-%d".to_owned(),
-            "-Iminutes" | "--iso-8601=minutes" => "%Y-%m-%dT%H:%M%:z".to_owned(),
-            "-Iseconds" | "--iso-8601=seconds" => "%Y-%m-%dT%H:%M:%S%:z".to_owned(),
-            "-R" | "--rfc-email" => "%a, %d %b %Y %H:%M:%S %z".to_owned(),
-            other => other.strip_prefix('+')?.to_owned(),
-        };
-    }
-    Some(format)
-}
-
 /// The filter `strftime`.
 pub(super) fn strftime(
     state: &State<'_, '_>,
@@ -57,7 +28,7 @@ pub(super) fn strftime(
     let _: Option<bool> = options.get("utc")?;
     options.assert_all_used()?;
     let time = match second {
-        None => now(&*scope(state)?)?,
+        None => now(&*Scope::of(state)?)?,
         Some(second) => {
             let second = second.as_str().map_or_else(|| f64::try_from(second.clone()).ok(), |text| text.parse().ok());
             let time = second.and_then(|second| Timestamp::from_second(second.floor() as i64).ok());

@@ -276,7 +276,8 @@ impl Fields {
 /// Returns a template that results in a text.
 fn as_template(text: &str) -> Value {
     let is_template = ["{{", "{%", "{#"].iter().any(|brace| text.contains(brace));
-    if is_template { format!("{{{{ {} }}}}", Value::from(text)).into() } else { text.into() }
+    // Backslashes in strings of templates are literal.
+    if is_template { format!("{{{{ '{}' }}}}", text.replace('\'', "' ~ \"'\" ~ '")).into() } else { text.into() }
 }
 
 /// Decodes a scalar with the tag `!!binary`.

@@ -31,7 +31,7 @@ async fn lookups_find_objects_of_the_cluster() {
         guest: '{{ guests.data.first }}'
         absent: \"{{ query('k8s', kind='ConfigMap', namespace=ansible_operator_meta.namespace, resource_name='none') | to_json }}\"
         labeled: \"{{ query('k8s', kind='ConfigMap', namespace=ansible_operator_meta.namespace, label_selector='app=guests') | json_query('[].metadata.name') | to_json }}\"
-        year: \"{{ lookup('pipe', 'date -u +%Y') | length }}\"
+        year: \"{{ lookup('pipe', 'date -u +%Y') | length | string }}\"
   when: \"'apps' in lookup('k8s', cluster_info='api_groups')\"
   with_sequence: count=2
 ";

@@ -94,8 +94,8 @@ pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], 
             Some(whole) => whole.into(),
             None => number.as_f64().map(f64::abs).into(),
         },
-        ("ceil", [Json::Number(number)]) => whole(number, f64::ceil),
-        ("floor", [Json::Number(number)]) => whole(number, f64::floor),
+        ("ceil", [Json::Number(number)]) => rounded(number, f64::ceil),
+        ("floor", [Json::Number(number)]) => rounded(number, f64::floor),
         ("sum" | "avg", [Json::Array(items)]) => {
             let numbers: Option<Vec<_>> = items.iter().map(Json::as_f64).collect();
             let numbers = numbers.ok_or_else(|| refuse("the list must contain numbers"))?;
@@ -127,7 +127,7 @@ fn extreme(items: impl Iterator<Item = (Json, Json)>, largest: bool) -> Json {
     items.reduce(better).map_or(Json::Null, |(_, item)| item)
 }
 
-fn whole(number: &Number, round: impl Fn(f64) -> f64) -> Json {
+fn rounded(number: &Number, round: impl Fn(f64) -> f64) -> Json {
     if number.is_f64() {
         number.as_f64().map(|number| round(number) as i64).into()
     } else {
