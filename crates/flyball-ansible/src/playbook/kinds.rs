@@ -488,7 +488,7 @@ mod tests {
             .iter()
             .for_each(|document| search.unvalidated_tasks(document, 0));
         let names = |kinds: &BTreeSet<Kind>| kinds.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(names(&kinds.created), ["configmaps", "deployments.apps", "jobs.batch", "pods", "services"]);
+        assert_eq!(names(&kinds.created), ["configmaps", "pods", "services", "deployments.apps", "jobs.batch"]);
         assert_eq!(names(&kinds.read), ["secrets"]);
         assert!(kinds.namespaces.contains("other"));
     }

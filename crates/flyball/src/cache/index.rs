@@ -353,8 +353,10 @@ mod tests {
                         model.iter().filter(|(_, names)| names.contains(&name)).map(|(key, _)| key.clone()).collect();
                     prop_assert_eq!(indexes.keys(&id, &name.to_string()), Some(expected));
                 }
-                let all = model.iter().flat_map(|(key, names)| names.iter().map(|name| (name.to_string(), key.clone())));
-                let all: BTreeSet<(String, ObjectKey)> = all.collect();
+                let pairs = |(key, names): (&ObjectKey, &BTreeSet<u8>)| {
+                    names.iter().map(|name| (name.to_string(), key.clone())).collect::<Vec<_>>()
+                };
+                let all: BTreeSet<(String, ObjectKey)> = model.iter().flat_map(pairs).collect();
                 let (first, last) = ("1".to_owned(), "2".to_owned());
                 for range in [
                     (Bound::Included(&first), Bound::Included(&last)),
@@ -363,7 +365,8 @@ mod tests {
                     (Bound::Excluded(&last), Bound::Included(&first)),
                 ] {
                     let found: Vec<_> = indexes.range(&id, &range).unwrap().collect();
-                    let expected: Vec<_> = all.iter().filter(|(name, _)| RangeBounds::<String>::contains(&range, name)).collect();
+                    let is_in_range = |name: &String| RangeBounds::<String>::contains(&range, name);
+                    let expected: Vec<_> = all.iter().filter(|(name, _)| is_in_range(name)).collect();
                     prop_assert_eq!(found, expected);
                 }
             }
