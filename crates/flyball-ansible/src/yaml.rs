@@ -85,6 +85,11 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// Converts a value to a string.
+pub(crate) fn to_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// Parses a boolean as Ansible does in arguments of modules.
 pub(crate) fn truth(value: &Value) -> Option<bool> {
     match value {

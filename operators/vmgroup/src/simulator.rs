@@ -36,6 +36,10 @@ use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service};
 
+/// The only account.
+const USER: &str = "administrator@vsphere.local";
+const PASSWORD: &str = "simulated";
+
 /// Settings of a simulated vCenter.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -79,7 +83,7 @@ impl Simulator {
 
     /// Returns valid credentials, with a host that does not exist.
     pub fn credentials() -> Credentials {
-        Credentials { host: "vcenter.invalid".into(), user: api::USER.into(), password: api::PASSWORD.into() }
+        Credentials { host: "vcenter.invalid".into(), user: USER.into(), password: PASSWORD.into() }
     }
 
     /// Creates a transport to the simulator.

@@ -5,14 +5,14 @@
 //! objects are deleted with their owner.
 
 use super::Run;
-use super::modules::{Arguments, to_text};
+use super::modules::Arguments;
 use super::objects::{self, Change};
 use super::tasks::Done;
 use super::wait::Wait;
 use crate::job::TaskError;
 use crate::playbook::Literals;
 use crate::template::{BYTES_PER_FUEL, Budget, Scope, hash_of};
-use crate::yaml::{self, truth, type_name};
+use crate::yaml::{self, to_text, truth, type_name};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball::{Kind, ObjectKey};

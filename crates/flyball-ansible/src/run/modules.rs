@@ -5,6 +5,7 @@ use super::{Frame, Run, Stop};
 use crate::job::{MIN_REQUEUE, TaskError};
 use crate::playbook::{Literals, Module};
 use crate::template::{OMIT, Scope};
+use crate::yaml::to_text;
 use flyball_core::time::parse_unsigned_duration;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -154,9 +155,4 @@ fn leave_out(value: &mut Value) {
         }
         _ => {}
     }
-}
-
-/// Converts a value to a string.
-pub(super) fn to_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,12 +1,11 @@
 //! Runs tasks: conditions, loops, retries, blocks, includes, counts, and registered results.
 
 use super::frame::MAX_DEPTH;
-use super::modules::to_text;
 use super::{Frame, MAX_TASKS, Run, Stop};
 use crate::job::TaskError;
 use crate::playbook::{Action, Loop, LoopItems, Module, Task, candidate_paths, named};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data, sequence};
-use crate::yaml::{truth, type_name};
+use crate::yaml::{to_text, truth, type_name};
 use flyball_core::memory;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

@@ -1,10 +1,10 @@
 //! Waits, with a timeout, for objects to be ready or deleted.
 
 use super::Run;
-use super::modules::{Arguments, to_text};
+use super::modules::Arguments;
 use super::tasks::seconds;
 use crate::job::TaskError;
-use crate::yaml::truth;
+use crate::yaml::{to_text, truth};
 use flyball::{Kind, ObjectKey};
 use serde_json::Value;
 use std::time::Duration;

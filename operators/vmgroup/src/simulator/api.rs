@@ -1,9 +1,9 @@
-use super::Options;
 use super::collector::collect;
 use super::inventory::{Inventory, Machine};
 use super::request::{CloneVm, ContinueRetrieveProperties, CreateFolder, FindChild, Login, RetrieveProperties};
 use super::response::{self, Problem};
 use super::task::{Effect, Tasks};
+use super::{Options, PASSWORD, USER};
 use crate::vsphere::ManagedObject;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Bytes;
@@ -11,8 +11,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(super) const USER: &str = "administrator@vsphere.local";
-pub(super) const PASSWORD: &str = "simulated";
 const SESSION_HEADER: HeaderName = HeaderName::from_static("vmware-api-session-id");
 
 /// Maximum number of incomplete paged responses.

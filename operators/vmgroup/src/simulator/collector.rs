@@ -121,7 +121,7 @@ fn task_info(task: &Task) -> Value {
         "state": "running",
         "cancelled": false,
         "cancelable": false,
-        "reason": {"_typeName": "TaskReasonUser", "userName": super::api::USER},
+        "reason": {"_typeName": "TaskReasonUser", "userName": super::USER},
         "queueTime": time(task.started),
         "startTime": time(task.started),
         "eventChainId": 0,
