@@ -160,12 +160,13 @@ impl Definitions {
         }
         catalog.sort_versions();
         self.registry.serve(catalog);
-        // After their watches were notified.
-        for table in self.cache.take_removed_tables() {
-            if !self.registry.catalog.get().resources().any(|resource| resource.table == table) {
-                self.registry.store.remove_table(&table);
-            }
-        }
+        // Watches that end now still read the last events: their tables are removed with the next change of a CRD.
+        let mut removed = self.cache.take_removed_tables();
+        removed.retain(|table| {
+            let is_served = self.registry.catalog.get().resources().any(|resource| resource.table == *table);
+            !is_served && !self.registry.store.remove_table(table)
+        });
+        self.cache.keep_removed_tables(removed);
     }
 
     /// Writes the status of the CRDs of a group; returns whether any has changed.

@@ -360,8 +360,10 @@ impl Store {
     }
 
     /// Removes a table without objects, with its events: lists and watches from earlier revisions are compacted.
-    pub(crate) fn remove_table(&self, table: &GroupResource) {
-        self.shared.state.lock().image.remove_table(table);
+    /// Returns false if watches still read its events.
+    #[must_use]
+    pub(crate) fn remove_table(&self, table: &GroupResource) -> bool {
+        self.shared.state.lock().image.remove_table(table)
     }
 
     /// Returns the bytes of past states that only the windows of tables reference.

@@ -279,7 +279,7 @@ fn port_conflict_of_two_operators_is_explained() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let flag = format!("--metrics-addr={}", listener.local_addr().unwrap());
     let output = home.run(&["run", "--program=./op", "--", "--health-addr=0", &flag]);
-    output.fails_with(&["cannot listen on 127.0.0.1:", "hint: --metrics-addr, --health-addr", "0 sets none"]);
+    output.fails_with(&["cannot listen on 127.0.0.1:", "hint: --metrics-addr, --health-addr", "0 disables the server"]);
 }
 
 #[test]

@@ -15,8 +15,8 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     sequence: u64,
-    ready: BTreeSet<(Place, ObjectKey)>,
-    places: BTreeMap<ObjectKey, Place>,
+    ready: BTreeSet<(Position, ObjectKey)>,
+    positions: BTreeMap<ObjectKey, Position>,
     /// Rounds by priority, since no pod was ready.
     rounds: BTreeMap<Reverse<i32>, Rounds>,
     /// Pods in backoff, by the time of the next attempt.
@@ -26,8 +26,8 @@ pub(super) struct Queue {
     failures: BTreeMap<ObjectKey, Failed>,
 }
 
-/// Place in the order of ready pods: by priority, by round, and by arrival. A round has one pod of each namespace.
-type Place = (Reverse<i32>, u64, u64);
+/// Position in the order of ready pods: by priority, by round, and by arrival. A round has one pod of each namespace.
+type Position = (Reverse<i32>, u64, u64);
 
 /// Rounds of one priority.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl Failed {
 impl Queue {
     /// Adds a pod, unless it is queued.
     pub(super) fn add(&mut self, key: ObjectKey, priority: i32) {
-        if self.places.contains_key(&key) || self.failures.contains_key(&key) {
+        if self.positions.contains_key(&key) || self.failures.contains_key(&key) {
             return;
         }
         self.make_ready(key, priority);
@@ -76,14 +76,14 @@ impl Queue {
         }
         let priority = Reverse(priority);
         let round = self.rounds.entry(priority).or_default().assign(key.namespace().unwrap_or_default());
-        let place = (priority, round, self.sequence);
-        self.places.insert(key.clone(), place);
-        self.ready.insert((place, key));
+        let position = (priority, round, self.sequence);
+        self.positions.insert(key.clone(), position);
+        self.ready.insert((position, key));
     }
 
     pub(super) fn remove(&mut self, key: &ObjectKey) {
-        if let Some(place) = self.places.remove(key) {
-            self.ready.remove(&(place, key.clone()));
+        if let Some(position) = self.positions.remove(key) {
+            self.ready.remove(&(position, key.clone()));
         }
         if let Some(failed) = self.failures.remove(key) {
             self.later.remove(&(failed.due(), key.clone()));
@@ -100,7 +100,7 @@ impl Queue {
         }
         let ((priority, round, _), key) = self.ready.pop_first()?;
         self.rounds.entry(priority).or_default().current = round;
-        self.places.remove(&key);
+        self.positions.remove(&key);
         Some(key)
     }
 

@@ -152,6 +152,11 @@ impl Cache {
         std::mem::take(&mut self.state.lock().removed_tables)
     }
 
+    /// Adds tables that could not be removed yet.
+    pub(super) fn keep_removed_tables(&self, tables: BTreeSet<GroupResource>) {
+        self.state.lock().removed_tables.extend(tables);
+    }
+
     /// Removes and returns the groups with CRDs that [`Self::get`] found changed since the last call.
     pub(super) fn take_changed_groups(&self) -> ChangedGroups<'_> {
         ChangedGroups { remaining: std::mem::take(&mut self.state.lock().changed_groups), cache: self }

@@ -83,15 +83,14 @@ impl Image {
         self.tables.get_mut(name).expect("just made")
     }
 
-    /// Removes a table with its events, unless it has objects. Its earlier revisions are compacted.
-    pub(super) fn remove_table(&mut self, name: &GroupResource) {
-        let Some(table) = self.tables.get_mut(name).filter(|table| table.is_empty()) else { return };
-        self.window_bytes -= table.window_bytes();
-        table.forget_events(self.revision);
-        // A watch waits for the next write to this table.
+    /// Removes a table with its events, unless it has objects. Its earlier revisions are compacted. Returns false if
+    /// watches still read its events.
+    pub(super) fn remove_table(&mut self, name: &GroupResource) -> bool {
+        let Some(table) = self.tables.get(name).filter(|table| table.is_empty()) else { return true };
         if table.is_watched() {
-            return;
+            return false;
         }
+        self.window_bytes -= table.window_bytes();
         self.tables.remove(name);
         self.removed.insert(name.clone(), self.revision);
         if self.removed.len() > MAX_REMOVED_TABLES {
@@ -101,6 +100,7 @@ impl Image {
                 self.start = self.start.max(revision);
             }
         }
+        true
     }
 
     /// Removes events of the largest windows until they fit together.

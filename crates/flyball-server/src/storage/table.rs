@@ -177,11 +177,6 @@ impl Table {
         }
     }
 
-    /// Removes all events up to a revision, which is not older than any of them.
-    pub(super) fn forget_events(&mut self, until: Revision) {
-        (self.window, self.bytes, self.start) = (Arc::default(), 0, until);
-    }
-
     /// Returns the bytes of the objects that only the window references.
     pub(super) fn window_bytes(&self) -> usize {
         self.bytes
@@ -192,7 +187,7 @@ impl Table {
         self.objects.is_empty() && self.quarantine.is_empty()
     }
 
-    /// Returns true if a watch may wait for the next write.
+    /// Returns true if there is a watch.
     pub(super) fn is_watched(&self) -> bool {
         Arc::strong_count(&self.notifier) > 1
     }
