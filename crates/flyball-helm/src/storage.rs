@@ -1,8 +1,7 @@
 //! Secrets of releases, in the format of Helm 3: one for each revision.
 //!
-//! So `helm list`, `helm history` and `helm rollback` work on releases of the operator, and the operator follows
-//! their changes.
-//! The payload of such a Secret is base64 of gzip of JSON; see
+//! So `helm list`, `helm history` and `helm rollback` work on releases of the operator, and the operator follows their
+//! changes. The payload of such a Secret is base64 of gzip of JSON; see
 //! <https://helm.sh/docs/topics/advanced/#storage-backends>.
 
 use base64::Engine;

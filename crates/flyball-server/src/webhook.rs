@@ -303,6 +303,9 @@ impl Client {
     }
 }
 
+/// The memory for responses of a configuration or CRD to a user.
+type OwnerPools = BTreeMap<(Arc<str>, Flow), Weak<Pool>>;
+
 /// Calls webhooks on behalf of the server.
 pub(crate) struct Webhooks {
     caller: Arc<dyn Caller>,
@@ -312,7 +315,7 @@ pub(crate) struct Webhooks {
     /// The memory of responses.
     answers: Levels,
     /// The part of it for the responses of each configuration or CRD to each user, while there are any.
-    owners: Mutex<BTreeMap<(Arc<str>, Flow), Weak<Pool>>>,
+    owners: Mutex<OwnerPools>,
     bounds: Bounds,
 }
 

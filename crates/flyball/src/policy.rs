@@ -11,7 +11,7 @@
 //!   and `x-kubernetes-validations`.
 //! - A policy is for other kinds, and for rules that depend on the user (`request`, `authorizer`), on the namespace
 //!   (`namespaceObject`) or on label selectors. It needs no certificate and is also enforced while the operator is
-//! down.
+//!   down.
 //! - A [webhook](crate::webhook) is for rules that cannot be expressed in CEL, such as those that depend on other
 //!   objects.
 //!

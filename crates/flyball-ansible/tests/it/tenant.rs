@@ -8,8 +8,8 @@ use flyball_cluster::testing::Test;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use serde_json::{Map, Value, json};
 use std::fs;
-use std::time::{Duration, Instant};
-use tokio::time::sleep;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 
 /// Timeout for all runs.
 const MAX_WAIT: Duration = Duration::from_secs(600);

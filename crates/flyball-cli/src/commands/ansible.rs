@@ -52,7 +52,7 @@ pub(crate) fn cmd_ansible(args: &AnsibleArgs) -> Result<()> {
 
 fn lines(found: &Coverage) -> Vec<String> {
     let row = |name: String, tasks: usize, built_in: usize, executor: &str| {
-        let percent = if tasks == 0 { 100 } else { built_in * 100 / tasks };
+        let percent = (built_in * 100).checked_div(tasks).unwrap_or(100);
         vec![name, tasks.to_string(), built_in.to_string(), format!("{percent}%"), executor.to_owned()]
     };
     let mut rows = vec![["ROLE OR PLAYBOOK", "TASKS", "BUILT IN", "", "EXECUTOR"].map(str::to_owned).to_vec()];

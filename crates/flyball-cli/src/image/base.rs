@@ -113,7 +113,7 @@ impl Base {
         let document = |kind: &str, digest: &str| format!("base image {name}: {kind} {digest}");
         let (mut digest, bytes) = store.root().await?;
         let manifest = match IndexOrManifest::read(&document("document", &digest), &bytes).map_err(invalid)? {
-            IndexOrManifest::Manifest(manifest) => manifest,
+            IndexOrManifest::Manifest(manifest) => *manifest,
             IndexOrManifest::Index(index) => {
                 let is_of = |entry: &Descriptor| entry.platform.as_ref().is_some_and(|image| platform.is_of(image));
                 let entry = index.manifests.into_iter().find(is_of).ok_or_else(|| {

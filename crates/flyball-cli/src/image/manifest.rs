@@ -89,7 +89,7 @@ impl Manifest {
 #[derive(Debug)]
 pub(crate) enum IndexOrManifest {
     Index(Index),
-    Manifest(Manifest),
+    Manifest(Box<Manifest>),
 }
 
 impl IndexOrManifest {
@@ -102,7 +102,7 @@ impl IndexOrManifest {
         let fields = Fields::read(document, bytes)?;
         match fields.values.contains_key("manifests") {
             true => Index::from_fields(fields).map(Self::Index),
-            false => Manifest::from_fields(fields).map(Self::Manifest),
+            false => Manifest::from_fields(fields).map(Box::new).map(Self::Manifest),
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Taints unhealthy nodes, and evicts their pods after a while.
 //!
 //! Taints follow the conditions of a node. Nodes without a kubelet have no lease; only the taint of new nodes is
-//! removed from them. See
-//! <https://kubernetes.io/docs/concepts/architecture/nodes/#node-controller> and
+//! removed from them. See <https://kubernetes.io/docs/concepts/architecture/nodes/#node-controller> and
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions>.
 
 use crate::workload::affinity::NOT_READY;

@@ -1,8 +1,7 @@
 //! Computes the usage of a namespace's quotas.
 //!
 //! Admission adds new objects to the usage; this controller recomputes it after deletions, and when a quota changes.
-//! See
-//! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
+//! See <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
 use super::discovery::{self, ServedResource};
 use crate::workload::{owners, pods};

@@ -369,7 +369,9 @@ mod tests {
         }
         let refused = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
         assert!(
-            refused.as_ref().is_err_and(|why| why.to_string().contains("more than 60000: repeat less")),
+            refused
+                .as_ref()
+                .is_err_and(|why| why.to_string().contains("more than 60000: use fewer or smaller repetitions")),
             "{refused:?}"
         );
         // Many patterns with few states, of unknown size.

@@ -37,8 +37,8 @@ impl<K: AnyResource> Context<K> {
     ///
     /// # Errors
     ///
-    /// When the kind is not [owned](crate::Controller::owns); when the child cannot have this owner (a child
-    /// in another namespace would be [garbage
+    /// When the kind is not [owned](crate::Controller::owns); when the child cannot have this owner (a child in another
+    /// namespace would be [garbage
     /// collected](https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/)); when an
     /// object of this name has another creator or controller; while it is being deleted (the reconcile then
     /// [waits](Error::wait) for its removal); when the API server returns an error.

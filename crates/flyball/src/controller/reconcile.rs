@@ -42,8 +42,7 @@ use std::time::Duration;
 /// # Guarantees
 ///
 /// - `reconcile` receives the newest object in the cache, and is called again for later changes. Changes are not
-/// counted:
-///   ten of them may cause one call. One object is in one call at a time.
+///   counted: ten of them may cause one call. One object is in one call at a time.
 /// - It is not called for its own writes, not on a cache that has not observed its own writes, and not for an object
 ///   that is being deleted (but see [`Controller::while_deleting`](crate::Controller::while_deleting)).
 /// - With a [`FINALIZER`](Self::FINALIZER), no `reconcile` runs before the finalizer is stored, so that no external

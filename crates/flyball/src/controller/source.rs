@@ -52,8 +52,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(10);
 /// - Sources start when the caches are filled and this replica leads, and stop with the workers. Triggers before that
 ///   are not needed: every object is reconciled at the start.
 /// - Each period is chosen randomly between 90 and 110 percent of its value from the operator's [`Rng`], so that
-/// operators do not
-///   act in step, and a simulation repeats.
+///   operators do not act in step, and a simulation repeats.
 /// - An error, a panic, or a poll that exceeds the controller's [deadline](crate::Controller::deadline) is logged and
 ///   triggers nothing; the next period is the next attempt.
 #[must_use = "a source does nothing until it is added to a controller"]

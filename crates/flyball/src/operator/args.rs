@@ -300,8 +300,7 @@ impl Operator {
     ///
     /// With the feature `otel`, the spans of reconciles, applies and requests are exported to the collector at
     /// `OTEL_EXPORTER_OTLP_ENDPOINT`, by OTLP over HTTP; the other [variables of
-    /// OpenTelemetry](https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/) are
-    /// respected.
+    /// OpenTelemetry](https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/) are respected.
     ///
     /// The exit code is 0 after a signal to stop, 1 after a failure or the loss of the lease, 2 if the command line or
     /// the settings are invalid.

@@ -25,8 +25,8 @@ pub enum Operation {
 /// An admission request, with its objects decoded.
 ///
 /// It follows the `AdmissionRequest` of
-/// <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>. Tests of
-/// validators make requests without a cluster:
+/// <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>. Tests of validators
+/// make requests without a cluster:
 ///
 /// ```
 /// use flyball::webhook::{AdmissionRequest, Operation, Validator, Verdict};

@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 /// Add a kind with its controller, a version of a kind, or a controller for a kind of another project
 ///
 /// In a Helm or Ansible project, adds a kind with a chart or a role, an entry in watches.yaml, the CRD, a sample and a
-/// test case.
-/// The CRD is derived from the chart's values.schema.json, or from its values.yaml, and the sample has all values.
+/// test case. The CRD is derived from the chart's values.schema.json, or from its values.yaml, and the sample has all
+/// values.
 ///
 /// On a terminal, asks for missing flags.
 #[derive(Args, Debug)]

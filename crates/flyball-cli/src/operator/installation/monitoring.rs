@@ -1,8 +1,7 @@
 //! Monitoring of an operator: ServiceMonitor, alerts and dashboard.
 //!
 //! Alerts and dashboard use the golden signals that every operator exports: queue latency, reconciles, errors, and the
-//! utilization of workers. See
-//! <https://sre.google/sre-book/monitoring-distributed-systems/>.
+//! utilization of workers. See <https://sre.google/sre-book/monitoring-distributed-systems/>.
 
 use super::{Folder, InstallTarget, ManifestFile, object};
 use flyball::description::Description;
