@@ -397,7 +397,7 @@ mod tests {
         let shift = json!({"op": "move", "from": "/l/0", "path": "/l/-"});
         let operations = vec![shift; MAX_OPERATIONS];
         let error = apply(&mut json!({"l": list}), &operations).unwrap_err();
-        assert!(error.to_string().contains("moves too much"), "{error}");
+        assert!(error.to_string().contains("exceed the work limit"), "{error}");
     }
 
     #[test]

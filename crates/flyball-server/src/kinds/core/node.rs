@@ -11,7 +11,7 @@ use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::label_value;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Node", "nodes")
     .registry_path("minions")
@@ -121,8 +121,8 @@ fn validate_as(object: &Object, old: Option<&Object>, part: Part) -> Errors {
         }
         return errors;
     };
-    let addresses = status.at("addresses");
-    for (_, item) in addresses.items().enumerate().filter(|(i, item)| addresses.list()[..*i].contains(item.value())) {
+    let (addresses, mut seen) = (status.at("addresses"), HashSet::new());
+    for item in addresses.items().filter(|item| !seen.insert(item.value())) {
         errors.push(item.duplicate_of(internal("NodeAddress", item.value())));
     }
     let before = Field::root(old);
