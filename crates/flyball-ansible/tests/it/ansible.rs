@@ -530,7 +530,8 @@ async fn users_do_not_choose_objects_of_others(executor: Executor) {
         let failure = found("Failure").await["message"].as_str().unwrap_or_default().to_owned();
         assert_eq!(has("Failure").await, problem.is_some(), "{spec}: {failure}");
         // Earlier versions of kubernetes.core delete a collection instead of each object.
-        let is_expected = |problem| failure.contains(problem) || failure.contains("deletecollection of configmaps");
+        let is_expected =
+            |problem: &str| failure.contains(problem) || failure.contains("deletecollection of configmaps");
         assert!(problem.is_none_or(is_expected), "{spec}: {failure}");
     }
     assert_eq!(data(&test, "theirs").await, json!({"a": "a"}));
