@@ -266,7 +266,7 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
     let mut definitions = Vec::new();
     for crds in ["config/crd/bases", "deploy/crds"] {
         for path in walk(&folder.join(crds))? {
-            if !path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml") {
+            if !yaml::is_yaml(&path) {
                 continue;
             }
             let documents = yaml::documents(&yaml::read_text(&path, &Vault::default())?, &Vault::default())

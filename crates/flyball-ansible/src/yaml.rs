@@ -85,6 +85,11 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// Returns true if the name of a file is that of a YAML file.
+pub(crate) fn is_yaml(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "yml" || ending == "yaml")
+}
+
 /// Converts a value to a string.
 pub(crate) fn to_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)

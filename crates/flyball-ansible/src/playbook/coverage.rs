@@ -13,7 +13,7 @@ use crate::template::{
 };
 use crate::vault::Vault;
 use crate::watches::Runs;
-use crate::yaml::{self, Lines};
+use crate::yaml::{self, Lines, is_yaml};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,10 +191,6 @@ fn playbooks(project: &Path, vault: &Vault) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
-}
-
-fn is_yaml(file: &Path) -> bool {
-    file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml")
 }
 
 /// Collects the gaps of a role or playbook.

@@ -100,7 +100,8 @@ fn read(file: &Path, vault: &Vault) -> Result<Value> {
     })
 }
 
-fn is_yaml(file: &Path) -> bool {
+/// Returns true if Ansible loads a file with this name as YAML or JSON.
+fn is_loadable(file: &Path) -> bool {
     file.extension().is_none_or(|ending| ["yml", "yaml", "json"].iter().any(|known| ending == *known))
 }
 
@@ -170,7 +171,7 @@ impl<'p> Walker<'p> {
         self.variables(&folder.join("vars"))?;
         let mut defaults: Vec<PathBuf> = named(&folder.join("defaults"), "main").into_iter().collect();
         defaults.extend(walk(&folder.join("defaults").join("main"))?);
-        for file in defaults.iter().filter(|file| is_yaml(file)) {
+        for file in defaults.iter().filter(|file| is_loadable(file)) {
             if let Value::Object(vars) = read(file, self.vault)? {
                 self.names.inputs.extend(vars.into_iter().map(|(name, _)| name));
             }
@@ -184,7 +185,7 @@ impl<'p> Walker<'p> {
             self.roles(&meta["dependencies"], folder)?;
         }
         for part in ["tasks", "handlers"] {
-            for file in walk(&folder.join(part))?.iter().filter(|file| is_yaml(file)) {
+            for file in walk(&folder.join(part))?.iter().filter(|file| is_loadable(file)) {
                 self.beside = file.parent().unwrap_or(folder).to_owned();
                 self.tasks(&read(file, self.vault)?, folder, 0)?;
             }
@@ -212,7 +213,7 @@ impl<'p> Walker<'p> {
 
     /// Records the variables in all files of a folder.
     fn variables(&mut self, folder: &Path) -> Result<()> {
-        for file in walk(folder)?.iter().filter(|file| is_yaml(file)) {
+        for file in walk(folder)?.iter().filter(|file| is_loadable(file)) {
             if let Value::Object(vars) = read(file, self.vault)? {
                 self.names.own.extend(vars.into_iter().map(|(name, _)| name));
             }
@@ -343,7 +344,7 @@ impl<'p> Walker<'p> {
             Some(file) => vec![around.join(file), around.join("vars").join(file), around.join("tasks").join(file)],
             None => {
                 let roles = around.join("roles");
-                walk(around)?.into_iter().filter(|file| is_yaml(file) && !file.starts_with(&roles)).collect()
+                walk(around)?.into_iter().filter(|file| is_loadable(file) && !file.starts_with(&roles)).collect()
             }
         };
         self.next.extend(files.iter().map(|file| normal(file)).filter(|file| file.is_file()).map(Unit::File));
@@ -380,7 +381,7 @@ impl Walker<'_> {
                     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
                     let mut files: Vec<_> = entries.map(|entry| normal(&entry.path())).collect();
                     files.sort();
-                    self.files.extend(files.into_iter().filter(|file| file.is_file() && is_yaml(file)));
+                    self.files.extend(files.into_iter().filter(|file| file.is_file() && is_loadable(file)));
                 }
             }
         }

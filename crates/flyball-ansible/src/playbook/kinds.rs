@@ -61,9 +61,8 @@ impl Kinds {
     pub(crate) fn of_files(folder: &Path, author: &Map<String, Value>, vault: &Vault) -> Result<Self> {
         let mut found = Self::default();
         let mut layers = vec![Arc::new(templates(author))];
-        let is_yaml = |path: &Path| path.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
         for part in ["vars", "defaults"] {
-            for path in walk(&folder.join(part))?.iter().filter(|path| is_yaml(path)) {
+            for path in walk(&folder.join(part))?.iter().filter(|path| yaml::is_yaml(path)) {
                 for document in yaml::documents(&yaml::read_text(path, vault)?, vault).unwrap_or_default() {
                     layers.extend(document.as_object().map(|vars| Arc::new(templates(vars))));
                 }
@@ -81,7 +80,7 @@ impl Kinds {
                 let text = yaml::read_text(&path, vault)?;
                 search.record_objects_in_text(&text);
                 match yaml::documents(&text, vault) {
-                    Ok(documents) if is_yaml(&path) => {
+                    Ok(documents) if yaml::is_yaml(&path) => {
                         documents.iter().for_each(|document| search.unvalidated_tasks(document, 0));
                     }
                     _ => search.nested(&text),

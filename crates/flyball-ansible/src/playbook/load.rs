@@ -125,8 +125,12 @@ impl Loader {
         let mut texts = Vec::new();
         for part in parts {
             let found = if part.is_empty() { files_in(folder)? } else { walk(&folder.join(part))? };
-            let is_yaml = |file: &&PathBuf| file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
-            texts.extend(found.iter().filter(is_yaml).filter_map(|file| yaml::read_text(file, &self.vault).ok()));
+            texts.extend(
+                found
+                    .iter()
+                    .filter(|file| yaml::is_yaml(file))
+                    .filter_map(|file| yaml::read_text(file, &self.vault).ok()),
+            );
         }
         files.link(folder, &self.project, &self.vault, texts.iter().map(String::as_str))?;
         Ok(files)
@@ -374,9 +378,7 @@ impl Resolve for TaskContext<'_> {
             }
             None => {
                 let files = walk(&self.tasks).map_err(|error| error.to_string())?;
-                let is_yaml =
-                    |file: &PathBuf| file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml");
-                files.into_iter().map(|file| normal(&file)).filter(is_yaml).collect()
+                files.into_iter().map(|file| normal(&file)).filter(|file| yaml::is_yaml(file)).collect()
             }
         };
         match &mut self.includes {

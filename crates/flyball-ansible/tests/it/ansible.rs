@@ -529,10 +529,7 @@ async fn users_do_not_choose_objects_of_others(executor: Executor) {
         test.eventually("it has ended", async || has("Successful").await || has("Failure").await).await;
         let failure = found("Failure").await["message"].as_str().unwrap_or_default().to_owned();
         assert_eq!(has("Failure").await, problem.is_some(), "{spec}: {failure}");
-        // Earlier versions of kubernetes.core delete a collection instead of each object.
-        let is_expected =
-            |problem: &str| failure.contains(problem) || failure.contains("deletecollection of configmaps");
-        assert!(problem.is_none_or(is_expected), "{spec}: {failure}");
+        assert!(problem.is_none_or(|problem| failure.contains(problem)), "{spec}: {failure}");
     }
     assert_eq!(data(&test, "theirs").await, json!({"a": "a"}));
     assert_eq!(data(&test, "first-own").await, json!({"a": "a"}));

@@ -251,6 +251,7 @@ mod tests {
             }
         };
         tokio::select! {
+            biased;
             () = forward_paced(changed, shared) => {}
             () = changing => {}
             () = discovering => {}

@@ -124,22 +124,22 @@ impl ReferencedObjects {
                 config_maps.extend(source.config_map.as_ref().map(|from| from.name.clone()));
             }
         }
-        let mut material = Self::default();
+        let mut referenced = Self::default();
         for name in secrets {
             let found = cx.get(&cx.sibling(&name)).await?;
-            material.secrets.insert(name, found);
+            referenced.secrets.insert(name, found);
         }
         for name in config_maps {
             let found = cx.get(&cx.sibling(&name)).await?;
-            material.config_maps.insert(name, found);
+            referenced.config_maps.insert(name, found);
         }
         for (name, _) in pods::claims(pod) {
             let key = ObjectKey::new(cx.key().namespace(), &name);
             let claim = cx.get::<PersistentVolumeClaim>(&key).await?;
             let phase = |claim: PersistentVolumeClaim| claim.status.and_then(|status| status.phase);
-            material.claims.insert(name, claim.map(|claim| phase(claim).as_deref() == Some("Bound")));
+            referenced.claims.insert(name, claim.map(|claim| phase(claim).as_deref() == Some("Bound")));
         }
-        Ok(material)
+        Ok(referenced)
     }
 
     /// Disables the check for `kube-root-ca.crt`, which is not published without a server certificate.
@@ -346,17 +346,17 @@ mod tests {
     use serde_json::{Value, json};
 
     fn check(container: Value, expected: Result<&[(&str, &str)], &str>) {
-        let mut material = ReferencedObjects::default();
+        let mut referenced = ReferencedObjects::default();
         let secret = json!({"metadata": {"name": "s"}, "data": {"PASSWORD": "aHVudGVyMg=="}});
-        material.secrets.insert("s".into(), serde_json::from_value(secret).unwrap());
+        referenced.secrets.insert("s".into(), serde_json::from_value(secret).unwrap());
         let map = json!({"metadata": {"name": "m"}, "data": {"A": "1"}});
-        material.config_maps.insert("m".into(), serde_json::from_value(map).unwrap());
+        referenced.config_maps.insert("m".into(), serde_json::from_value(map).unwrap());
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "p", "namespace": "ns", "labels": {"app": "web"}},
             "spec": {"nodeName": "n", "containers": [container]},
         }))
         .unwrap();
-        let found = material.environment(&pod, &pod.spec.as_ref().unwrap().containers[0]);
+        let found = referenced.environment(&pod, &pod.spec.as_ref().unwrap().containers[0]);
         let expected = expected.map(|all| all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect());
         assert_eq!(found.map_err(|error| error.to_string()), expected.map_err(str::to_owned));
     }

@@ -97,9 +97,9 @@ impl Reconcile for Kubelet {
         let Some(node) = node.filter(|node| is_simulated(node) && !is_down(node)) else {
             return Ok(self.waiting.add(for_node(name), cx.key()));
         };
-        let mut material = ReferencedObjects::gather(pod, cx).await?;
+        let mut referenced = ReferencedObjects::gather(pod, cx).await?;
         if !self.has_root_ca {
-            material.ignore_root_ca();
+            referenced.ignore_root_ca();
         }
         let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
         let host_ip = addresses.into_iter().find(|address| address.type_ == "InternalIP");
@@ -112,7 +112,7 @@ impl Reconcile for Kubelet {
             None => self.addresses.next(cx.caches())?,
         };
         let program = &*self.program;
-        let sync = PodSync { pod, program, material: &material, host_ip: &host_ip, pod_ip, now: cx.now() };
+        let sync = PodSync { pod, program, referenced: &referenced, host_ip: &host_ip, pod_ip, now: cx.now() };
         let synced = sync.sync_pod();
         if synced.is_missing_object {
             self.waiting.add(in_namespace(cx.key().namespace().unwrap_or_default()), cx.key());

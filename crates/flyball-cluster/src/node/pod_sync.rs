@@ -30,7 +30,7 @@ const RESYNC_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 pub(super) struct PodSync<'a> {
     pub(super) pod: &'a Pod,
     pub(super) program: &'a dyn Program,
-    pub(super) material: &'a ReferencedObjects,
+    pub(super) referenced: &'a ReferencedObjects,
     pub(super) host_ip: &'a str,
     pub(super) pod_ip: String,
     pub(super) now: Timestamp,
@@ -114,7 +114,7 @@ impl PodSync<'_> {
         let known = |all: &Option<Vec<ContainerStatus>>, name: &str| {
             all.iter().flatten().find(|status| status.name == name).cloned()
         };
-        let unmounted = self.material.unmounted_volume_reason(self.pod).filter(|_| !has_begun(&before) && !stopping);
+        let unmounted = self.referenced.unmounted_volume_reason(self.pod).filter(|_| !has_begun(&before) && !stopping);
         if let Some(why) = &unmounted {
             result.warning("FailedMount", why.clone());
             result.is_missing_object = true;
@@ -328,7 +328,7 @@ impl PodSync<'_> {
         again: bool,
         result: &mut PodSyncResult,
     ) -> bool {
-        let env = match self.material.environment(self.pod, container) {
+        let env = match self.referenced.environment(self.pod, container) {
             Ok(env) => env,
             Err(error) => {
                 result.warning("Failed", format!("Error: {error}"));
@@ -431,11 +431,11 @@ mod tests {
             }))
             .unwrap();
             let program = SimulatedProgram::new(Default::default(), &Rng::from_seed(1));
-            let material = ReferencedObjects::default();
+            let referenced = ReferencedObjects::default();
             let sync = PodSync {
                 pod: &pod,
                 program: &program,
-                material: &material,
+                referenced: &referenced,
                 host_ip: "1.1.1.1",
                 pod_ip: "2.2.2.2".into(),
                 now,

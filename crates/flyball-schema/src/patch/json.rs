@@ -24,7 +24,7 @@ const MAX_COPIED_BYTES: usize = 3 << 20;
 /// Maximum number of bytes of memory that the copies of one patch take: small maps take far more than their text.
 const MAX_COPIED_MEMORY: usize = 32 << 20;
 
-/// Maximum number of existing values that one patch traverses in move and copy operations.
+/// Maximum number of values that the operations of one patch insert or traverse.
 const MAX_WORK: usize = 8 << 20;
 
 /// Number of list items whose shift costs as much as traversing a value.
@@ -136,8 +136,9 @@ impl Budget {
 
     fn work(&mut self, values: usize) -> Result<(), Error> {
         let remaining = self.work.checked_sub(values);
-        self.work = remaining
-            .ok_or_else(|| TooLarge("the move and copy operations of the patch exceed the work limit".into()))?;
+        self.work = remaining.ok_or_else(|| {
+            TooLarge("the operations of the patch exceed the work limit: send several patches".into())
+        })?;
         Ok(())
     }
 }

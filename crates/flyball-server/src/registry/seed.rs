@@ -47,7 +47,7 @@ impl Template {
         let object = built_in_object(catalog, &resource, object);
         let (key, facts, uid) = (object.key(), resource.facts(&object), object.uid().to_owned());
         let entry = Entry::new(key.clone(), object, Revision::MAX, facts.clone(), 0);
-        let blanks = [
+        let placeholders = [
             (format!("\"{uid}\""), Placeholder::Uid),
             (format!("\"{}\"", epoch().now_rfc3339()), Placeholder::Time),
             (format!("\"{}\"", Revision::MAX), Placeholder::Revision),
@@ -55,10 +55,13 @@ impl Template {
         let mut rest = std::str::from_utf8(&entry.body).expect("JSON is text");
         let mut body = Vec::new();
         let next = |rest: &str| {
-            blanks.iter().filter_map(|(text, blank)| Some((rest.find(text)?, text.len(), *blank))).min_by_key(|at| at.0)
+            placeholders
+                .iter()
+                .filter_map(|(text, placeholder)| Some((rest.find(text)?, text.len(), *placeholder)))
+                .min_by_key(|at| at.0)
         };
-        while let Some((at, length, blank)) = next(rest) {
-            body.extend([Piece::Text(rest[..at].into()), Piece::Placeholder(blank)]);
+        while let Some((at, length, placeholder)) = next(rest) {
+            body.extend([Piece::Text(rest[..at].into()), Piece::Placeholder(placeholder)]);
             rest = &rest[at + length..];
         }
         body.push(Piece::Text(rest.into()));
@@ -70,9 +73,9 @@ impl Template {
         for piece in &self.body {
             match piece {
                 Piece::Text(text) => body.push_str(text),
-                Piece::Placeholder(blank) => {
+                Piece::Placeholder(placeholder) => {
                     body.push('"');
-                    match blank {
+                    match placeholder {
                         Placeholder::Uid => body.push_str(uid),
                         Placeholder::Time => body.push_str(now),
                         Placeholder::Revision => body.push_str(&revision.to_string()),

@@ -187,7 +187,7 @@ const SHAPES: &[Shape] = &[
     Shape { name: "operations of a JSON patch", items: 4_000, before: |_| Some((MAPS, map(json!({})))), request: |n| {
         let op = |n| json!({"op": "add", "path": format!("/data/k{n}"), "value": "v"});
         patch("/api/v1/namespaces/default/configmaps/m", JSON_PATCH, list(n, op)) } },
-    Shape { name: "operations of a JSON patch on a list", items: 2_000, before: |n| Some((MAPS, map(json!({"finalizers": finalizers(n)})))), request: |n| {
+    Shape { name: "operations of a JSON patch on a list", items: 4_000, before: |n| Some((MAPS, map(json!({"finalizers": finalizers(n)})))), request: |n| {
         patch("/api/v1/namespaces/default/configmaps/m", JSON_PATCH, list(n, |_| json!({"op": "remove", "path": "/metadata/finalizers/0"}))) } },
     Shape { name: "strategic patch of a list of texts", items: 5_000, before: |n| Some((MAPS, map(json!({"finalizers": finalizers(n)})))), request: |n| {
         patch("/api/v1/namespaces/default/configmaps/m", STRATEGIC, json!({"metadata": {"finalizers": finalizers(n)}})) } },
