@@ -451,3 +451,15 @@ fn arbitrary_text_does_not_panic() {
         }
     }
 }
+
+#[test]
+fn nesting_overflows_no_small_stack() {
+    let nested = |depth: usize| format!("{{{{ {}1{} }}}}", "abs(".repeat(depth), ")".repeat(depth));
+    let check = move || {
+        for depth in [10, 100, 140, 150, 200, 400] {
+            let text = nested(depth);
+            let _ = (check_text(&text), scope().render_text(&text), check_expression(&text));
+        }
+    };
+    std::thread::Builder::new().stack_size(512 << 10).spawn(check).unwrap().join().unwrap();
+}

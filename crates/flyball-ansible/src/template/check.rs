@@ -2,15 +2,34 @@
 
 use super::lookups::{LOOKUPS, NO_FILE, date_format, short, unknown_lookup};
 use super::{ENGINE, Quotes, is_template, literal_backslashes, refuse, sole_expression};
-use minijinja::{Error, context};
+use minijinja::{Environment, Error, Expression, Template, context};
+
+/// The stack size for the parser, with memory allocated on demand: sufficient for its recursion limit in a program
+/// without optimization.
+const PARSER_STACK_BYTES: usize = 8 << 20;
 
 /// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
 const MAX_OPERATORS: usize = 500;
 
+/// Compiles a template of any nesting on any thread.
+pub(super) fn compile<'e>(engine: &'e Environment<'static>, text: &'e str) -> Result<Template<'e, 'e>, Error> {
+    check_operators(text)?;
+    stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES, || engine.template_from_str(text))
+}
+
+/// Compiles an expression of any nesting on any thread.
+pub(super) fn compile_expression<'e>(
+    engine: &'e Environment<'static>,
+    expression: &'e str,
+) -> Result<Expression<'e, 'e>, Error> {
+    check_operators(&format!("{{{{{expression}"))?;
+    stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES, || engine.compile_expression(expression))
+}
+
 /// Rejects a text with an expression that would exceed the engine's recursion limit.
 ///
 /// As in the engine, braces end a section only outside of quotes.
-pub(super) fn check_operators(text: &str) -> Result<(), Error> {
+fn check_operators(text: &str) -> Result<(), Error> {
     let mut rest = text;
     while let Some(at) = opening(rest, &['{', '%']) {
         let (end, operators) = section(&rest[at + 2..]);
@@ -62,7 +81,7 @@ pub(crate) fn check_file(text: &str) -> Result<(), String> {
     if !is_template(text) {
         return Ok(());
     }
-    check_operators(text).and_then(|()| ENGINE.template_from_str(text)).map_err(|error| syntax(&error))?;
+    compile(&ENGINE, text).map_err(|error| syntax(&error))?;
     sections(text).into_iter().try_for_each(|(_, section)| check_names(section))
 }
 
@@ -82,7 +101,7 @@ pub(crate) fn check_expression(text: &str) -> Result<(), String> {
     let expression = sole_expression(text).unwrap_or(text);
     // An incomplete expression alone could be completed by the text after it.
     let template = format!("{{{{ {expression} }}}}");
-    check_operators(&template).and_then(|()| ENGINE.template_from_str(&template)).map_err(|error| syntax(&error))?;
+    compile(&ENGINE, &template).map_err(|error| syntax(&error))?;
     check_names(expression)
 }
 
@@ -268,7 +287,7 @@ fn dotted(tokens: &[Token<'_>]) -> String {
 const REMEDY: &str = "use another one, or install ansible-playbook";
 
 fn exists(question: &str, name: &str) -> bool {
-    let answer = ENGINE.compile_expression(question).and_then(|question| question.eval(context! { name }));
+    let answer = compile_expression(&ENGINE, question).and_then(|question| question.eval(context! { name }));
     answer.is_ok_and(|answer| answer.is_true())
 }
 

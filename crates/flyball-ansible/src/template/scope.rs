@@ -1,6 +1,6 @@
 //! The variables in scope of a template, and its evaluation.
 
-use super::check::check_operators;
+use super::check::{compile, compile_expression};
 use super::{
     BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, Sources, explain, from_json, is_template,
     literal_backslashes, sole_expression, to_json, weight,
@@ -140,8 +140,7 @@ impl Scope {
     pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
         let render = |engine: &Environment<'static>| {
             let mut out = Bounded::default();
-            check_operators(text)?;
-            let template = engine.template_from_str(text)?;
+            let template = compile(engine, text)?;
             template.render_captured_to(Value::from_dyn_object(self.clone()), &mut out)?;
             out.text()
         };
@@ -182,8 +181,7 @@ impl Scope {
 
     fn value(self: &Arc<Self>, expression: &str) -> Result<Value, String> {
         let evaluate = |engine: &Environment<'static>| {
-            check_operators(&format!("{{{{{expression}"))?;
-            engine.compile_expression(expression)?.eval(Value::from_dyn_object(self.clone()))
+            compile_expression(engine, expression)?.eval(Value::from_dyn_object(self.clone()))
         };
         let value = self.strictly(expression, evaluate)?;
         match value.is_undefined() {

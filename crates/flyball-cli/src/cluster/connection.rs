@@ -76,13 +76,8 @@ impl Connection {
         let url = config.cluster_url.clone();
         let namespace = config.default_namespace.clone();
         let client = flyball::connect(config).context(format!("cannot connect to {url}"))?;
-        let answers = client.apiserver_version().await.map_err(|error| {
-            // If no connection was made, the cause names the URL.
-            let (silent, unreachable) = (format!("{url} did not respond"), "the cluster did not respond");
-            let is_named = error.to_string().contains(&url.to_string());
-            Error::caused(if is_named { unreachable } else { &*silent }, error).hint(HINT)
-        });
-        answers?;
+        let version = client.apiserver_version().await;
+        version.map_err(|error| Error::caused(format!("the cluster at {url} did not respond"), error).hint(HINT))?;
         Ok(Self { client, namespace })
     }
 }

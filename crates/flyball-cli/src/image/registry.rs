@@ -138,7 +138,7 @@ impl Registry {
         let done = self.send(Method::PUT, &path, &[(CONTENT_TYPE, media_type)], bytes.into()).await?;
         match done.status() {
             StatusCode::CREATED | StatusCode::OK => Ok(done.headers().clone()),
-            _ => Err(self.response_error(&format!("accept the manifest {name}"), &done)),
+            _ => Err(self.manifest_error(&format!("accept the manifest {name}"), &done)),
         }
     }
 
@@ -149,7 +149,7 @@ impl Registry {
         match found.status() {
             StatusCode::OK => Ok(Some(found.into_body())),
             StatusCode::NOT_FOUND => Ok(None),
-            _ => Err(self.response_error(&format!("return the manifest {name}"), &found)),
+            _ => Err(self.manifest_error(&format!("return the manifest {name}"), &found)),
         }
     }
 
@@ -387,6 +387,17 @@ impl Registry {
         }
     }
 
+    /// Creates the error for a request for a manifest that the registry rejected.
+    fn manifest_error(&self, what: &str, answer: &Response<Bytes>) -> Error {
+        let error = self.response_error(what, answer);
+        match answer.status() {
+            StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+                error.hint("the registry must support OCI media types; try a newer release")
+            }
+            _ => error,
+        }
+    }
+
     /// Creates the error for a request that the registry rejected.
     fn response_error(&self, what: &str, answer: &Response<Bytes>) -> Error {
         let registry = &self.reference.registry;
@@ -413,9 +424,6 @@ impl Registry {
             )),
             StatusCode::TOO_MANY_REQUESTS => error.hint("retry later; uploaded layers are not sent again"),
             StatusCode::PAYLOAD_TOO_LARGE => error.hint("a proxy in front of the registry limits the request size"),
-            StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE if what.contains("manifest") => {
-                error.hint("the registry must support OCI media types; try a newer release")
-            }
             status if status.is_server_error() => error.hint("the registry failed; try again later"),
             _ => error,
         }

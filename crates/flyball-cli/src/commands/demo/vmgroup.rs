@@ -14,6 +14,7 @@ use ::vmgroup::vsphere::{self, Site, Timing};
 use flyball::Operator;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::core::Status;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -124,7 +125,7 @@ impl Show<'_> {
         invalid["spec"]["cpu"] = 5.into();
         let response = self.groups.patch("too-large", &PatchParams::apply(MANAGER), &Patch::Apply(invalid)).await;
         match response {
-            Err(kube::Error::Api(status)) if status.code == 422 && status.message.contains("spec.cpu") => {
+            Err(kube::Error::Api(status)) if status.code == 422 && names_field(&status, "spec.cpu") => {
                 print_line(&format!("  {}", paint(Style::Faint, &status.message)));
                 print_done("rejected, with the field's name");
                 Ok(())
@@ -173,3 +174,8 @@ impl Show<'_> {
 /// Commands to try.
 pub(super) const COMMANDS: [&str; 4] =
     ["get vg -w", "scale vg/vg-1 --replicas=4", "describe vg vg-1", "delete vg vg-1"];
+
+/// Returns true if the API server rejected an object because of a field.
+fn names_field(status: &Status, field: &str) -> bool {
+    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.field == field)
+}
