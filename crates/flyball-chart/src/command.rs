@@ -17,6 +17,7 @@ use crate::world::{Budget, World};
 use crate::{Capabilities, Chart, HelmVersion, Release, RenderOptions, Rendered, Seed};
 use flags::{ClusterFlags, IdleFlags};
 use flyball_core::Clock;
+use flyball_core::time::parse_duration;
 use std::path::Path;
 use std::rc::Rc;
 use values::values;
@@ -78,6 +79,9 @@ pub struct TemplateArgs {
     /// Print the error without the hint
     #[arg(long)]
     pub debug: bool,
+    /// Download missing subcharts before the chart is rendered
+    #[arg(long)]
+    pub dependency_update: bool,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
     dry_run: Option<Option<String>>,
     #[arg(long, hide = true)]
@@ -126,6 +130,14 @@ impl TemplateArgs {
                 let other = quote(other.as_bytes());
                 return Err(format!("invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\""));
             }
+        }
+        if let Some(flag) = self.idle.flag_of_helm_4().filter(|_| self.helm_version == HelmVersion::V3) {
+            return Err(format!("unknown flag: {flag}"));
+        }
+        if let Some(timeout) = &self.idle.timeout
+            && let Err(error) = parse_duration(timeout)
+        {
+            return Err(format!("invalid argument {} for \"--timeout\" flag: {error}", quote(timeout.as_bytes())));
         }
         if self.validate {
             return not_done("--validate", "charts are rendered without a cluster");

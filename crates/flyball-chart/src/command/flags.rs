@@ -80,30 +80,46 @@ pub(super) struct IdleFlags {
     create_namespace: bool,
     #[arg(long, hide = true)]
     replace: bool,
-    #[arg(long, hide = true, alias = "force-replace")]
+    #[arg(long, hide = true)]
     force: bool,
+    #[arg(long, hide = true)]
+    force_replace: bool,
     #[arg(long, hide = true)]
     force_conflicts: bool,
     #[arg(long, hide = true)]
     server_side: bool,
     #[arg(long, hide = true)]
     take_ownership: bool,
-    #[arg(long, hide = true, alias = "rollback-on-failure")]
+    #[arg(long, hide = true)]
     atomic: bool,
+    #[arg(long, hide = true)]
+    rollback_on_failure: bool,
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
     wait: Option<Option<String>>,
     #[arg(long, hide = true)]
     wait_for_jobs: bool,
     #[arg(long, hide = true)]
-    timeout: Option<String>,
+    pub(super) timeout: Option<String>,
     #[arg(long, hide = true)]
     description: Option<String>,
     #[arg(short, long, hide = true)]
     labels: Vec<String>,
     #[arg(long, hide = true)]
-    dependency_update: bool,
-    #[arg(long, hide = true)]
     disable_openapi_validation: bool,
+}
+
+impl IdleFlags {
+    /// Returns a flag that Helm 3 does not have.
+    pub(super) fn flag_of_helm_4(&self) -> Option<&'static str> {
+        [
+            (self.force_conflicts, "--force-conflicts"),
+            (self.force_replace, "--force-replace"),
+            (self.rollback_on_failure, "--rollback-on-failure"),
+            (self.server_side, "--server-side"),
+        ]
+        .into_iter()
+        .find_map(|(is_set, flag)| is_set.then_some(flag))
+    }
 }
 
 /// Flags for the cluster and the network, which have no effect either.
@@ -191,6 +207,6 @@ fn message(error: &clap::Error) -> String {
             None => format!("unknown flag: {name}"),
         },
         ErrorKind::InvalidValue => format!("flag needs an argument: {name}"),
-        _ => error.to_string(),
+        _ => error.to_string().trim_start_matches("error: ").to_owned(),
     }
 }

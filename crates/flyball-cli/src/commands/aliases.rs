@@ -18,11 +18,11 @@ pub(crate) struct GenerateArgs {
     manifests: ManifestsArgs,
     /// Kind of files, in other tools
     #[arg(hide = true)]
-    what: Option<String>,
+    what: Vec<String>,
 }
 
 pub(crate) fn cmd_generate(args: &GenerateArgs) -> Result<()> {
-    match &args.what {
+    match args.what.first() {
         Some(what) => Err(replacement_error("generate", what)),
         None => cmd_manifests(&args.manifests),
     }
@@ -38,6 +38,7 @@ const INSTEAD: &[(&str, &str, &str)] = &[
     ("ansible-operator", "", "flyball run, in the directory of watches.yaml"),
     ("generate", "k8s", "cargo build: the types derive what they need, and nothing has to be generated"),
     ("generate", "crds", "flyball manifests"),
+    ("generate", "kustomize", "flyball manifests, which writes kustomization.yaml as well"),
     ("generate", "openapi", "flyball manifests: schemas are in the definitions"),
     ("generate", "", "flyball manifests"),
     ("helm-operator", "", "flyball run, in the directory of watches.yaml"),

@@ -218,7 +218,7 @@ async fn watches(findings: &mut Findings, program: &Program) {
             None => findings.absent(
                 "ansible-playbook",
                 "not installed",
-                "optional: roles that use other modules than the built-in ones need it, see docs/ansible-operators.md",
+                "optional, for roles with modules that are not built in: pip install ansible-core kubernetes",
             ),
         }
     }

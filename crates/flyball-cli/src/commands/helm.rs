@@ -148,6 +148,9 @@ fn template(args: &TemplateArgs) -> Result<(), HelmError> {
     if !fetched.is_empty() {
         args.path.repo = None;
     }
+    if args.dependency_update {
+        dependency::update_if_missing(args.args[chart..].iter().map(Path::new), &args.path.access)?;
+    }
     let seed = Seed::from_os().map_err(|error| error.to_string())?;
     let here = Path::new(".");
     let output = flyball_chart::template(&args, here, Clock::system(), seed)?;

@@ -88,7 +88,11 @@ pub(crate) fn cmd_levels(args: &LevelsArgs) -> Result<()> {
     if proofs.is_empty() {
         let which = args.level.map_or("level_N_".into(), |level| format!("level_{level}_"));
         let error = Error::new(format!("no proofs found: no test name begins with {which}"));
-        return Err(error.hint("write a test for each level, such as level_1_install_makes_a_cluster"));
+        let example = match args.path.join(WATCHES).is_file() {
+            true => "add a test case for each level, such as the directory tests/e2e/level_1_install",
+            false => "write a test for each level, such as level_1_install_makes_a_cluster",
+        };
+        return Err(error.hint(example));
     }
     let report = Report::of(proofs, args.level);
     match args.output {

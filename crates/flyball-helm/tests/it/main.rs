@@ -14,3 +14,4 @@ mod places;
 mod project;
 mod releases;
 mod restarts;
+mod visitors;

@@ -65,7 +65,7 @@ struct CommonArgs {
     #[arg(long)]
     context: Option<String>,
     /// Address that serves /metrics; 0 for none [default: the operator's own, or 127.0.0.1:8080]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, alias = "metrics-bind-address", value_name = "ADDRESS")]
     metrics_addr: Option<Address>,
     /// Serve /metrics over TLS, to users who may get this URL in the cluster
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -74,7 +74,7 @@ struct CommonArgs {
     #[arg(long, value_name = "DIRECTORY")]
     metrics_cert_dir: Option<PathBuf>,
     /// Address that serves /healthz and /readyz; 0 for none [default: the operator's own, or 127.0.0.1:8081]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, alias = "health-probe-bind-address", value_name = "ADDRESS")]
     health_addr: Option<Address>,
     /// Address that serves webhooks; 0 for none [default: the operator's own, or port 9443, or a free port if the API
     /// server runs on this machine]
@@ -98,7 +98,7 @@ struct CommonArgs {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     leader_elect: Option<bool>,
     /// Name of the lease, which differs for replicas that watch other namespaces [default: the operator's name]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, alias = "leader-election-id", value_name = "NAME")]
     leader_elect_resource_name: Option<String>,
     /// Time without a renewal after which another replica takes over [default: 15s]
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
@@ -113,7 +113,7 @@ struct CommonArgs {
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZeroUsize,
     /// Time for reconciles to end on shutdown [default: 25s]
-    #[arg(long, value_name = "DURATION", value_parser = parse_positive)]
+    #[arg(long, alias = "graceful-shutdown-timeout", value_name = "DURATION", value_parser = parse_positive)]
     grace: Option<Duration>,
     /// Time for which a watch may fail before /readyz fails [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = parse_positive)]

@@ -1,6 +1,7 @@
 //! Options from environment variables and from a file.
 //!
-//! Each option has the same name everywhere: `--metrics-addr`, `FLYBALL_METRICS_ADDR`, `metrics-addr:` in the file.
+//! Each option has the same name everywhere: `--metrics-addr`, `FLYBALL_METRICS_ADDR`, `metrics-addr:` in the file. For
+//! manifests of operator-sdk, `WATCH_NAMESPACE` is read if `FLYBALL_NAMESPACE` is not set.
 //! Values found become the option's default, so that the command line takes precedence. `--help` does not show them,
 //! since they may be secret.
 
@@ -42,7 +43,10 @@ pub(super) fn with_defaults(
     let mut found = BTreeMap::new();
     for arg in command.get_arguments().filter(|arg| arg.get_id() != FILE_OPTION) {
         let Some(key) = arg.get_long().map(str::to_owned) else { continue };
-        let (in_file, variable_name) = (file.remove(&key), variable_of(&key));
+        let (in_file, mut variable_name) = (file.remove(&key), variable_of(&key));
+        if key == "namespace" && variable(&variable_name).is_none() {
+            variable_name = "WATCH_NAMESPACE".to_owned();
+        }
         let (origin, value) = match (variable(&variable_name), in_file) {
             (Some(value), _) => (format!("the environment ({variable_name})"), Ok(value)),
             (None, Some(value)) => (origin.clone(), text(&value)),

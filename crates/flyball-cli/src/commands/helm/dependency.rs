@@ -5,8 +5,8 @@ use crate::chart::access::Access;
 use crate::chart::dependencies::{self, Dependencies};
 use crate::cluster::connection::block_on;
 use clap::{Args, Subcommand};
-use flyball_chart::AccessArgs;
-use std::path::PathBuf;
+use flyball_chart::{AccessArgs, Chart};
+use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 pub(super) struct DependencyArgs {
@@ -70,6 +70,20 @@ pub(super) fn update(args: &FetchArgs) -> Result<(), HelmError> {
     let access = Access::new(&args.access)?;
     let mut dependencies = Dependencies::open(&access, &args.chart)?;
     Ok(block_on(dependencies.update())?)
+}
+
+/// Downloads the subcharts of unpacked charts that lack some. Other errors of a chart are reported when it is rendered.
+pub(super) fn update_if_missing<'c>(
+    charts: impl Iterator<Item = &'c Path>,
+    access: &AccessArgs,
+) -> Result<(), HelmError> {
+    let access = Access::new(access)?;
+    for folder in charts.filter(|folder| folder.is_dir()) {
+        if Chart::open(folder).is_ok_and(|chart| chart.check_dependencies().is_err()) {
+            block_on(Dependencies::open(&access, folder)?.update())?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn list(args: &ListArgs) -> Result<(), HelmError> {
