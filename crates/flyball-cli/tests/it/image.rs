@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 /// A minimal program for a machine type; with an interpreter, it is dynamically linked.
 fn program(machine: u8, interpreter: bool) -> Vec<u8> {
@@ -501,4 +502,31 @@ fn image_is_loaded_to_simulated_nodes() {
     let files: Vec<String> =
         archive.entries().unwrap().map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect();
     assert_eq!((files[0].as_str(), files[1].as_str(), files.len()), ("oci-layout", "index.json", 8));
+}
+
+#[test]
+fn sbom_of_this_program_lists_its_dependencies() {
+    // Cargo finds its own home in the environment.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flyball"));
+    command.args(["image", "sbom", "--package", "flyball-cli"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = CommandOutput::of(&command.output().unwrap());
+    let document: Value = serde_json::from_str(&output.ok().out).unwrap();
+    assert_eq!(document["bomFormat"], "CycloneDX");
+    let components = document["components"].as_array().unwrap();
+    let named = |name: &str| components.iter().find(|component| component["name"] == name);
+    for dependency in ["flyball", "flyball-server", "tokio", "rustls"] {
+        assert!(named(dependency).is_some(), "{dependency}");
+    }
+    let tokio = named("tokio").unwrap();
+    assert_eq!(tokio["hashes"][0]["alg"], "SHA-256", "{tokio}");
+    assert!(tokio["licenses"][0]["expression"].is_string(), "{tokio}");
+    // A macro runs in the compiler.
+    assert!(named("serde_derive").is_none());
+    let edges = document["dependencies"].as_array().unwrap();
+    let refs: Vec<_> = components.iter().map(|component| &component["bom-ref"]).collect();
+    let listed = |edge: &Value| refs.contains(&edge) || *edge == document["metadata"]["component"]["bom-ref"];
+    for edge in edges {
+        assert!(listed(&edge["ref"]), "{edge}");
+        assert!(edge["dependsOn"].as_array().into_iter().flatten().all(listed), "{edge}");
+    }
 }
