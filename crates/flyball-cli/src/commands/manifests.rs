@@ -9,6 +9,8 @@ use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Write the manifests of an operator: CRDs, roles, webhooks, Deployment, monitoring, samples
@@ -51,7 +53,8 @@ struct File {
 
 pub(crate) fn cmd_manifests(args: &ManifestsArgs) -> Result<()> {
     let installation = block_on(Installation::load(&args.target, args.namespace.as_deref(), None))?;
-    let generated_files = files(&installation, &samples(&args.out.join("samples"))?);
+    let bases = bases(&args.out.join("crd/bases"), &installation.definitions())?;
+    let generated_files = files(&installation, &samples(&args.out.join("samples"))?, &bases);
     let changes = generated::compare(&args.out, &generated_files, HEADER)?;
     if !args.check {
         generated::write_changes(&changes)?;
@@ -120,4 +123,17 @@ fn samples(folder: &Path) -> Result<Samples> {
         }
     }
     Ok(samples)
+}
+
+/// Returns the files of a folder that contain one of these CRDs, unchanged.
+fn bases(folder: &Path, definitions: &[Value]) -> Result<BTreeSet<String>> {
+    let mut bases = BTreeSet::new();
+    for path in generated::list(folder)? {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
+        if is_yaml && apply::read(&path)?.iter().any(|object| definitions.contains(object)) {
+            bases.insert(name.to_owned());
+        }
+    }
+    Ok(bases)
 }

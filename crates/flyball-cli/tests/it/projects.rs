@@ -77,6 +77,10 @@ fn permissions_are_compared_with_the_roles_of_the_project() {
     assert!(!names.iter().any(|name| name.contains("viewer")), "roles of users are not the operator's: {names:?}");
     home.within(&folder, "rbac --check").fails_with(&["cannot read config/rbac", "flyball manifests"]);
     home.within(&folder, "manifests").ok();
+    // The CRD is in one file.
+    let crds = fs::read_to_string(folder.join("config/crd/kustomization.yaml")).unwrap();
+    assert!(crds.contains("- bases/cache.acme.io_sites.yaml\n"), "{crds}");
+    assert!(!folder.join("config/crd/cache.acme.io_sites.yaml").exists());
     let output = home.within(&folder, "rbac --check").ok().out;
     assert_eq!(output, "all granted permissions are used, none are missing\n");
 

@@ -18,8 +18,12 @@ pub(crate) const SYSTEM: &str = "system";
 /// An existing file with samples: its name, and the kinds of its objects.
 pub(crate) type Samples = BTreeMap<String, BTreeSet<String>>;
 
-/// Writes all files, by their paths below `config`.
-pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<String, String> {
+/// Writes all files, by their paths below `config`. CRDs in these files of `crd/bases` are referred to.
+pub(crate) fn files(
+    installation: &Installation,
+    samples: &Samples,
+    bases: &BTreeSet<String>,
+) -> BTreeMap<String, String> {
     let target = &installation.target;
     let fixed = has_fixed_namespace(installation);
     let system = if fixed { target.namespace.as_str() } else { SYSTEM };
@@ -32,12 +36,16 @@ pub(crate) fn files(installation: &Installation, samples: &Samples) -> BTreeMap<
         if manifests.is_empty() {
             continue;
         }
+        let mut resources = BTreeSet::new();
         for manifest in &manifests {
+            if folder == Folder::Definitions && bases.contains(&manifest.file) {
+                resources.insert(format!("bases/{}", manifest.file));
+                continue;
+            }
             let path = format!("{}/{}", folder.name(), manifest.file);
             put_noted(path, manifest.note, &to_base(manifest.object.clone(), target, system));
+            resources.insert(manifest.file.clone());
         }
-        let mut resources: Vec<&str> = manifests.iter().map(|manifest| manifest.file.as_str()).collect();
-        resources.sort_unstable();
         let mut built = kustomization(json!(resources));
         if folder == Folder::Monitoring {
             // It is applied separately, on clusters with a Prometheus operator.
