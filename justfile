@@ -25,7 +25,7 @@ bless:
 # Fuzz one target or all with a new seed: `just fuzz cel 600`
 fuzz target='' seconds='600':
     FLYBALL_FUZZ_SECONDS={{seconds}} FLYBALL_FUZZ_SEED=$(date +%s) FLYBALL_FUZZ_KEEP=1 \
-        cargo test -p flyball-server -p flyball-chart -p flyball-helm -p flyball-ansible --no-fail-fast --test fuzz -- \
+        cargo test -p flyball -p flyball-server -p flyball-chart -p flyball-helm -p flyball-ansible --no-fail-fast --test fuzz -- \
         --nocapture --test-threads 2 {{target}}
 
 # Download public charts into a folder, install them, and validate their samples

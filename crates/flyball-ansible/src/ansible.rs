@@ -126,7 +126,7 @@ impl AnsiblePlaybook {
     async fn start(&self, watch: &Watch, folder: &Folder) -> Result<Processes, String> {
         let passed = environment(watch);
         if let Start::Worker(workers) | Start::WorkerOrProcess(workers) = &self.start {
-            match workers.fork(passed.clone(), folder.path(), &folder.request(&ARGUMENTS)?).await {
+            match workers.fork(passed.clone(), folder.work_dir(), &folder.request(&ARGUMENTS)?).await {
                 Ok(fork) => return Ok(Processes::Forks(fork)),
                 Err(problem) => match self.start {
                     Start::WorkerOrProcess(_) => tracing::warn!("{PROGRAM} runs without a worker: {problem}"),

@@ -167,7 +167,8 @@ impl Setup {
     }
 
     /// Allows the operator to change objects of another namespace. Other changes outside of the test's namespace fail
-    /// the test, except for objects that the test created, kinds that the operator defines, and objects that these own.
+    /// the test, except for objects that the test created, and objects that these own. Custom resources of the
+    /// operator's own kinds are no exception.
     pub fn allows_changes_in(mut self, namespace: impl Into<String>) -> Self {
         self.allowed.namespaces.insert(namespace.into());
         self

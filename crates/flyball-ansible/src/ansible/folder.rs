@@ -15,14 +15,15 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The plugin that reports events, and the one that is loaded before any playbook is read.
 const CALLBACK: &str = include_str!("callback.py");
 const GUARD: &str = include_str!("guard.py");
 
-/// A folder that only this user can access, removed on drop.
+/// A folder that only this user can access, removed on drop, or when its processes have ended.
 pub(super) struct Folder {
-    work_dir: WorkDir,
+    work_dir: Arc<WorkDir>,
     /// The roles path.
     roles: Vec<PathBuf>,
     /// Prefix of the events of the run.
@@ -33,7 +34,7 @@ impl Folder {
     /// Creates the folder of a run.
     pub(super) fn new(job: &Job<'_>, ansible: &AnsiblePlaybook, proxy: &Proxy) -> io::Result<Self> {
         let project = fs::canonicalize(&ansible.project)?;
-        let mut folder = Self { work_dir: WorkDir::new()?, roles: Vec::new(), secret: super::random(16)? };
+        let mut folder = Self { work_dir: Arc::new(WorkDir::new()?), roles: Vec::new(), secret: super::random(16)? };
         for part in [folder.temporary(), folder.callbacks()] {
             DirBuilder::new().mode(0o700).create(part)?;
         }
@@ -94,6 +95,11 @@ impl Folder {
 
     pub(super) fn path(&self) -> &Path {
         self.work_dir.path()
+    }
+
+    /// Returns the directory, which exists as long as one of its owners.
+    pub(super) fn work_dir(&self) -> Arc<WorkDir> {
+        self.work_dir.clone()
     }
 
     fn temporary(&self) -> PathBuf {

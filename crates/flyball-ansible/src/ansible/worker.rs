@@ -104,7 +104,12 @@ impl Workers {
     }
 
     /// Starts a run. If there is an error, no process of it was started.
-    pub(super) async fn fork(&self, environment: Environment, folder: &Path, request: &Value) -> Result<Fork, String> {
+    pub(super) async fn fork(
+        &self,
+        environment: Environment,
+        folder: Arc<WorkDir>,
+        request: &Value,
+    ) -> Result<Fork, String> {
         let worker = self.worker(environment)?;
         let ready = timeout(START_TIMEOUT, worker.progress.ready()).await;
         ready.map_err(|_| format!("the Ansible worker is not ready after {} s", START_TIMEOUT.as_secs()))??;
@@ -189,7 +194,7 @@ impl Worker {
         Ok(Self { requests, progress })
     }
 
-    async fn fork(&self, folder: &Path, request: &Value) -> io::Result<Fork> {
+    async fn fork(&self, folder: Arc<WorkDir>, request: &Value) -> io::Result<Fork> {
         let (channel, their_channel) = Channel::pair()?;
         let (out, their_out) = io::pipe()?;
         let (complaints, their_complaints) = io::pipe()?;
@@ -210,11 +215,7 @@ impl Worker {
         }
         channel.set_nonblocking(true)?;
         let output = (Receiver::from_owned_fd(out.into())?, Receiver::from_owned_fd(complaints.into())?);
-        Ok(Fork {
-            channel: Some(UnixStream::from_std(channel)?),
-            output: Some(output),
-            mark: folder.display().to_string(),
-        })
+        Ok(Fork { channel: Some(UnixStream::from_std(channel)?), output: Some(output), folder })
     }
 }
 
@@ -259,12 +260,12 @@ impl Progress {
     }
 }
 
-/// The processes of a run, killed on drop.
+/// The processes of a run, killed on drop. Another thread waits for their end, and the folder is removed after that.
 pub(super) struct Fork {
     /// The channel to the supervisor; `None` after all other processes ended.
     channel: Option<UnixStream>,
     output: Option<(Receiver, Receiver)>,
-    mark: String,
+    folder: Arc<WorkDir>,
 }
 
 impl Fork {
@@ -288,19 +289,26 @@ impl Fork {
 impl Drop for Fork {
     fn drop(&mut self) {
         let Some(channel) = self.channel.take() else { return };
-        if let Err(error) = channel.into_std().and_then(killed) {
-            tracing::warn!("the processes of a canceled run are still running: {error}");
+        let closed = channel.into_std().and_then(|channel| channel.shutdown(Shutdown::Write).map(|()| channel));
+        let folder = self.folder.clone();
+        // The drop of a canceled reconcile must not block a worker thread of the runtime.
+        let reaps = std::thread::Builder::new().name("flyball-reaper".to_owned()).spawn(move || {
+            if let Err(error) = closed.and_then(killed) {
+                tracing::warn!("the processes of a canceled run are still running: {error}");
+            }
+            // In case the supervisor was killed.
+            kill_marked(&folder.path().display().to_string());
+        });
+        if let Err(error) = reaps {
+            tracing::warn!("cannot wait for the processes of a canceled run: {error}");
         }
-        // In case the supervisor was killed.
-        kill_marked(&self.mark);
     }
 }
 
-/// Closes the channel, and waits until the supervisor has killed the processes of the run.
+/// Waits until the supervisor has killed the processes of the run. It does so when the channel is closed.
 fn killed(mut channel: Channel) -> io::Result<()> {
     channel.set_nonblocking(false)?;
     channel.set_read_timeout(Some(KILL_TIMEOUT))?;
-    channel.shutdown(Shutdown::Write)?;
     channel.read_to_end(&mut Vec::new())?;
     Ok(())
 }
@@ -308,8 +316,11 @@ fn killed(mut channel: Channel) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write as _;
     use tokio::io::AsyncWriteExt as _;
+
+    fn folder() -> Arc<WorkDir> {
+        Arc::new(WorkDir::new().unwrap())
+    }
 
     #[test]
     fn restarts_are_delayed_until_a_worker_lasts() {
@@ -327,7 +338,7 @@ mod tests {
     async fn worker_that_cannot_start_is_not_started_again_at_once() {
         let workers = Workers { interpreter: "/bin/false".into(), workers: Mutex::default() };
         let fork = async || {
-            let forked = workers.fork(Vec::new(), Path::new("/nonexistent"), &Value::Null).await;
+            let forked = workers.fork(Vec::new(), folder(), &Value::Null).await;
             forked.err().unwrap_or_default()
         };
         let problem = fork().await;
@@ -338,23 +349,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn canceled_run_waits_for_its_supervisor() {
+    async fn folder_of_a_canceled_run_is_removed_after_its_processes_without_blocking() {
         let (channel, mut theirs) = Channel::pair().unwrap();
         channel.set_nonblocking(true).unwrap();
-        let supervisor = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            theirs.read_to_end(&mut text).unwrap();
-            // It has killed the other processes.
-            theirs.write_all(b"9").unwrap();
-            theirs
-        });
         let channel = UnixStream::from_std(channel).unwrap();
-        let fork = Fork { channel: Some(channel), output: None, mark: "/nonexistent".to_owned() };
-        let canceled = std::thread::spawn(move || drop(fork));
-        let theirs = supervisor.join().unwrap();
-        assert!(!canceled.is_finished());
+        let folder = folder();
+        let path = folder.path().to_owned();
+        // Nobody has closed the other side yet, so a drop that waits for this would take until the timeout.
+        drop(Fork { channel: Some(channel), output: None, folder });
+        let mut text = Vec::new();
+        theirs.read_to_end(&mut text).unwrap();
+        assert!(path.is_dir(), "the supervisor has not ended");
         drop(theirs);
-        canceled.join().unwrap();
+        while path.exists() {
+            sleep(SEND_INTERVAL).await;
+        }
     }
 
     #[tokio::test]
@@ -363,7 +372,7 @@ mod tests {
             let (mut theirs, channel) = UnixStream::pair().unwrap();
             theirs.write_all(text.as_bytes()).await.unwrap();
             drop(theirs);
-            let mut fork = Fork { channel: Some(channel), output: None, mark: "/nonexistent".to_owned() };
+            let mut fork = Fork { channel: Some(channel), output: None, folder: folder() };
             let ended = fork.ended().await;
             assert_eq!((ended.is_err(), ended.ok().and_then(|status| status.code())), (text.is_empty(), code));
         }

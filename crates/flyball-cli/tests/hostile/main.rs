@@ -5,8 +5,8 @@
 //! lower CPU priority than the server (the test is about the server, not the machine). An account without permissions
 //! attacks first, then one with ordinary permissions in one namespace. `FLYBALL_HOSTILE_SECONDS` is the duration of
 //! each attack (10), `FLYBALL_HOSTILE_ONLY` selects attacks by a name prefix, `FLYBALL_HOSTILE_PROGRAM` is the path of
-//! `flyball`. `FLYBALL_HOSTILE_AIMS` asserts the targets of latency, memory and recovery for a release build on an idle
-//! machine; by default, the test asserts that the server responds throughout and stays within memory limits.
+//! `flyball`. The test asserts that the server responds throughout, stays within its memory limit, recovers, and does
+//! not panic. `FLYBALL_HOSTILE_AIMS` asserts the target latency as well, for a release build on an idle machine.
 #![expect(clippy::print_stdout, reason = "a test prints its measurements")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -25,9 +25,6 @@ const TARGET: &str = "FLYBALL_HOSTILE_TARGET";
 
 /// Latency of a `/healthz` request without response.
 const UNANSWERED: Duration = Duration::from_secs(10);
-
-/// Maximum memory growth of a debug build.
-const MAX_GROWTH_DEBUG: u64 = 512 << 20;
 
 /// Maximum p99 latency of `/healthz`.
 const MAX_P99: Duration = Duration::from_millis(50);
@@ -91,8 +88,7 @@ async fn attack(cluster: &Cluster, target: &Target) {
     .await;
     let exit = child.try_wait().unwrap();
     let _ = child.kill();
-    let max_recovery = if std::env::var_os("FLYBALL_HOSTILE_AIMS").is_some() { MAX_RECOVERY } else { Duration::ZERO };
-    let recovered = restored.within(max_recovery).await;
+    let recovered = restored.within(MAX_RECOVERY).await;
     println!(
         "as {}: /healthz p99 {:?} calm, {:?} under attack (of {}), {:?} at most; {} MiB before, {} MiB at most; recovered after {:?}",
         target.account,
@@ -107,10 +103,11 @@ async fn attack(cluster: &Cluster, target: &Target) {
     assert!(exit.is_some_and(|status| status.success()), "the attackers: {exit:?}");
     assert!(under_attack.max() < UNANSWERED, "/healthz is not answered");
     let growth = peak.saturating_sub(before);
-    assert!(growth < MAX_GROWTH_DEBUG, "memory grows by {} MiB", growth >> 20);
+    assert!(growth < MAX_GROWTH, "memory grows by {} MiB", growth >> 20);
+    assert!(recovered.is_some(), "something is left of the attack: {}", restored.remains());
+    let panics = cluster.panics();
+    assert!(panics.is_empty(), "the server has panicked:\n{}", panics.join("\n"));
     if std::env::var_os("FLYBALL_HOSTILE_AIMS").is_some() {
         assert!(under_attack.p99() < MAX_P99, "/healthz has to wait: {:?}", under_attack.p99());
-        assert!(growth < MAX_GROWTH, "memory grows by {} MiB", growth >> 20);
-        assert!(recovered.is_some(), "something is left of the attack: {}", restored.remains());
     }
 }

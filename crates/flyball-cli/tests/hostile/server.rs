@@ -136,6 +136,14 @@ impl Cluster {
         kib << 10
     }
 
+    /// Returns the lines of the server's log about panics.
+    pub(crate) fn panics(&self) -> Vec<String> {
+        let mut logs = fs::read_dir(self.home.join(".local/state/flyball")).unwrap().map(|entry| entry.unwrap().path());
+        let log = logs.find(|path| path.extension().is_some_and(|extension| extension == "log")).expect("a log");
+        let text = String::from_utf8_lossy(&fs::read(log).unwrap()).into_owned();
+        text.lines().filter(|line| line.contains("panicked")).map(str::to_owned).collect()
+    }
+
     /// Returns the peak memory since the last call.
     pub(crate) fn peak(&self) -> u64 {
         self.peak.swap(0, Ordering::Relaxed)

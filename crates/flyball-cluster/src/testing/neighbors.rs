@@ -1,8 +1,9 @@
 //! Changes of an operator outside of the namespace of its test: cluster-scoped objects and other namespaces.
 //!
 //! They are derived from the operator's requests and the responses, so that only its own changes count. Changes are
-//! expected for objects that the test created, for the operator's own kinds, for objects that these own, and for those
-//! that the test [allows](Allowlist). This module sends no requests.
+//! expected for objects that the test created, for objects that these own, and for those that the test
+//! [allows](Allowlist). A kind is no exception: a custom resource of another tenant is of the operator's own kind. This
+//! module sends no requests.
 
 use http::{Method, Uri};
 use serde_json::Value;
@@ -75,12 +76,10 @@ impl WriteTarget {
 pub(super) struct Neighbors {
     home: String,
     allowed: Allowlist,
-    /// Objects that the test created, by path.
-    made: BTreeSet<String>,
-    /// UIDs of possible owners.
-    owners: BTreeSet<String>,
-    /// Groups and plurals of the operator's own kinds, and groups and kinds.
-    own: BTreeSet<(String, String)>,
+    /// Paths of objects that the test created, and of expected ones, whose deletion names no owner.
+    expected: BTreeSet<String>,
+    /// UIDs and namespaces of possible owners.
+    owners: BTreeMap<String, Option<String>>,
     changed: BTreeSet<String>,
     unexpected: BTreeMap<String, Method>,
 }
@@ -92,13 +91,13 @@ impl Neighbors {
 
     /// Records a write of the test.
     pub(super) fn made(&mut self, place: &WriteTarget, answer: &Value) {
-        self.made.insert(place.object(answer));
-        self.owners.extend(answer["metadata"]["uid"].as_str().map(str::to_owned));
-        if answer["kind"] == "CustomResourceDefinition" {
-            let (group, names) = (&answer["spec"]["group"], &answer["spec"]["names"]);
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            self.own.extend(["plural", "kind"].map(|name| (text(group), text(&names[name]))));
-        }
+        self.expect(place, answer);
+    }
+
+    fn expect(&mut self, place: &WriteTarget, answer: &Value) {
+        self.expected.insert(place.object(answer));
+        let uid = answer["metadata"]["uid"].as_str();
+        self.owners.extend(uid.map(|uid| (uid.to_owned(), place.namespace.clone())));
     }
 
     /// Records a write of the operator.
@@ -110,16 +109,14 @@ impl Neighbors {
             return;
         }
         let object = place.object(answer);
-        let uid = answer["metadata"]["uid"].as_str().map(str::to_owned);
         let resource = (place.group.clone(), place.plural.clone());
         let owners = answer["metadata"]["ownerReferences"].as_array();
-        let is_expected = self.made.contains(&object)
-            || self.own.contains(&resource)
+        let is_expected = self.expected.contains(&object)
             || self.allowed.resources.contains(&resource)
             || place.namespace.as_ref().is_some_and(|namespace| self.allowed.namespaces.contains(namespace))
-            || owners.into_iter().flatten().any(|owner| self.owns(owner));
+            || owners.into_iter().flatten().any(|owner| self.owns(owner, place.namespace.as_ref()));
         if is_expected {
-            self.owners.extend(uid);
+            self.expect(place, answer);
         } else {
             self.unexpected.entry(object.clone()).or_insert_with(|| method.clone());
         }
@@ -136,13 +133,13 @@ impl Neighbors {
         namespace == self.home
             || self.allowed.namespaces.contains(namespace)
             || self.allowed.resources.contains(&(group.to_owned(), text("kind").to_owned()))
-            || self.owns(about)
+            || self.owners.contains_key(text("uid"))
     }
 
-    fn owns(&self, owner: &Value) -> bool {
-        let text = |name: &str| owner[name].as_str().unwrap_or_default();
-        let group = text("apiVersion").rsplit_once('/').map_or("", |(group, _)| group);
-        self.owners.contains(text("uid")) || self.own.contains(&(group.to_owned(), text("kind").to_owned()))
+    /// Returns true if a reference names an expected object without a namespace, or in this one: others own nothing.
+    fn owns(&self, owner: &Value, namespace: Option<&String>) -> bool {
+        let owner = self.owners.get(owner["uid"].as_str().unwrap_or_default());
+        owner.is_some_and(|of| of.is_none() || of.as_ref() == namespace)
     }
 
     /// Returns the paths of the objects that the operator changed.
@@ -200,6 +197,12 @@ mod tests {
         assert_eq!(write("/api/v1/namespaces/other/secrets", "c", "b"), 0);
         assert_eq!(write("/api/v1/namespaces/other/secrets", "d", "x"), 1);
         assert_eq!(write("/api/v1/nodes", "e", "x"), 2);
+        assert_eq!(write("/api/v1/namespaces/third/secrets", "f", "a"), 3, "owners of another namespace own nothing");
+        assert_eq!(write("/api/v1/persistentvolumes", "g", "test"), 3);
+        assert_eq!(write("/api/v1/namespaces/third/secrets", "h", "g"), 3);
+        let deleted = place(&Method::DELETE, "/api/v1/namespaces/other/secrets/b").expect("it writes");
+        neighbors.changed(&Method::DELETE, &deleted, &json!({"kind": "Status", "status": "Success"}));
+        assert_eq!(neighbors.unexpected().len(), 3, "an owned object may be deleted");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Tests of the test harness for operators.
 
-use demovolume::api::demovolume_v1::DemoVolume;
+use demovolume::api::demovolume_v1::{DemoVolume, DemoVolumeSpec};
 use demovolume::controllers::demovolume::controller;
 use flyball::webhook::{AdmissionRequest, Verdict, Webhook};
 use flyball::{Action, Context, Controller, Operator, Reconcile, Result};
@@ -658,6 +658,42 @@ fn meddles() -> Operator {
 #[should_panic(expected = "PATCH /api/v1/namespaces/default/configmaps/theirs")]
 async fn change_in_another_namespace_is_detected() {
     let test = Test::of(meddles).start().await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
+}
+
+/// Writes a custom resource of the operator's own kind.
+struct MeddlesWithItsKind;
+
+impl AsyncDoes for MeddlesWithItsKind {
+    async fn call(&self, _: &ConfigMap, cx: &Context<ConfigMap>) -> Result<()> {
+        let spec = DemoVolumeSpec { name: "theirs".into(), size: 1 };
+        let volumes: Api<DemoVolume> = Api::namespaced(cx.client().clone(), "default");
+        volumes.patch("theirs", &PatchParams::apply("x"), &Patch::Apply(DemoVolume::new("theirs", spec))).await?;
+        Ok(())
+    }
+}
+
+fn meddles_with_its_kind() -> Operator {
+    let may = PolicyRule {
+        api_groups: Some(vec!["demo.flyball.dev".into()]),
+        resources: Some(vec!["demovolumes".into()]),
+        ..may(&["create", "patch"])
+    };
+    Operator::new("op").crd(DemoVolume::crd()).controller(Controller::new(Does(MeddlesWithItsKind)).allows(may))
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "PATCH /apis/demo.flyball.dev/v1/namespaces/default/demovolumes/theirs")]
+async fn change_of_an_own_kind_in_another_namespace_is_detected() {
+    let test = Test::of(meddles_with_its_kind).start().await;
+    test.apply(WATCHED).await;
+    test.assert_converges().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn declared_change_of_an_own_kind_is_expected() {
+    let test = Test::of(meddles_with_its_kind).allows_changes_of::<DemoVolume>().start().await;
     test.apply(WATCHED).await;
     test.assert_converges().await;
 }

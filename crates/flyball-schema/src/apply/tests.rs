@@ -111,6 +111,36 @@ fn conflicts(result: Result<bool, Error>) -> String {
     }
 }
 
+/// As in structured-merge-diff: `Updater.update` (merge/update.go) takes only fields of the comparison of the live and
+/// the new object from other managers, and `compareWalker.compare` (typed/compare.go) counts a list as removed only if
+/// the live object has it and the new one has neither items nor `null`. An owned list that is in neither object stays
+/// owned, and so does its manager.
+#[test]
+fn null_list_stays_owned_until_an_update_removes_it_with_its_items() {
+    let owned = json!({"f:tags": {}});
+    let mut w = World::new();
+    w.apply("two", json!({"tags": null}), false).unwrap();
+    // A server does not store the null.
+    w.live["spec"] = json!({});
+    w.apply("three", json!({"labels": {"a": "b"}}), false).unwrap();
+    w.apply("one", json!({"name": "x"}), false).unwrap();
+    w.update("editor", json!({"labels": {"a": "b"}, "name": "y"}));
+    assert_eq!(w.owns("two"), owned, "no write changed the list");
+
+    // The last applier of an item leaves a null, which the other one owns.
+    w.apply("one", json!({"tags": ["a"]}), true).unwrap();
+    assert_eq!(w.owns("two"), Value::Null, "the list was added");
+    w.apply("two", json!({"tags": null}), false).unwrap();
+    w.apply("one", json!({}), false).unwrap();
+    assert_eq!((&w.live["spec"]["tags"], w.owns("two")), (&Value::Null, owned.clone()));
+
+    w.apply("one", json!({"tags": ["a"]}), true).unwrap();
+    w.apply("two", json!({"tags": null}), false).unwrap();
+    assert_eq!((&w.live["spec"]["tags"], w.owns("two")), (&json!(["a"]), owned));
+    w.update("editor", json!({"labels": {"a": "b"}}));
+    assert_eq!(w.owns("two"), Value::Null, "the update removed the list");
+}
+
 #[test]
 fn omitted_field_is_removed_and_released() {
     let mut w = World::new();

@@ -7,8 +7,9 @@
 //! `meter`. This module is independent of HTTP and of the contents of a review.
 //!
 //! Invariants: a body smaller than its share of the budget is never rejected because of others: if the budget is
-//! exhausted, some unfinished body exceeds its share, and the largest is rejected. The holder of a part of a budget
-//! waits only for those after it, so they cannot block each other.
+//! exhausted, some unfinished body exceeds its share, and the largest is rejected. A review of ordinary size never waits
+//! for larger ones: its body is not charged, and its tree and typed objects have reserved memory, see [`Pool`]. The
+//! holder of a part of a budget waits only for those after it, so they cannot block each other.
 
 use super::meter::Meter;
 use bytes::{Buf, BufMut};
@@ -18,12 +19,18 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+/// Limit of concurrent connections, each with one body.
+pub(super) const MAX_CONNECTIONS: usize = 256;
 /// Memory limit of all bodies together, unless a single one may be larger.
 const MAX_BODIES_BYTES: usize = 64 << 20;
-/// A body's share of the limit when all connections have one, in units.
-const SHARE_UNITS: u32 = (MAX_BODIES_BYTES / 256 / UNIT) as u32;
+/// Bytes of each body that are not charged, so that it waits for no other.
+const SMALL_BODY_BYTES: usize = 64 << 10;
+/// Limit of the charged bytes of all bodies.
+const MAX_CHARGED_BODIES_BYTES: usize = MAX_BODIES_BYTES - MAX_CONNECTIONS * SMALL_BODY_BYTES;
+/// A body's share of that limit when all connections have one, in units.
+const SHARE_UNITS: u32 = (MAX_CHARGED_BODIES_BYTES / MAX_CONNECTIONS / UNIT) as u32;
 /// Limits of the estimated bytes of all parsed reviews together, and of a single one.
 const MAX_TREES_BYTES: usize = 96 << 20;
 /// Memory limit of the typed objects of a single review, with the response to it.
@@ -32,7 +39,11 @@ const MAX_TYPED_BYTES: usize = 64 << 20;
 /// largest must not wait until no other is processed. An update of the largest object has the stored one as well.
 const TYPED_REVIEWS: usize = 2;
 /// Bytes below which a tree, and the typed objects of a review, are not charged.
-const SMALL_TREE_BYTES: usize = 256 << 10;
+const UNCHARGED_BYTES: usize = 256 << 10;
+/// Size limit of charges that may use reserved memory: the tree of an ordinary review of 64 KiB takes 2 MiB.
+const SMALL_CHARGE_BYTES: usize = 4 << 20;
+/// Memory of a pool that is reserved for small charges.
+const RESERVED_BYTES: usize = 8 << 20;
 /// Size of the largest body, with its response twice, in relation to the limits of parsed reviews.
 const BODY_COPIES: usize = 4;
 /// Bytes that are allocated when a body starts.
@@ -44,7 +55,7 @@ const UNIT: usize = 1 << 10;
 #[derive(Debug)]
 pub(super) struct Budget {
     bodies: Arc<Semaphore>,
-    trees: Semaphore,
+    trees: Pool,
     max_trees: usize,
     /// The typed objects of reviews of writes.
     pub(super) typed: Typed,
@@ -53,16 +64,28 @@ pub(super) struct Budget {
     unfinished: Mutex<PendingBodies>,
 }
 
+/// Memory that is charged in order of arrival.
+///
+/// Guarantee: a charge of up to [`SMALL_CHARGE_BYTES`] never waits for a larger one, whether that is being processed or
+/// waits as well. A user who writes large objects through the API server delays only reviews of large objects.
+/// This depends on sizes instead of users, because conversion reviews name no user, and other reviews whom their sender
+/// likes.
+#[derive(Debug)]
+struct Pool {
+    shared: Arc<Semaphore>,
+    reserved: Arc<Semaphore>,
+}
+
 /// The budget of typed objects.
 #[derive(Debug)]
 pub(super) struct Typed {
-    permits: Arc<Semaphore>,
+    pool: Pool,
     /// Limit of a single review.
     max: usize,
 }
 
-/// A part of the budget of typed objects.
-pub(super) type TypedCharge = Option<OwnedSemaphorePermit>;
+/// A part of a pool; `None` if it is too small to be charged.
+pub(super) type PoolCharge = Option<OwnedSemaphorePermit>;
 
 /// The bodies that are being read, and their charges.
 #[derive(Debug, Default)]
@@ -111,7 +134,7 @@ pub(super) struct Review {
 #[derive(Debug, Default)]
 pub(super) struct Response {
     pub(super) text: String,
-    pub(super) charge: TypedCharge,
+    pub(super) charge: PoolCharge,
 }
 
 impl From<String> for Response {
@@ -147,8 +170,8 @@ impl Budget {
         let longest_parsed = longest.saturating_mul(BODY_COPIES);
         let (max_trees, max_typed) = (longest_parsed.max(MAX_TREES_BYTES), longest_parsed.max(MAX_TYPED_BYTES));
         Self {
-            bodies: Arc::new(Semaphore::new(units(longest.max(MAX_BODIES_BYTES)) as usize)),
-            trees: Semaphore::new(units(max_trees) as usize),
+            bodies: Arc::new(Semaphore::new(units(longest.max(MAX_CHARGED_BODIES_BYTES)) as usize)),
+            trees: Pool::new(max_trees),
             max_trees,
             typed: Typed::new(max_typed, TYPED_REVIEWS),
             converted: Typed::new(max_typed, 1),
@@ -172,7 +195,7 @@ impl Budget {
                 }
                 if length > review.text.capacity() {
                     let capacity = length.max(2 * review.text.capacity()).max(FIRST_BYTES).min(limit.max(FIRST_BYTES));
-                    reading.charge(&mut review.charge, units(capacity)).await;
+                    reading.charge(&mut review.charge, units(capacity.saturating_sub(SMALL_BODY_BYTES))).await;
                     review.text.reserve_exact(capacity - review.text.len());
                 }
                 review.text.put(data);
@@ -187,12 +210,11 @@ impl Budget {
     }
 
     /// Waits until a review with this estimate may be parsed.
-    pub(super) async fn parse(&self, estimate: usize) -> Result<Option<SemaphorePermit<'_>>, Refusal> {
-        match estimate {
-            0..=SMALL_TREE_BYTES => Ok(None),
-            _ if estimate > self.max_trees => Err(Refusal::TooManyValues),
-            _ => Ok(Some(self.trees.acquire_many(units(estimate)).await.expect("the semaphore is never closed"))),
+    pub(super) async fn parse(&self, estimate: usize) -> Result<PoolCharge, Refusal> {
+        if estimate > self.max_trees {
+            return Err(Refusal::TooManyValues);
         }
+        Ok(self.trees.charge(estimate).await)
     }
 
     fn begin(&self) -> Reading<'_> {
@@ -222,15 +244,37 @@ impl Budget {
     }
 }
 
+impl Pool {
+    /// Creates a pool of this many bytes, and reserved ones.
+    fn new(bytes: usize) -> Self {
+        let semaphore = |bytes| Arc::new(Semaphore::new(units(bytes) as usize));
+        Self { shared: semaphore(bytes), reserved: semaphore(RESERVED_BYTES) }
+    }
+
+    /// Waits for this many bytes.
+    async fn charge(&self, bytes: usize) -> PoolCharge {
+        let acquire = |semaphore: &Arc<Semaphore>| semaphore.clone().acquire_many_owned(units(bytes));
+        let acquired = match bytes {
+            0..=UNCHARGED_BYTES => return None,
+            ..=SMALL_CHARGE_BYTES => tokio::select! {
+                biased;
+                acquired = acquire(&self.shared) => acquired,
+                acquired = acquire(&self.reserved) => acquired,
+            },
+            _ => acquire(&self.shared).await,
+        };
+        Some(acquired.expect("the semaphore is never closed"))
+    }
+}
+
 impl Typed {
     /// Creates a budget for a number of the largest reviews.
     fn new(max: usize, reviews: usize) -> Self {
-        let permits = units(max.saturating_mul(reviews)) as usize;
-        Self { permits: Arc::new(Semaphore::new(permits)), max }
+        Self { pool: Pool::new(max.saturating_mul(reviews)), max }
     }
 
     /// Decodes the typed objects of a review, and returns the result with its charge.
-    pub(super) async fn decode<T>(&self, decode: impl FnMut(&Meter) -> T) -> Result<(T, TypedCharge), TooLarge> {
+    pub(super) async fn decode<T>(&self, decode: impl FnMut(&Meter) -> T) -> Result<(T, PoolCharge), TooLarge> {
         self.decode_within(self.max, decode).await
     }
 
@@ -238,7 +282,7 @@ impl Typed {
     pub(super) async fn decode_with_old<T>(
         &self,
         decode: impl FnMut(&Meter) -> T,
-    ) -> Result<(T, TypedCharge), TooLarge> {
+    ) -> Result<(T, PoolCharge), TooLarge> {
         self.decode_within(self.max.saturating_mul(2), decode).await
     }
 
@@ -247,16 +291,10 @@ impl Typed {
         &self,
         max: usize,
         mut decode: impl FnMut(&Meter) -> T,
-    ) -> Result<(T, TypedCharge), TooLarge> {
-        let mut limit = SMALL_TREE_BYTES;
+    ) -> Result<(T, PoolCharge), TooLarge> {
+        let mut limit = UNCHARGED_BYTES;
         loop {
-            let charge = match limit {
-                0..=SMALL_TREE_BYTES => None,
-                _ => {
-                    let acquired = self.permits.clone().acquire_many_owned(units(limit)).await;
-                    Some(acquired.expect("the semaphore is never closed"))
-                }
-            };
+            let charge = self.pool.charge(limit).await;
             let meter = Meter::new(limit.min(self.max)).with_old(limit);
             let decoded = decode(&meter);
             if !meter.is_exceeded() {
@@ -282,6 +320,9 @@ impl Reading<'_> {
     async fn charge(&self, charge: &mut Option<OwnedSemaphorePermit>, units: u32) {
         let acquired = charge.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let more = units.saturating_sub(u32::try_from(acquired).unwrap_or(u32::MAX));
+        if more == 0 {
+            return;
+        }
         let bodies = &self.budget.bodies;
         let got = match bodies.clone().try_acquire_many_owned(more) {
             Ok(got) => got,
@@ -365,10 +406,10 @@ mod tests {
         assert_eq!(grows.unwrap_err(), Refusal::TooLong { limit: 4 * PIECE }, "without a Content-Length");
         let whole = budget.read(pieces(4, true), 4 * PIECE).await.unwrap();
         assert_eq!((whole.text.len(), whole.text.capacity()), (4 * PIECE, 4 * PIECE));
-        let charged = || MAX_BODIES_BYTES / UNIT - budget.bodies.available_permits();
-        assert_eq!(charged(), 4 * PIECE / UNIT);
+        let charged = || (MAX_CHARGED_BODIES_BYTES / UNIT - budget.bodies.available_permits()) * UNIT;
+        assert_eq!(charged(), 4 * PIECE - SMALL_BODY_BYTES);
         let answer = whole.answered("short".to_owned().into());
-        assert_eq!(charged(), 4 * PIECE / UNIT, "until the response is written");
+        assert_eq!(charged(), 4 * PIECE - SMALL_BODY_BYTES, "until the response is written");
         drop(answer);
         assert_eq!(charged(), 0);
     }
@@ -397,7 +438,7 @@ mod tests {
         drop(whole);
         greedy.abort_all();
         while greedy.join_next().await.is_some() {}
-        assert_eq!(budget.bodies.available_permits(), MAX_BODIES_BYTES / UNIT, "all charges are released");
+        assert_eq!(budget.bodies.available_permits(), MAX_CHARGED_BODIES_BYTES / UNIT, "all charges are released");
         assert!(budget.unfinished().charges.is_empty());
     }
 
@@ -413,6 +454,32 @@ mod tests {
         assert!(tokio::time::timeout(soon, &mut waits).await.is_err(), "there is no room for both");
         drop(first);
         assert!(tokio::time::timeout(soon, &mut waits).await.is_ok_and(|parses| parses.is_ok()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_bodies_and_charges_wait_for_no_larger_ones() {
+        let (budget, soon) = (Budget::new(0), std::time::Duration::from_secs(1));
+        let mut large = Vec::new();
+        // Complete bodies are not rejected: they wait for their responses.
+        for _ in 0..MAX_CHARGED_BODIES_BYTES / (8 << 20) {
+            large.push(budget.read(pieces(32, true), 8 << 20).await.unwrap());
+        }
+        let mut waits = pin!(budget.read(pieces(32, true), 8 << 20));
+        assert!(tokio::time::timeout(soon, &mut waits).await.is_err(), "all memory of bodies is charged");
+        let small = Full::new(Bytes::from(vec![b' '; SMALL_BODY_BYTES]));
+        assert!(tokio::time::timeout(soon, budget.read(small, 8 << 20)).await.is_ok_and(|read| read.is_ok()));
+
+        let _first = budget.parse(MAX_TREES_BYTES).await.unwrap();
+        let mut waits = pin!(budget.parse(MAX_TREES_BYTES));
+        assert!(tokio::time::timeout(soon, &mut waits).await.is_err(), "all shared memory is charged");
+        let mut small = Vec::new();
+        for _ in 0..RESERVED_BYTES / SMALL_CHARGE_BYTES {
+            small.push(tokio::time::timeout(soon, budget.parse(SMALL_CHARGE_BYTES)).await.expect("it waits"));
+        }
+        let mut last = pin!(budget.parse(SMALL_CHARGE_BYTES));
+        assert!(tokio::time::timeout(soon, &mut last).await.is_err(), "the reserved memory is bounded");
+        small.pop();
+        assert!(tokio::time::timeout(soon, &mut last).await.is_ok(), "it waits for a small one only");
     }
 
     #[tokio::test(start_paused = true)]

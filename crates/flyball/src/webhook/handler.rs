@@ -1,6 +1,6 @@
 //! Calls of validators and defaulters with decoded objects.
 
-use super::budget::{self, Budget, Refusal, Response, TooLarge, TypedCharge};
+use super::budget::{self, Budget, PoolCharge, Refusal, Response, TooLarge};
 use super::merge::{merge_typed_change, patch};
 use super::meter::Meter;
 use super::request::{AdmissionRequest, Operation, Review, WireRequest};
@@ -266,7 +266,7 @@ async fn decode_all<T: DeserializeOwned, R>(
     budget: &Budget,
     sent: &WireRequest,
     objects: impl Fn(&Meter, &dyn Fn() -> Option<T>) -> R,
-) -> Result<(R, TypedCharge), TooLarge> {
+) -> Result<(R, PoolCharge), TooLarge> {
     if sent.operation == Operation::Update {
         let old = |meter: &Meter| {
             meter.begin_old();

@@ -1,6 +1,7 @@
 //! The TLS listener of webhooks and protected metrics, whose certificate may change at any time.
 
 use super::Webhooks;
+use super::budget::MAX_CONNECTIONS;
 use crate::serve;
 use crate::serve::{Pace, Received};
 use bytes::Bytes;
@@ -16,9 +17,6 @@ use rustls::sign::CertifiedKey;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
-
-/// Limit of concurrent connections.
-const MAX_CONNECTIONS: usize = 256;
 
 /// Trust of the API server in the served certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -392,6 +392,34 @@ mod tests {
         }
     }
 
+    /// Validates large pods only after a day.
+    struct Hesitates;
+
+    impl crate::webhook::Validator<Pod> for Hesitates {
+        async fn validate(&self, request: &AdmissionRequest<Pod>) -> crate::Result<Verdict> {
+            let volumes = request.object().spec.as_ref().and_then(|spec| spec.volumes.as_ref());
+            if volumes.is_some_and(|volumes| volumes.len() > 1000) {
+                tokio::time::sleep(Duration::from_hours(24)).await;
+            }
+            Ok(Verdict::allow())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ordinary_reviews_do_not_wait_for_large_ones() {
+        let webhooks = webhooks(&[Webhook::<Pod>::new().validates(Hesitates).declared()]);
+        let large = pod(&json!({"containers": [], "volumes": vec![json!({}); 6_000]}));
+        let mut waiting: Vec<_> =
+            (0..40).map(|_| Box::pin(review(&webhooks, "/validate--v1-pod", "CREATE", &large))).collect();
+        for review in &mut waiting {
+            assert!(review.now_or_never().is_none());
+        }
+        let pod = large_pod();
+        let ordinary = review(&webhooks, "/validate--v1-pod", "UPDATE", &pod);
+        let response = timeout(Duration::from_secs(1), ordinary).await.expect("it waits for a large review");
+        assert_eq!(response["allowed"], true);
+    }
+
     #[tokio::test]
     async fn large_objects_are_accepted() {
         let webhook = Webhook::<EndpointSlice>::new()
