@@ -4,6 +4,9 @@ use super::lookups::{LOOKUPS, NO_FILE, date_format, short, unknown_lookup};
 use super::{ENGINE, Quotes, is_template, literal_backslashes, refuse, sole_expression};
 use minijinja::{Error, context};
 
+/// The statements that include or import another template.
+pub(super) const INCLUDES: [&str; 3] = ["include", "import", "from"];
+
 /// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
 const MAX_OPERATORS: usize = 500;
 
@@ -54,7 +57,12 @@ fn section(text: &str) -> (usize, usize) {
 
 /// Validates a string of a role or playbook with expressions.
 pub(crate) fn check_text(text: &str) -> Result<(), String> {
-    check_file(&literal_backslashes(text))
+    let text = literal_backslashes(text);
+    let includes = |tokens: &Vec<Token<'_>>| first_name(tokens).is_some_and(|name| INCLUDES.contains(&name));
+    match statements(&text).find(includes) {
+        Some(_) => Err("the built-in executor supports include and import only in template files".to_owned()),
+        None => check_file(&text),
+    }
 }
 
 /// Validates the text of a template file.
@@ -63,7 +71,21 @@ pub(crate) fn check_file(text: &str) -> Result<(), String> {
         return Ok(());
     }
     check_operators(text).and_then(|()| ENGINE.template_from_str(text)).map_err(|error| syntax(&error))?;
-    sections(text).into_iter().try_for_each(|(_, section)| check_names(section))
+    sections(text).into_iter().try_for_each(|(_, section)| check_names(section))?;
+    let is_block = |tokens: &Vec<Token<'_>>| matches!(first_name(tokens), Some("extends" | "block"));
+    match statements(text).find(is_block) {
+        Some(_) => Err("the built-in executor does not support template inheritance: use include or import".to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// Returns the tokens of the statements in a text.
+pub(super) fn statements(text: &str) -> impl Iterator<Item = Vec<Token<'_>>> {
+    sections(text).into_iter().filter(|(at, _)| text[..*at].ends_with('%')).map(|(_, section)| tokens(section))
+}
+
+fn first_name<'t>(tokens: &[Token<'t>]) -> Option<&'t str> {
+    tokens.iter().find_map(|token| if let Token::Name(name) = token { Some(*name) } else { None })
 }
 
 /// Returns the unsupported names in a text with expressions, each with its position.
@@ -114,8 +136,8 @@ fn sections(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// A token of an expression, as far as needed to find filter names.
-#[derive(Clone, Copy, PartialEq)]
-enum Token<'a> {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Token<'a> {
     Name(&'a str),
     Text(&'a str),
     Sign(char),

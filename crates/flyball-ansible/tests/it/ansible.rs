@@ -43,6 +43,8 @@ with_both_executors! {
     computed_names_do_not_read_files_of_the_run
     users_do_not_choose_objects_of_others
     spec_fields_run_no_command
+    verbosity_decides_on_debug_tasks
+    roles_replace_imports_of_modules
 }
 
 /// Returns the name of a project of one test.
@@ -567,4 +569,55 @@ async fn spec_fields_run_no_command(executor: Executor) {
         assert_eq!(accepted["status"], "False", "{spec}");
     }
     assert!(!canary.exists(), "a command ran");
+}
+
+/// Runs a role, and returns the word that it writes.
+async fn word_of(written: Project, executor: Executor) -> Option<Value> {
+    let test = test_of(written.folder().to_owned(), executor).await?;
+    test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}}").await;
+    test.eventually("it is written", async || !data(&test, "page").await.is_null()).await;
+    Some(data(&test, "page").await["word"].clone())
+}
+
+const PAGE: &str = "
+- kubernetes.core.k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: page, namespace: '{{ ansible_operator_meta.namespace }}'}
+      data: {word: '{{ word | to_json }}'}
+";
+
+async fn verbosity_decides_on_debug_tasks(executor: Executor) {
+    let tasks = format!(
+        "
+- ansible.builtin.debug: {{verbosity: 2}}
+  register: quiet
+- ansible.builtin.debug: {{verbosity: 3}}
+  register: loud
+- ansible.builtin.set_fact: {{word: '{{{{ [quiet is skipped, loud is skipped, ansible_verbosity] }}}}'}}
+{PAGE}"
+    );
+    let Some(word) = word_of(Project::role(&named("verbosity", executor), &tasks), executor).await else { return };
+    assert_eq!(word, "[false, true, 2]");
+}
+
+async fn roles_replace_imports_of_modules(executor: Executor) {
+    let tasks = format!(
+        "
+- ansible.builtin.command: 'true'
+  register: called
+  ignore_errors: true
+- ansible.builtin.set_fact: {{word: \"{{{{ 'replaced' in (called | string) }}}}\"}}
+{PAGE}"
+    );
+    // The worker knows the usual imports of this module.
+    let replacement = "raise SystemExit('replaced')\n";
+    let files = [
+        ("roles/a/tasks/main.yml", &*tasks),
+        ("roles/a/module_utils/common/collections.py", replacement),
+        ("roles/a/module_utils/common/__init__.py", ""),
+    ];
+    let Some(word) = word_of(Project::new(&named("imports", executor), &files), executor).await else { return };
+    assert_eq!(word, "true");
 }
