@@ -571,53 +571,43 @@ async fn spec_fields_run_no_command(executor: Executor) {
     assert!(!canary.exists(), "a command ran");
 }
 
-/// Runs a role, and returns the word that it writes.
-async fn word_of(written: Project, executor: Executor) -> Option<Value> {
-    let test = test_of(written.folder().to_owned(), executor).await?;
+/// Runs a role, and returns the message with which it fails.
+async fn failure_of(project: Project, executor: Executor) -> Option<String> {
+    let test = test_of(project.folder().to_owned(), executor).await?;
     test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}}").await;
-    test.eventually("it is written", async || !data(&test, "page").await.is_null()).await;
-    Some(data(&test, "page").await["word"].clone())
+    let objects = api(&test, &shops());
+    let failure = async || condition(&objects.get("corner").await.unwrap(), "Failure");
+    test.eventually("it fails", async || failure().await["status"] == "True").await;
+    failure().await["message"].as_str().map(str::to_owned)
 }
 
-const PAGE: &str = "
-- kubernetes.core.k8s:
-    definition:
-      apiVersion: v1
-      kind: ConfigMap
-      metadata: {name: page, namespace: '{{ ansible_operator_meta.namespace }}'}
-      data: {word: '{{ word | to_json }}'}
-";
-
 async fn verbosity_decides_on_debug_tasks(executor: Executor) {
-    let tasks = format!(
-        "
-- ansible.builtin.debug: {{verbosity: 2}}
+    let tasks = "
+- ansible.builtin.debug: {verbosity: 2}
   register: quiet
-- ansible.builtin.debug: {{verbosity: 3}}
+- ansible.builtin.debug: {verbosity: 3}
   register: loud
-- ansible.builtin.set_fact: {{word: '{{{{ [quiet is skipped, loud is skipped, ansible_verbosity] }}}}'}}
-{PAGE}"
-    );
-    let Some(word) = word_of(Project::role(&named("verbosity", executor), &tasks), executor).await else { return };
-    assert_eq!(word, "[false, true, 2]");
+- ansible.builtin.fail: {msg: '{{ [quiet is skipped, loud is skipped, ansible_verbosity] | to_json }}'}
+";
+    let project = Project::role(&named("verbosity", executor), tasks);
+    let Some(failure) = failure_of(project, executor).await else { return };
+    assert_eq!(failure, "[false, true, 2]");
 }
 
 async fn roles_replace_imports_of_modules(executor: Executor) {
-    let tasks = format!(
-        "
+    let tasks = "
 - ansible.builtin.command: 'true'
   register: called
   ignore_errors: true
-- ansible.builtin.set_fact: {{word: \"{{{{ 'replaced' in (called | string) }}}}\"}}
-{PAGE}"
-    );
+- ansible.builtin.fail: {msg: \"replaced: {{ 'no collections' in (called | string) }}\"}
+";
     // The worker knows the usual imports of this module.
-    let replacement = "raise SystemExit('replaced')\n";
     let files = [
-        ("roles/a/tasks/main.yml", &*tasks),
-        ("roles/a/module_utils/common/collections.py", replacement),
+        ("roles/a/tasks/main.yml", tasks),
+        ("roles/a/module_utils/common/collections.py", "raise SystemExit('no collections')\n"),
         ("roles/a/module_utils/common/__init__.py", ""),
     ];
-    let Some(word) = word_of(Project::new(&named("imports", executor), &files), executor).await else { return };
-    assert_eq!(word, "true");
+    let project = Project::new(&named("imports", executor), &files);
+    let Some(failure) = failure_of(project, executor).await else { return };
+    assert_eq!(failure, "replaced: True");
 }
