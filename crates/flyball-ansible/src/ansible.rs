@@ -149,7 +149,7 @@ impl AnsiblePlaybook {
         let mut processes = self.start(job.watch, &folder).await?;
         let (out, complaints) = processes.output().ok_or("the process has no output")?;
         let read = async {
-            let mut events = Events::default();
+            let mut events = Events::of(job.watch.logs_results);
             let mut out = BufReader::new(out);
             while let Some(line) = next_line(&mut out).await? {
                 events.read(&line, folder.secret());

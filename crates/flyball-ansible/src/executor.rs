@@ -31,9 +31,10 @@ impl Execute for BuiltIn {
         let (playbook, shares) = (self.playbook.clone(), self.shares.clone());
         let (kinds, object, extra, cx) = (job.kinds.clone(), job.object.clone(), job.extra, job.cx.clone());
         let (watch, names, manager) = (job.watch.clone(), job.names.clone(), job.manager.to_owned());
+        let verbosity = job.verbosity;
         let run = async move {
             let (kinds, object, cx, watch, names, manager) = (&kinds, &object, &cx, &watch, &names, &*manager);
-            run::run(&playbook, &shares, Job { kinds, object, extra, cx, watch, names, manager }).await
+            run::run(&playbook, &shares, Job { kinds, object, extra, cx, watch, names, manager, verbosity }).await
         };
         slots.run(run.boxed()).boxed()
     }

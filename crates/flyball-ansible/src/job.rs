@@ -61,6 +61,8 @@ pub(crate) struct Job<'r> {
     pub(crate) names: &'r Arc<Names>,
     /// Field manager of patches.
     pub(crate) manager: &'r str,
+    /// Verbosity of Ansible.
+    pub(crate) verbosity: u8,
 }
 
 impl TaskError {

@@ -27,9 +27,6 @@ use tokio::sync::Semaphore;
 /// Timeout of a run: the maximum wait of its tasks.
 const DEADLINE: Duration = Duration::from_secs(1800);
 
-/// Number of workers of a controller, unless the environment sets it.
-const WORKERS: usize = 16;
-
 /// Creates an operator with a controller for each entry, which reconciles objects with the role or playbook.
 ///
 /// Its name is the `projectName` in the file `PROJECT`, or the name of the project's folder. Its
@@ -77,16 +74,17 @@ fn controller(
 ) -> Result<ControllerParts> {
     let folder = executors.watches.folder();
     let mut declared = DeclaredVariables::of(&watch.runs, folder, &watch.vault)?;
-    let workers = watch.concurrency.unwrap_or(WORKERS);
+    let defaults = &executors.watches.defaults;
+    let workers = watch.concurrency.unwrap_or(defaults.max_concurrent_reconciles.get());
     let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
     let executor = watch.executor.unwrap_or(executors.executor);
-    let (main, mut kinds) = executors.create(executor, &watch.runs, &declared, (&watch.vars, &watch.vault), &shares)?;
+    let (main, mut kinds) = executors.create(executor, watch, &watch.runs, &declared, &watch.vars, &shares)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
             let own = DeclaredVariables::of(runs, folder, &watch.vault)?;
-            let (finalizer, others) = executors.create(executor, runs, &own, (&vars, &watch.vault), &shares)?;
+            let (finalizer, others) = executors.create(executor, watch, runs, &own, &vars, &shares)?;
             kinds.join(others);
             declared.join(own);
             Some(finalizer)
@@ -101,7 +99,14 @@ fn controller(
     let created = kinds.created.iter().map(defined).collect();
     let kinds = Arc::new(Kinds { created, read: kinds.read.iter().map(defined).collect(), ..kinds });
     let roles = Roles {
-        watch: Arc::new(watch.clone()),
+        watch: Arc::new(Watch {
+            reconcile_period: watch
+                .reconcile_period
+                .or(Some(defaults.reconcile_period))
+                .filter(|period| !period.is_zero()),
+            verbosity: watch.verbosity.or(Some(defaults.verbosity)),
+            ..watch.clone()
+        }),
         kind: kind.clone(),
         executor: main,
         finalizer,
@@ -157,12 +162,14 @@ impl Executors<'_> {
     fn create(
         &self,
         executor: Executor,
+        watch: &Watch,
         runs: &Runs,
         declared: &DeclaredVariables,
-        (vars, vault): (&Map<String, Value>, &Vault),
+        vars: &Map<String, Value>,
         shares: &ControllerShares,
     ) -> Result<(Box<dyn Execute>, Kinds)> {
-        let folder = self.watches.folder();
+        let (folder, vault) = (self.watches.folder(), &watch.vault);
+        let load = || load(runs, folder, vault, !watch.services.is_empty());
         let file = |problem: String| Error::file(&self.watches.path, problem);
         let find = || {
             AnsiblePlaybook::find().ok_or_else(|| {
@@ -171,7 +178,7 @@ impl Executors<'_> {
             })
         };
         let (program, start) = match executor {
-            Executor::BuiltIn => return self.built_in(load(runs, folder, vault)?, vars, shares),
+            Executor::BuiltIn => return self.built_in(load()?, vars, shares),
             Executor::AnsiblePlaybook => (find()?, Start::Process),
             Executor::Worker => {
                 let program = find()?;
@@ -179,17 +186,24 @@ impl Executors<'_> {
                     self.workers(&program).map_err(|problem| file(format!("no worker can start: {problem}")))?;
                 (program, Start::Worker(workers))
             }
-            Executor::Auto => match (load(runs, folder, vault), AnsiblePlaybook::find()) {
+            Executor::Auto => match (load(), AnsiblePlaybook::find()) {
                 (Ok(playbook), _) => return self.built_in(playbook, vars, shares),
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(program)) => {
-                    tracing::info!(
-                        "using ansible-playbook, because the built-in executor does not support this project: {error}"
-                    );
-                    let start = self.workers(&program).map(Start::WorkerOrProcess).unwrap_or_else(|problem| {
-                        tracing::info!("ansible-playbook runs as a new process for each run: {problem}");
-                        Start::Process
-                    });
+                    let kind = &watch.gvk.kind;
+                    let start = match self.workers(&program) {
+                        Ok(workers) => {
+                            tracing::info!("{kind} is reconciled by ansible-playbook with a worker: {error}");
+                            Start::WorkerOrProcess(workers)
+                        }
+                        Err(problem) => {
+                            tracing::info!(
+                                "{kind} is reconciled by ansible-playbook as a new process for each run, because \
+                                 {problem}: {error}"
+                            );
+                            Start::Process
+                        }
+                    };
                     (program, start)
                 }
             },

@@ -144,4 +144,5 @@ pub(crate) enum Module {
     Fail,
     Meta,
     Pause,
+    Uri,
 }

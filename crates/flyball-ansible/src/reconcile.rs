@@ -8,7 +8,7 @@ use crate::playbook::Kinds;
 use crate::status;
 use crate::template::Vars;
 use crate::variables::{self, RunVariables};
-use crate::watches::Watch;
+use crate::watches::{Watch, parse_verbosity};
 use flyball::{Action, Backoff, Context, Error, Event, Kind, ObjectKey, Reconcile, Result};
 use flyball_core::memory;
 use flyball_core::time::{parse_unsigned_duration, rfc3339};
@@ -25,6 +25,9 @@ use tokio::sync::Semaphore;
 
 /// The annotation of an object with its reconcile period.
 pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
+
+/// The annotation of an object with the verbosity of its runs.
+const VERBOSITY: &str = "ansible.sdk.operatorframework.io/verbosity";
 
 /// Minimum reconcile period in an annotation, since users set it.
 const MIN_ANNOTATED_PERIOD: Duration = Duration::from_secs(1);
@@ -188,6 +191,7 @@ impl Roles {
                 watch: &self.watch,
                 names: &self.names,
                 manager: &self.manager,
+                verbosity: self.verbosity(object),
             })
             .await
     }
@@ -199,6 +203,11 @@ impl Roles {
             None => Ok(self.watch.reconcile_period),
             Some(text) => annotated_period(text),
         }
+    }
+
+    fn verbosity(&self, object: &DynamicObject) -> u8 {
+        let annotation = object.metadata.annotations.as_ref().and_then(|annotations| annotations.get(VERBOSITY));
+        annotation.and_then(|text| parse_verbosity(text)).or(self.watch.verbosity).unwrap_or_default()
     }
 
     /// Writes the outcome of a run and the status fields of tasks.

@@ -5,11 +5,13 @@
 //! cluster, so a canceled run is simply repeated.
 
 mod frame;
+mod http;
 mod k8s;
 mod lookups;
 mod modules;
 mod objects;
 mod tasks;
+mod uri;
 mod wait;
 
 pub(crate) use k8s::merge;
@@ -121,7 +123,7 @@ impl<'r> Run<'r> {
         layers.extend(frame.role.iter().map(|role| role.vars.clone()));
         layers.push(frame.play.vars.clone());
         layers.extend(frame.role.iter().map(|role| role.defaults.clone()));
-        layers.push(default_vars());
+        layers.push(default_vars(self.job.verbosity));
         let files = frame.role.iter().map(|role| role.files.clone()).chain([frame.play.files.clone()]).collect();
         Scope::within(self.budget.clone(), layers, files)
     }
@@ -143,13 +145,21 @@ impl<'r> Run<'r> {
     }
 
     /// Waits, if there is a share of the workers for it.
+    async fn pause(&mut self, time: Duration) -> Result<(), Stop> {
+        if !time.is_zero() {
+            if !self.has_share().await {
+                return Err(Stop::Deferred);
+            }
+            tokio::time::sleep(time).await;
+        }
+        Ok(())
+    }
+
+    /// Takes a share of the workers, and returns true if the run has one.
     ///
     /// Without one, a run that has changed something waits for a share: a repeated run would find these changes made,
     /// and neither report them nor notify their handlers.
-    async fn pause(&mut self, time: Duration) -> Result<(), Stop> {
-        if time.is_zero() {
-            return Ok(());
-        }
+    async fn has_share(&mut self) -> bool {
         if self.share.is_none() {
             let namespace = self.job.cx.key().namespace();
             self.share = match self.shares.acquire(namespace) {
@@ -157,11 +167,7 @@ impl<'r> Run<'r> {
                 share => share,
             };
         }
-        match self.share {
-            Some(_) => tokio::time::sleep(time).await,
-            None => return Err(Stop::Deferred),
-        }
-        Ok(())
+        self.share.is_some()
     }
 
     fn has_changed(&self) -> bool {
@@ -170,8 +176,11 @@ impl<'r> Run<'r> {
 }
 
 /// Variables that always exist.
-fn default_vars() -> Arc<Vars> {
-    let names = [("inventory_hostname", "localhost"), ("ansible_connection", "local")];
-    let var = |value: &str| Var::Data(Arc::new(value.into()));
-    Arc::new(names.into_iter().map(|(name, value)| (name.to_owned(), var(value))).collect())
+fn default_vars(verbosity: u8) -> Arc<Vars> {
+    let names: [(&str, Value); 3] = [
+        ("inventory_hostname", "localhost".into()),
+        ("ansible_connection", "local".into()),
+        ("ansible_verbosity", verbosity.into()),
+    ];
+    Arc::new(names.into_iter().map(|(name, value)| (name.to_owned(), Var::Data(Arc::new(value)))).collect())
 }

@@ -10,6 +10,7 @@ mod files;
 mod filters;
 mod format;
 mod functions;
+mod includes;
 mod lists;
 mod lookups;
 mod numbers;
@@ -29,6 +30,7 @@ pub(crate) use check::{
     queried_kinds,
 };
 pub(crate) use files::{Files, normal, walk};
+use includes::Includes;
 use output::Bounded;
 pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};
 pub(crate) use sequence::sequence;

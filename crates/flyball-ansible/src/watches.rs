@@ -3,9 +3,10 @@
 use crate::error::{Error, Result};
 use crate::fields::{FieldError, Fields};
 use crate::names::{Reason, never_allowed, own_names};
+use crate::services::{Resolver, Services};
 use crate::snake::snake;
 use crate::vault::Vault;
-use crate::yaml::{self, type_name};
+use crate::yaml::{self, truth, type_name};
 use clap::ValueEnum;
 use flyball::{GroupVersionKind, Kind};
 use flyball_core::time::parse_unsigned_duration;
@@ -13,7 +14,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::env;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A `watches.yaml`, in the format of operator-sdk's Ansible operator.
@@ -23,12 +27,13 @@ use std::time::Duration;
 /// are searched below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path relative to the
 /// file.
 ///
-/// Six fields are extensions of operator-sdk's format. `executor` is `built-in`, `worker`, `ansible-playbook` or
+/// Seven fields are extensions of operator-sdk's format. `executor` is `built-in`, `worker`, `ansible-playbook` or
 /// `auto`, and overrides the [executor](Executor) of the operator. `allowVariables` lists variable names that fields
 /// of the spec may have although Ansible or the role uses them. `allowNamespaces` lists namespaces, or `*`, that runs
 /// for namespaced objects may access besides their own. `allowKinds` lists group, version and kind of objects outside
 /// of that namespace, or of RBAC, that templates and variables may create; otherwise only tasks may. `passEnvironment`
-/// lists environment variables of the operator that roles may read. `vaultPasswordFile` is the file with the password
+/// lists environment variables of the operator that roles may read. `allowServices` lists services of the cluster that
+/// the module `uri` of the built-in executor may call. `vaultPasswordFile` is the file with the password
 /// of `ansible-vault`; by default, it is that in the environment variable `ANSIBLE_VAULT_PASSWORD_FILE`.
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
@@ -36,9 +41,38 @@ use std::time::Duration;
 pub struct Watches {
     pub(crate) path: PathBuf,
     pub(crate) entries: Vec<Watch>,
+    pub(crate) defaults: Defaults,
     /// Runs are polled by the caller.
     pub(crate) repeats: bool,
 }
+
+/// Settings of entries that have none of their own, as flags of operator-sdk's Ansible operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defaults {
+    /// Interval of reconciles without a change; zero disables them. `reconcilePeriod` of an entry and the annotation
+    /// `ansible.sdk.operatorframework.io/reconcile-period` of an object override it.
+    pub reconcile_period: Duration,
+    /// Number of concurrent reconciles of a kind. The environment variable `MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>`
+    /// overrides it.
+    pub max_concurrent_reconciles: NonZeroUsize,
+    /// Verbosity of Ansible, from 0 to 7. The environment variable `ANSIBLE_VERBOSITY_<KIND>_<GROUP>` and the
+    /// annotation `ansible.sdk.operatorframework.io/verbosity` of an object override it.
+    pub verbosity: u8,
+}
+
+impl Default for Defaults {
+    /// Returns those of operator-sdk, except for 16 concurrent reconciles instead of one per core.
+    fn default() -> Self {
+        Self {
+            reconcile_period: Duration::from_secs(10 * 3600),
+            max_concurrent_reconciles: NonZeroUsize::new(16).expect("it is not zero"),
+            verbosity: 2,
+        }
+    }
+}
+
+/// The maximum verbosity.
+pub(crate) const MAX_VERBOSITY: u8 = 7;
 
 /// An entry: a kind, and its role or playbook.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +94,9 @@ pub(crate) struct Watch {
     /// A label selector, as a string.
     pub(crate) selector: Option<String>,
     pub(crate) concurrency: Option<usize>,
+    pub(crate) verbosity: Option<u8>,
+    /// The log contains the results of all tasks.
+    pub(crate) logs_results: bool,
     /// Fields of the spec that become variables although their names are rejected by default, as variable names.
     pub(crate) allow_variables: BTreeSet<String>,
     /// Namespaces that a run for a namespaced object may access besides its own; `*` for all.
@@ -68,6 +105,8 @@ pub(crate) struct Watch {
     pub(crate) allow_kinds: Vec<GroupVersionKind>,
     /// Environment variables that roles may read.
     pub(crate) pass_environment: BTreeSet<String>,
+    /// Services that the module `uri` may call.
+    pub(crate) services: Services,
     /// Decrypts files of the project.
     pub(crate) vault: Vault,
     /// Random values are those of the simulation.
@@ -138,7 +177,8 @@ impl Watches {
             }
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut watches = Self { path: path.to_owned(), entries: Vec::new(), repeats: false };
+        let mut watches =
+            Self { path: path.to_owned(), entries: Vec::new(), defaults: Defaults::default(), repeats: false };
         let mut known = BTreeSet::new();
         for (number, entry) in entries.into_iter().enumerate() {
             let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
@@ -161,11 +201,24 @@ impl Watches {
         Ok(watches)
     }
 
+    /// Sets the values that entries without own ones have.
+    pub fn defaults(self, defaults: Defaults) -> Self {
+        Self { defaults, ..self }
+    }
+
     /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations are
     /// reproducible. Expensive templates then block the operator; by default, they run on other threads.
     pub fn repeatable(mut self) -> Self {
         self.entries.iter_mut().for_each(|watch| watch.repeats = true);
         Self { repeats: true, ..self }
+    }
+
+    /// Resolves hosts of services that roles call, such as `api.shop.svc`, outside of the cluster. DNS resolves a host
+    /// without a result.
+    pub fn resolve_services(mut self, resolve: impl Fn(&str) -> Option<SocketAddr> + Send + Sync + 'static) -> Self {
+        let resolver = Resolver(Arc::new(resolve));
+        self.entries.iter_mut().for_each(|watch| watch.services.resolver = Some(resolver.clone()));
+        self
     }
 
     /// Returns the folder of the file, which is the project folder.
@@ -213,9 +266,13 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
     let snake_case = fields.boolean("snakeCaseParameters")?.unwrap_or(true);
     let allow_variables = fields.names("allowVariables")?;
     allow_variables.iter().try_for_each(|name| check_variable(name, &gvk, snake_case))?;
+    let services =
+        Services::parse(fields.names("allowServices")?).map_err(|problem| FieldError::new("allowServices", problem))?;
     let runs = runs.ok_or_else(|| FieldError::new("role", "required: a role or a playbook"))?;
     let watch = Watch {
-        concurrency: concurrency(&gvk),
+        concurrency: concurrency(&gvk, environment),
+        verbosity: verbosity(&gvk, environment),
+        logs_results: environment("ANSIBLE_DEBUG_LOGS").is_some_and(|value| truth(&value.into()) == Some(true)),
         gvk,
         runs,
         executor,
@@ -233,6 +290,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
         allow_namespaces: fields.names("allowNamespaces")?,
         allow_kinds,
         pass_environment: fields.names("passEnvironment")?,
+        services,
         vault: read_vault(&mut fields, folder)?,
         repeats: false,
     };
@@ -427,11 +485,29 @@ fn collection_places(folder: &Path, name: &str) -> Vec<(PathBuf, String)> {
     folders.into_iter().map(of).collect()
 }
 
+fn environment(variable: &str) -> Option<String> {
+    env::var(variable).ok()
+}
+
+/// Returns the name of an environment variable for a kind.
+fn variable_of(prefix: &str, gvk: &GroupVersionKind) -> String {
+    format!("{prefix}_{}_{}", gvk.kind, gvk.group).replace('.', "_").to_uppercase()
+}
+
 /// Reads the maximum number of concurrent reconciles, which operator-sdk reads from the environment.
-fn concurrency(gvk: &GroupVersionKind) -> Option<usize> {
-    let name = format!("{}_{}", gvk.kind, gvk.group).replace('.', "_").to_uppercase();
-    let value = |prefix: &str| env::var(format!("{prefix}_{name}")).ok()?.parse().ok().filter(|workers| *workers > 0);
+fn concurrency(gvk: &GroupVersionKind, variable: impl Fn(&str) -> Option<String>) -> Option<usize> {
+    let value = |prefix: &str| variable(&variable_of(prefix, gvk))?.parse().ok().filter(|workers| *workers > 0);
     value("MAX_CONCURRENT_RECONCILES").or_else(|| value("WORKER"))
+}
+
+fn verbosity(gvk: &GroupVersionKind, variable: impl Fn(&str) -> Option<String>) -> Option<u8> {
+    parse_verbosity(&variable(&variable_of("ANSIBLE_VERBOSITY", gvk))?)
+}
+
+/// Parses a verbosity, within the limits.
+pub(crate) fn parse_verbosity(text: &str) -> Option<u8> {
+    let verbosity: i64 = text.trim().parse().ok()?;
+    u8::try_from(verbosity.clamp(0, MAX_VERBOSITY.into())).ok()
 }
 
 /// Replaces references to environment variables; references to unset variables stay.
@@ -494,6 +570,22 @@ mod tests {
     }
 
     #[test]
+    fn environment_sets_concurrency_and_verbosity() {
+        let gvk = GroupVersionKind::new("cache.example.com", "v1", "Memcached");
+        let with = |name: &'static str, value: &'static str| {
+            move |variable: &str| (variable == format!("{name}_MEMCACHED_CACHE_EXAMPLE_COM")).then(|| value.to_owned())
+        };
+        assert_eq!(concurrency(&gvk, with("MAX_CONCURRENT_RECONCILES", "3")), Some(3));
+        assert_eq!(concurrency(&gvk, with("WORKER", "4")), Some(4));
+        for invalid in ["0", "-1", "many", ""] {
+            assert_eq!(concurrency(&gvk, with("WORKER", invalid)), None, "{invalid}");
+        }
+        for (value, expected) in [("0", Some(0)), ("5", Some(5)), ("9", Some(7)), ("-1", Some(0)), ("high", None)] {
+            assert_eq!(verbosity(&gvk, with("ANSIBLE_VERBOSITY", value)), expected, "{value}");
+        }
+    }
+
+    #[test]
     fn errors_name_the_field() {
         let folder = env::temp_dir();
         let check = |entry: Value, field: &str, problem: &str| {
@@ -519,6 +611,9 @@ mod tests {
             "blacklist[1].version",
             "required",
         );
+        check(with("allowServices", json!(["a.b.svc"])), "allowServices", "invalid service");
+        check(with("maxRunnerArtifacts", json!(-1)), "maxRunnerArtifacts", "a non-negative integer");
+        check(with("markUnsafe", json!("yes")), "markUnsafe", "true or false");
         check(with("allowKinds", json!(["A"])), "allowKinds[0]", "must be a map");
         check(with("allowKinds", json!({})), "allowKinds", "a list of maps");
         check(with("selector", json!({"matchLabels": 3})), "selector", "expected matchLabels or matchExpressions");

@@ -11,9 +11,14 @@ pub(crate) struct Events {
     /// Message of the last failed task that was not ignored.
     failed: Option<TaskError>,
     complete: bool,
+    logs_results: bool,
 }
 
 impl Events {
+    pub(crate) fn of(logs_results: bool) -> Self {
+        Self { logs_results, ..Self::default() }
+    }
+
     /// Parses a line of output. Only lines that start with the secret of the run are events, since users may
     /// influence the others.
     pub(crate) fn read(&mut self, line: &str, secret: &str) {
@@ -25,6 +30,9 @@ impl Events {
     /// Records an event.
     pub(crate) fn record(&mut self, event: &Value) {
         let data = &event["event_data"];
+        if self.logs_results && data["res"].is_object() {
+            tracing::info!(task = data["task"].as_str(), "{}", data["res"]);
+        }
         let text = |field: &str| data["res"][field].as_str().map(str::to_owned);
         match event["event"].as_str() {
             Some("runner_on_failed" | "runner_on_unreachable") if data["ignore_errors"] != true => {

@@ -28,13 +28,15 @@ pub(super) struct Folder {
     roles: Vec<PathBuf>,
     /// Prefix of the events of the run.
     secret: String,
+    verbosity: u8,
 }
 
 impl Folder {
     /// Creates the folder of a run.
     pub(super) fn new(job: &Job<'_>, ansible: &AnsiblePlaybook, proxy: &Proxy) -> io::Result<Self> {
         let project = fs::canonicalize(&ansible.project)?;
-        let mut folder = Self { work_dir: Arc::new(WorkDir::new()?), roles: Vec::new(), secret: super::random(16)? };
+        let mut folder =
+            Self { work_dir: Arc::new(WorkDir::new()?), roles: Vec::new(), secret: super::random(16)?, verbosity: job.verbosity };
         for part in [folder.temporary(), folder.callbacks()] {
             DirBuilder::new().mode(0o700).create(part)?;
         }
@@ -42,7 +44,7 @@ impl Folder {
             Runs::Role(role) => {
                 let role = fs::canonicalize(role)?;
                 folder.roles.extend(role.parent().map(Path::to_owned));
-                json!([{"hosts": "localhost", "gather_facts": false, "roles": [role]}])
+                json!([{"hosts": "localhost", "gather_facts": gathers_facts(), "roles": [role]}])
             }
             Runs::Playbook(playbook) => json!([{"import_playbook": fs::canonicalize(playbook)?}]),
         };
@@ -138,10 +140,16 @@ impl Folder {
             ("ANSIBLE_RETRY_FILES_ENABLED", "false".into()),
             ("ANSIBLE_LOCALHOST_WARNING", "false".into()),
             ("ANSIBLE_NOCOLOR", "true".into()),
+            ("ANSIBLE_VERBOSITY", self.verbosity.to_string().into()),
             ("K8S_AUTH_KUBECONFIG", kubeconfig.clone().into()),
             ("KUBECONFIG", kubeconfig.into()),
         ]
     }
+}
+
+/// Returns true if the environment requests facts for roles, which few of them need. Playbooks decide on their own.
+fn gathers_facts() -> bool {
+    std::env::var("ANSIBLE_GATHERING").is_ok_and(|gathering| gathering != "explicit")
 }
 
 /// Returns the variables of the operator that runs have in their environment.

@@ -17,7 +17,7 @@ struct ModuleArguments {
 const KUBERNETES: &[&str] = &["kubernetes.core", "community.kubernetes", "operator_sdk.util"];
 const BUILTIN: &[&str] = &["ansible.builtin", "ansible.legacy"];
 
-const MODULES: [ModuleArguments; 11] = [
+const MODULES: [ModuleArguments; 12] = [
     ModuleArguments {
         module: Module::K8s,
         names: &["k8s", "k8s_raw"],
@@ -169,6 +169,24 @@ const MODULES: [ModuleArguments; 11] = [
         arguments: Some(&["seconds", "minutes"]),
         text: None,
     },
+    ModuleArguments {
+        module: Module::Uri,
+        names: &["uri"],
+        collections: BUILTIN,
+        arguments: Some(&[
+            "url",
+            "method",
+            "body",
+            "body_format",
+            "headers",
+            "status_code",
+            "return_content",
+            "timeout",
+            "validate_certs",
+            "follow_redirects",
+        ]),
+        text: None,
+    },
 ];
 
 /// Splits a name into its collection, if any, and the rest.
@@ -199,6 +217,14 @@ pub(super) fn is_action(key: &str) -> bool {
 /// Finds a module by name and validates its arguments.
 pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String, Value>), String> {
     let Some(known) = find(name) else {
+        if let (None | Some("kubernetes.core" | "community.kubernetes"), "k8s_exec" | "k8s_cp" | "k8s_log") =
+            split(name)
+        {
+            return Err(format!(
+                "module {name} needs ansible-playbook, since the built-in executor has no connections to containers: \
+                 install ansible-core and the collection kubernetes.core"
+            ));
+        }
         let names: Vec<_> = MODULES.iter().map(|known| known.names[0]).collect();
         return Err(format!(
             "the built-in executor does not support module {name}; supported: {}, block, include_tasks, import_tasks, include_role, \
@@ -262,6 +288,12 @@ fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(
             "action",
             &["end_play", "end_host", "end_role", "noop", "flush_handlers", "clear_facts", "refresh_inventory"],
         )?,
+        Module::Uri => {
+            one_of("body_format", &["json", "raw", "form-urlencoded"])?;
+            if !arguments.contains_key("url") {
+                return Err(format!("{name}: missing argument url"));
+            }
+        }
         Module::Assert if !arguments.contains_key("that") => return Err(format!("{name}: missing argument that")),
         Module::RequeueAfter if !arguments.contains_key("time") => {
             return Err(format!("{name}: missing argument time"));

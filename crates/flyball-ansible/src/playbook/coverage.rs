@@ -144,13 +144,13 @@ pub fn coverage(project: &Path) -> Result<Coverage> {
     for folder in roles(&project.join("roles"), 0)? {
         let mut survey = Survey::of(project, &folder, &vault, None);
         survey.role()?;
-        parts.push(survey.part(&folder, load(&Runs::Role(folder.clone()), project, &vault).err()));
+        parts.push(survey.part(&folder, load(&Runs::Role(folder.clone()), project, &vault, false).err()));
     }
     for file in playbooks(project, &vault)? {
         let folder = file.parent().unwrap_or(project);
         let mut survey = Survey::of(project, folder, &vault, Some(Vec::new()));
         survey.playbook(&file)?;
-        parts.push(survey.part(&file, load(&Runs::Playbook(file.clone()), project, &vault).err()));
+        parts.push(survey.part(&file, load(&Runs::Playbook(file.clone()), project, &vault, false).err()));
     }
     let sum = |count: fn(&PartCoverage) -> usize| parts.iter().map(count).sum();
     Ok(Coverage { tasks: sum(|part| part.tasks), built_in: sum(|part| part.built_in), parts })
@@ -286,7 +286,10 @@ impl<'p> Survey<'p> {
         for (name, (file, text)) in &templates {
             let mut gaps: Vec<_> = missing_in_text(text).into_iter().map(|(at, name)| (at, named(name))).collect();
             gaps.extend(self.missing_files(text).into_iter().map(|gap| (0, gap)));
-            if let (true, Err(problem)) = (gaps.is_empty(), check_file(text)) {
+            let checked = || check_file(text).and_then(|()| self.files.check_includes(name, text));
+            if gaps.is_empty()
+                && let Err(problem) = checked()
+            {
                 gaps.push((0, (GapKind::Other, problem)));
             }
             if !gaps.is_empty() {
@@ -445,6 +448,10 @@ impl Resolve for Alone<'_> {
 
     fn role(&mut self, name: &str, tasks_from: &str) -> Result<PathBuf, String> {
         self.0.role(name, tasks_from)
+    }
+
+    fn allows_services(&self) -> bool {
+        self.0.allows_services()
     }
 }
 

@@ -19,8 +19,10 @@ const MAX_DEPTH: usize = 32;
 const MAX_TASK_FILES: usize = 2000;
 
 /// Loads a role or a playbook of a project.
-pub(crate) fn load(runs: &Runs, project: &Path, vault: &Vault) -> Result<Playbook> {
-    let mut loader = Loader::of(project, vault);
+///
+/// Without declared services, tasks with the module `uri` are rejected.
+pub(crate) fn load(runs: &Runs, project: &Path, vault: &Vault, allows_services: bool) -> Result<Playbook> {
+    let mut loader = Loader { allows_services, ..Loader::of(project, vault) };
     let plays = match runs {
         Runs::Role(folder) => {
             let folder = normal(folder);
@@ -49,6 +51,7 @@ pub(super) struct Loader {
     /// Task files that remain to be read, each with the folder of its role.
     pending: Vec<(PathBuf, PathBuf)>,
     seen: BTreeSet<PathBuf>,
+    allows_services: bool,
 }
 
 impl Loader {
@@ -106,7 +109,7 @@ impl Loader {
             folder: folder.to_owned(),
             defaults: vars("defaults")?,
             vars: vars("vars")?,
-            files: Arc::new(files),
+            files: Arc::new(files.with_includes()?),
             ..Role::default()
         };
         if let Some(file) = named(&folder.join("meta"), "main") {
@@ -225,7 +228,7 @@ impl Loader {
         let mut play = Play {
             no_log,
             vars: Arc::new(templates(&vars)),
-            files: Arc::new(files),
+            files: Arc::new(files.with_includes()?),
             folder: folder.clone(),
             ..Play::default()
         };
@@ -413,5 +416,9 @@ impl Resolve for TaskContext<'_> {
         let folder = self.loader.find_role(name, self.home)?;
         self.loader.enqueue(&folder, tasks_from.trim_end_matches(".yml"))?;
         Ok(folder)
+    }
+
+    fn allows_services(&self) -> bool {
+        self.loader.allows_services
     }
 }

@@ -40,6 +40,8 @@ pub(super) trait Resolve {
     fn include_vars(&mut self, file: Option<&str>) -> Result<(), String>;
     /// Returns the folder of a role.
     fn role(&mut self, name: &str, tasks_from: &str) -> Result<PathBuf, String>;
+    /// Returns true if the module `uri` may be used.
+    fn allows_services(&self) -> bool;
 }
 
 /// Reads a list of tasks.
@@ -208,6 +210,10 @@ fn read_action(
             other => other,
         };
         let (module, arguments) = module(&key, arguments).map_err(&refuse)?;
+        if module == Module::Uri && !found.allows_services() {
+            let remedy = "list them in allowServices in watches.yaml, or have the role run by ansible-playbook";
+            return Err(refuse(format!("the built-in executor supports {key} only for declared services: {remedy}")));
+        }
         if module == Module::SetFact {
             arguments.keys().cloned().try_for_each(|fact| literal_name(fact).map(drop)).map_err(&refuse)?;
         }

@@ -4,6 +4,7 @@ use super::tasks::{Done, seconds};
 use super::{Frame, Run, Stop};
 use crate::job::{MIN_REQUEUE, TaskError};
 use crate::playbook::{Literals, Module};
+use crate::services::literal_host;
 use crate::template::{OMIT, Scope};
 use crate::yaml::to_text;
 use flyball_core::time::parse_unsigned_duration;
@@ -29,12 +30,16 @@ impl<'r> Run<'r> {
                 return Ok(done.unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
             }
             Module::Debug => {
-                let done = self.evaluate(|| debug(arguments, scope)).await;
+                let done = {
+                    let verbosity = self.job.verbosity;
+                    self.evaluate(|| debug(arguments, scope, verbosity)).await
+                };
                 return Ok(done.unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
             }
             _ => {}
         }
         let named = Literals::of(arguments);
+        let literal_host = arguments.get("url").and_then(Value::as_str).and_then(literal_host);
         let arguments = match self.evaluate(|| evaluate(arguments, scope)).await {
             Ok(arguments) => arguments,
             Err(problem) => return Ok(Done::failed(TaskError::new(problem))),
@@ -44,6 +49,7 @@ impl<'r> Run<'r> {
             Module::K8sInfo => Box::pin(self.k8s_info(&arguments)).await,
             Module::K8sScale => Box::pin(self.k8s_scale(&arguments, &named, scope)).await,
             Module::K8sStatus => self.k8s_status(&arguments),
+            Module::Uri => Box::pin(self.uri(&arguments, literal_host)).await,
             Module::RequeueAfter => self.requeue_after(&arguments),
             Module::SetFact => {
                 for (name, value) in arguments.iter().filter(|(name, _)| name.as_str() != "cacheable") {
@@ -111,7 +117,13 @@ fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, St
     Ok(Done::with(json!({"changed": false, "msg": message})))
 }
 
-fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, String> {
+fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>, verbosity: u8) -> Result<Done, String> {
+    let required = arguments.get("verbosity").map_or(Ok(Value::Null), |required| scope.render(required))?;
+    if seconds(&required, 0.0) > Duration::from_secs(verbosity.into()) {
+        return Ok(Done::with(
+            json!({"skipped": true, "changed": false, "skipped_reason": "Verbosity threshold not met."}),
+        ));
+    }
     let result = match (arguments.get("var").and_then(Value::as_str), arguments.get("msg")) {
         (Some(name), _) => {
             let name = name.trim().trim_start_matches("{{").trim_end_matches("}}").trim();

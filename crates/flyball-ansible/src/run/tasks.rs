@@ -375,15 +375,25 @@ impl<'r> Run<'r> {
         Done::ok()
     }
 
+    /// Logs the result of a task, which is not hidden.
+    fn log_result(&self, task: &Task, module: Module, result: &Map<String, Value>) {
+        if self.job.watch.logs_results {
+            // Its length is limited like that of a message.
+            let result = TaskError::new(json!(result).to_string()).message;
+            tracing::info!(task = of(task), "{result}");
+        } else if module == Module::Debug {
+            tracing::debug!("{}", json!(result));
+        }
+    }
+
     /// Counts, registers and reports the result of a task.
     fn ended(&mut self, task: &Task, frame: &Frame<'_>, mut done: Done) -> Result<(), Stop> {
         self.charge(task, 0)?;
         let scope = self.scope(frame, &task.vars, &Vars::new());
         let no_log = task.no_log.as_ref().or(frame.no_log.as_ref());
         let hidden = no_log.is_some_and(|no_log| is_true(no_log, &scope));
-        if let (Action::Module(Module::Debug, _), false) = (&task.action, hidden) {
-            let result = Value::Object(done.result.clone());
-            tracing::debug!("{result}");
+        if let (Action::Module(module, _), false) = (&task.action, hidden) {
+            self.log_result(task, *module, &done.result);
         }
         if let Some(name) = &task.register {
             self.set_fact(name, Value::Object(done.result.clone()))?;
@@ -444,7 +454,7 @@ impl Done {
         done
     }
 
-    fn fail(&mut self, failure: TaskError) {
+    pub(super) fn fail(&mut self, failure: TaskError) {
         self.result.insert("failed".into(), true.into());
         self.result.insert("msg".into(), failure.message.as_str().into());
         self.failure = Some(failure);

@@ -76,8 +76,8 @@ impl Budget {
     /// Evaluates with increasing fuel limits.
     pub(super) fn evaluate<T>(
         &self,
-        engines: &'static [Environment<'static>],
-        evaluate: impl Fn(&'static Environment<'static>) -> Result<T, Error>,
+        engines: &[Environment<'static>],
+        evaluate: impl Fn(&Environment<'static>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut steps = engines.iter().zip(FUEL).peekable();
         loop {

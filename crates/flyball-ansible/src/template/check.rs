@@ -8,13 +8,25 @@ use minijinja::{Environment, Error, Expression, Template, context};
 /// without optimization.
 const PARSER_STACK_BYTES: usize = 8 << 20;
 
+/// The statements that include or import another template.
+pub(super) const INCLUDES: [&str; 3] = ["include", "import", "from"];
+
 /// Limit of operators, calls, attributes and filters in one expression: the engine recurses into each of them.
 const MAX_OPERATORS: usize = 500;
 
+/// Runs the parser on a sufficient stack.
+pub(super) fn with_parser_stack<T>(parse: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES, parse)
+}
+
 /// Compiles a template of any nesting on any thread.
-pub(super) fn compile<'e>(engine: &'e Environment<'static>, text: &'e str) -> Result<Template<'e, 'e>, Error> {
+pub(super) fn compile<'e>(
+    engine: &'e Environment<'static>,
+    name: &'e str,
+    text: &'e str,
+) -> Result<Template<'e, 'e>, Error> {
     check_operators(text)?;
-    stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES, || engine.template_from_str(text))
+    with_parser_stack(|| engine.template_from_named_str(name, text))
 }
 
 /// Compiles an expression of any nesting on any thread.
@@ -23,7 +35,7 @@ pub(super) fn compile_expression<'e>(
     expression: &'e str,
 ) -> Result<Expression<'e, 'e>, Error> {
     check_operators(&format!("{{{{{expression}"))?;
-    stacker::maybe_grow(PARSER_STACK_BYTES, PARSER_STACK_BYTES, || engine.compile_expression(expression))
+    with_parser_stack(|| engine.compile_expression(expression))
 }
 
 /// Rejects a text with an expression that would exceed the engine's recursion limit.
@@ -73,7 +85,12 @@ fn section(text: &str) -> (usize, usize) {
 
 /// Validates a string of a role or playbook with expressions.
 pub(crate) fn check_text(text: &str) -> Result<(), String> {
-    check_file(&literal_backslashes(text))
+    let text = literal_backslashes(text);
+    let includes = |tokens: &Vec<Token<'_>>| first_name(tokens).is_some_and(|name| INCLUDES.contains(&name));
+    match statements(&text).find(includes) {
+        Some(_) => Err("the built-in executor supports include and import only in template files".to_owned()),
+        None => check_file(&text),
+    }
 }
 
 /// Validates the text of a template file.
@@ -81,8 +98,22 @@ pub(crate) fn check_file(text: &str) -> Result<(), String> {
     if !is_template(text) {
         return Ok(());
     }
-    compile(&ENGINE, text).map_err(|error| syntax(&error))?;
-    sections(text).into_iter().try_for_each(|(_, section)| check_names(section))
+    compile(&ENGINE, "<string>", text).map_err(|error| syntax(&error))?;
+    sections(text).into_iter().try_for_each(|(_, section)| check_names(section))?;
+    let is_block = |tokens: &Vec<Token<'_>>| matches!(first_name(tokens), Some("extends" | "block"));
+    match statements(text).find(is_block) {
+        Some(_) => Err("the built-in executor does not support template inheritance: use include or import".to_owned()),
+        None => Ok(()),
+    }
+}
+
+/// Returns the tokens of the statements in a text.
+pub(super) fn statements(text: &str) -> impl Iterator<Item = Vec<Token<'_>>> {
+    sections(text).into_iter().filter(|(at, _)| text[..*at].ends_with('%')).map(|(_, section)| tokens(section))
+}
+
+fn first_name<'t>(tokens: &[Token<'t>]) -> Option<&'t str> {
+    tokens.iter().find_map(|token| if let Token::Name(name) = token { Some(*name) } else { None })
 }
 
 /// Returns the unsupported names in a text with expressions, each with its position.
@@ -101,7 +132,7 @@ pub(crate) fn check_expression(text: &str) -> Result<(), String> {
     let expression = sole_expression(text).unwrap_or(text);
     // An incomplete expression alone could be completed by the text after it.
     let template = format!("{{{{ {expression} }}}}");
-    compile(&ENGINE, &template).map_err(|error| syntax(&error))?;
+    compile(&ENGINE, "<string>", &template).map_err(|error| syntax(&error))?;
     check_names(expression)
 }
 
@@ -133,8 +164,8 @@ fn sections(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// A token of an expression, as far as needed to find filter names.
-#[derive(Clone, Copy, PartialEq)]
-enum Token<'a> {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Token<'a> {
     Name(&'a str),
     Text(&'a str),
     Sign(char),

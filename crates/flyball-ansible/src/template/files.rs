@@ -1,6 +1,7 @@
 //! The templates and files of a role, for lookups.
 
 use super::check::literal_files;
+use super::includes::{Includes, included_in};
 use crate::error::{Error, Result};
 use crate::vault::Vault;
 use crate::yaml;
@@ -20,12 +21,14 @@ pub(crate) struct Files {
     /// Texts by their paths within the folder, with their full paths.
     pub(crate) templates: BTreeMap<String, (PathBuf, Arc<str>)>,
     pub(crate) files: BTreeMap<String, (PathBuf, Arc<str>)>,
+    /// The engines for templates that include others.
+    pub(super) includes: Option<Includes>,
 }
 
 impl Files {
     pub(crate) fn read(folder: &Path, vault: &Vault) -> Result<Self> {
         let texts = |part: &str| texts(&folder.join(part), vault);
-        Ok(Self { templates: texts("templates")?, files: texts("files")? })
+        Ok(Self { templates: texts("templates")?, files: texts("files")?, includes: None })
     }
 
     /// Adds files of other roles of the project that texts name literally, such as `../common/templates/labels.j2`.
@@ -60,6 +63,20 @@ impl Files {
             }
         }
         Ok(())
+    }
+
+    /// Creates the engines for templates that include others.
+    ///
+    /// # Errors
+    /// If a template includes one that does not exist, or by a computed name.
+    pub(crate) fn with_includes(mut self) -> Result<Self> {
+        self.includes = Includes::of(&self.templates)?;
+        Ok(self)
+    }
+
+    /// Rejects a template that includes one that does not exist, or by a computed name.
+    pub(crate) fn check_includes(&self, name: &str, text: &str) -> Result<(), String> {
+        included_in(&self.templates, name, text).map(drop)
     }
 
     pub(crate) fn template(&self, name: &str) -> Option<&(PathBuf, Arc<str>)> {

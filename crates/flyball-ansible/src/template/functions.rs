@@ -2,10 +2,11 @@
 
 use super::lookups::{short, unknown_lookup};
 use super::output::check_size;
-use super::{Scope, format, from_json, password, refuse, time, weigh};
+use super::{Files, Scope, format, from_json, password, refuse, time, weigh};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
+use std::sync::Arc;
 
 pub(super) fn add(env: &mut Environment<'static>) {
     env.add_function("lookup", |state: &State<'_, '_>, kind: String, terms: Rest<Value>, options: Kwargs| {
@@ -94,9 +95,10 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
         match kind {
             "template" => {
                 let name = text(term)?;
-                let template = scope.files().iter().find_map(|files| files.template(&name));
-                let (path, template) = template.ok_or_else(|| refuse(format!("template {name} not found")))?;
-                let rendered = scope.render_file(&name, template);
+                let found_in = |files: &Arc<Files>| Some((files.clone(), files.template(&name)?.clone()));
+                let template = scope.files().iter().find_map(found_in);
+                let (files, (path, template)) = template.ok_or_else(|| refuse(format!("template {name} not found")))?;
+                let rendered = scope.render_file(&files, &name, &template);
                 found.push(rendered.map_err(|error| refuse(format!("{}: {error}", path.display())))?.into());
             }
             "file" => {

@@ -1,9 +1,10 @@
 //! The variables in scope of a template, and its evaluation.
 
 use super::check::{compile, compile_expression};
+use super::includes::{has_guard, in_folder};
 use super::{
-    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, Sources, explain, from_json, is_template,
-    literal_backslashes, sole_expression, to_json, weight,
+    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, Includes, Sources, explain, from_json, is_template,
+    literal_backslashes, normal, sole_expression, to_json, weight,
 };
 use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind, State};
@@ -11,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::take;
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 /// Placeholder for an omitted argument. Random per process, so that templates cannot contain it; never shown.
@@ -22,8 +24,17 @@ pub(crate) static OMIT: LazyLock<String> = LazyLock::new(|| {
 
 /// Environment variables of the operator that roles may read by default: those for finding programs and collections,
 /// and for the output format.
-pub(crate) const PASSED: [&str; 8] =
-    ["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH"];
+pub(crate) const PASSED: [&str; 9] = [
+    "ANSIBLE_GATHERING",
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "ANSIBLE_CONFIG",
+    "ANSIBLE_COLLECTIONS_PATH",
+];
 
 /// Nesting limit of variables that refer to one another.
 const MAX_DEPTH: usize = 24;
@@ -138,23 +149,31 @@ impl Scope {
 
     /// Evaluates a string to a string.
     pub(crate) fn render_template(self: &Arc<Self>, text: &str) -> Result<String, String> {
+        self.render_with(None, "<string>", text)
+    }
+
+    /// Evaluates a string, which may include these templates.
+    fn render_with(self: &Arc<Self>, includes: Option<&Includes>, name: &str, text: &str) -> Result<String, String> {
         let render = |engine: &Environment<'static>| {
             let mut out = Bounded::default();
-            let template = compile(engine, text)?;
+            let template = compile(engine, name, text)?;
             template.render_captured_to(Value::from_dyn_object(self.clone()), &mut out)?;
             out.text()
         };
-        self.strictly(text, |engine| match ["{%", "set", "namespace"].iter().all(|part| text.contains(part)) {
-            // Each iteration of a loop may nest a namespace one level deeper, limited only by fuel.
+        // Each iteration of a loop may nest a namespace one level deeper, limited only by fuel. Included templates
+        // recurse as well.
+        let is_deep = includes.is_some() || ["{%", "set", "namespace"].iter().all(|part| text.contains(part));
+        self.strictly(text, includes, |engine| match is_deep {
             true => stacker::grow(NAMESPACE_STACK_BYTES, || render(engine)),
             false => render(engine),
         })
     }
 
     /// Evaluates a template file. Such files may refer to one another, within the nesting limit of variables.
-    pub(super) fn render_file(self: &Arc<Self>, name: &str, text: &str) -> Result<String, String> {
+    pub(super) fn render_file(self: &Arc<Self>, files: &Files, name: &str, text: &str) -> Result<String, String> {
         self.evaluation().resolving.push(name.to_owned());
-        let rendered = self.render_template(text);
+        let rendered =
+            self.render_with(files.includes.as_ref(), in_folder(&normal(Path::new(name)).to_string_lossy()), text);
         self.evaluation().resolving.pop();
         rendered
     }
@@ -183,7 +202,7 @@ impl Scope {
         let evaluate = |engine: &Environment<'static>| {
             compile_expression(engine, expression)?.eval(Value::from_dyn_object(self.clone()))
         };
-        let value = self.strictly(expression, evaluate)?;
+        let value = self.strictly(expression, None, evaluate)?;
         match value.is_undefined() {
             true => Err(format!("'{expression}' is undefined")),
             false => Ok(value),
@@ -194,7 +213,8 @@ impl Scope {
     fn strictly<T>(
         &self,
         text: &str,
-        evaluate: impl Fn(&'static Environment<'static>) -> Result<T, Error>,
+        includes: Option<&Includes>,
+        evaluate: impl Fn(&Environment<'static>) -> Result<T, Error>,
     ) -> Result<T, String> {
         let around = {
             let mut evaluation = self.evaluation();
@@ -207,19 +227,17 @@ impl Scope {
         let is_outermost = self.evaluation().resolving.is_empty();
         let evaluate = || {
             self.budget.charge((text.len() / BYTES_PER_FUEL) as u64).map_err(super::refuse)?;
-            self.budget.evaluate(&ENGINES, evaluate)
+            self.budget.evaluate(includes.map_or(&ENGINES, |includes| &includes.engines), evaluate)
         };
         let value = if is_outermost { self.budget.spend(evaluate) } else { evaluate() };
         let missed = std::mem::replace(&mut self.evaluation().missed, around);
-        let guards = ["default", "d(", "defined", "mandatory"];
+        let is_guarded = || has_guard(text) || includes.is_some_and(|includes| includes.are_guarded);
         match (value, missed.first()) {
             (Err(error), Some(name)) if error.kind() == ErrorKind::UndefinedError => {
                 Err(format!("'{name}' is undefined"))
             }
             (Err(error), _) => Err(explain(&error)),
-            (Ok(_), Some(name)) if !guards.iter().any(|guard| text.contains(guard)) => {
-                Err(format!("'{name}' is undefined"))
-            }
+            (Ok(_), Some(name)) if !is_guarded() => Err(format!("'{name}' is undefined")),
             (Ok(value), _) => Ok(value),
         }
     }

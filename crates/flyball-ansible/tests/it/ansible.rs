@@ -43,6 +43,8 @@ with_both_executors! {
     computed_names_do_not_read_files_of_the_run
     users_do_not_choose_objects_of_others
     spec_fields_run_no_command
+    verbosity_decides_on_debug_tasks
+    roles_replace_imports_of_modules
 }
 
 /// Returns the name of a project of one test.
@@ -567,4 +569,45 @@ async fn spec_fields_run_no_command(executor: Executor) {
         assert_eq!(accepted["status"], "False", "{spec}");
     }
     assert!(!canary.exists(), "a command ran");
+}
+
+/// Runs a role, and returns the message with which it fails.
+async fn failure_of(project: Project, executor: Executor) -> Option<String> {
+    let test = test_of(project.folder().to_owned(), executor).await?;
+    test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}}").await;
+    let objects = api(&test, &shops());
+    let failure = async || condition(&objects.get("corner").await.unwrap(), "Failure");
+    test.eventually("it fails", async || failure().await["status"] == "True").await;
+    failure().await["message"].as_str().map(str::to_owned)
+}
+
+async fn verbosity_decides_on_debug_tasks(executor: Executor) {
+    let tasks = "
+- ansible.builtin.debug: {verbosity: 2}
+  register: quiet
+- ansible.builtin.debug: {verbosity: 3}
+  register: loud
+- ansible.builtin.fail: {msg: '{{ [quiet is skipped, loud is skipped, ansible_verbosity] | to_json }}'}
+";
+    let project = Project::role(&named("verbosity", executor), tasks);
+    let Some(failure) = failure_of(project, executor).await else { return };
+    assert_eq!(failure, "[false, true, 2]");
+}
+
+async fn roles_replace_imports_of_modules(executor: Executor) {
+    let tasks = "
+- ansible.builtin.command: 'true'
+  register: called
+  ignore_errors: true
+- ansible.builtin.fail: {msg: \"replaced: {{ 'no collections' in (called | string) }}\"}
+";
+    // The worker knows the usual imports of this module.
+    let files = [
+        ("roles/a/tasks/main.yml", tasks),
+        ("roles/a/module_utils/common/collections.py", "raise SystemExit('no collections')\n"),
+        ("roles/a/module_utils/common/__init__.py", ""),
+    ];
+    let project = Project::new(&named("imports", executor), &files);
+    let Some(failure) = failure_of(project, executor).await else { return };
+    assert_eq!(failure, "replaced: True");
 }

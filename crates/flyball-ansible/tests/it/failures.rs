@@ -153,6 +153,14 @@ fn unsupported_features_are_found_when_a_role_is_read() {
         assert!(error.contains("roles/a/tasks/main.yml: ") && error.contains(expected), "{error}");
     };
     check("module", "- {name: x, shell: ls}", "task \"x\": the built-in executor does not support module shell");
+    check(
+        "exec",
+        "- {name: x, kubernetes.core.k8s_exec: {pod: a}}",
+        "module kubernetes.core.k8s_exec needs ansible-playbook",
+    );
+    check("log", "- {name: x, k8s_log: {name: a}}", "has no connections to containers");
+    check("uri", "- {name: x, uri: {url: 'http://a.b.svc'}}", "only for declared services: list them in allowServices");
+    check("include-text", "- {debug: {msg: \"{% include 'x.j2' %}\"}}", "only in template files");
     check("keyword", "- {name: x, debug: {}, strategy: free}", "not support keyword strategy");
     check("argument", "- {k8s: {definition: {}, stat: absent}}", "task number 1: k8s: unsupported argument stat");
     check("filter", "- {debug: {msg: '{{ x | ipaddr }}'}}", "does not support filter ipaddr");
@@ -180,6 +188,15 @@ fn invalid_template_is_reported_with_its_file() {
         error.contains("roles/a/templates/x.j2: ") && error.contains("does not support filter nonsense"),
         "{error}"
     );
+    for (template, problem) in [
+        ("{% include name %}", "include only with a literal name"),
+        ("{% include 'none.j2' %}", "template none.j2 not found"),
+        ("{% extends 'x.j2' %}", "template inheritance"),
+    ] {
+        let files = [("roles/a/tasks/main.yml", "[]"), ("roles/a/templates/x.j2", template)];
+        let error = Project::new("includes", &files).refused().to_string();
+        assert!(error.contains("roles/a/templates/x.j2: ") && error.contains(problem), "{error}");
+    }
     let files = [("roles/a/tasks/main.yml", "[]"), ("roles/a/defaults/main.yml", "a: '{{'")];
     let error = Project::new("defaults", &files).refused().to_string();
     assert!(error.contains("roles/a/defaults/main.yml: a: "), "{error}");

@@ -140,6 +140,35 @@ async fn role_of_a_collection_has_vaults_and_shared_templates() {
     assert_eq!(data(&test, "page").await, expected);
 }
 
+#[tokio::test(start_paused = true)]
+async fn templates_include_others_of_the_role() {
+    let page = "
+{% from 'macros.j2' import label with context %}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: page}
+data:
+  label: {{ label('a') | to_json }}
+{% for day in ['mon', 'tue'] %}
+{% include 'parts/day.j2' %}
+
+{% endfor %}
+";
+    let files = [
+        ("roles/a/tasks/main.yml", "- k8s: {template: page.j2}\n"),
+        ("roles/a/templates/page.j2", page),
+        ("roles/a/templates/macros.j2", "{% macro label(x) %}{{ x }}-{{ motto }}{% endmacro %}\n"),
+        ("roles/a/templates/parts/day.j2", "  {{ day }}: {{ motto | to_json }}\n"),
+        ("roles/a/defaults/main.yml", "motto: none\n"),
+    ];
+    let test = test_of(&Project::new("template-includes", &files)).await;
+    test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {motto: '{{ x }}'}}")
+        .await;
+    test.assert_converges().await;
+    let expected = json!({"label": "a-{{ x }}", "mon": "{{ x }}", "tue": "{{ x }}"});
+    assert_eq!(data(&test, "page").await, expected);
+}
+
 #[test]
 fn wrong_password_of_a_vault_is_reported_with_its_file() {
     let with = |password: &str, watches: &str| {

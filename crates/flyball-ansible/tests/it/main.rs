@@ -17,5 +17,6 @@ mod shop;
 #[path = "../../../flyball-cluster/tests/tenant/suite.rs"]
 mod suite;
 mod tenant;
+mod uri;
 mod visitors;
 mod watches;

@@ -257,3 +257,56 @@ async fn missing_kinds_can_be_queried() {
     assert_eq!(data(&test, "page").await, json!({"routes": "False", "menus": "1"}));
     test.assert_idempotent().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_reconciled_after_ten_hours_without_a_change() {
+    let test = test_of("ten-hours", ", watchDependentResources: false", PAGE).start().await;
+    test.apply(SHOP).await;
+    sleep(Duration::from_secs(5)).await;
+    drift(&test).await;
+    sleep(Duration::from_secs(9 * 3600)).await;
+    assert_eq!(data(&test, "page").await, json!({"word": "drift"}));
+    sleep(Duration::from_secs(3601)).await;
+    assert_eq!(data(&test, "page").await, json!({"word": "hello"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_trigger_a_reconcile_if_watched() {
+    for (name, options, repaired) in [("unseen", "", "drift"), ("seen", ", watchAnnotationsChanges: true", "hello")] {
+        let test = test_of(name, &format!(", watchDependentResources: false{options}"), PAGE).start().await;
+        test.apply(SHOP).await;
+        sleep(Duration::from_secs(5)).await;
+        drift(&test).await;
+        change(&api(&test, &shops()), "corner", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(data(&test, "page").await, json!({"word": repaired}), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn verbosity_decides_on_debug_tasks() {
+    let tasks = "
+- {debug: {msg: quiet, verbosity: 2}, register: quiet}
+- {debug: {msg: loud, verbosity: 4}, register: loud}
+- k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: page}
+      data: {ran: '{{ [quiet is skipped, loud is skipped, ansible_verbosity] | to_json }}'}
+";
+    let test = test_of("verbosity", ", maxRunnerArtifacts: 1, markUnsafe: true", tasks).start().await;
+    test.apply(SHOP).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(data(&test, "page").await, json!({"ran": "[false, true, 2]"}));
+    let objects = api(&test, &shops());
+    for (verbosity, ran) in
+        [("5", "[false, false, 5]"), ("99", "[false, false, 7]"), ("-1", "[true, true, 0]"), ("x", "[false, true, 2]")]
+    {
+        let name = "ansible.sdk.operatorframework.io/verbosity";
+        let changes = json!({"metadata": {"annotations": {name: verbosity}}, "spec": {"round": verbosity}});
+        change(&objects, "corner", changes).await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(data(&test, "page").await, json!({"ran": ran}), "{verbosity}");
+    }
+}

@@ -21,6 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ENVIRONMENT = dict(os.environ)
 # Ansible creates a folder when it is imported.
 os.environ.update(ANSIBLE_LOCAL_TEMP=HERE, TMPDIR=HERE)
+IMPORTED = dict(os.environ)
 
 import flyball_memory
 import flyball_modules
@@ -181,8 +182,11 @@ def read_constants():
     import ansible.constants as C
 
     lists = {name: value for name, value in vars(C).items() if isinstance(value, list)}
-    for name in C.config.get_configuration_definitions():
-        C.set_constant(name, C.config.get_config_value(name, variables=vars(C)))
+    # The others have been read at the import.
+    changed = {name for name in {*IMPORTED, *os.environ} if IMPORTED.get(name) != os.environ.get(name)}
+    for name, definition in C.config.get_configuration_definitions().items():
+        if any(variable["name"] in changed for variable in definition.get("env") or []):
+            C.set_constant(name, C.config.get_config_value(name, variables=vars(C)))
     # Plugin loaders have references to the lists.
     for name, known in lists.items():
         if isinstance(value := getattr(C, name), list):

@@ -1,9 +1,11 @@
 # Results for inputs that are the same in each run: Ansible's own YAML and Python sources.
 #
-# The worker records the inputs of first runs, and computes their results once. Processes of runs only read them.
+# The worker records the inputs of first runs, and computes their results once; those of modules, which need Ansible's
+# plugin loaders, are recorded themselves. Processes of runs only read them.
 import _imp
 import contextlib
 import fcntl
+import functools
 import importlib
 import os
 import pickle
@@ -14,6 +16,7 @@ import yaml
 
 PARSED = {}
 COMPILED = {}
+MODULE_UTILS = {}
 INPUTS = {}
 # The file for the inputs of a first run.
 RECORD = None
@@ -28,6 +31,7 @@ def install():
     from ansible.executor import module_common
 
     module_common.compile = compiled
+    module_common.recursive_finder = functools.partial(find_module_utils, module_common.recursive_finder)
 
 
 def load(stream, Loader):
@@ -58,6 +62,47 @@ def compiled(source, filename, mode, flags=0, dont_inherit=True):
 
 def fill_compiled(source, mode, flags):
     COMPILED[source, mode, flags] = compile(source, "<unknown>", mode, flags, dont_inherit=True)
+
+
+def find_module_utils(original, name, module_fqn, source, zip, *args):
+    """Writes the imports of a module to a zip file, and returns its metadata."""
+    if any(getattr(arg, "module_names", None) or getattr(arg, "debugger_enabled", None) for arg in args):
+        return original(name, module_fqn, source, zip, *args)
+    key = name, module_fqn, bytes(source), search_paths()
+    if key in MODULE_UTILS:
+        files, metadata = MODULE_UTILS[key]
+        for info, content in files:
+            zip.writestr(pickle.loads(info), content)
+        return pickle.loads(metadata)
+    files, write = [], zip.writestr
+
+    def written(info, content, *args, **kwargs):
+        files.append((pickle.dumps(info), content.encode() if isinstance(content, str) else bytes(content)))
+        return write(info, content, *args, **kwargs)
+
+    zip.writestr = written
+    try:
+        metadata = original(name, module_fqn, source, zip, *args)
+    finally:
+        del zip.writestr
+    record(fill_module_utils, (key, tuple(files), pickle.dumps(metadata)))
+    return metadata
+
+
+def fill_module_utils(key, files, metadata):
+    MODULE_UTILS[key] = files, metadata
+
+
+def search_paths():
+    """Returns the folders in which Ansible searches the imports of modules: projects may have some of their own."""
+    from ansible.plugins.loader import module_utils_loader
+    from ansible.utils.collection_loader import AnsibleCollectionConfig
+
+    own = filter(os.path.isdir, module_utils_loader._get_paths(subdirs=False))
+    playbooks = (os.path.join(path, "collections") for path in AnsibleCollectionConfig.playbook_paths or [])
+    collections = [*playbooks, *(AnsibleCollectionConfig.collection_paths or [])]
+    collections = (path for path in collections if os.path.isdir(os.path.join(path, "ansible_collections")))
+    return tuple(own), tuple(collections)
 
 
 def fill_imports(name):
