@@ -26,8 +26,8 @@ pub(super) fn pods() -> Controller<impl Reconcile> {
         if caches.get::<Node>(node)?.is_some() {
             return Ok(Vec::new());
         }
-        let there = caches.list_by::<OnNode>(&node.name().to_owned())?.into_iter();
-        Ok(there.map(|pod| ObjectKey::new(pod.metadata.namespace.as_deref(), &pod.name_any())).collect())
+        let name = node.name().to_owned();
+        Ok(caches.range_by::<OnNode>(&name..=&name)?.into_iter().map(|(_, pod)| pod).collect())
     })
 }
 
