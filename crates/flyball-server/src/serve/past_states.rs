@@ -8,27 +8,34 @@ use crate::bounds::Flow;
 use crate::link::Link;
 use std::collections::{BTreeMap, VecDeque};
 
+/// The unfinished lists of a user that keep past states, with their bytes.
+#[derive(Default)]
+struct UserLists<'l> {
+    bytes: usize,
+    lists: VecDeque<(&'l Link, usize)>,
+}
+
 /// Closes responses until they keep fewer past states, by the number of excess bytes: the first one of the user with
 /// the most bytes, then again. The links are in the order in which their requests began.
 pub(super) fn cut_off(links: &[Link], mut excess: usize) {
     if excess == 0 {
         return;
     }
-    let mut users: BTreeMap<&Flow, (usize, VecDeque<(&Link, usize)>)> = BTreeMap::new();
+    let mut users: BTreeMap<&Flow, UserLists<'_>> = BTreeMap::new();
     for link in links {
         let bytes = link.past_bytes();
         if let Some(flow) = link.flow().filter(|_| bytes > 0) {
-            let (sum, kept) = users.entry(flow).or_default();
-            *sum += bytes;
-            kept.push_back((link, bytes));
+            let user = users.entry(flow).or_default();
+            user.bytes += bytes;
+            user.lists.push_back((link, bytes));
         }
     }
     while excess > 0 {
-        let Some((sum, kept)) = users.values_mut().max_by_key(|(sum, _)| *sum) else { return };
-        let Some((link, bytes)) = kept.pop_front() else { return };
+        let Some(user) = users.values_mut().max_by_key(|user| user.bytes) else { return };
+        let Some((link, bytes)) = user.lists.pop_front() else { return };
         tracing::warn!(bytes, "closed a list that keeps too many past states of objects: its client reads too slowly");
         link.cut_off();
-        *sum -= bytes;
+        user.bytes -= bytes;
         excess = excess.saturating_sub(bytes);
     }
 }

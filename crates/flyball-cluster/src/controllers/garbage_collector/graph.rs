@@ -392,7 +392,7 @@ mod tests {
         let meta = ObjectMeta {
             uid: Some(uid.into()),
             finalizers: waits.then(|| vec![FOREGROUND.into()]),
-            deletion_timestamp: waits.then(|| Time(Timestamp::UNIX_EPOCH)),
+            deletion_timestamp: waits.then_some(Time(Timestamp::UNIX_EPOCH)),
             owner_references: Some(owners),
             ..ObjectMeta::default()
         };
