@@ -42,8 +42,8 @@ pub struct Bounds {
     /// Maximum number of bytes of memory of objects while requests with long bodies decode and change them: 64 MiB, and
     /// as many of administrators.
     pub read_bytes: usize,
-    /// Maximum number of bytes of memory of responses of webhooks, which count for the user whose request calls them:
-    /// 64 MiB, and as many of administrators.
+    /// Maximum number of bytes of memory of responses of webhooks, and of the objects that they converted, which count
+    /// for the user whose request calls them: 64 MiB each, and as many of administrators.
     pub webhook_response_bytes: usize,
     /// Maximum number of changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
@@ -52,10 +52,14 @@ pub struct Bounds {
     /// Maximum number of bytes of past states of all resources: 512 MiB. Beyond it, the resource with the most forgets
     /// changes first.
     pub all_windows_bytes: usize,
+    /// Maximum number of bytes of past states that no change holds, but unfinished lists until they have sent them: 256
+    /// MiB. Beyond it, the lists that began first are closed, of the user with the most bytes.
+    pub past_bytes: usize,
     /// Maximum number of bytes of all objects, as etcd's `--quota-backend-bytes`: 2 GiB. The objects of a namespace
     /// take at most half of what others leave.
     pub stored_bytes: usize,
-    /// Timeout of clients that do not read sent bytes: 30 seconds.
+    /// Timeout of clients that do not read sent bytes: 30 seconds. Beyond it, at least 16 KiB per second of a response
+    /// are read, unless it is a watch.
     pub slow_client_timeout: Duration,
 }
 
@@ -77,6 +81,7 @@ impl Default for Bounds {
             window_events: 10_000,
             window_bytes: 16 << 20,
             all_windows_bytes: 512 << 20,
+            past_bytes: 256 << 20,
             stored_bytes: 2 << 30,
             slow_client_timeout: Duration::from_secs(30),
         }

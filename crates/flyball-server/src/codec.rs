@@ -127,6 +127,11 @@ impl Codec {
         object.and_then(|object| serde_json::to_vec(object.as_value()).ok()).map_or_else(as_stored, Bytes::from)
     }
 
+    /// Returns the memory for converted objects of a request.
+    pub(crate) fn conversion_memory(&self) -> ConversionMemory {
+        self.webhooks.conversion_memory()
+    }
+
     /// Converts an object to another version of its resource, and prunes fields that are unknown there.
     pub(crate) async fn as_version(&self, from: &Resource, to: &Resource, object: Object) -> Result<Object, Status> {
         if from.kind == to.kind {
@@ -180,7 +185,7 @@ impl Codec {
         if !resource.converts() {
             return Ok((entries, None));
         }
-        let mut memory = self.webhooks.conversion_memory();
+        let mut memory = self.conversion_memory();
         for entry in entries.iter_mut().filter(|entry| entry.schema != resource.schema_number) {
             let converted = self.convert_cached(resource, entry.clone()).await?;
             memory.add(entry.size(), converted.size()).await?;

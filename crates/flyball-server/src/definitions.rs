@@ -257,6 +257,10 @@ impl Definitions {
         {
             tracing::error!(%status, resource = %resource.group_resource(), "failed to delete the objects of a CRD");
         }
+        let name = resource.group_resource().to_string();
+        if let Err(error) = self.registry.remove_unreadable(|table, _| *table == resource.table, &name).await {
+            tracing::error!(%error, resource = name, "failed to remove the unreadable objects of a CRD");
+        }
     }
 
     async fn release(&self, crd: &Object) -> bool {

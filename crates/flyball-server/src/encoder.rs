@@ -209,8 +209,8 @@ fn chunks(
     end: Bytes,
     mut write: impl FnMut(&mut BytesMut, &Entry) + Send + 'static,
 ) -> impl Iterator<Item = Bytes> + Send + 'static {
-    let ListResult { entries, mut memory, .. } = listed;
-    let mut entries = entries.into_iter();
+    let ListResult { entries, mut memory, pending, .. } = listed;
+    pending.fill(entries);
     let mut open = true;
     std::iter::from_fn(move || {
         if !open {
@@ -219,7 +219,7 @@ fn chunks(
         let mut chunk = BytesMut::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4);
         let mut decoded = 0;
         while chunk.len() < CHUNK_BYTES && decoded < MAX_DECODED_BYTES {
-            let Some(entry) = entries.next() else {
+            let Some(entry) = pending.pop() else {
                 open = false;
                 drop(memory.take());
                 chunk.put_slice(&end);

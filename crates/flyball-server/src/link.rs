@@ -12,6 +12,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+/// Bytes of a response that extend the time for which it may wait for its client by a second: the same rate as of
+/// request bodies.
+const MIN_BYTES_PER_SECOND: usize = 16 << 10;
+
 /// A one-time signal to end.
 #[derive(Default)]
 pub(crate) struct End {
@@ -111,8 +115,28 @@ struct State {
     kept: OnceLock<Hold>,
     /// Reserved bytes of the response until it is generated, then its fixed cost until it has ended.
     room: Mutex<Option<Hold>>,
-    /// When the pieces were handed to the transport that have not been sent yet.
-    unsent: Mutex<VecDeque<Instant>>,
+    transfer: Mutex<Transfer>,
+    /// Returns the bytes of past states that the response keeps in memory.
+    past_bytes: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
+}
+
+/// The progress of a response.
+#[derive(Default)]
+struct Transfer {
+    /// When the pieces were handed to the transport that have not been sent yet, and their sizes.
+    unsent: VecDeque<(Instant, usize)>,
+    /// Number of sent bytes.
+    sent: usize,
+    /// Total time for which pieces have waited for the client, until `busy_since`.
+    waited: Duration,
+    /// Since when there are unsent pieces.
+    busy_since: Option<Instant>,
+}
+
+impl Transfer {
+    fn waited(&self) -> Duration {
+        self.waited + self.busy_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
 }
 
 impl Drop for State {
@@ -126,10 +150,9 @@ impl Link {
     pub(crate) fn new(peer: Arc<Peer>, end: Arc<End>) -> Self {
         peer.active.fetch_add(1, Ordering::Relaxed);
         peer.state.lock().has_requested = true;
-        let (flow, kept, unsent, is_slow) =
-            (OnceLock::new(), OnceLock::new(), Mutex::default(), AtomicBool::new(false));
-        let room = Mutex::default();
-        Self(Arc::new(State { peer, end, flow, is_slow, kept, room, unsent }))
+        let (flow, kept, past_bytes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (room, transfer, is_slow) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(State { peer, end, flow, is_slow, kept, room, transfer, past_bytes }))
     }
 
     /// A link that ends with its connection.
@@ -164,18 +187,37 @@ impl Link {
         std::mem::replace(&mut *self.0.room.lock(), room)
     }
 
-    fn unsent(&self) -> MutexGuard<'_, VecDeque<Instant>> {
-        self.0.unsent.lock()
+    /// Sets the function that returns the bytes of past states that the response keeps in memory.
+    pub(crate) fn count_past_bytes(&self, past_bytes: impl Fn() -> usize + Send + Sync + 'static) {
+        let _ = self.0.past_bytes.set(Box::new(past_bytes));
+    }
+
+    /// Returns the bytes of past states that the response keeps in memory.
+    pub(crate) fn past_bytes(&self) -> usize {
+        self.0.past_bytes.get().map_or(0, |past_bytes| past_bytes())
+    }
+
+    fn transfer(&self) -> MutexGuard<'_, Transfer> {
+        self.0.transfer.lock()
     }
 
     /// Records that a piece was passed to the transport.
-    pub(crate) fn record_piece(&self) {
-        self.unsent().push_back(Instant::now());
+    pub(crate) fn record_piece(&self, bytes: usize) {
+        let (mut transfer, now) = (self.transfer(), Instant::now());
+        transfer.busy_since.get_or_insert(now);
+        transfer.unsent.push_back((now, bytes));
     }
 
     /// Records that the oldest piece was sent.
     pub(crate) fn sent(&self) {
-        self.unsent().pop_front();
+        let mut transfer = self.transfer();
+        if let Some((_, bytes)) = transfer.unsent.pop_front() {
+            transfer.sent += bytes;
+        }
+        if transfer.unsent.is_empty() {
+            transfer.waited = transfer.waited();
+            transfer.busy_since = None;
+        }
     }
 
     /// Returns true if the response was cut off because its client does not read.
@@ -187,12 +229,22 @@ impl Link {
         WeakLink(Arc::downgrade(&self.0))
     }
 
-    /// Ends the response if the client has not read a piece of it for this time. Remaining pieces are freed with the
-    /// connection.
+    /// Ends the response if the client has not read a piece of it for this time, or reads it below the minimum rate. A
+    /// watch has no minimum rate, since it lasts.
     pub(crate) fn cut_off_slow(&self, timeout: Duration) {
-        if self.unsent().front().is_none_or(|handed| handed.elapsed() < timeout) {
-            return;
+        let is_slow = {
+            let transfer = self.transfer();
+            let Some((handed, _)) = transfer.unsent.front() else { return };
+            let allowed = timeout + Duration::from_secs((transfer.sent / MIN_BYTES_PER_SECOND) as u64);
+            handed.elapsed() >= timeout || !self.is_watch() && transfer.waited() >= allowed
+        };
+        if is_slow {
+            self.cut_off();
         }
+    }
+
+    /// Ends the response. Remaining pieces are freed with the connection.
+    pub(crate) fn cut_off(&self) {
         self.0.is_slow.store(true, Ordering::Relaxed);
         if !self.0.end.send() {
             self.0.peer.break_off();
@@ -213,5 +265,42 @@ impl WeakLink {
 impl Default for Link {
     fn default() -> Self {
         Self::new(Arc::default(), Arc::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::{Bounds, Shared};
+    use tokio::time::advance;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    /// Reads pieces of 32 KiB in this time each; returns the number of pieces until the response is cut off.
+    async fn read(link: &Link, time: Duration) -> usize {
+        for n in 0..100 {
+            link.record_piece(32 << 10);
+            advance(time).await;
+            link.cut_off_slow(TIMEOUT);
+            link.sent();
+            // Time without unsent pieces is not the client's.
+            advance(TIMEOUT).await;
+            link.cut_off_slow(TIMEOUT);
+            if link.is_slow() {
+                return n;
+            }
+        }
+        100
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn responses_have_a_minimum_rate() {
+        assert_eq!(read(&Link::default(), Duration::from_secs(1)).await, 100, "32 KiB/s");
+        assert_eq!(read(&Link::default(), Duration::from_secs(31)).await, 0);
+        // 3.2 KiB/s: each piece takes 8 seconds longer than it may, of 30.
+        assert_eq!(read(&Link::default(), Duration::from_secs(10)).await, 3);
+        let (watch, shared) = (Link::default(), Shared::new(&Bounds::default()));
+        watch.keep(shared.watches.try_take(&Flow::unidentified(), 1).unwrap());
+        assert_eq!(read(&watch, Duration::from_secs(10)).await, 100);
     }
 }

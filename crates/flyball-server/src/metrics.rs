@@ -201,6 +201,9 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     let name = "flyball_unsent_bytes";
     page.family(name, "gauge", "Bytes of responses over connections that their clients have not read yet.");
     let _ = writeln!(page.0, "{name} {}", metrics.shared.unsent.used());
+    let name = "flyball_past_bytes";
+    page.family(name, "gauge", "Bytes of past states of objects that unfinished lists keep in memory.");
+    let _ = writeln!(page.0, "{name} {}", metrics.store.past_bytes());
     let name = "apiserver_request_total";
     page.family(name, "counter", "Requests by verb, dry run, group, version, resource, scope and response code.");
     page.requests(name, metrics.requests);

@@ -4,6 +4,7 @@ mod connections;
 mod heads;
 mod outgoing;
 mod pacer;
+mod past_states;
 mod streams;
 mod write_timeout;
 
@@ -106,10 +107,12 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, shutdown.shutdown()).await;
 }
 
-/// Closes responses whose clients do not read.
+/// Closes responses whose clients do not read, and those that keep too many past states in memory.
 fn cut_off_slow(server: &Server, connections: &Connections) {
     let timeout = server.bounds().slow_client_timeout;
-    for link in connections.links() {
+    let links = connections.links();
+    past_states::cut_off(&links, server.past_bytes().saturating_sub(server.bounds().past_bytes));
+    for link in links {
         let exceeds_share = link.flow().is_some_and(|flow| server.shared().unsent.of(flow).exceeds_share(flow));
         link.cut_off_slow(if exceeds_share { timeout / PRESSURE_DIVISOR } else { timeout });
     }

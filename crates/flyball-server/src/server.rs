@@ -176,6 +176,11 @@ impl Server {
         &self.0.bounds
     }
 
+    /// Returns the bytes of past states that unfinished lists keep in memory.
+    pub(crate) fn past_bytes(&self) -> usize {
+        self.0.registry.store.past_bytes()
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.0.shared
     }

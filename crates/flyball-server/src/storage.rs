@@ -13,6 +13,8 @@
 mod entry;
 mod journal;
 mod notifier;
+mod past;
+mod pending;
 mod shared;
 mod sizes;
 mod table;
@@ -22,6 +24,7 @@ mod tests;
 
 pub(crate) use entry::{Entry, EntryError, SelectableFields};
 pub(crate) use notifier::WriteNotifier;
+pub(crate) use pending::PendingEntries;
 pub(crate) use shared::Image;
 pub(crate) use table::{Change, Event, Limits, Objects};
 
@@ -112,6 +115,12 @@ pub(crate) struct RecoveredJournal {
     recovered: Recovered,
     revision: Revision,
 }
+
+/// Maximum number of objects that a list reads before it unlocks the store.
+const LIST_BATCH: usize = 1000;
+
+/// Maximum number of times that a list of the current objects is read in batches.
+const MAX_LIST_ATTEMPTS: usize = 3;
 
 /// Maximum number of unreadable objects that are logged individually at startup.
 const MAX_LOGGED: usize = 100;
@@ -239,6 +248,18 @@ impl Store {
         self.shared.state.lock().image.tables.get(table)?.quarantined(key)
     }
 
+    /// Returns the stored objects that cannot be decoded, of all tables, if a function returns true for them.
+    pub(crate) fn quarantined_where(
+        &self,
+        select: impl Fn(&GroupResource, &ObjectKey) -> bool,
+    ) -> Vec<(GroupResource, Arc<Entry>)> {
+        let state = self.shared.state.lock();
+        let all =
+            state.image.tables.iter().flat_map(|(name, table)| table.quarantine().map(move |entry| (name, entry)));
+        let selected = all.filter(|(name, entry)| select(name, &entry.key));
+        selected.map(|(name, entry)| (name.clone(), entry.clone())).collect()
+    }
+
     /// Replaces `expected`, which must be the stored entry (`None` for a create), with a new one.
     ///
     /// `make` gets the revision and returns the new entry or an error. It runs under the store's lock, so it must be
@@ -298,9 +319,13 @@ impl Store {
 
     /// Returns the current objects of one namespace or of all namespaces.
     pub(crate) fn list(&self, table: &GroupResource, namespace: Option<&str>) -> Snapshot {
-        let state = &self.shared.state.lock().image;
-        let entries = state.tables.get(table).map_or_else(Vec::new, |table| table.list(namespace));
-        Snapshot { revision: state.revision, entries }
+        for _ in 0..MAX_LIST_ATTEMPTS {
+            // It fails if the window passes the revision in the meantime.
+            if let Ok(snapshot) = self.read(table, namespace, None, LIST_BATCH) {
+                return snapshot;
+            }
+        }
+        self.read(table, namespace, None, usize::MAX).expect("a single batch is read under one lock")
     }
 
     /// Returns the objects of one namespace or of all namespaces at a revision.
@@ -310,15 +335,36 @@ impl Store {
         namespace: Option<&str>,
         revision: Revision,
     ) -> Result<Snapshot, Error> {
-        let state = &self.shared.state.lock().image;
-        if revision > state.revision {
-            return Err(Error::Future { requested: revision, current: state.revision });
+        self.read(table, namespace, Some(revision), LIST_BATCH)
+    }
+
+    /// Reads the objects at a revision, or now, in batches. The store is locked for one batch at a time, so that a long
+    /// list does not delay other requests. Changes since the revision are undone at the end.
+    fn read(
+        &self,
+        name: &GroupResource,
+        namespace: Option<&str>,
+        revision: Option<Revision>,
+        batch: usize,
+    ) -> Result<Snapshot, Error> {
+        let (mut revision, mut entries) = (revision, Vec::new());
+        loop {
+            let state = self.shared.state.lock();
+            let image = &state.image;
+            let revision = *revision.get_or_insert(image.revision);
+            if revision > image.revision {
+                return Err(Error::Future { requested: revision, current: image.revision });
+            }
+            let Some(table) = image.tables.get(name) else {
+                return image.reaches(name, revision).map(|()| Snapshot { revision, entries: Vec::new() });
+            };
+            let is_complete = table.read(namespace, batch, &mut entries);
+            let since = table.events_after(revision, if is_complete { usize::MAX } else { 0 })?;
+            drop(state);
+            if is_complete {
+                return Ok(Snapshot { revision, entries: table::undo(entries, namespace, &since) });
+            }
         }
-        let entries = match state.tables.get(table) {
-            Some(table) => table.list_at(namespace, revision)?,
-            None => state.reaches(table, revision).map(|()| Vec::new())?,
-        };
-        Ok(Snapshot { revision, entries })
     }
 
     /// Counts the objects of a table.
@@ -364,6 +410,11 @@ impl Store {
     #[must_use]
     pub(crate) fn remove_table(&self, table: &GroupResource) -> bool {
         self.shared.state.lock().image.remove_table(table)
+    }
+
+    /// Returns the bytes of past states in memory that no window references: lists and watches have not sent them yet.
+    pub(crate) fn past_bytes(&self) -> usize {
+        self.shared.state.lock().image.past.get()
     }
 
     /// Returns the bytes of past states that only the windows of tables reference.

@@ -16,7 +16,7 @@ use crate::registry::{Registry, Selection, parse_version};
 use crate::request::accept::{Encoding, View, not_acceptable};
 use crate::request::options::ListOptions;
 use crate::response::{Body, answer as respond, status_value};
-use crate::storage::{self, Entry, Event, Revision, WriteNotifier};
+use crate::storage::{self, Entry, Event, PendingEntries, Revision, WriteNotifier};
 use crate::table;
 use crate::webhook;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -52,13 +52,19 @@ const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// The beginning of an object in the metadata view.
 const METADATA_HEAD: &[u8] = br#"{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":"#;
 
-/// Responds to a watch.
+/// Returns true if a watch begins with the current objects, and not with the events since a version.
+pub(crate) fn sends_state(options: &ListOptions) -> bool {
+    let version = || parse_version(&options.resource_version).ok().flatten().unwrap_or(0);
+    options.initial_events.unwrap_or_else(|| version() == 0)
+}
+
+/// Responds to a watch, with the memory for the objects that it begins with.
 pub(crate) async fn answer(
     registry: &Arc<Registry>,
     readers: &Arc<Readers>,
     encoder: ResponseEncoder,
     namespace: Option<&str>,
-    options: &ListOptions,
+    (options, state): (&ListOptions, PendingEntries),
     (flow, connection): (&Flow, Option<Link>),
 ) -> Result<Response<Body>, Status> {
     if encoder.form.encoding == Encoding::Yaml || encoder.form.view == View::MetadataList {
@@ -67,15 +73,15 @@ pub(crate) async fn answer(
     let selection = Selection::new(&encoder.resource, &options.labels, &options.fields)?;
     let version = parse_version(&options.resource_version).map_err(|why| Status::new(500, None, why))?;
     let initial = options.initial_events == Some(true);
-    let from_state = initial || options.initial_events.is_none() && version.unwrap_or(0) == 0;
     let awaited = version.filter(|version| initial && *version > registry.store.revision());
-    let (position, state) = match version {
-        Some(version) if !from_state && version > 0 => (version, Vec::new()),
-        _ => {
+    let position = match version {
+        _ if sends_state(options) => {
             let snapshot = registry.store.list(&encoder.resource.table, namespace);
-            let state = if from_state { snapshot.entries } else { Vec::new() };
-            (snapshot.revision, state)
+            state.fill(snapshot.entries);
+            snapshot.revision
         }
+        Some(version) if version > 0 => version,
+        _ => registry.store.revision(),
     };
     let now = Instant::now();
     let timeout = match options.timeout_seconds {
@@ -119,7 +125,7 @@ struct Watch {
     /// The revision up to which events have been sent.
     position: Revision,
     /// The part of the state to begin with that is not sent yet.
-    state: Vec<Arc<Entry>>,
+    state: PendingEntries,
     /// True if a bookmark marks the end of the initial state.
     initial_end: bool,
     /// When the next bookmark is due.
@@ -129,7 +135,7 @@ struct Watch {
     end: Instant,
     has_sent_headings: bool,
     done: bool,
-    /// True if the state contains only selected objects, in reverse order.
+    /// True if the state contains only selected objects.
     is_selected: bool,
     /// True if the window has been read: a watch that begins before the window is not slow.
     has_read: bool,
@@ -153,14 +159,11 @@ impl Watch {
                 return Some(out.freeze());
             }
             let snapshot = self.registry.store.list(&self.encoder.resource.table, self.namespace.as_deref());
-            (self.position, self.state) = (snapshot.revision, snapshot.entries);
+            self.position = snapshot.revision;
+            self.state.fill(snapshot.entries);
         }
         if !std::mem::replace(&mut self.is_selected, true) {
-            let mut state = std::mem::take(&mut self.state);
-            state.retain(|entry| self.selection.matches(entry));
-            // They are taken from the end.
-            state.reverse();
-            self.state = state;
+            self.state.retain(|entry| self.selection.matches(entry));
         }
         while let Some(entry) = self.state.pop() {
             match self.convert(entry, true).await {

@@ -123,8 +123,20 @@ impl ConversionMemory {
         self.free += 2 * stored;
         let charged = converted.saturating_sub(self.free);
         self.free = self.free.saturating_sub(converted);
-        if charged > 0 {
-            let more = self.pool.acquire(&self.flow, charged, self.max_wait).await;
+        self.charge(charged).await
+    }
+
+    /// Sets the memory of all converted objects, whatever their stored size.
+    pub(crate) async fn set(&mut self, bytes: usize) -> Result<(), Status> {
+        let bytes = bytes.saturating_sub(self.free);
+        let held = self.hold.as_ref().map_or(0, Hold::amount);
+        self.hold.iter_mut().filter(|_| bytes < held).for_each(|hold| hold.resize(bytes));
+        self.charge(bytes.saturating_sub(held)).await
+    }
+
+    async fn charge(&mut self, bytes: usize) -> Result<(), Status> {
+        if bytes > 0 {
+            let more = self.pool.acquire(&self.flow, bytes, self.max_wait).await;
             let why = "objects that webhooks convert for this user take too much memory, try again later";
             let more = more.ok_or_else(|| Status::too_many_requests(why, 1))?;
             match &mut self.hold {
@@ -314,6 +326,8 @@ pub(crate) struct Webhooks {
     rng: Rng,
     /// The memory of responses.
     answers: Levels,
+    /// The memory of converted objects.
+    converted: Levels,
     /// The part of it for the responses of each configuration or CRD to each user, while there are any.
     owners: Mutex<OwnerPools>,
     bounds: Bounds,
@@ -321,8 +335,8 @@ pub(crate) struct Webhooks {
 
 impl Webhooks {
     pub(crate) fn new(caller: Arc<dyn Caller>, store: Arc<Store>, rng: Rng, bounds: &Bounds) -> Self {
-        let answers = Levels::new(bounds.webhook_response_bytes, bounds.waiting);
-        Self { caller, store, rng, answers, owners: Mutex::default(), bounds: bounds.clone() }
+        let [answers, converted] = [(); 2].map(|()| Levels::new(bounds.webhook_response_bytes, bounds.waiting));
+        Self { caller, store, rng, answers, converted, owners: Mutex::default(), bounds: bounds.clone() }
     }
 
     /// Returns the memory for a response to the user of the request.
@@ -336,7 +350,7 @@ impl Webhooks {
     /// Returns the memory for converted objects of a request.
     pub(crate) fn conversion_memory(&self) -> ConversionMemory {
         let flow = SCOPE.try_with(|scope| scope.flow.clone()).unwrap_or_else(|_| Flow::unidentified());
-        let (pool, max_wait) = (self.answers.of(&flow).clone(), self.bounds.max_wait);
+        let (pool, max_wait) = (self.converted.of(&flow).clone(), self.bounds.max_wait);
         ConversionMemory { pool, flow, max_wait, free: FREE_CONVERTED_BYTES, hold: None }
     }
 

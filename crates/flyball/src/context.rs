@@ -185,15 +185,30 @@ impl<K: AnyResource> Context<K> {
     ///
     /// As for [`get`](Self::get); and when no controller [declares](crate::Controller::index) the index.
     pub async fn list_by<I: Index>(&self, value: &I::Value) -> Result<Vec<I::Resource>> {
-        self.list_named(NamedIndex::of::<I>(), value, I::values).await
+        self.list_named(NamedIndex::of::<I>(), value, I::values, Some).await
     }
 
-    async fn list_named<T: AnyResource, V: Ord + Clone + 'static>(
+    /// Decodes the objects that an index has for a value, one by one in the order of their keys, and returns the
+    /// results of a function of them, as [`filter_map`](Self::filter_map) does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`list_by`](Self::list_by).
+    pub async fn filter_map_by<I: Index, R>(
+        &self,
+        value: &I::Value,
+        select: impl FnMut(I::Resource) -> Option<R>,
+    ) -> Result<Vec<R>> {
+        self.list_named(NamedIndex::of::<I>(), value, I::values, select).await
+    }
+
+    async fn list_named<T: AnyResource, V: Ord + Clone + 'static, R>(
         &self,
         index: NamedIndex,
         value: &V,
         values: impl Fn(&T) -> Vec<V>,
-    ) -> Result<Vec<T>> {
+        mut select: impl FnMut(T) -> Option<R>,
+    ) -> Result<Vec<R>> {
         self.session.cached_kind(&index.ty)?;
         let mut objects = Vec::new();
         for (store, known) in self.caches().found_by(&index, value)? {
@@ -205,7 +220,7 @@ impl<K: AnyResource> Context<K> {
                     guarded(format_args!("an index, reconcile of {}", self.key()), || values(object))
                         .is_ok_and(|values| values.contains(value))
                 };
-                objects.extend(object.filter(holds));
+                objects.extend(object.filter(holds).and_then(&mut select));
             }
         }
         Ok(objects)

@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles>.
 
-use flyball::{Action, Context, Controller, Index, ObjectKey, Reconcile, Result};
+use flyball::{Action, Context, Controller, Index, Reconcile, Result};
 use flyball_core::LabelSelector;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::api::{Patch, PatchParams};
@@ -13,8 +13,7 @@ const NAME: &str = "clusterrole-aggregation-controller";
 
 pub(super) fn controller() -> Controller<impl Reconcile> {
     Controller::new(Aggregation).index::<AggregatedRoles>().watches_by_key::<ClusterRole>(|_, caches| {
-        let aggregated = caches.list_by::<AggregatedRoles>(&())?;
-        Ok(aggregated.iter().map(|role| ObjectKey::new(None, &role.name_any())).collect())
+        Ok(caches.range_by::<AggregatedRoles>(..)?.into_iter().map(|(_, role)| role).collect())
     })
 }
 

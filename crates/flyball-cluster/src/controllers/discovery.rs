@@ -3,7 +3,6 @@
 use flyball_core::names::is_path_segment;
 use flyball_core::{GroupResource, GroupVersionKind, ObjectKey};
 use http::Request;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -19,14 +18,21 @@ pub(super) struct ServedResource {
 }
 
 impl ServedResource {
+    /// Creates a namespaced resource without verbs.
+    #[cfg(test)]
+    pub(super) fn new(kind: GroupVersionKind, plural: &str) -> Self {
+        let resource = GroupResource::new(&kind.group, plural);
+        Self { kind, resource, namespaced: true, verbs: Vec::new() }
+    }
+
     pub(super) fn can(&self, verbs: &[&str]) -> bool {
         verbs.iter().all(|verb| self.verbs.iter().any(|known| known == verb))
     }
 
-    /// Returns true if a reference names this kind, in any version.
-    pub(super) fn is_of(&self, reference: &OwnerReference) -> bool {
-        let group = reference.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        *self.kind.kind == *reference.kind && *self.kind.group == *group
+    /// Returns true if a reference with this API version and kind names this kind, in any version.
+    pub(super) fn is_of(&self, api_version: &str, kind: &str) -> bool {
+        let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
+        *self.kind.kind == *kind && *self.kind.group == *group
     }
 
     /// Returns the URL of all objects, or of those in one namespace.

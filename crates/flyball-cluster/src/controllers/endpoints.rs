@@ -54,8 +54,11 @@ impl Selects for Service {
 /// Finds the services that have pods on a node, for controllers with the indexes [`OnNode`] and [`BySelector`].
 fn services_on(node: &Node, caches: &Caches) -> Result<Vec<ObjectKey>> {
     let mut found = Vec::new();
-    for pod in caches.list_by::<OnNode>(&node.name_any())? {
-        found.extend(selecting::<Service>(&pod, caches)?);
+    let name = node.name_any();
+    for (_, key) in caches.range_by::<OnNode>(&name..=&name)? {
+        if let Some(pod) = caches.get::<Pod>(&key)? {
+            found.extend(selecting::<Service>(&pod, caches)?);
+        }
     }
     Ok(found)
 }

@@ -8,8 +8,8 @@ use crate::workload::{references, time};
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
 use flyball_core::time::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ pub(super) fn pods() -> Controller<impl Reconcile> {
         if caches.get::<Node>(node)?.is_some() {
             return Ok(Vec::new());
         }
-        let there = caches.list_by::<OnNode>(&node.name().to_owned())?.into_iter();
-        Ok(there.map(|pod| ObjectKey::new(pod.metadata.namespace.as_deref(), &pod.name_any())).collect())
+        let name = node.name().to_owned();
+        Ok(caches.range_by::<OnNode>(&name..=&name)?.into_iter().map(|(_, pod)| pod).collect())
     })
 }
 

@@ -28,7 +28,8 @@ impl Reconcile for Claims {
     }
 
     async fn finalize(&self, _: &PersistentVolumeClaim, cx: &Context<PersistentVolumeClaim>) -> Result<Action> {
-        let used = cx.list_by::<UsingClaim>(cx.key()).await?.iter().any(|pod| !is_over(pod));
+        let users = cx.filter_map_by::<UsingClaim, _>(cx.key(), |pod| (!is_over(&pod)).then_some(()));
+        let used = !users.await?.is_empty();
         // The deletion of the pod triggers the claim; the requeue covers changes that are not in the cache yet.
         Ok(if used { Action::requeue() } else { Action::done() })
     }

@@ -10,6 +10,7 @@ use crate::workload::{owners, pods};
 use addresses::Addresses;
 use flyball::{Action, Context, Controller, Index, Predicate, Reconcile, Result};
 use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Node, Service, ServiceStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 /// The finalizer of a service until its address is released.
@@ -84,7 +85,15 @@ impl Reconcile for LoadBalancers {
 
 impl LoadBalancers {
     async fn ensure(&self, service: &Service, has_finalizer: bool, cx: &Context<Service>) -> Result<()> {
-        let others = cx.caches().list::<Service>(None)?;
+        let mut others = Vec::new();
+        for key in cx.caches().keys::<Service>(None)? {
+            // Only what the assignment depends on is kept: services may be large.
+            others.extend(cx.caches().get::<Service>(&key)?.map(|other| Service {
+                metadata: ObjectMeta { uid: other.metadata.uid, ..ObjectMeta::default() },
+                status: other.status,
+                spec: None,
+            }));
+        }
         let desired = match self.addresses.assign(service, &others) {
             Ok(addresses) => addresses,
             Err(why) => {

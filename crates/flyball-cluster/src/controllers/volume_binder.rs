@@ -101,9 +101,10 @@ fn claims_by(target: Target, caches: &Caches) -> Result<Vec<ObjectKey>> {
 
 /// Finds the volumes that a claim names, and those that name it.
 fn volumes_of(claim: &PersistentVolumeClaim, caches: &Caches) -> Result<Vec<ObjectKey>> {
-    let naming = caches.list_by::<ForClaim>(&key(claim))?;
+    let claim_key = key(claim);
+    let naming = caches.range_by::<ForClaim>(&claim_key..=&claim_key)?.into_iter();
     let named = volume_of(claim).map(|name| ObjectKey::new(None, name));
-    Ok(naming.iter().map(key).chain(named).collect())
+    Ok(naming.map(|(_, volume)| volume).chain(named).collect())
 }
 
 /// Volumes by the claim that they name.

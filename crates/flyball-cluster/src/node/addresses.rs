@@ -20,8 +20,8 @@ impl Addresses {
     /// The addresses of pods: 10.64.0.0/10.
     pub(super) fn of_pods() -> Self {
         let in_use = |caches: &Caches| {
-            let pods = caches.list::<Pod>(None)?.into_iter();
-            Ok(pods.filter_map(|pod| pod.status?.pod_ip).collect())
+            let address = |key| Ok(caches.get::<Pod>(key)?.and_then(|pod| pod.status?.pod_ip));
+            caches.keys::<Pod>(None)?.iter().filter_map(|key| address(key).transpose()).collect()
         };
         Self { first: Ipv4Addr::new(10, 64, 0, 0), count: 1 << 22, last_assigned: Mutex::default(), in_use }
     }

@@ -86,7 +86,9 @@ where
     let is_deleting = owner.meta().deletion_timestamp.is_some();
     let mut known = cx.children::<T>().await?;
     known.retain(|child| controls(owner, child));
-    known.extend(cx.list_by::<Orphans<T>>(&owner.namespace().unwrap_or_default()).await?);
+    // A namespace may have very many orphans of others.
+    let select = |orphan: T| Some(orphan).filter(|orphan| selector.matches(orphan));
+    known.extend(cx.filter_map_by::<Orphans<T>, _>(&owner.namespace().unwrap_or_default(), select).await?);
     known.sort_by_cached_key(|object| object.name_any());
     for object in known {
         let matches = selector.matches(&object);

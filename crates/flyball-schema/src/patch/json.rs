@@ -11,6 +11,7 @@ use crate::extent::{Extent, MAX_DEPTH};
 use Error::{Misfit, TooLarge};
 use flyball_core::memory;
 use serde_json::{Map, Value};
+use std::collections::VecDeque;
 
 /// Maximum number of operations in one patch.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -57,7 +58,85 @@ pub fn apply(document: &mut Value, operations: &[Value]) -> Result<(), Error> {
         return Err(TooLarge(message));
     }
     let mut budget = Budget { bytes: MAX_COPIED_BYTES, memory: MAX_COPIED_MEMORY, work: MAX_WORK };
-    operations.iter().try_for_each(|operation| step(document, operation, &mut budget))
+    let mut rest = operations;
+    while !rest.is_empty() {
+        let (run, next) = rest.split_at(run_length(rest));
+        match run.len() {
+            1 => step(document, &run[0], &mut budget)?,
+            _ => run_on_one_parent(document, run, &mut budget)?,
+        }
+        rest = next;
+    }
+    Ok(())
+}
+
+/// Returns the path to the object or list that an operation changes or tests a value of.
+fn parent_path(operation: &Value) -> Option<&str> {
+    let text = |field: &str| operation.get(field).and_then(Value::as_str);
+    matches!(text("op")?, "add" | "remove" | "replace" | "test").then_some(())?;
+    text("path")?.rsplit_once('/').map(|(parent, _)| parent)
+}
+
+/// Returns the number of operations at the beginning that have the same parent, at least one.
+fn run_length(operations: &[Value]) -> usize {
+    let first = operations.first().and_then(parent_path);
+    operations.iter().take_while(|operation| first.is_some() && parent_path(operation) == first).count().max(1)
+}
+
+/// Applies operations on values of the same object or list. Items of a list are added and removed in a double-ended
+/// queue: a patch that empties a long list from its beginning would shift the rest for each item otherwise.
+fn run_on_one_parent(document: &mut Value, run: &[Value], budget: &mut Budget) -> Result<(), Error> {
+    let first = run.first().and_then(|operation| Pointer::parse(operation.get("path")?.as_str()?).ok());
+    let list = first.as_ref().and_then(|path| match path.parent(document, "").ok()?.0 {
+        Value::Array(items) => Some(items),
+        _ => None,
+    });
+    let Some(list) = list else {
+        return run.iter().try_for_each(|operation| step(document, operation, budget));
+    };
+    let mut items = VecDeque::from(std::mem::take(list));
+    run.iter().try_for_each(|operation| step_in_list(&mut items, operation, budget))?;
+    *list = items.into();
+    Ok(())
+}
+
+/// Applies an operation on an item of a list.
+fn step_in_list(items: &mut VecDeque<Value>, operation: &Value, budget: &mut Budget) -> Result<(), Error> {
+    let text = |field: &str| operation.get(field).and_then(Value::as_str).unwrap_or_default();
+    let path = Pointer::parse(text("path"))?;
+    let last = path.tokens.last().map_or("", String::as_str);
+    let value = operation.get("value").unwrap_or(&Value::Null);
+    // The shorter part of the list is shifted.
+    let shift = |at: usize| at.min(items.len() - at) / SHIFTS;
+    match text("op") {
+        "add" => {
+            budget.charge_insert(&path, Extent::of(value))?;
+            let at = path.new_item(last, items.len())?;
+            budget.work(shift(at))?;
+            items.insert(at, value.clone());
+        }
+        "remove" => {
+            let at = path.item("remove", last, items.len())?;
+            budget.work(shift(at))?;
+            items.remove(at);
+        }
+        "replace" => {
+            budget.charge_insert(&path, Extent::of(value))?;
+            let at = path.item("replace", last, items.len())?;
+            items[at] = value.clone();
+        }
+        _ => check(&path, index(last, items.len()).and_then(|at| items.get(at)), value)?,
+    }
+    Ok(())
+}
+
+/// Checks the value found by a test.
+fn check(path: &Pointer<'_>, found: Option<&Value>, value: &Value) -> Result<(), Error> {
+    match found {
+        Some(found) if found == value => Ok(()),
+        None if value.is_null() => Ok(()),
+        _ => Err(Error::TestFailed(path.text.to_owned())),
+    }
 }
 
 fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<(), Error> {
@@ -91,11 +170,7 @@ fn step(document: &mut Value, operation: &Value, budget: &mut Budget) -> Result<
             let copied = copied.clone();
             path.add(document, copied, budget)
         }
-        Some("test") => match if path.is_whole() { Some(&*document) } else { path.get(document) } {
-            Some(found) if found == value => Ok(()),
-            None if value.is_null() => Ok(()),
-            _ => Err(Error::TestFailed(path.text.to_owned())),
-        },
+        Some("test") => check(&path, if path.is_whole() { Some(&*document) } else { path.get(document) }, value),
         other => Err(Misfit(format!("Unexpected kind: {}", other.unwrap_or("unknown")))),
     }
 }
@@ -184,6 +259,18 @@ impl<'p> Pointer<'p> {
         Misfit(format!("error in {operation} for path: '{}': {reason}", self.text))
     }
 
+    /// Returns the position of an item in a list of this length, for an operation.
+    fn item(&self, operation: &str, token: &str, length: usize) -> Result<usize, Error> {
+        index(token, length).filter(|at| *at < length).ok_or_else(|| self.outside(operation, token))
+    }
+
+    /// Returns the position at which an item is added to a list of this length.
+    fn new_item(&self, token: &str, length: usize) -> Result<usize, Error> {
+        // -1 is the position after the last item: negative indexes count from the end after the addition.
+        let at = if token == "-" { Some(length) } else { index(token, length + 1) };
+        at.filter(|at| *at <= length).ok_or_else(|| self.outside("add", token))
+    }
+
     /// Finds a value within the document.
     fn get<'d>(&self, document: &'d Value) -> Option<&'d Value> {
         (!self.tokens.is_empty()).then_some(())?;
@@ -221,11 +308,8 @@ impl<'p> Pointer<'p> {
         match parent {
             Value::Object(fields) => put(fields, last, value),
             Value::Array(items) => {
-                let length = items.len();
-                // -1 is the position after the last item: negative indexes count from the end after the addition.
-                let at = if last == "-" { Some(length) } else { index(last, length + 1) };
-                let at = at.filter(|at| *at <= length).ok_or_else(|| self.outside("add", last))?;
-                budget.work((length - at) / SHIFTS)?;
+                let at = self.new_item(last, items.len())?;
+                budget.work((items.len() - at) / SHIFTS)?;
                 items.insert(at, value);
             }
             _ => return Err(self.missing("add")),
@@ -242,8 +326,8 @@ impl<'p> Pointer<'p> {
         match parent {
             Value::Object(fields) => put(fields, last, value),
             Value::Array(items) => {
-                let at = index(last, items.len()).filter(|at| *at < items.len());
-                items[at.ok_or_else(|| self.outside("replace", last))?] = value;
+                let at = self.item("replace", last, items.len())?;
+                items[at] = value;
             }
             _ => return Err(self.missing("replace")),
         }
@@ -260,8 +344,7 @@ impl<'p> Pointer<'p> {
                 ))
             }),
             Value::Array(items) => {
-                let at = index(last, items.len()).filter(|at| *at < items.len());
-                let at = at.ok_or_else(|| self.outside(operation, last))?;
+                let at = self.item(operation, last, items.len())?;
                 budget.work((items.len() - at) / SHIFTS)?;
                 Ok(items.remove(at))
             }
@@ -390,6 +473,37 @@ mod tests {
                 Err(error) => assert!(rounds > 2 && error.to_string().contains("levels deep"), "{error}"),
             }
         }
+    }
+
+    #[test]
+    fn consecutive_operations_on_a_list_equal_separate_ones() {
+        let paths = ["/l/0", "/l/1", "/l/-1", "/l/-", "/l/2", "/l/9", "/l/x", "/l/-9", "/l/1/a"];
+        let operations = ["add", "remove", "replace", "test"].into_iter().flat_map(|op| {
+            paths
+                .iter()
+                .flat_map(move |path| [json!({"op": op, "path": path, "value": 7}), json!({"op": op, "path": path})])
+        });
+        let operations = Vec::from_iter(operations);
+        for first in &operations {
+            for second in &operations {
+                let patch = [first.clone(), second.clone(), json!({"op": "add", "path": "/l/0", "value": 8})];
+                let (mut once, mut one_by_one) = (json!({"l": [7, {"a": 7}, 9]}), json!({"l": [7, {"a": 7}, 9]}));
+                let expected = patch.chunks(1).try_for_each(|operation| apply(&mut one_by_one, operation));
+                assert_eq!(apply(&mut once, &patch), expected, "{patch:?}");
+                assert!(expected.is_err() || once == one_by_one, "{patch:?}: {once} {one_by_one}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_list_can_be_emptied_from_its_beginning() {
+        // Shifting the rest of the list for each item would exceed the work limit.
+        let list: Vec<Value> = (0..100_000).map(Value::from).collect();
+        let operations = vec![json!({"op": "remove", "path": "/l/0"}); MAX_OPERATIONS];
+        let mut document = json!({"l": list});
+        apply(&mut document, &operations).unwrap();
+        assert_eq!(document["l"].as_array().unwrap().len(), 100_000 - MAX_OPERATIONS);
+        assert_eq!(document["l"][0], MAX_OPERATIONS);
     }
 
     #[test]

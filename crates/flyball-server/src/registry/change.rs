@@ -140,11 +140,8 @@ impl Registry {
     ) -> Result<Result<Written, storage::Error>, Status> {
         if is_released(resource, &object, live) {
             // Watches receive the last stored object, the writer the changed one.
-            let last = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await;
-            return Ok(last.map(|_| {
-                self.note_removed(resource);
-                Written::Unstored(Box::new(object))
-            }));
+            let last = self.remove_stored(resource, key, entry).await;
+            return Ok(last.map(|_| Written::Unstored(Box::new(object))));
         }
         let (stored_as, object) = self.codec.as_stored(resource, object).await?;
         let make = |revision| self.bounded_entry(&stored_as, key, object, revision, Some(entry));
@@ -219,7 +216,7 @@ impl Registry {
         let mut conversions = Conversions::default();
         for _ in 1..MAX_OWNERSHIP_PASSES {
             let outcome = self.candidate_with(&conversions, target, change, live, writer);
-            if !conversions.complete(&self.codec, &target.resource).await {
+            if !conversions.complete(&self.codec, &target.resource).await? {
                 return outcome;
             }
         }

@@ -4,7 +4,7 @@ use super::Registry;
 use super::change::Written;
 use crate::admission::{Attributes, Writer};
 use crate::catalog::{Resource, Target};
-use crate::kinds::Part;
+use crate::kinds::{NAMESPACE, Part};
 use crate::request::options::{DeleteOptions, Propagation};
 use crate::storage::{self, Entry};
 use flyball_core::{GroupResource, Object, ObjectKey, Status, time};
@@ -163,10 +163,47 @@ impl Registry {
         entry: &Arc<Entry>,
         mut object: Object,
     ) -> Result<DeletionResult, storage::Error> {
-        let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await?;
-        self.note_removed(resource);
+        let removed = self.remove_stored(resource, key, entry).await?;
         object.metadata_mut().insert("resourceVersion".into(), removed.revision.to_string().into());
         Ok(DeletionResult::Gone(Box::new(object)))
+    }
+
+    /// Removes an object from the store; returns its last state. The unreadable objects of a namespace are removed
+    /// before it: nobody can list them, and they do not belong to the next namespace of that name.
+    pub(super) async fn remove_stored(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        entry: &Arc<Entry>,
+    ) -> Result<Arc<Entry>, storage::Error> {
+        if resource.is(&NAMESPACE) {
+            self.remove_unreadable(|_, of| of.namespace() == Some(key.name()), key.name()).await?;
+        }
+        let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await?;
+        self.note_removed(resource);
+        Ok(removed)
+    }
+
+    /// Removes the stored objects that cannot be decoded and are selected, regardless of finalizers, with the object
+    /// `owner` that contains or defines them.
+    pub(crate) async fn remove_unreadable(
+        &self,
+        select: impl Fn(&GroupResource, &ObjectKey) -> bool,
+        owner: &str,
+    ) -> Result<(), storage::Error> {
+        let unreadable = self.store.quarantined_where(select);
+        for (table, entry) in &unreadable {
+            match self.store.remove(table, &entry.key, entry, |revision| entry.at(revision)).await {
+                // It was replaced or deleted in the meantime.
+                Ok(_) | Err(storage::Error::Changed) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some((resource, first)) = unreadable.first() {
+            let (objects, object) = (unreadable.len(), &first.key);
+            tracing::warn!(owner, objects, %resource, %object, "removed stored objects that cannot be decoded");
+        }
+        Ok(())
     }
 
     /// Deletes the objects of a list; returns their state before.

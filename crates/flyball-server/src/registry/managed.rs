@@ -4,7 +4,9 @@ use super::conflict;
 use crate::catalog::{Catalog, Resource, scale};
 use crate::codec::{Codec, convert_whole};
 use crate::kinds::Part;
+use crate::webhook::ConversionMemory;
 use flyball_core::field::go_quote;
+use flyball_core::memory;
 use flyball_core::{GroupVersion, Object, Status};
 use flyball_schema::apply::{self, FieldSet, LAST_APPLIED, ManagedFields, Manager, Objects, PathElement, Versions};
 use flyball_schema::schema::Node;
@@ -12,6 +14,8 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The versions of a resource, as a catalog has them.
 struct Served<'c> {
@@ -24,8 +28,20 @@ struct Served<'c> {
 /// recorded, and the computation is repeated once they are available.
 #[derive(Default)]
 pub(crate) struct Conversions {
-    known: Vec<(Value, String, Result<Value, String>)>,
-    missing: Mutex<Vec<(Value, String)>>,
+    known: Vec<Conversion>,
+    missing: Mutex<Vec<(Arc<Value>, String)>>,
+    /// The memory of the results, which may be much larger than the stored object. The sources are objects of the
+    /// request, or results.
+    memory: Option<ConversionMemory>,
+}
+
+/// A converted object.
+struct Conversion {
+    source: Arc<Value>,
+    api_version: String,
+    result: Result<Value, String>,
+    /// True if the computation has used it since it was repeated.
+    is_used: AtomicBool,
 }
 
 /// Maximum number of passes over managed fields: each needs the conversions that the one before lacked.
@@ -33,27 +49,46 @@ pub(crate) const MAX_OWNERSHIP_PASSES: usize = 16;
 
 impl Conversions {
     fn get(&self, object: &Value, api_version: &str) -> Result<Option<Value>, String> {
-        let is_same = |(known, version, _): &&(Value, String, _)| version == api_version && known == object;
-        if let Some((.., converted)) = self.known.iter().find(is_same) {
-            return converted.clone().map(Some);
+        let is_same = |known: &&Conversion| known.api_version == api_version && *known.source == *object;
+        if let Some(known) = self.known.iter().find(is_same) {
+            known.is_used.store(true, Ordering::Relaxed);
+            return known.result.clone().map(Some);
         }
-        let (mut missing, conversion) = (self.missing.lock(), (object.clone(), api_version.to_owned()));
+        let mut missing = self.missing.lock();
+        let sources = missing.iter().map(|(source, _)| source).chain(self.known.iter().map(|known| &known.source));
+        let source = sources.into_iter().find(|source| ***source == *object).cloned();
+        let conversion = (source.unwrap_or_else(|| Arc::new(object.clone())), api_version.to_owned());
         if !missing.contains(&conversion) {
             missing.push(conversion);
         }
         Ok(None)
     }
 
-    /// Converts all missing objects; returns whether there were any.
-    pub(crate) async fn complete(&mut self, codec: &Codec, resource: &Resource) -> bool {
+    /// Converts all missing objects, and drops those that the last pass did not use; returns whether any were missing.
+    pub(crate) async fn complete(&mut self, codec: &Codec, resource: &Resource) -> Result<bool, Status> {
         let missing = std::mem::take(self.missing.get_mut());
-        let any = !missing.is_empty();
-        for (object, api_version) in missing {
-            if let Some(converted) = convert(codec, resource, &object, &api_version).await {
-                self.known.push((object, api_version, converted));
+        if missing.is_empty() {
+            return Ok(false);
+        }
+        self.known.retain(|known| known.is_used.swap(false, Ordering::Relaxed));
+        let memory = self.memory.get_or_insert_with(|| codec.conversion_memory());
+        let mut bytes: usize = self.known.iter().map(Conversion::bytes).sum();
+        for (source, api_version) in missing {
+            if let Some(result) = convert(codec, resource, &source, &api_version).await {
+                let conversion = Conversion { source, api_version, result, is_used: AtomicBool::new(false) };
+                bytes += conversion.bytes();
+                memory.set(bytes).await?;
+                self.known.push(conversion);
             }
         }
-        any
+        Ok(true)
+    }
+}
+
+impl Conversion {
+    /// Returns the memory of the result.
+    fn bytes(&self) -> usize {
+        self.result.as_ref().map_or(0, memory::of)
     }
 }
 

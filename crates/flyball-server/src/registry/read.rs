@@ -3,7 +3,7 @@
 use super::Registry;
 use crate::catalog::Resource;
 use crate::request::options::{ListOptions, VersionMatch};
-use crate::storage::{self, Entry, Revision, Snapshot};
+use crate::storage::{self, Entry, PendingEntries, Revision, Snapshot};
 use crate::webhook::ConversionMemory;
 use flyball_core::selector::{Demand, Demands};
 use flyball_core::status::{Cause, Details, Reason};
@@ -22,6 +22,8 @@ pub(crate) struct ListResult {
     pub(crate) remaining: Option<usize>,
     /// The memory of entries that a webhook converted, which is held until they are sent.
     pub(crate) memory: Option<ConversionMemory>,
+    /// Takes the entries while they are sent.
+    pub(crate) pending: PendingEntries,
 }
 
 /// The beginning of a page of a list.
@@ -261,9 +263,10 @@ fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usi
     let revision = page.as_ref().map_or(snapshot.revision, |page| page.revision);
     let after = |entry: &Arc<Entry>| page.as_ref().is_none_or(|page| entry.key.as_str() > page.after.as_str());
     let mut rest = snapshot.entries.into_iter().filter(after);
+    let pending = PendingEntries::default();
     if limit == 0 {
         let entries = rest.filter(|entry| selection.matches(entry)).collect();
-        return ListResult { revision, entries, next: None, remaining: None, memory: None };
+        return ListResult { revision, entries, next: None, remaining: None, memory: None, pending };
     }
     let entries: Vec<Arc<Entry>> = rest.by_ref().filter(|entry| selection.matches(entry)).take(limit).collect();
     // A full page ends the search: whether a further object is selected is left to the next request.
@@ -272,5 +275,5 @@ fn cut(snapshot: Snapshot, selection: &Selection, page: Option<Page>, limit: usi
         entries.last().filter(|_| remaining_count > 0).map(|last| Page { revision, after: last.key.to_string() });
     // With a selector, kube-apiserver does not count the remaining objects.
     let remaining = next.as_ref().and_then(|_| selection.is_everything().then_some(remaining_count));
-    ListResult { revision, entries, next, remaining, memory: None }
+    ListResult { revision, entries, next, remaining, memory: None, pending }
 }

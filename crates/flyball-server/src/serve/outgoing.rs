@@ -13,11 +13,17 @@ use futures_util::future::BoxFuture;
 use http_body::{Body as _, Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 /// Maximum number of bytes of a piece, and the free amount that the next one requires. The timeout of slow clients
-/// applies to each piece, so that a slow client can receive a long response.
+/// applies to each piece.
 const MAX_PIECE_BYTES: usize = 32 << 10;
+
+/// Timeout of the wait of a response until its user has read enough of others. Meanwhile it keeps its memory.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The body of a response that is sent over a connection.
 pub(super) struct Outgoing {
@@ -27,8 +33,8 @@ pub(super) struct Outgoing {
     next: Bytes,
     /// Reserved bytes of generated pieces that are not sent, including `next`, and of the one that is being generated.
     generated: Hold,
-    /// Waits until more bytes may be sent.
-    wait: Option<BoxFuture<'static, Option<Hold>>>,
+    /// Waits until more bytes may be sent, for a limited time.
+    wait: Option<BoxFuture<'static, Result<Option<Hold>, Elapsed>>>,
     /// The offload of the rest of the body, if it is a long computation.
     turns: Option<Offload>,
     /// The body and its next piece, while that is generated. A separate task generates it: this one is polled only
@@ -68,16 +74,21 @@ impl Outgoing {
     }
 
     /// Waits until the user may have more unsent bytes. Pieces that are already generated do not wait.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CutOff>> {
         let computes = self.turns.is_some() && self.body.computes();
         if self.generated.amount() > 0 || self.wait.is_none() && !computes && self.generated.has_room() {
-            return Poll::Ready(());
+            return Poll::Ready(Ok(()));
         }
-        let wait = self.wait.get_or_insert_with(|| Box::pin(self.generated.wait(MAX_PIECE_BYTES)));
+        let wait = || timeout(ROOM_TIMEOUT, self.generated.wait(MAX_PIECE_BYTES));
+        let wait = self.wait.get_or_insert_with(|| Box::pin(wait()));
         let room = ready!(wait.as_mut().poll(cx));
         self.wait = None;
+        let Ok(room) = room else {
+            self.link.cut_off();
+            return Poll::Ready(Err(CutOff));
+        };
         room.into_iter().for_each(|room| self.generated.add(room));
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
@@ -121,7 +132,9 @@ impl http_body::Body for Outgoing {
             return Poll::Ready(Some(Err(CutOff)));
         }
         if this.next.is_empty() {
-            ready!(this.poll_room(cx));
+            if let Err(cut_off) = ready!(this.poll_room(cx)) {
+                return Poll::Ready(Some(Err(cut_off)));
+            }
             this.next = match ready!(this.poll_body(cx)) {
                 Some(Ok(next)) => next,
                 Some(Err(cut_off)) => return Poll::Ready(Some(Err(cut_off))),
@@ -159,7 +172,7 @@ pub(super) struct Piece {
 
 impl Piece {
     fn new(bytes: Bytes, link: Link, _hold: Hold) -> Self {
-        link.record_piece();
+        link.record_piece(bytes.len());
         Self { bytes, link, _hold }
     }
 }
@@ -190,7 +203,6 @@ mod tests {
     use crate::bounds::Bounds;
     use futures_util::FutureExt;
     use http_body_util::BodyExt;
-    use std::time::Duration;
     use tokio::time::advance;
 
     fn shared(unsent_bytes: usize) -> Shared {
@@ -208,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn slow_client_timeout_applies_to_each_piece() {
+    async fn slow_client_receives_a_long_response() {
         let (shared, ann) = (shared(64 << 20), Flow::of("ann", false, true));
         let link = link(&ann);
         let body = Bytes::from(vec![7; 1_000_000]);
@@ -220,7 +232,7 @@ mod tests {
         while let Some(piece) = next(&mut outgoing) {
             assert!(piece.remaining() <= MAX_PIECE_BYTES);
             assert_eq!(shared.unsent.used(), body.len() - read + UNFINISHED, "what is sent counts until it is freed");
-            advance(Duration::from_secs(20)).await;
+            advance(Duration::from_secs(2)).await;
             link.cut_off_slow(Duration::from_secs(30));
             read += piece.remaining();
             sent.extend_from_slice(piece.chunk());
@@ -265,6 +277,19 @@ mod tests {
         assert_eq!((unread.len(), shared.unsent.used()), (6, 6 * MAX_PIECE_BYTES + UNFINISHED));
         unread.truncate(1);
         assert_eq!(next(&mut outgoing).unwrap().remaining(), MAX_PIECE_BYTES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn response_without_room_is_cut_off() {
+        let (shared, ann) = (shared(4 * MAX_PIECE_BYTES), Flow::of("ann", false, true));
+        let link = link(&ann);
+        link.keep_room(shared.room(&ann, 6 * MAX_PIECE_BYTES).await);
+        let pieces = (0..9).map(|_| Bytes::from(vec![7; MAX_PIECE_BYTES]));
+        let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link.clone(), &shared);
+        let _unread: Vec<Piece> = std::iter::from_fn(|| next(&mut outgoing)).collect();
+        let begin = tokio::time::Instant::now();
+        assert!(outgoing.frame().await.unwrap().is_err() && link.is_slow());
+        assert_eq!(begin.elapsed(), ROOM_TIMEOUT);
     }
 
     #[tokio::test(flavor = "multi_thread")]

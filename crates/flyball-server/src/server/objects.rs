@@ -7,12 +7,15 @@ use crate::catalog::decode::{self, Decoded};
 use crate::catalog::{Behavior, Catalog, Lookup, Resource, Target, protobuf, scale};
 use crate::encoder::ResponseEncoder;
 use crate::kinds::{Answer, NAMESPACE, Part, Subresource, Verbs};
-use crate::registry::{self, Change, DeletionResult, Outcome, Patch, PatchKind, Registry, Written, parse_version};
+use crate::registry::{
+    self, Change, DeletionResult, ListResult, Outcome, Patch, PatchKind, Registry, Written, parse_version,
+};
 use crate::request::ResourcePath;
 use crate::request::accept::{self, Form, View};
 use crate::request::body::{self, Format};
 use crate::request::options::{DeleteOptions, FieldValidation, ListOptions, Write, WriteOptions};
 use crate::response::{self, Body};
+use crate::storage::PendingEntries;
 use crate::table::Include;
 use crate::watch;
 use flyball_core::status::{Details, Reason};
@@ -170,21 +173,23 @@ async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Resul
         "get" => get(registry, &encoder, call, &target).await,
         "list" => {
             let options = ListOptions::read(&call.query, false)?;
-            let mut listed = registry.list(&resource, target.namespace.as_deref(), &options)?;
-            (listed.entries, listed.memory) = registry.codec.convert_all(&resource, listed.entries).await?;
-            encoder.list(listed)
+            encoder.list(list(server, call, &target, &options).await?)
         }
         "watch" => {
             let mut options = ListOptions::read(&call.query, true)?;
             if let Some(name) = watched_name(call) {
                 options.fields.require("metadata.name", name);
             }
+            let pending = match watch::sends_state(&options) {
+                true => pending_entries(server, call, &resource).await?,
+                false => PendingEntries::default(),
+            };
             watch::answer(
                 registry,
                 &server.readers,
                 encoder,
                 target.namespace.as_deref(),
-                &options,
+                (&options, pending),
                 (&call.flow, call.connection.clone()),
             )
             .await
@@ -194,9 +199,32 @@ async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Resul
         "update" => update(registry, &encoder, call, &target).await,
         "patch" => patch(registry, &encoder, call, &target).await,
         "delete" => delete(registry, &encoder, call, &target).await,
-        "deletecollection" => delete_collection(registry, &encoder, call, &target).await,
+        "deletecollection" => delete_collection(server, &encoder, call, &target).await,
         _ => Err(Status::method_not_allowed()),
     }
+}
+
+/// Reserves memory for the references to the objects of a list. Over a connection, the past states among them count for
+/// its link until they are sent.
+async fn pending_entries(server: &Components, call: &Call, resource: &Resource) -> Result<PendingEntries, Status> {
+    let Some(link) = &call.connection else { return Ok(PendingEntries::default()) };
+    let count = server.registry.store.count(&resource.table);
+    let pending = PendingEntries::reserve(&server.shared, &call.flow, count).await.ok_or_else(|| {
+        let why = "unfinished lists of this user take too much memory, read them first";
+        Status::too_many_requests(why, 1)
+    })?;
+    let counted = pending.clone();
+    link.count_past_bytes(move || counted.past_bytes());
+    Ok(pending)
+}
+
+/// Lists objects in the version of the target.
+async fn list(server: &Components, call: &Call, target: &Target, options: &ListOptions) -> Result<ListResult, Status> {
+    let (registry, resource) = (&server.registry, &target.resource);
+    let pending = pending_entries(server, call, resource).await?;
+    let mut listed = registry.list(resource, target.namespace.as_deref(), options)?;
+    (listed.entries, listed.memory) = registry.codec.convert_all(resource, listed.entries).await?;
+    Ok(ListResult { pending, ..listed })
 }
 
 /// The name in the path of a watch by the deprecated `/watch/` prefix.
@@ -481,7 +509,7 @@ fn success(resource: &Resource, object: &Object) -> Value {
 }
 
 async fn delete_collection(
-    registry: &Registry,
+    server: &Components,
     encoder: &ResponseEncoder,
     call: &Call,
     target: &Target,
@@ -489,8 +517,7 @@ async fn delete_collection(
     let selected = ListOptions::read(&call.query, false)?;
     let options = delete_options(encoder, call)?;
     warn_of_deletion(call, target, &options);
-    let mut listed = registry.list(&target.resource, target.namespace.as_deref(), &selected)?;
-    (listed.entries, listed.memory) = encoder.codec.convert_all(&target.resource, listed.entries).await?;
-    registry.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;
+    let listed = list(server, call, target, &selected).await?;
+    server.registry.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;
     encoder.list(listed)
 }

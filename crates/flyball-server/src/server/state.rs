@@ -161,10 +161,13 @@ mod tests {
 
     /// Stores an object without validation, as an older release might have.
     async fn plant(server: &Server, name: &str, body: String) {
-        let (table, key) = (GroupResource::new("", "configmaps"), ObjectKey::new(Some("default"), name));
+        plant_in(server, GroupResource::new("", "configmaps"), ObjectKey::new(Some("default"), name), body).await;
+    }
+
+    async fn plant_in(server: &Server, table: GroupResource, key: ObjectKey, body: String) {
         let make = |revision: Revision| {
             let (key, body, facts) = (key.clone(), Bytes::from(body), SelectableFields::default());
-            Ok(Entry { key, revision, body, facts, schema: 0, depth: 0 })
+            Ok(Entry { key, revision, body, facts, schema: 0, depth: 0, past: Default::default() })
         };
         server.0.registry.store.put(&table, &key, None, make).await.unwrap();
     }
@@ -196,7 +199,7 @@ mod tests {
         let key = ObjectKey::new(None, "hats.x.io");
         let make = |revision: Revision| {
             let (key, body, facts) = (key.clone(), Bytes::from(definition.to_string()), SelectableFields::default());
-            Ok(Entry { key, revision, body, facts, schema: 0, depth: 0 })
+            Ok(Entry { key, revision, body, facts, schema: 0, depth: 0, past: Default::default() })
         };
         parts.registry.store.put(&table, &key, None, make).now_or_never().unwrap().unwrap();
         drop(turn);
@@ -256,5 +259,54 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[tokio::test]
+    async fn unreadable_objects_are_removed_with_their_namespace_or_definition() {
+        let path = std::env::temp_dir().join(format!("flyball-server-{}-removed", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        let folder = Folder(path);
+        let (spaces, crds) = ("/api/v1/namespaces", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
+        let definition = json!({
+            "metadata": {"name": "hats.x.io"},
+            "spec": {"group": "x.io", "scope": "Namespaced", "names": {"plural": "hats", "kind": "Hat"}, "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}},
+            ]},
+        });
+        let unreadable = [("", "configmaps", "a"), ("", "secrets", "a"), ("x.io", "hats", "a"), ("x.io", "hats", "b")];
+        let unreadable = unreadable.map(|(group, plural, namespace)| {
+            (GroupResource::new(group, plural), ObjectKey::new(Some(namespace), "torn"))
+        });
+        {
+            let server = folder.open();
+            for name in ["a", "b"] {
+                let namespace = json!({"metadata": {"name": name}});
+                assert_eq!(ask(&server, Method::POST, spaces, namespace).await.0, 201);
+            }
+            assert_eq!(ask(&server, Method::POST, crds, definition.clone()).await.0, 201);
+            for (table, key) in &unreadable {
+                plant_in(&server, table.clone(), key.clone(), "{".to_owned()).await;
+            }
+        }
+        let server = folder.open();
+        let known = || {
+            let is_known = |(table, key): &(_, _)| server.0.registry.store.quarantined(table, key).is_some();
+            unreadable.each_ref().map(is_known)
+        };
+        assert_eq!(known(), [true; 4]);
+        assert_eq!(ask(&server, Method::DELETE, "/api/v1/namespaces/a", Value::Null).await.0, 200);
+        assert_eq!(known(), [true; 4], "its finalizer remains");
+        let (_, mut namespace) = ask(&server, Method::GET, "/api/v1/namespaces/a", Value::Null).await;
+        namespace["spec"] = json!({});
+        assert_eq!(ask(&server, Method::PUT, "/api/v1/namespaces/a/finalize", namespace).await.0, 200);
+        assert_eq!(ask(&server, Method::GET, "/api/v1/namespaces/a", Value::Null).await.0, 404);
+        assert_eq!(known(), [false, false, false, true]);
+        assert_eq!(ask(&server, Method::DELETE, &format!("{crds}/hats.x.io"), Value::Null).await.0, 200);
+        assert_eq!(ask(&server, Method::GET, &format!("{crds}/hats.x.io"), Value::Null).await.0, 404);
+        assert_eq!(known(), [false; 4]);
+        drop(server);
+        let server = folder.open();
+        let remains = |(table, key): &(_, _)| server.0.registry.store.quarantined(table, key).is_some();
+        assert!(!unreadable.iter().any(remains), "the removal is stored");
     }
 }

@@ -3,6 +3,7 @@
 //! The limits of writes are enforced here, after all stages that change objects (defaults, patches, admission, managed
 //! fields). The limits of reads are higher, so that every stored object can be read.
 
+use super::past::{PastBytes, PastState};
 use super::{Error, Revision};
 use crate::limits;
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use serde_json::value::RawValue;
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Size of the buffer that a thread keeps for encoding, in bytes.
 const RETAINED_BUFFER_BYTES: usize = 64 << 10;
@@ -44,6 +45,8 @@ pub(crate) struct Entry {
     pub(crate) schema: u64,
     /// The depth of the object.
     pub(crate) depth: u8,
+    /// Set when the entry is neither current nor in a window any more.
+    pub(crate) past: OnceLock<PastState>,
 }
 
 /// The decoded fields of an object by which lists and watches select it.
@@ -216,7 +219,7 @@ impl Entry {
         object.remove("kind");
         object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
         let (body, depth) = written(object.as_value());
-        Self { key, revision, body, facts, schema, depth }
+        Self { key, revision, body, facts, schema, depth, past: OnceLock::new() }
     }
 
     /// Rejects an entry that exceeds the limits, unless the previous entry exceeded them at least as much.
@@ -256,14 +259,23 @@ impl Entry {
                 facts: facts.clone(),
                 schema: *schema,
                 depth: *depth,
+                past: OnceLock::new(),
             },
         }
     }
 
     /// Returns the same state with other selectable fields.
     pub(crate) fn selected_by(&self, facts: SelectableFields) -> Self {
-        let Self { key, revision, body, facts: _, schema, depth } = self;
-        Self { key: key.clone(), revision: *revision, body: body.clone(), facts, schema: *schema, depth: *depth }
+        let Self { key, revision, body, facts: _, schema, depth, past: _ } = self;
+        Self {
+            key: key.clone(),
+            revision: *revision,
+            body: body.clone(),
+            facts,
+            schema: *schema,
+            depth: *depth,
+            past: OnceLock::new(),
+        }
     }
 
     /// Decodes the object, without `apiVersion` and `kind`.
@@ -300,5 +312,15 @@ impl Entry {
     /// Returns the memory of the entry in bytes.
     pub(crate) fn size(self: &Arc<Self>) -> usize {
         self.body.len() + size_of::<Self>()
+    }
+
+    /// Records that the entry is neither current nor in a window any more.
+    pub(super) fn become_past(self: &Arc<Self>, all: &PastBytes) {
+        self.past.get_or_init(|| all.add(self.size()));
+    }
+
+    /// Returns the memory of the entry in bytes, if it is a past state.
+    pub(super) fn past_bytes(&self) -> usize {
+        self.past.get().map_or(0, PastState::bytes)
     }
 }

@@ -1,5 +1,6 @@
 //! The state shared by the store and its journal thread: the objects, and the writes pending on disk.
 
+use super::past::PastBytes;
 use super::sizes::Sizes;
 use super::table::{Limits, Table};
 use super::{Change, Entry, Error, Revision, WriteNotifier};
@@ -28,6 +29,8 @@ pub(crate) struct Image {
     sizes: Sizes,
     /// Bytes of the objects that only the windows reference.
     pub(super) window_bytes: usize,
+    /// Bytes of past states that no window references.
+    pub(super) past: PastBytes,
 }
 
 impl Image {
@@ -36,13 +39,14 @@ impl Image {
         for entry in tables.values().flat_map(Table::entries) {
             sizes.replace(&entry.key, 0, entry.size());
         }
-        Self { revision: start, start, tables, removed: BTreeMap::new(), sizes, window_bytes: 0 }
+        let past = PastBytes::default();
+        Self { revision: start, start, tables, removed: BTreeMap::new(), sizes, window_bytes: 0, past }
     }
 
     /// Copies the image.
     pub(crate) fn image(&self) -> Self {
         let tables = self.tables.iter().map(|(name, table)| (name.clone(), table.image())).collect();
-        let Self { revision, start, tables: _, removed, sizes, window_bytes } = self;
+        let Self { revision, start, tables: _, removed, sizes, window_bytes, past } = self;
         Self {
             revision: *revision,
             start: *start,
@@ -50,6 +54,7 @@ impl Image {
             removed: removed.clone(),
             sizes: sizes.clone(),
             window_bytes: *window_bytes,
+            past: past.clone(),
         }
     }
 
@@ -86,11 +91,14 @@ impl Image {
     /// Removes a table with its events, unless it has objects. Its earlier revisions are compacted. Returns false if
     /// watches still read its events.
     pub(super) fn remove_table(&mut self, name: &GroupResource) -> bool {
-        let Some(table) = self.tables.get(name).filter(|table| table.is_empty()) else { return true };
+        let Some(table) = self.tables.get_mut(name).filter(|table| table.is_empty()) else { return true };
         if table.is_watched() {
             return false;
         }
         self.window_bytes -= table.window_bytes();
+        while table.window_bytes() > 0 {
+            table.forget_event(&self.past);
+        }
         self.tables.remove(name);
         self.removed.insert(name.clone(), self.revision);
         if self.removed.len() > MAX_REMOVED_TABLES {
@@ -111,7 +119,7 @@ impl Image {
             if before == 0 {
                 return;
             }
-            largest.forget_event();
+            largest.forget_event(&self.past);
             self.window_bytes -= before - largest.window_bytes();
         }
     }
@@ -121,10 +129,11 @@ impl Image {
     #[must_use]
     fn apply(&mut self, table: &GroupResource, key: &ObjectKey, change: Change, limits: &Limits) -> Arc<WriteNotifier> {
         self.revision = change.entry().revision;
+        let past = self.past.clone();
         let table = self.table(table);
         let after = if let Change::Put(entry) = &change { entry.size() } else { 0 };
         let window_before = table.window_bytes();
-        let before = table.apply(key, change, limits);
+        let before = table.apply(key, change, limits, &past);
         let (window_after, notifier) = (table.window_bytes(), table.notifier());
         self.window_bytes = self.window_bytes + window_after - window_before;
         self.sizes.replace(key, before.as_ref().map_or(0, Entry::size), after);

@@ -1,5 +1,6 @@
 //! The objects of one resource, and its latest events.
 
+use super::past::PastBytes;
 use super::{Entry, Error, Revision, SelectableFields, WriteNotifier};
 use crate::bounds::Bounds;
 use flyball_core::ObjectKey;
@@ -111,6 +112,11 @@ impl Table {
         self.objects.values().chain(self.quarantine.values())
     }
 
+    /// Returns the objects that cannot be decoded.
+    pub(super) fn quarantine(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.quarantine.values()
+    }
+
     pub(super) fn quarantined(&self, key: &ObjectKey) -> Option<Arc<Entry>> {
         self.quarantine.get(key).cloned()
     }
@@ -145,7 +151,13 @@ impl Table {
     }
 
     /// Applies a change and adds its event to the window; returns the previous state.
-    pub(super) fn apply(&mut self, key: &ObjectKey, change: Change, limits: &Limits) -> Option<Arc<Entry>> {
+    pub(super) fn apply(
+        &mut self,
+        key: &ObjectKey,
+        change: Change,
+        limits: &Limits,
+        past: &PastBytes,
+    ) -> Option<Arc<Entry>> {
         let mut replaced = None;
         if self.quarantine.contains_key(key) {
             replaced = Arc::make_mut(&mut self.quarantine).remove(key);
@@ -164,16 +176,20 @@ impl Table {
         self.bytes += event.size();
         Arc::make_mut(&mut self.window).push_back(Arc::new(event));
         while self.window.len() > limits.events || self.bytes > limits.bytes && self.window.len() > 1 {
-            self.forget_event();
+            self.forget_event(past);
         }
         replaced
     }
 
     /// Removes the oldest event from the window.
-    pub(super) fn forget_event(&mut self) {
+    pub(super) fn forget_event(&mut self, past: &PastBytes) {
         if let Some(event) = Arc::make_mut(&mut self.window).pop_front() {
             self.start = event.revision;
             self.bytes -= event.size();
+            event.before.iter().for_each(|before| before.become_past(past));
+            if event.removed {
+                event.after.become_past(past);
+            }
         }
     }
 
@@ -192,35 +208,20 @@ impl Table {
         Arc::strong_count(&self.notifier) > 1
     }
 
-    fn range(&self, namespace: Option<&str>) -> impl Iterator<Item = (&ObjectKey, &Arc<Entry>)> {
+    /// Adds the next objects of one namespace, or of all, in the order of their keys, after those that are there.
+    /// Returns true if these are all.
+    pub(super) fn read(&self, namespace: Option<&str>, batch: usize, entries: &mut Vec<Arc<Entry>>) -> bool {
         // '0' follows '/' in order, so these two bounds enclose exactly the keys of the namespace.
         let bounds = namespace.map(|namespace| (format!("{namespace}/"), format!("{namespace}0")));
-        let (from, to) = match &bounds {
-            Some((from, to)) => (Bound::Included(from.as_str()), Bound::Excluded(to.as_str())),
+        let (first, end) = match &bounds {
+            Some((first, end)) => (Bound::Included(first.as_str()), Bound::Excluded(end.as_str())),
             None => (Bound::Unbounded, Bound::Unbounded),
         };
-        self.objects.range::<str, _>((from, to))
-    }
-
-    pub(super) fn list(&self, namespace: Option<&str>) -> Vec<Arc<Entry>> {
-        self.range(namespace).map(|(_, entry)| entry.clone()).collect()
-    }
-
-    /// Restores a past state by undoing the events since.
-    pub(super) fn list_at(&self, namespace: Option<&str>, revision: Revision) -> Result<Vec<Arc<Entry>>, Error> {
-        self.reaches(revision)?;
-        let mut then: BTreeMap<&ObjectKey, &Arc<Entry>> = self.range(namespace).collect();
-        for event in self.window.iter().rev().take_while(|event| event.revision > revision) {
-            let key = &event.after.key;
-            if namespace.is_some_and(|namespace| key.namespace() != Some(namespace)) {
-                continue;
-            }
-            match &event.before {
-                Some(before) => then.insert(key, before),
-                None => then.remove(key),
-            };
-        }
-        Ok(then.into_values().cloned().collect())
+        let last = entries.last().map(|entry| entry.key.clone());
+        let start = last.as_ref().map_or(first, |last| Bound::Excluded(last.as_str()));
+        let mut rest = self.objects.range::<str, _>((start, end)).map(|(_, entry)| entry.clone());
+        entries.extend(rest.by_ref().take(batch));
+        rest.next().is_none()
     }
 
     pub(super) fn events_after(&self, revision: Revision, max: usize) -> Result<Vec<Arc<Event>>, Error> {
@@ -232,4 +233,25 @@ impl Table {
     fn reaches(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.start { Err(Error::Compacted { requested: revision, oldest: self.start }) } else { Ok(()) }
     }
+}
+
+/// Restores a past state of the objects of one namespace, or of all, by undoing the events since.
+pub(super) fn undo(entries: Vec<Arc<Entry>>, namespace: Option<&str>, since: &[Arc<Event>]) -> Vec<Arc<Entry>> {
+    let concerns = |event: &&Arc<Event>| namespace.is_none() || event.after.key.namespace() == namespace;
+    // The first event of an object has its state at the revision.
+    let mut before: BTreeMap<&ObjectKey, &Option<Arc<Entry>>> = BTreeMap::new();
+    for event in since.iter().filter(concerns) {
+        before.entry(&event.after.key).or_insert(&event.before);
+    }
+    if before.is_empty() {
+        return entries;
+    }
+    let mut then: BTreeMap<&ObjectKey, &Arc<Entry>> = entries.iter().map(|entry| (&entry.key, entry)).collect();
+    for (key, before) in before {
+        match before {
+            Some(before) => then.insert(key, before),
+            None => then.remove(key),
+        };
+    }
+    then.into_values().cloned().collect()
 }

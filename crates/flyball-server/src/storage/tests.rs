@@ -196,6 +196,95 @@ fn windows_share_their_bytes() {
 }
 
 #[test]
+fn past_states_count_while_a_list_keeps_them() {
+    let (x, y) = (ObjectKey::new(None, "x"), ObjectKey::new(None, "y"));
+    let size = Arc::new(last(&x, 0)(FIRST_REVISION)).size();
+    let store = Store::new(Limits { events: 2, ..limits() });
+    let pending = [(); 2].map(|()| PendingEntries::default());
+    rewrite(&store, &table(), &x, 1);
+    let current = rewrite(&store, &table(), &y, 1);
+    pending.iter().for_each(|pending| pending.fill(store.list(&table(), None).entries));
+    let past = || (pending.each_ref().map(PendingEntries::past_bytes), store.past_bytes());
+    assert_eq!(past(), ([0, 0], 0), "current states");
+    rewrite(&store, &table(), &x, 1);
+    done(store.remove(&table(), &y, &current, last(&y, 0))).unwrap();
+    drop(current);
+    assert_eq!(past(), ([0, 0], 0), "states in the window");
+    rewrite(&store, &table(), &x, 10);
+    assert_eq!(past(), ([2 * size; 2], 2 * size), "each counts once in all");
+    assert_eq!(pending[0].pop().unwrap().key, x);
+    assert_eq!(past(), ([size, 2 * size], 2 * size));
+    pending[1].retain(|entry| entry.key == y);
+    assert_eq!(past(), ([size, size], size));
+    let names = pending.each_ref().map(|pending| std::iter::from_fn(|| pending.pop()).count());
+    assert_eq!((names, past()), ([1, 1], ([0, 0], 0)));
+}
+
+#[test]
+fn removed_table_leaves_no_uncounted_states() {
+    let (store, key) = (Store::new(limits()), ObjectKey::new(None, "x"));
+    let kept = rewrite(&store, &table(), &key, 1);
+    done(store.remove(&table(), &key, &kept, last(&key, 0))).unwrap();
+    assert!(store.remove_table(&table()));
+    assert_eq!(store.past_bytes(), kept.size());
+    drop(kept);
+    assert_eq!(store.past_bytes(), 0);
+}
+
+#[test]
+fn lists_lock_the_store_for_a_batch() {
+    let store = Store::new(limits());
+    (0..10).for_each(|n| drop(rewrite(&store, &table(), &ObjectKey::new(None, &n.to_string()), 1)));
+    let (image, mut entries) = (store.image(), Vec::new());
+    let batches: Vec<(bool, usize)> =
+        (0..4).map(|_| (image.tables[&table()].read(None, 3, &mut entries), entries.len())).collect();
+    assert_eq!(batches, [(false, 3), (false, 6), (false, 9), (true, 10)]);
+}
+
+#[test]
+fn lists_in_batches_are_states_of_one_revision() {
+    const WRITES: u64 = 20_000;
+    let store = Store::new(Limits { events: 50, ..limits() });
+    let (states, mut model) = (Mutex::new(BTreeMap::new()), BTreeMap::new());
+    let state = |snapshot: Snapshot| -> BTreeMap<String, u64> {
+        snapshot.entries.iter().map(|entry| (entry.key.to_string(), number(entry))).collect()
+    };
+    let mut listed = Vec::new();
+    std::thread::scope(|scope| {
+        let writes = scope.spawn(|| {
+            for n in 0..WRITES {
+                let key = ObjectKey::new(Some(["a", "b"][(n % 2) as usize]), &(n * 7 % 13).to_string());
+                match store.get(&table(), &key) {
+                    Some(current) if n % 3 == 0 => {
+                        done(store.remove(&table(), &key, &current, last(&key, n))).unwrap();
+                        model.remove(key.as_str());
+                    }
+                    current => {
+                        done(store.put(&table(), &key, current.as_ref(), entry(&key, n))).unwrap();
+                        model.insert(key.to_string(), n);
+                    }
+                }
+                states.lock().insert(store.revision(), model.clone());
+            }
+        });
+        while !writes.is_finished() {
+            for namespace in [None, Some("b")] {
+                match store.read(&table(), namespace, None, 2) {
+                    Ok(snapshot) => listed.push((namespace, snapshot.revision, state(snapshot))),
+                    Err(error) => assert!(matches!(error, Error::Compacted { .. }), "{error}"),
+                }
+            }
+        }
+    });
+    let states = states.into_inner();
+    for (namespace, revision, listed) in listed.into_iter().filter(|(_, revision, _)| *revision > FIRST_REVISION) {
+        let is_in = |key: &String| namespace.is_none_or(|namespace| key.starts_with(&format!("{namespace}/")));
+        let expected: BTreeMap<_, _> = states[&revision].clone().into_iter().filter(|(key, _)| is_in(key)).collect();
+        assert_eq!(listed, expected, "at {revision}");
+    }
+}
+
+#[test]
 fn namespace_cannot_take_the_whole_space() {
     let size = |text: &str| {
         let key = ObjectKey::new(Some("a"), "0000");

@@ -175,3 +175,62 @@ async fn slow_readers_are_disconnected_without_effect_on_others() {
     let read = timeout(Duration::from_secs(30), idle.read_to_end(&mut rest)).await.expect("the connection ends");
     assert!(read.is_err() || rest.len() < WRITES * large.len(), "{} bytes", rest.len());
 }
+
+/// Begins a list, and reads only its first bytes.
+async fn begin_list(served: &Served, path: &str) -> TlsStream<TcpStream> {
+    let mut stream = served.connect().await;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await.unwrap();
+    stream.read_exact(&mut [0; 100]).await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn past_states_of_unread_lists_are_bounded() {
+    const OBJECTS: usize = 40;
+    const MAX_PAST_BYTES: usize = 24 << 20;
+    let bounds = Bounds { window_bytes: 1 << 20, past_bytes: MAX_PAST_BYTES, ..Bounds::default() };
+    let served = Served::new(bounds).await;
+    let text = "x".repeat(400_000);
+    for n in 0..OBJECTS {
+        served.write(n, &text).await;
+    }
+    let past_bytes = async || {
+        let page = metrics(&served.server).await;
+        let line = page.lines().find_map(|line| line.strip_prefix("flyball_past_bytes ")).expect("it is there");
+        line.parse::<usize>().unwrap()
+    };
+    let watch = "/api/v1/configmaps?watch=1&allowWatchBookmarks=true&sendInitialEvents=true\
+        &resourceVersionMatch=NotOlderThan&resourceVersion=";
+    let mut lists = Vec::new();
+    for round in 0..8 {
+        lists.push(begin_list(&served, if round % 2 == 0 { "/api/v1/configmaps" } else { watch }).await);
+        for n in 0..OBJECTS {
+            let metadata = json!({"name": format!("c-{n}"), "labels": {"round": round.to_string()}});
+            let object = json!({"metadata": metadata, "data": {"a": &text}});
+            let (code, answer) = ask(&served.server, Method::PUT, &format!("{MAPS}/c-{n}"), &object).await;
+            assert_eq!(code, 200, "{answer}");
+        }
+    }
+    // Each list keeps up to 16 MB.
+    let closed = async {
+        while past_bytes().await > MAX_PAST_BYTES {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), closed).await.expect("the first lists are closed");
+    assert!(past_bytes().await > MAX_PAST_BYTES / 4, "the last ones are not");
+    let mut last = lists.pop().unwrap();
+    let read = async {
+        let mut seen = Vec::new();
+        while !String::from_utf8_lossy(&seen[seen.len().saturating_sub(2000)..]).contains("initial-events-end") {
+            let mut piece = vec![0; 64 << 10];
+            match last.read(&mut piece).await.unwrap() {
+                0 => break,
+                length => seen.extend_from_slice(&piece[..length]),
+            }
+        }
+        seen.len()
+    };
+    assert!(timeout(Duration::from_secs(20), read).await.unwrap() > OBJECTS * text.len());
+    drop(lists);
+}

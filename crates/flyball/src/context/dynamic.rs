@@ -44,7 +44,7 @@ impl<K: AnyResource> Dynamic<&Context<K>> {
         index: &DynamicIndex<V>,
         value: &V,
     ) -> Result<Vec<DynamicObject>> {
-        self.scope.list_named(index.named(&self.kind), value, |object| index.values(object)).await
+        self.scope.list_named(index.named(&self.kind), value, |object| index.values(object), Some).await
     }
 
     /// Returns the objects whose owner is the one being reconciled, as [`Context::children`] does.

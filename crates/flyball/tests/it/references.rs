@@ -167,6 +167,8 @@ async fn objects_are_listed_by_index() {
             let before = names(cx.list_by::<BySize>(&size).await?);
             cx.apply(&config_map("own", widget.spec.size)).await?;
             let after = names(cx.list_by::<BySize>(&size).await?);
+            let selected = cx.filter_map_by::<BySize, _>(&size, |map| Some(map).filter(|map| map.name_any() != "z"));
+            assert_eq!(names(selected.await?), after.replace("b/z ", ""));
             let cached = names(cx.caches().list_by::<BySize>(&size)?);
             let other = cx.list_by::<ByOwner>(&size).await.map(names);
             Err(Error::from(format!("{before}; {after}; {cached}; {}", other.unwrap_or_else(|e| e.to_string()))).wait())

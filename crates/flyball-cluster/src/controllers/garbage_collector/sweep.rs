@@ -93,8 +93,8 @@ impl Sweep<'_> {
         if owners.waiting.is_empty() && owners.absent.is_empty() {
             return Ok(());
         }
-        let dependents = self.read(|graph| graph.dependents(uid));
-        if owners.waiting.is_empty() || dependents.is_empty() {
+        let dependents = || self.read(|graph| graph.dependents(uid));
+        if owners.waiting.is_empty() || !self.read(|graph| graph.has_dependents(uid)) {
             let has = |finalizer: &str| live.finalizers().iter().any(|known| known == finalizer);
             let policy = if has(ORPHAN) {
                 "Orphan"
@@ -105,7 +105,7 @@ impl Sweep<'_> {
             };
             return self.delete(node, &live, policy).await;
         }
-        if dependents.iter().any(|(_, node)| node.waits()) {
+        if dependents().iter().any(|(_, node)| node.waits()) {
             // In a cycle, each object waits for the next: unblock this one.
             let free = |owner: &OwnerReference| OwnerReference { block_owner_deletion: Some(false), ..owner.clone() };
             let owners: Vec<OwnerReference> = live.owner_references().iter().map(free).collect();
@@ -144,7 +144,7 @@ impl Sweep<'_> {
         let known = self.read(|graph| {
             graph
                 .get(&reference.uid)
-                .filter(|node| node.is_referenced_by(reference, namespace))
+                .filter(|node| node.is_referenced_by(reference.into(), namespace))
                 .map(|node| node.waits())
         });
         if let Some(waits) = known {
@@ -184,7 +184,7 @@ impl Sweep<'_> {
     async fn set_free(&self, uid: &str, node: &Node) -> kube::Result<()> {
         for (dependent, at) in self.read(|graph| graph.dependents(uid)) {
             let Some(live) =
-                self.get(&at.kind, &at.key).await?.filter(|live| live.uid().as_deref() == Some(&dependent))
+                self.get(&at.kind, &at.key).await?.filter(|live| live.uid().as_deref() == Some(&*dependent))
             else {
                 continue;
             };

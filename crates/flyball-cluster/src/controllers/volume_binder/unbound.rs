@@ -3,7 +3,7 @@
 use super::{Claims, PROVISIONER, SELECTED_NODE, class_of_claim, set_claim_status};
 use crate::workload::pods::{self, UsingClaim};
 use flyball::{Context, Result};
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 
@@ -35,11 +35,11 @@ impl Claims {
         if !delays || claim.annotations().contains_key(SELECTED_NODE) {
             return Ok(None);
         }
-        let pods = cx.list_by::<UsingClaim>(cx.key()).await?;
-        let mut users = pods.iter().filter(|pod| !pods::is_over(pod));
-        Ok(match users.clone().any(|pod| pods::node(pod).is_some()) {
+        let user = |pod: Pod| (!pods::is_over(&pod)).then(|| (pod.name_any(), pods::node(&pod).is_some()));
+        let users = cx.filter_map_by::<UsingClaim, _>(cx.key(), user).await?;
+        Ok(match users.iter().any(|(_, is_placed)| *is_placed) {
             true => None,
-            false => Some(users.next().map_or(Waits::Consumer, |pod| Waits::Scheduling(pod.name_any()))),
+            false => Some(users.into_iter().next().map_or(Waits::Consumer, |(pod, _)| Waits::Scheduling(pod))),
         })
     }
 

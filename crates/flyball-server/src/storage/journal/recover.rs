@@ -171,6 +171,7 @@ impl Recovered {
                         facts: SelectableFields::default(),
                         schema,
                         depth: 0,
+                        past: Default::default(),
                     };
                     self.table(table).insert(key, Arc::new(entry));
                     // Snapshots are ordered by name.
