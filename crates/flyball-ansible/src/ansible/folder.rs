@@ -35,8 +35,12 @@ impl Folder {
     /// Creates the folder of a run.
     pub(super) fn new(job: &Job<'_>, ansible: &AnsiblePlaybook, proxy: &Proxy) -> io::Result<Self> {
         let project = fs::canonicalize(&ansible.project)?;
-        let mut folder =
-            Self { work_dir: Arc::new(WorkDir::new()?), roles: Vec::new(), secret: super::random(16)?, verbosity: job.verbosity };
+        let mut folder = Self {
+            work_dir: Arc::new(WorkDir::new()?),
+            roles: Vec::new(),
+            secret: super::random(16)?,
+            verbosity: job.verbosity,
+        };
         for part in [folder.temporary(), folder.callbacks()] {
             DirBuilder::new().mode(0o700).create(part)?;
         }
