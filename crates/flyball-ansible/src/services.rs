@@ -31,9 +31,11 @@ pub(crate) struct Services {
     pub(crate) resolver: Option<Resolver>,
 }
 
+type Resolve = dyn Fn(&str) -> Option<SocketAddr> + Send + Sync;
+
 /// Maps the host of a service to its address, instead of DNS.
 #[derive(Clone)]
-pub(crate) struct Resolver(pub(crate) Arc<dyn Fn(&str) -> Option<SocketAddr> + Send + Sync>);
+pub(crate) struct Resolver(pub(crate) Arc<Resolve>);
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
