@@ -6,7 +6,9 @@
 use crate::chunks::{self, CHUNK_TYPE, Chunk, INDEX_TYPE, MAX_CHUNKS};
 use crate::rendering::Slots;
 use crate::resources::Owner;
-use crate::storage::{MAX_HISTORY, PAYLOAD, Revision, SECRET_TYPE, State, StorageError, encode_packed, secret_name};
+use crate::storage::{
+    MAX_HISTORY, PAYLOAD, Revision, SECRET_PREFIX, SECRET_TYPE, State, StorageError, encode_packed, secret_name,
+};
 use flyball::{Context, Error, Index, ObjectKey, Result};
 use flyball_chart::Seed;
 use k8s_openapi::ByteString;
@@ -30,10 +32,10 @@ const SEED: &str = "flyball.dev/release-seed";
 const CHUNKS: &str = "flyball.dev/release-chunks";
 /// Limit of Secrets of a release, which the deployed and the newest revision may exceed.
 const MAX_SECRETS: usize = 30;
-/// Limit of the numbers of adopted revisions, so that others cannot use up all numbers by writing one Secret.
-const MAX_ADOPTED_VERSION: u32 = u32::MAX / 2;
+/// Limit of the numbers of revisions, as in Helm. Secrets with others are not part of a release.
+const MAX_VERSION: u32 = i32::MAX as u32;
 
-/// Secrets with revisions by namespace and release.
+/// Secrets with the names of revisions by namespace and release. Others may have written them without labels.
 pub(crate) struct ByRelease;
 
 impl Index for ByRelease {
@@ -41,9 +43,8 @@ impl Index for ByRelease {
     type Value = (String, String);
 
     fn values(secret: &PartialObjectMeta<Secret>) -> Vec<(String, String)> {
-        let stored = StoredRevision::of(secret.metadata.clone());
-        let name = |stored: StoredRevision| Some((stored.meta.namespace?, stored.meta.labels?.remove("name")?));
-        stored.and_then(name).into_iter().collect()
+        let release = secret.metadata.name.as_deref().and_then(release_and_version).map(|(release, _)| release);
+        release.and_then(|release| Some((secret.metadata.namespace.clone()?, release.to_owned()))).into_iter().collect()
     }
 }
 
@@ -59,6 +60,13 @@ impl Index for ByIndex {
         let index = meta.labels.as_ref().and_then(chunks::index_of);
         index.and_then(|index| Some((meta.namespace.clone()?, index.to_owned()))).into_iter().collect()
     }
+}
+
+/// Returns the release and the number in the name of a revision's Secret.
+fn release_and_version(name: &str) -> Option<(&str, u32)> {
+    let (release, version) = name.strip_prefix(SECRET_PREFIX)?.rsplit_once(".v")?;
+    let version = version.parse().ok()?;
+    (secret_name(release, version) == name).then_some((release, version))
 }
 
 /// A Secret that stores a revision.
@@ -161,7 +169,8 @@ impl StoredRevision {
 ///
 /// Anyone who may write Secrets in the namespace can add some. So a release that belongs to the custom resource
 /// consists of the revisions that it controls and, like those that `helm rollback` writes, those without an owner with
-/// the next numbers. Others only reserve their numbers.
+/// the next numbers. Others only reserve their numbers. So do those that are not valid revisions of the release,
+/// whoever owns them: a forged Secret can name any owner, and must not block the release.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     /// Those of the release.
@@ -170,8 +179,20 @@ pub(crate) struct History {
     pub(crate) obsolete: Vec<StoredRevision>,
     /// The other custom resource that owns further revisions, if any.
     pub(crate) other_owner: Option<String>,
-    /// The numbers of all revisions.
+    /// The other chart of a revision, if any.
+    pub(crate) other_chart: Option<String>,
+    /// The reasons why Secrets are not part of the release.
+    pub(crate) problems: Vec<String>,
+    /// The numbers of all Secrets.
     versions: BTreeSet<u32>,
+}
+
+/// The contents of revisions.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) deployed: Option<Revision>,
+    /// The newest revision, if it is newer than the deployed one.
+    pub(crate) newer: Option<Revision>,
 }
 
 impl History {
@@ -179,25 +200,75 @@ impl History {
     pub(crate) async fn read(cx: &Context<DynamicObject>, owner: &Owner<'_>) -> Result<Self> {
         let name = (owner.namespace.to_owned(), owner.release.to_owned());
         let secrets = cx.list_by::<ByRelease>(&name).await?;
-        let stored = secrets.into_iter().filter_map(|secret| StoredRevision::of(secret.metadata)).collect();
-        Ok(Self::of(stored, owner))
+        Ok(Self::of(secrets.into_iter().map(|secret| secret.metadata).collect(), owner))
     }
 
-    fn of(mut stored: Vec<StoredRevision>, owner: &Owner<'_>) -> Self {
+    fn of(secrets: Vec<ObjectMeta>, owner: &Owner<'_>) -> Self {
+        let version = |meta: &ObjectMeta| Some(release_and_version(meta.name.as_deref()?)?.1);
+        let versions: BTreeSet<u32> = secrets.iter().filter_map(version).collect();
+        let mut stored: Vec<StoredRevision> = secrets.into_iter().filter_map(StoredRevision::of).collect();
+        stored.retain(|stored| stored.version <= MAX_VERSION);
         stored.sort_by_key(|stored| stored.version);
-        let versions: BTreeSet<u32> = stored.iter().map(|stored| stored.version).collect();
         let other_owner = stored.iter().find_map(|stored| owner.other_owner(&stored.meta));
         stored.retain(|stored| owner.other_owner(&stored.meta).is_none());
         let newest = stored.iter().rfind(|stored| stored.is_controlled_by(owner.uid)).map(|stored| stored.version);
         let Some(newest) = newest else {
-            stored.retain(|stored| stored.version <= MAX_ADOPTED_VERSION);
             return Self { revisions: stored, other_owner, versions, ..Self::default() };
         };
-        let next = next_version(newest, &versions);
-        stored.retain(|stored| stored.version < next);
+        let gap = (newest..=MAX_VERSION).find(|version| !versions.contains(version)).unwrap_or(u32::MAX);
+        stored.retain(|stored| stored.version < gap);
         let is_obsolete = |stored: &StoredRevision| stored.version < newest && !stored.is_controlled_by(owner.uid);
         let (obsolete, revisions) = stored.into_iter().partition(is_obsolete);
-        Self { revisions, obsolete, other_owner, versions }
+        Self { revisions, obsolete, other_owner, versions, ..Self::default() }
+    }
+
+    /// Reads the deployed and the newest revision. Those that are not valid, or of another chart, are no longer part of
+    /// the release.
+    pub(crate) async fn contents(
+        &mut self,
+        cx: &Context<DynamicObject>,
+        slots: &Slots,
+        chart: &str,
+    ) -> Result<Contents> {
+        let mut contents = Contents::default();
+        while let Some(stored) = self.deployed().cloned() {
+            contents.deployed = self.valid(cx, slots, &stored, chart).await?;
+            if contents.deployed.is_some() {
+                break;
+            }
+        }
+        let deployed = self.deployed().map_or(0, |stored| stored.version);
+        while let Some(stored) = self.last().filter(|stored| stored.version > deployed).cloned() {
+            contents.newer = self.valid(cx, slots, &stored, chart).await?;
+            if contents.newer.is_some() {
+                break;
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Reads a revision, and removes it from the release if it is not valid.
+    async fn valid(
+        &mut self,
+        cx: &Context<DynamicObject>,
+        slots: &Slots,
+        stored: &StoredRevision,
+        chart: &str,
+    ) -> Result<Option<Revision>> {
+        match load(cx, slots, stored).await {
+            Ok(Some(revision)) => match revision.chart_name().filter(|name| *name != chart) {
+                None => return Ok(Some(revision)),
+                Some(other) => {
+                    self.problems.push(format!("release Secret {} is of chart {other:?}", stored.key()));
+                    self.other_chart.get_or_insert_with(|| other.to_owned());
+                }
+            },
+            Ok(None) => {}
+            Err(error) if error.downcast_ref::<StorageError>().is_some() => self.problems.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
+        self.revisions.retain(|other| other.version != stored.version);
+        Ok(None)
     }
 
     /// Returns the other custom resource to which the release belongs.
@@ -341,10 +412,12 @@ impl History {
     }
 }
 
-/// Returns the first free number after that of a revision.
+/// Returns the first free number after that of a revision. If a forged revision has the last number, this is the first
+/// free one of all.
 fn next_version(last: u32, versions: &BTreeSet<u32>) -> u32 {
-    // If there is none, the operator reports that the Secret already exists.
-    (last.saturating_add(1)..u32::MAX).find(|version| !versions.contains(version)).unwrap_or(u32::MAX)
+    let is_free = |version: &u32| !versions.contains(version);
+    let next = (last.saturating_add(1)..=MAX_VERSION).find(is_free).or_else(|| (1..=MAX_VERSION).find(is_free));
+    next.expect("a namespace has fewer Secrets than numbers")
 }
 
 /// The encoded form of a revision.
@@ -378,23 +451,26 @@ pub(crate) async fn load(
     let wrong = |error: StorageError| Error::from(error).context(format_args!("release Secret {key}"));
     let Some(secret) = cx.get::<Secret>(&key).await? else { return Ok(None) };
     let mut data = secret.data.unwrap_or_default();
+    let name = stored.name().to_owned();
+    let check = move |revision: Revision| match revision.secret_name() {
+        actual if actual == name => Ok(revision),
+        name => Err(StorageError::OtherRevision { name }),
+    };
     if let Some(payload) = data.remove(PAYLOAD) {
-        return slots.offload(move || Revision::decode(&payload.0)).await?.map(Some).map_err(wrong);
+        let decoded = slots.offload(move || Revision::decode(&payload.0).and_then(check)).await?;
+        return decoded.map(Some).map_err(wrong);
     }
     if !stored.is_index {
-        return Err(format!("release Secret {key} has no data.{PAYLOAD}: delete the Secret").into());
+        return Err(wrong(StorageError::NoPayload));
     }
     let mut packed = chunks::chunk(Some(&data)).map_err(wrong)?.to_vec();
     for name in chunks::names(stored.name(), &data).map_err(wrong)? {
-        let chunk = cx.get::<Secret>(&stored.sibling(&name)).await?.ok_or_else(|| {
-            format!(
-                "release Secret {key}: its chunk, Secret {name}, does not exist: restore it, or delete Secret {key}"
-            )
-        })?;
+        let chunk = cx.get::<Secret>(&stored.sibling(&name)).await?;
+        let chunk = chunk.ok_or_else(|| wrong(StorageError::NoChunk { name: name.clone() }))?;
         let text = chunks::chunk(chunk.data.as_ref());
         packed.extend_from_slice(text.map_err(|error| wrong(error).context(format_args!("chunk {name}")))?);
     }
-    slots.offload(move || Revision::unpack(&packed)).await?.map(Some).map_err(wrong)
+    slots.offload(move || Revision::unpack(&packed).and_then(check)).await?.map(Some).map_err(wrong)
 }
 
 /// Updates the Secrets of a revision, unless they have changed meanwhile.
@@ -532,7 +608,7 @@ mod tests {
             let labels = json!({"owner": "helm", "name": "a", "version": version.to_string(), "status": "deployed"});
             let owners = if uid.is_empty() { json!([]) } else { controller };
             let meta = json!({"name": secret_name("a", *version), "labels": labels, "ownerReferences": owners});
-            StoredRevision::of(serde_json::from_value(meta).unwrap()).unwrap()
+            serde_json::from_value(meta).unwrap()
         });
         let kind = Kind::new("example.com", "v1", "Site");
         let owner = Owner { release: "a", namespace: "b", kind: &kind, uid: "own" };
@@ -554,6 +630,28 @@ mod tests {
             assert_eq!(with(&[6, 7]), (vec![3, 4], vec![], 5), "{forger:?}");
         }
         assert_eq!(versions(&[(1, "own"), (2, "other"), (3, "other")]), (vec![1], vec![], 4));
+        // Any owner can be forged.
+        assert_eq!(versions(&[(1, "own"), (u32::MAX, "own")]), (vec![1], vec![], 2));
+        assert_eq!(versions(&[(1, "own"), (MAX_VERSION, "own")]), (vec![1, MAX_VERSION], vec![], 2));
+    }
+
+    #[test]
+    fn names_without_labels_reserve_their_numbers() {
+        for (name, expected) in [
+            ("sh.helm.release.v1.a.v12", Some(("a", 12))),
+            ("sh.helm.release.v1.a.v1.v2", Some(("a.v1", 2))),
+            ("sh.helm.release.v1.a.v01", None),
+            ("sh.helm.release.v1.a.v+1", None),
+            ("sh.helm.release.v1.a.v1-0123", None),
+            ("a.v1", None),
+        ] {
+            assert_eq!(release_and_version(name), expected, "{name}");
+        }
+        let kind = Kind::new("example.com", "v1", "Site");
+        let owner = Owner { release: "a", namespace: "b", kind: &kind, uid: "own" };
+        let unlabeled = ObjectMeta { name: Some(secret_name("a", 1)), ..ObjectMeta::default() };
+        let history = History::of(vec![unlabeled], &owner);
+        assert_eq!((history.revisions.len(), history.next_version()), (0, 2));
     }
 
     #[test]

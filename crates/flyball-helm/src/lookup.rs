@@ -58,6 +58,13 @@ impl Lookups {
         self.keys.iter().map(size).sum()
     }
 
+    /// Creates a lookup of an object with this name.
+    #[cfg(test)]
+    pub(crate) fn of_name(name: String) -> Self {
+        let key = LookupKey { api_version: String::new(), kind: String::new(), namespace: String::new(), name };
+        Self { keys: [key].into(), visibility: Visibility::All, digest: String::new() }
+    }
+
     /// Returns true if they still have the same results, so that the chart renders the same.
     pub(crate) async fn are_current(
         &self,

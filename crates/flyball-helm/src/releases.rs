@@ -7,11 +7,11 @@
 use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT};
 use crate::current::CurrentChart;
 use crate::delete_hooks;
-use crate::history::{self, History, RevisionAnnotations, StoredRevision};
+use crate::history::{self, Contents, History, RevisionAnnotations, StoredRevision};
 use crate::install::{Operation, Progress, time_to_retry};
 use crate::kinds::Kinds;
 use crate::lookup::{Lookups, Visibility};
-use crate::rendering::Slots;
+use crate::rendering::{Share, Slots};
 use crate::resources::{self, Owner};
 use crate::source::{RenderRequest, Source};
 use crate::status::{self, FailedOperation, ReleaseError, Report};
@@ -20,6 +20,7 @@ use crate::verified::{VerifiedRevisions, is_same};
 use crate::watches::{Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
 use flyball_chart::{Release, Seed, Values};
+use flyball_core::memory;
 use flyball_core::time::{Timestamp, rfc3339};
 use kube::ResourceExt;
 use kube::core::DynamicObject;
@@ -33,6 +34,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(15);
 const PAUSED_INTERVAL: Duration = Duration::from_hours(1);
 /// Message while other long renderings occupy the slots.
 const WAITING_FOR_SLOT: &str = "waiting for other releases to be rendered";
+/// Message while other large releases occupy the memory.
+const WAITING_FOR_MEMORY: &str = "waiting for other large releases";
 
 /// Creates releases for the custom resources of one kind.
 #[derive(Debug)]
@@ -55,6 +58,7 @@ struct Plan<'p> {
     slots: &'p Slots,
     verified: &'p VerifiedRevisions,
     source: &'p Source,
+    share: Share,
 }
 
 /// The desired state of a custom resource.
@@ -85,34 +89,39 @@ impl Reconcile for Releases {
         let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
         let uid = object.uid().unwrap_or_default();
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary, uid: &uid };
-        let mut deployed = None;
+        let (mut deployed, mut problems) = (None, Vec::new());
         let source = self.chart.get();
-        match self.plan(&source).converge(object, owner, cx, &mut deployed).await {
+        let converged = self.plan(&source).converge(object, owner, cx, &mut deployed, &mut problems).await;
+        let before = &object.data["status"];
+        let problems: Vec<String> = problems.iter().map(|problem| invalid(problem)).collect();
+        let problem = (!problems.is_empty()).then(|| problems.join("; "));
+        if let Some(problem) = &problem
+            && !status::has_condition(before, status::INVALID_REVISION, problem)
+        {
+            cx.event(Event::warning(status::INVALID_REVISION.1, problem));
+        }
+        let report = Report { deployed: deployed.as_ref(), invalid: problem, ..Report::default() };
+        match converged {
             Ok(Progress::Done) => {
-                cx.set_status(&Report { deployed: deployed.as_ref(), ..Report::default() }.status()).await?;
+                cx.set_status(&report.status()).await?;
                 let own = object.annotations().get(RECONCILE_PERIOD).and_then(|text| period(text));
                 let period = own.or(self.watch.reconcile_period).or(source.period());
                 Ok(period.map_or(Action::done(), Action::requeue_after))
             }
             Ok(Progress::Waits(waits)) => {
-                let report = Report { deployed: deployed.as_ref(), waits: Some(waits), ..Report::default() };
-                cx.set_status(&report.status()).await?;
+                cx.set_status(&Report { waits: Some(waits), ..report }.status()).await?;
                 Ok(Action::requeue_after(POLL_INTERVAL))
             }
             Ok(Progress::Failed { failed_operation, problem, retry_after }) => {
-                warn(cx, &object.data["status"], failed_operation, &problem);
-                let report = Report {
-                    deployed: deployed.as_ref(),
-                    failed_operation: Some((failed_operation, problem)),
-                    ..Report::default()
-                };
-                cx.set_status(&report.status()).await?;
+                warn(cx, before, failed_operation, &problem);
+                cx.set_status(&Report { failed_operation: Some((failed_operation, problem)), ..report }.status())
+                    .await?;
                 Ok(Action::requeue_after(retry_after))
             }
             Err(ReleaseError { failed_operation, error }) => {
-                warn(cx, &object.data["status"], failed_operation, &error.to_string());
+                warn(cx, before, failed_operation, &error.to_string());
                 let failed_operation = Some((failed_operation, error.to_string()));
-                write_status(cx, &Report { deployed: deployed.as_ref(), failed_operation, ..Report::default() }).await;
+                write_status(cx, &Report { failed_operation, ..report }).await;
                 Err(error)
             }
         }
@@ -180,36 +189,38 @@ impl Releases {
             slots: &self.slots,
             verified: &self.verified,
             source,
+            share: Share::default(),
         }
     }
 }
 
 impl Plan<'_> {
-    /// Advances the release as far as possible. `deployed` is the installed revision, also after a failure.
+    /// Advances the release as far as possible. `deployed` is the installed revision, also after a failure; `problems`
+    /// are those of invalid Secrets.
     async fn converge(
         &self,
         object: &DynamicObject,
         owner: Owner<'_>,
         cx: &Context<DynamicObject>,
         deployed: &mut Option<Revision>,
+        problems: &mut Vec<String>,
     ) -> Result<Progress, ReleaseError> {
         let reconcile = |what| ReleaseError::of(FailedOperation::Reconcile, what);
         let mut history = History::read(cx, &owner).await.map_err(reconcile("failed to retrieve release history"))?;
+        let contents = history.contents(cx, self.slots, self.source.chart_name()).await;
+        let Contents { deployed: found, newer } = contents.map_err(reconcile("failed to get deployed release"))?;
+        problems.clone_from(&history.problems);
         let current = history.deployed().cloned();
-        let found = match &current {
-            Some(current) => {
-                history::load(cx, self.slots, current).await.map_err(reconcile("failed to get deployed release"))?
-            }
-            None => None,
-        };
         let failed_operation = if current.is_some() { FailedOperation::Upgrade } else { FailedOperation::Install };
         let failed = |what| ReleaseError::of(failed_operation, what);
-        self.check_owner(cx, &owner, &mut history, found.as_ref())
-            .await
-            .map_err(reconcile("failed to get helm release name"))?;
+        self.check_owner(cx, &owner, &mut history).await.map_err(reconcile("failed to get helm release name"))?;
         // It may have got an owner.
         let current = history.deployed().cloned();
+        let stored = contents_size(object, [found.as_ref(), newer.as_ref()]);
         *deployed = found;
+        if !self.slots.may_hold(&self.share, stored) {
+            return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
+        }
         history.delete_surplus_chunks(cx).await.map_err(reconcile("failed to delete obsolete chunks"))?;
         let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
 
@@ -226,8 +237,7 @@ impl Plan<'_> {
             let same = annotations.inputs == request.inputs;
             if same
                 && last.state.is_pending()
-                && let Some(revision) =
-                    history::load(cx, self.slots, &last).await.map_err(failed("failed to read the pending release"))?
+                && let Some(revision) = newer.clone()
             {
                 let genuine = self.is_genuine(cx, &request, last.version, &revision, &seed).await;
                 match genuine.map_err(failed("failed to verify the pending release"))? {
@@ -246,10 +256,7 @@ impl Plan<'_> {
             if same && last.state == State::Failed {
                 failures = annotations.failures;
                 if let Some(retry_after) = time_to_retry(cx, &last, failures) {
-                    let revision = history::load(cx, self.slots, &last)
-                        .await
-                        .map_err(failed("failed to read the failed release"))?;
-                    let problem = revision.map(|revision| revision.info.description).unwrap_or_default();
+                    let problem = newer.map(|revision| revision.info.description).unwrap_or_default();
                     return Ok(Progress::Failed { failed_operation, problem, retry_after });
                 }
             }
@@ -288,6 +295,9 @@ impl Plan<'_> {
         let Some((candidate, lookups)) = candidate.map_err(ReleaseError::of(attempted_operation, what))? else {
             return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned()));
         };
+        if !self.slots.may_hold(&self.share, stored + candidate.size()) {
+            return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
+        }
         let annotations =
             RevisionAnnotations { inputs: request.inputs.clone(), progress: 0, failures, seed: Some(seed) };
         if let (Some(current), Some(revision)) = (installed, &*deployed)
@@ -544,37 +554,20 @@ impl Plan<'_> {
         Ok(Request { owner, values, inputs })
     }
 
-    /// Rejects a release that was created from another chart.
-    fn check_chart(&self, release: &str, deployed: Option<&Revision>) -> Result<()> {
-        let Some(other) = deployed.and_then(Revision::chart_name).filter(|name| *name != self.source.chart_name())
-        else {
-            return Ok(());
-        };
-        let text = format!("duplicate release name: found existing release with name {release:?} for chart {other:?}");
-        Err(Error::from(text).terminal())
-    }
-
     /// Rejects a release of another chart or another custom resource, and makes the custom resource its owner.
-    async fn check_owner(
-        &self,
-        cx: &Context<DynamicObject>,
-        owner: &Owner<'_>,
-        history: &mut History,
-        deployed: Option<&Revision>,
-    ) -> Result<()> {
-        self.check_chart(owner.release, deployed)?;
+    async fn check_owner(&self, cx: &Context<DynamicObject>, owner: &Owner<'_>, history: &mut History) -> Result<()> {
+        let release = owner.release;
+        // Besides revisions of this chart, one of another chart is forged.
+        if let (None, Some(chart)) = (history.last(), &history.other_chart) {
+            let text =
+                format!("duplicate release name: found existing release with name {release:?} for chart {chart:?}");
+            return Err(Error::from(text).terminal());
+        }
         if let Some(other) = history.conflicting_owner(owner) {
-            let release = owner.release;
             let text = format!(
                 "duplicate release name: release {release:?} belongs to {other}: rename one of the custom resources"
             );
             return Err(text.into());
-        }
-        if let (None, Some(last)) = (deployed, history.last())
-            && !last.is_controlled_by(owner.uid)
-        {
-            let last = history::load(cx, self.slots, last).await?;
-            self.check_chart(owner.release, last.as_ref())?;
         }
         history.claim(cx, owner).await
     }
@@ -591,12 +584,18 @@ impl Plan<'_> {
             // The custom resource never took over the release, for example because it was always paused.
             return Ok(Progress::Done);
         }
-        let Some(last) = history.last() else { return Ok(Progress::Done) };
-        let Some(mut revision) = history::load(cx, self.slots, last).await? else { return Ok(Progress::Done) };
-        if self.check_chart(owner.release, Some(&revision)).is_err() {
-            // The release belongs to another chart.
-            return Ok(Progress::Done);
+        let Contents { deployed, newer } = history.contents(cx, self.slots, self.source.chart_name()).await?;
+        if !self.slots.may_hold(&self.share, contents_size(object, [newer.as_ref(), deployed.as_ref()])) {
+            return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
         }
+        let Some(mut revision) = newer.or(deployed) else {
+            return match history.problems.first() {
+                // Its objects are unknown.
+                Some(problem) if history.other_chart.is_none() => Err(invalid(problem).into()),
+                // The release belongs to another chart, or its Secrets are deleted.
+                _ => Ok(Progress::Done),
+            };
+        };
         // Its revisions are deleted one by one, and this one last.
         history.claim(cx, &owner).await?;
         let Some(mut last) = history.last().cloned() else { return Ok(Progress::Done) };
@@ -628,6 +627,16 @@ impl Plan<'_> {
         }
         self.operation(cx, owner, history, last, revision, annotations).uninstall(waits).await
     }
+}
+
+/// Returns the size of a custom resource's spec with that of its revisions.
+fn contents_size(object: &DynamicObject, revisions: [Option<&Revision>; 2]) -> usize {
+    memory::of(&object.data["spec"]) + revisions.into_iter().flatten().map(Revision::size).sum::<usize>()
+}
+
+/// Describes a Secret that is not a revision of the release, and the remedy.
+fn invalid(problem: &str) -> String {
+    format!("{problem}: delete the Secret")
 }
 
 /// Publishes an event about hooks that are not run.

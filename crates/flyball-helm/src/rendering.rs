@@ -10,6 +10,9 @@
 //! Other expensive work on large releases, such as encoding and decoding the Secret and parsing the manifest, is
 //! bounded separately and runs in the quick slots.
 //!
+//! The memory of all releases together is bounded as well: by the limits of renderings in all slots, which are few on
+//! any machine, and by the number of reconciles that hold large releases, see [`Share`].
+//!
 //! In a simulation, renderings run inline, one after the other, so that runs are reproducible.
 
 use flyball::{Error, Result};
@@ -28,8 +31,15 @@ const QUICK_STEPS: u64 = 2_500_000;
 const QUICK_TIME: Duration = Duration::from_millis(4);
 /// Memory limit in a quick slot, in bytes.
 const QUICK_BYTES: usize = 16 << 20;
+/// Limits of slots on machines with many cores.
+const MAX_QUICK_SLOTS: usize = 8;
+const MAX_SLOW_SLOTS: usize = 4;
 /// Limit of reconciles that wait for a slow slot.
 const MAX_WAITING: usize = 1;
+/// Size limit of the release of a reconcile without a share.
+const SMALL_RELEASE_BYTES: usize = 1 << 20;
+/// Number of reconciles that may hold larger releases at the same time.
+const MAX_LARGE_RELEASES: usize = 4;
 
 /// The slots of an operator's renderings.
 #[derive(Debug)]
@@ -38,7 +48,17 @@ pub(crate) struct Slots {
     quick: Arc<Semaphore>,
     slow: Arc<Semaphore>,
     waiting: AtomicUsize,
+    /// Shares of large releases.
+    large: Arc<Semaphore>,
 }
+
+/// The share of a reconcile in the memory for large releases, until it ends.
+///
+/// A reconcile holds its spec, the stored revisions and what it renders while it waits for the API server, so slots do
+/// not bound their sum. Guarantee: at most [`MAX_LARGE_RELEASES`] reconciles of an operator hold more than
+/// [`SMALL_RELEASE_BYTES`] of them beyond the decoding or rendering that determines their size.
+#[derive(Debug, Default)]
+pub(crate) struct Share(Mutex<Option<OwnedSemaphorePermit>>);
 
 /// A running rendering.
 #[derive(Debug)]
@@ -61,10 +81,23 @@ impl Slots {
         let cores = available_parallelism().map_or(1, usize::from);
         Self {
             is_simulated,
-            quick: Arc::new(Semaphore::new(cores)),
-            slow: Arc::new(Semaphore::new((cores / 2).max(1))),
+            quick: Arc::new(Semaphore::new(cores.min(MAX_QUICK_SLOTS))),
+            slow: Arc::new(Semaphore::new((cores / 2).clamp(1, MAX_SLOW_SLOTS))),
             waiting: AtomicUsize::new(0),
+            large: Arc::new(Semaphore::new(MAX_LARGE_RELEASES)),
         }
+    }
+
+    /// Returns true if a reconcile may hold a release of this size; otherwise it ends and is requeued.
+    pub(crate) fn may_hold(&self, share: &Share, bytes: usize) -> bool {
+        if self.is_simulated || bytes <= SMALL_RELEASE_BYTES {
+            return true;
+        }
+        let mut share = share.0.lock();
+        if share.is_none() {
+            *share = Arc::clone(&self.large).try_acquire_owned().ok();
+        }
+        share.is_some()
     }
 
     /// Runs a job within a budget, and returns the job and its result; `None` if too many reconciles wait for a slow
@@ -230,6 +263,20 @@ mod tests {
         // The slot is released once the guard runs.
         let permits = u32::try_from(slots.slow.available_permits() + 1).expect("few");
         assert!(slots.slow.acquire_many(permits).await.is_ok());
+    }
+
+    #[test]
+    fn few_reconciles_hold_large_releases() {
+        let slots = Slots::new(false);
+        let mut shares: Vec<Share> = (0..MAX_LARGE_RELEASES).map(|_| Share::default()).collect();
+        for share in &shares {
+            assert!(slots.may_hold(share, SMALL_RELEASE_BYTES + 1) && slots.may_hold(share, 64 << 20), "it has one");
+        }
+        let next = Share::default();
+        assert!(slots.may_hold(&next, SMALL_RELEASE_BYTES) && !slots.may_hold(&next, SMALL_RELEASE_BYTES + 1));
+        shares.pop();
+        assert!(slots.may_hold(&next, SMALL_RELEASE_BYTES + 1), "a reconcile has ended");
+        assert!(slots.quick.available_permits() <= MAX_QUICK_SLOTS && slots.slow.available_permits() <= MAX_SLOW_SLOTS);
     }
 
     #[tokio::test]

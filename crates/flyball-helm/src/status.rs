@@ -46,18 +46,24 @@ pub(crate) struct Report<'a> {
     pub(crate) waits: Option<String>,
     /// The error.
     pub(crate) failed_operation: Option<(FailedOperation, String)>,
+    /// The Secrets that are not valid revisions of the release.
+    pub(crate) invalid: Option<String>,
     /// The release is uninstalled.
     pub(crate) uninstalled: bool,
 }
+
+/// Type and reason of the condition about Secrets that are not valid revisions.
+pub(crate) const INVALID_REVISION: (&str, &str) = ("InvalidRevision", "InvalidSecret");
 
 impl Report<'_> {
     /// Builds the status.
     pub(crate) fn status(&self) -> Value {
         let mut conditions = vec![json!({"type": "Initialized", "status": "True"})];
         if let Some((failed_operation, message)) = &self.failed_operation {
-            let (kind, reason) = failed_operation.condition();
-            let message = truncated(message);
-            conditions.push(json!({"type": kind, "status": "True", "reason": reason, "message": message}));
+            conditions.push(true_condition(failed_operation.condition(), message));
+        }
+        if let Some(message) = &self.invalid {
+            conditions.push(true_condition(INVALID_REVISION, message));
         }
         let deployed = |holds: bool, reason: &str, message: &str| {
             let status = if holds { "True" } else { "False" };
@@ -120,6 +126,10 @@ impl FailedOperation {
             FailedOperation::Uninstall => ("ReleaseFailed", "UninstallError"),
         }
     }
+}
+
+fn true_condition((kind, reason): (&str, &str), message: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": reason, "message": truncated(message)})
 }
 
 /// Returns true if a status already has this message in a condition of this type.

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use flyball_core::memory;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ use std::io::{Read, Write};
 
 /// Type of the Secrets.
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
+/// Prefix of their names.
+pub(crate) const SECRET_PREFIX: &str = "sh.helm.release.v1.";
 /// The key of the payload in the data of a Secret.
 pub const PAYLOAD: &str = "release";
 /// Limit of stored revisions of a release, as in Helm.
@@ -203,6 +206,21 @@ pub enum StorageError {
         /// The limit.
         limit: usize,
     },
+    /// There is no payload.
+    #[error("data.{PAYLOAD} does not exist")]
+    NoPayload,
+    /// The payload belongs into another Secret.
+    #[error("the payload is that of Secret {name}")]
+    OtherRevision {
+        /// The name of the other Secret.
+        name: String,
+    },
+    /// A chunk does not exist.
+    #[error("its chunk, Secret {name}, does not exist")]
+    NoChunk {
+        /// The name of the Secret.
+        name: String,
+    },
     /// The list of its chunks is not valid.
     #[error("data.{field} is not valid: {problem}")]
     Index {
@@ -275,6 +293,12 @@ impl Revision {
         self.chart["metadata"]["name"].as_str()
     }
 
+    /// Returns its approximate size in memory, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let values = self.config.values().chain([&self.chart]).map(memory::of).sum::<usize>();
+        values + self.manifest.len() + self.hooks.iter().map(|hook| hook.manifest.len()).sum::<usize>()
+    }
+
     /// Returns name and version of the chart, as in `helm list`.
     pub(crate) fn chart_label(&self) -> String {
         let text = |field: &str| self.chart["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -314,7 +338,7 @@ pub(crate) fn encode_packed(packed: &[u8]) -> Vec<u8> {
 
 /// Returns the name of the Secret of a revision.
 pub fn secret_name(release: &str, version: u32) -> String {
-    format!("sh.helm.release.v1.{release}.v{version}")
+    format!("{SECRET_PREFIX}{release}.v{version}")
 }
 
 /// Deserializes `null`, which Go writes for empty values, as the default.

@@ -12,42 +12,61 @@ use std::collections::BTreeMap;
 
 /// Size limit of the recorded lookups of a release.
 const MAX_LOOKUP_BYTES: usize = 64 << 10;
+/// Size limit of those of all releases of a kind. Releases beyond it are rendered again to find changes.
+const MAX_ALL_LOOKUP_BYTES: usize = 16 << 20;
 
 /// The revisions that this process rendered, by namespace and release.
 #[derive(Debug, Default)]
-pub(crate) struct VerifiedRevisions(Mutex<BTreeMap<(String, String), VerifiedRevision>>);
+pub(crate) struct VerifiedRevisions(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    by_release: BTreeMap<(String, String), VerifiedRevision>,
+    lookup_bytes: usize,
+}
 
 #[derive(Debug)]
 struct VerifiedRevision {
     digest: String,
     lookups: Vec<Lookups>,
+    lookup_bytes: usize,
+}
+
+impl Entries {
+    fn remove(&mut self, key: &(String, String)) {
+        let removed = self.by_release.remove(key).map_or(0, |removed| removed.lookup_bytes);
+        self.lookup_bytes -= removed;
+    }
 }
 
 impl VerifiedRevisions {
     /// Returns true if the chart renders the same objects as the revision.
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
         let (digest, key) = (digest(revision), (namespace.to_owned(), release.to_owned()));
-        self.0.lock().get(&key).is_some_and(|known| known.digest == digest)
+        self.0.lock().by_release.get(&key).is_some_and(|known| known.digest == digest)
     }
 
     /// Returns the lookups of the renderings of a release; none if they are unknown.
     pub(crate) fn lookups(&self, namespace: &str, release: &str) -> Vec<Lookups> {
         let key = (namespace.to_owned(), release.to_owned());
-        self.0.lock().get(&key).map(|known| known.lookups.clone()).unwrap_or_default()
+        self.0.lock().by_release.get(&key).map(|known| known.lookups.clone()).unwrap_or_default()
     }
 
     /// Records what the chart renders, and its lookups, unless they are too large.
     pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision, lookups: Vec<Lookups>) {
-        let is_small = lookups.iter().map(Lookups::size).sum::<usize>() <= MAX_LOOKUP_BYTES;
-        let lookups = if is_small { lookups } else { Vec::new() };
-        let verified = VerifiedRevision { digest: digest(rendered), lookups };
-        self.0.lock().insert((namespace.to_owned(), release.to_owned()), verified);
+        let (digest, key) = (digest(rendered), (namespace.to_owned(), release.to_owned()));
+        let bytes = lookups.iter().map(Lookups::size).sum::<usize>();
+        let mut entries = self.0.lock();
+        entries.remove(&key);
+        let is_small = bytes <= MAX_LOOKUP_BYTES && entries.lookup_bytes + bytes <= MAX_ALL_LOOKUP_BYTES;
+        let (lookups, lookup_bytes) = if is_small { (lookups, bytes) } else { (Vec::new(), 0) };
+        entries.lookup_bytes += lookup_bytes;
+        entries.by_release.insert(key, VerifiedRevision { digest, lookups, lookup_bytes });
     }
 
     /// Forgets a release.
     pub(crate) fn remove(&self, namespace: &str, release: &str) {
-        let mut entries = self.0.lock();
-        entries.remove(&(namespace.to_owned(), release.to_owned()));
+        self.0.lock().remove(&(namespace.to_owned(), release.to_owned()));
     }
 }
 
@@ -66,4 +85,30 @@ fn digest(revision: &Revision) -> String {
 pub(crate) fn describe(hook: &Hook) -> String {
     let parts = (&hook.path, &hook.name, &hook.kind, &hook.events, &hook.weight, &hook.delete_policies);
     format!("{parts:?} {:?}\n", hook.manifest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recorded_lookups_are_bounded() {
+        let (verified, revision) = (VerifiedRevisions::default(), Revision::default());
+        let releases = 2 * MAX_ALL_LOOKUP_BYTES / MAX_LOOKUP_BYTES;
+        let add = |at: usize, bytes: usize| {
+            verified.add("a", &at.to_string(), &revision, vec![Lookups::of_name("n".repeat(bytes))]);
+        };
+        let recorded = || (0..releases).filter(|at| !verified.lookups("a", &at.to_string()).is_empty()).count();
+        (0..releases).for_each(|at| add(at, MAX_LOOKUP_BYTES));
+        assert_eq!(recorded(), releases / 2);
+        assert!(verified.has("a", &(releases - 1).to_string(), &revision), "only its lookups are unknown");
+        // Another rendering of the same release takes no further memory.
+        (0..releases / 2).for_each(|at| add(at, MAX_LOOKUP_BYTES));
+        assert_eq!(recorded(), releases / 2);
+        verified.remove("a", "0");
+        add(releases - 1, MAX_LOOKUP_BYTES + 1);
+        assert_eq!(recorded(), releases / 2 - 1, "the lookups of one release are bounded as well");
+        add(releases - 1, MAX_LOOKUP_BYTES);
+        assert_eq!(recorded(), releases / 2);
+    }
 }

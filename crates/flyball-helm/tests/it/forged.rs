@@ -1,12 +1,11 @@
 //! Forged release Secrets: write access to Secrets in the namespace does not permit more than the chart renders.
 
-use crate::project::{CHART, apply_site, condition, operator_of, patch, project, revisions, sites};
+use crate::project::{CHART, apply_site, condition, notes, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::Test;
 use flyball_helm::storage::{Hook, PAYLOAD, Revision};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -82,25 +81,119 @@ async fn forged_release_creates_nothing_beyond_the_chart() {
     assert!(sites(&test).get_opt("blue").await.expect("the server answers").is_none());
 }
 
+/// A page whose text is a value.
+const PAGE: &str =
+    "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-page'}\ndata: {text: {{ .Values.text }}}\n";
+
+fn pages(name: &str) -> PathBuf {
+    project(name, &[("charts/site/templates/page.yaml", PAGE), ("charts/site/values.yaml", "text: first\n")])
+}
+
+fn secret_name(version: u32) -> String {
+    format!("sh.helm.release.v1.blue.v{version}")
+}
+
+/// Creates a Secret of revision `version`, which the custom resource seems to control.
+async fn create_forged(test: &Test, version: u32, payload: Vec<u8>) {
+    let site = sites(test).get("blue").await.expect("it is there");
+    let owner = json!({"apiVersion": "web.example.com/v1", "kind": "Site", "name": "blue", "uid": site.metadata.uid,
+        "controller": true});
+    let labels = json!({"owner": "helm", "name": "blue", "version": version.to_string(), "status": "deployed",
+        "modifiedAt": "9999999999"});
+    let secret = json!({"metadata": {"name": secret_name(version), "labels": labels, "ownerReferences": [owner]},
+        "type": "helm.sh/release.v1", "data": {PAYLOAD: ByteString(payload)}});
+    let secret: Secret = serde_json::from_value(secret).expect("it is a Secret");
+    test.api::<Secret>().create(&PostParams::default(), &secret).await.expect("it can be created");
+}
+
+/// Changes the text of the site, and waits until the release has it, in the revision with this number.
+async fn publish(test: &Test, text: &str, version: u32) {
+    patch(&sites(test), "blue", json!({"spec": {"text": text}})).await;
+    test.assert_converges().await;
+    let page = test.api::<ConfigMap>().get("blue-page").await.expect("it is there");
+    assert_eq!(page.data.unwrap_or_default()["text"], text);
+    assert_deployed(test, version).await;
+}
+
+async fn assert_deployed(test: &Test, version: u32) {
+    let site = sites(test).get("blue").await.expect("it is there");
+    assert_eq!(site.data["status"]["release"]["revision"], version);
+    assert!(condition(&sites(test), "blue", "Deployed").await.starts_with("True"));
+}
+
 #[tokio::test(start_paused = true)]
-async fn invalid_release_is_reported_as_a_condition() {
-    let test = Test::of(operator_of(site("broken"))).allows_changes_in("kube-public").start().await;
+async fn invalid_revision_is_reported_and_replaced() {
+    let test = Test::of(operator_of(pages("broken"))).start().await;
     apply_site(&test, "blue", "{}").await;
     test.assert_converges().await;
     let bomb = serde_json::to_vec(&json!({"hooks": vec![json!({}); 200_000]})).expect("it is JSON");
     use base64::Engine;
     let bomb = base64::engine::general_purpose::STANDARD.encode(bomb).into_bytes();
-    for (payload, expected) in [(bomb, "too many objects and items"), (b"%".to_vec(), "not valid base64")] {
-        let data = json!({"data": {PAYLOAD: ByteString(payload)}});
-        let name = "sh.helm.release.v1.blue.v1";
-        let merge = kube::api::Patch::Merge(data);
+    let cases = [
+        (1, json!({PAYLOAD: ByteString(bomb)}), "too many objects and items"),
+        (2, json!({PAYLOAD: ByteString(b"%".to_vec())}), "not valid base64"),
+        (3, json!({PAYLOAD: null, "other": ByteString(Vec::new())}), "data.release does not exist"),
+    ];
+    for (version, data, expected) in cases {
+        let merge = kube::api::Patch::Merge(json!({"data": data}));
         let secrets = test.api::<Secret>();
-        secrets.patch(name, &kube::api::PatchParams::default(), &merge).await.expect("it can be changed");
-        patch(&sites(&test), "blue", json!({"spec": {"a": expected}})).await;
-        sleep(Duration::from_secs(5)).await;
-        let failed = condition(&sites(&test), "blue", "Irreconcilable").await;
-        assert!(failed.contains(expected) && failed.contains("sh.helm.release.v1.blue.v1"), "{failed}");
+        let changed = secrets.patch(&secret_name(version), &kube::api::PatchParams::default(), &merge).await;
+        changed.expect("it can be changed");
+        test.assert_converges().await;
+        assert_deployed(&test, version + 1).await;
+        let notes = notes(&test, "InvalidSecret").await;
+        assert!(notes.contains(expected) && notes.contains(&secret_name(version)), "{notes}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn forged_revisions_of_any_owner_do_not_block_the_release() {
+    let test = Test::of(operator_of(pages("numbers"))).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    let genuine = revisions(&test, "blue").await.pop().expect("there is one");
+    let other = |version: u32, chart: &str| {
+        let chart = json!({"metadata": {"name": chart, "version": "1.0.0"}});
+        Revision { version, chart, manifest: FORGED.into(), ..genuine.clone() }.encode().expect("it is small")
+    };
+    // The next numbers: one without labels, a broken one, one of another chart, and one with the payload of another.
+    let unlabeled = json!({"metadata": {"name": secret_name(2)}});
+    let unlabeled: Secret = serde_json::from_value(unlabeled).expect("it is a Secret");
+    test.api::<Secret>().create(&PostParams::default(), &unlabeled).await.expect("it can be created");
+    create_forged(&test, 3, b"%".to_vec()).await;
+    create_forged(&test, 4, other(4, "other")).await;
+    create_forged(&test, 5, other(7, "site")).await;
+    publish(&test, "second", 6).await;
+    let found = notes(&test, "InvalidSecret").await;
+    for expected in ["v3: the payload is not valid base64", "v4 is of chart \"other\"", "v5: the payload is that of"] {
+        assert!(found.contains(expected), "{expected}: {found}");
+    }
+
+    // A later number, for as long as its Secret exists.
+    create_forged(&test, 1_000_000, b"%".to_vec()).await;
+    publish(&test, "third", 7).await;
+    let namespace = test.namespace();
+    let expected = format!(
+        "True InvalidSecret: release Secret {namespace}/{}: the payload is not valid base64",
+        secret_name(1_000_000)
+    );
+    let found = condition(&sites(&test), "blue", "InvalidRevision").await;
+    assert!(found.starts_with(&expected) && found.ends_with(": delete the Secret"), "{found}");
+    let kept = test.api::<Secret>().get(&secret_name(1_000_000)).await.expect("it is not deleted");
+    assert_eq!(kept.data.unwrap_or_default()[PAYLOAD].0, b"%");
+
+    // The last numbers. The chart does not render the first one, so it is replaced at once.
+    create_forged(&test, i32::MAX as u32, other(i32::MAX as u32, "site")).await;
+    create_forged(&test, u32::MAX, other(u32::MAX, "site")).await;
+    test.assert_converges().await;
+    assert_deployed(&test, 8).await;
+    publish(&test, "fourth", 9).await;
+    assert!(!is_forged(&test).await);
+
+    sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+    test.assert_converges().await;
+    assert!(sites(&test).get_opt("blue").await.expect("the server answers").is_none());
+    assert!(test.api::<ConfigMap>().get_opt("blue-page").await.expect("the server answers").is_none());
 }
 
 /// Objects that the chart renders only on request, so that the operator may create their kinds; and a hook.
@@ -195,9 +288,5 @@ async fn hook_of_an_earlier_chart_runs_as_the_present_chart_renders_it() {
 
 /// Returns the notes of events about skipped hooks.
 async fn skipped(test: &Test) -> Vec<String> {
-    // Events are sent in the background.
-    sleep(Duration::from_secs(10)).await;
-    let events = test.api::<Event>().list(&ListParams::default()).await.expect("they can be listed").items;
-    let skipped = events.into_iter().filter(|event| event.reason.as_deref() == Some("HooksSkipped"));
-    skipped.filter_map(|event| event.note).collect()
+    notes(test, "HooksSkipped").await.lines().map(str::to_owned).collect()
 }

@@ -5,10 +5,13 @@ use flyball_cluster::testing::Test;
 use flyball_helm::Watches;
 use flyball_helm::storage::{PAYLOAD, Revision};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// The entry of most projects.
 pub(crate) const WATCHES: &str = "- {group: web.example.com, version: v1, kind: Site, chart: charts/site}\n";
@@ -70,6 +73,15 @@ pub(crate) async fn condition(api: &Api<DynamicObject>, name: &str, kind: &str) 
     let Some(found) = conditions.into_iter().find(|condition| condition["type"] == kind) else { return String::new() };
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     format!("{} {}: {}", text("status"), text("reason"), text("message"))
+}
+
+/// Returns the notes of events with a reason.
+pub(crate) async fn notes(test: &Test, reason: &str) -> String {
+    // Events are sent in the background.
+    sleep(Duration::from_secs(10)).await;
+    let events = test.api::<Event>().list(&ListParams::default()).await.expect("they can be listed").items;
+    let of_reason = events.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+    of_reason.filter_map(|event| event.note).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the revisions of a release from its Secrets, the oldest first.
