@@ -10,6 +10,8 @@ use crate::storage::{Hook, Revision};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
+/// Limit of earlier renderings of a release.
+const MAX_EARLIER: usize = 4;
 /// Size limit of the recorded lookups of a release.
 const MAX_LOOKUP_BYTES: usize = 64 << 10;
 
@@ -20,6 +22,8 @@ pub(crate) struct VerifiedRevisions(Mutex<BTreeMap<(String, String), VerifiedRev
 #[derive(Debug)]
 struct VerifiedRevision {
     digest: String,
+    /// The digests of earlier renderings, the newest first.
+    earlier: Vec<String>,
     lookups: Vec<Lookups>,
 }
 
@@ -28,6 +32,12 @@ impl VerifiedRevisions {
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
         let (digest, key) = (digest(revision), (namespace.to_owned(), release.to_owned()));
         self.0.lock().get(&key).is_some_and(|known| known.digest == digest)
+    }
+
+    /// Returns true if this process rendered the objects of the revision, for the current or for earlier values.
+    pub(crate) fn has_rendered(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
+        let (digest, key) = (digest(revision), (namespace.to_owned(), release.to_owned()));
+        self.0.lock().get(&key).is_some_and(|known| known.digest == digest || known.earlier.contains(&digest))
     }
 
     /// Returns the lookups of the renderings of a release; none if they are unknown.
@@ -40,8 +50,15 @@ impl VerifiedRevisions {
     pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision, lookups: Vec<Lookups>) {
         let is_small = lookups.iter().map(Lookups::size).sum::<usize>() <= MAX_LOOKUP_BYTES;
         let lookups = if is_small { lookups } else { Vec::new() };
-        let verified = VerifiedRevision { digest: digest(rendered), lookups };
-        self.0.lock().insert((namespace.to_owned(), release.to_owned()), verified);
+        let digest = digest(rendered);
+        let mut entries = self.0.lock();
+        let mut earlier = Vec::new();
+        if let Some(known) = entries.remove(&(namespace.to_owned(), release.to_owned())) {
+            earlier.extend([known.digest].into_iter().chain(known.earlier).filter(|other| *other != digest));
+            earlier.truncate(MAX_EARLIER);
+        }
+        let verified = VerifiedRevision { digest, earlier, lookups };
+        entries.insert((namespace.to_owned(), release.to_owned()), verified);
     }
 
     /// Forgets a release.
