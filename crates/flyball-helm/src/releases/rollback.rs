@@ -70,7 +70,7 @@ impl Plan<'_> {
         let upgraded = load(upgrade).await.map_err(failed("failed to read the failed release"))?;
         let revision = match &pending {
             Some(pending) => load(pending).await.map_err(failed("failed to read the pending release"))?,
-            None => Some(rollback_to(&before, history.next_version(), rfc3339(cx.now()))),
+            None => Some(rollback_to(&before, &request.owner, history.next_version(), rfc3339(cx.now()))),
         };
         let Some(revision) = revision else { return Ok(Rollback::NotDue) };
         let number = origin(&revision);
@@ -167,8 +167,10 @@ pub(super) fn origin(revision: &Revision) -> u32 {
 }
 
 /// Returns the revision that installs the objects of a deployed one again, as by `helm rollback`.
-fn rollback_to(deployed: &Revision, version: u32, now: String) -> Revision {
-    let mut revision = Revision { version, ..deployed.clone() };
+fn rollback_to(deployed: &Revision, owner: &Owner<'_>, version: u32, now: String) -> Revision {
+    // Others may have written the deployed one.
+    let (name, namespace) = (owner.release.to_owned(), owner.namespace.to_owned());
+    let mut revision = Revision { name, namespace, version, ..deployed.clone() };
     let origin = origin(deployed);
     revision.info.last_deployed = now;
     revision.info.status = State::PendingRollback;
