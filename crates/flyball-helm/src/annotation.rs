@@ -8,6 +8,10 @@ pub(crate) const PAUSED: &str = "helm.sdk.operatorframework.io/pause-reconcile";
 pub(crate) const RECONCILE_PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
 /// The annotation of a custom resource that keeps it until all objects of its release are deleted.
 pub(crate) const UNINSTALL_WAIT: &str = "helm.sdk.operatorframework.io/uninstall-wait";
+/// The annotation of a custom resource whose upgrades recreate objects that cannot be changed.
+pub(crate) const UPGRADE_FORCE: &str = "helm.sdk.operatorframework.io/upgrade-force";
+/// The same for rollbacks, which recreate them unless it is `false`.
+pub(crate) const ROLLBACK_FORCE: &str = "helm.sdk.operatorframework.io/rollback-force";
 /// The annotation of an object with the custom resource that it belongs to, if that cannot be its owner reference.
 pub(crate) const OWNER: &str = "operator-sdk/primary-resource";
 /// The annotation of such an object with the kind of that custom resource.

@@ -34,6 +34,12 @@ pub enum OperatorError {
     /// A CRD is not usable.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
+    /// A function extends a kind that has no entry.
+    #[error("watches.yaml has no entry of kind {kind}, which a function extends")]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+    },
 }
 
 /// Error in a CRD.

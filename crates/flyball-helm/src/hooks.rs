@@ -8,8 +8,11 @@ use crate::kinds::Kinds;
 use crate::resources::{self, ManifestError, Owner, Resource};
 use crate::storage::{Hook, Revision};
 use flyball::{Context, Kind, Result};
+use flyball_core::time::{Timestamp, format_duration};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::DynamicObject;
 use std::fmt;
+use std::time::Duration;
 
 /// Annotation of a hook's object with the revision and step that created it.
 const STEP: &str = "flyball.dev/release-step";
@@ -73,13 +76,15 @@ pub(crate) fn is_empty(hook: &Hook) -> bool {
     hook.manifest.is_empty()
 }
 
-/// Advances a hook: creates its object, or checks the state of its object.
+/// Advances a hook: creates its object, or checks the state of its object. The hook fails if it takes longer than the
+/// timeout.
 pub(crate) async fn run(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
     kinds: &Kinds,
     hook: &Hook,
     step: &str,
+    timeout: Duration,
 ) -> Result<Outcome> {
     let (resource, kind) = object(hook, kinds).map_err(terminal)?;
     let key = resource.key(&kind, owner.namespace);
@@ -91,7 +96,8 @@ pub(crate) async fn run(
             return Ok(Outcome::Failed(format!("{what} already exists and is not part of release {}", owner.release)));
         }
         Some(live) if live.metadata.deletion_timestamp.is_some() => {
-            return Ok(Outcome::Waits(format!("{what} of an earlier run is being deleted")));
+            let waits = Outcome::Waits(format!("{what} of an earlier run is being deleted"));
+            return Ok(within(waits, live.metadata.deletion_timestamp.as_ref(), cx.now(), timeout));
         }
         Some(live) if is_deleted(hook, BEFORE_CREATION) => {
             cx.delete(&live).await?;
@@ -104,7 +110,30 @@ pub(crate) async fn run(
             if owned { cx.create(&object).await? } else { cx.create_unowned(&object).await? }
         }
     };
-    Ok(outcome_of(&what, kind.name(), &live))
+    let outcome = outcome_of(&what, kind.name(), &live);
+    Ok(within(outcome, live.metadata.creation_timestamp.as_ref(), cx.now(), timeout))
+}
+
+/// Turns a wait since a time that exceeds the timeout into a failure.
+fn within(outcome: Outcome, since: Option<&Time>, now: Timestamp, timeout: Duration) -> Outcome {
+    match (outcome, since) {
+        (Outcome::Waits(waits), Some(since)) if is_over(since.0.as_second(), now, timeout) => {
+            Outcome::Failed(overdue(&waits, timeout))
+        }
+        (outcome, _) => outcome,
+    }
+}
+
+/// Returns true if a timeout is over that began at a time in seconds since the Unix epoch.
+pub(crate) fn is_over(since: i64, now: Timestamp, timeout: Duration) -> bool {
+    let passed = u64::try_from(now.as_second().saturating_sub(since)).unwrap_or_default();
+    Duration::from_secs(passed) >= timeout
+}
+
+/// Describes a wait that exceeded the timeout.
+pub(crate) fn overdue(waits: &str, timeout: Duration) -> String {
+    let timeout = format_duration(i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX));
+    format!("{waits} after {timeout}, the timeout in watches.yaml")
 }
 
 /// Deletes the object of a hook if this step created it.

@@ -11,6 +11,7 @@ use crate::resources::{self, ManifestError, Owner, Resource};
 use crate::stages;
 use crate::status::{self, FailedOperation, ReleaseError, Report};
 use crate::storage::{HookExecution, Revision, State};
+use crate::watches::Watch;
 use flyball::{Backoff, Context, Error, Event, Result};
 use flyball_core::time::rfc3339;
 use kube::core::DynamicObject;
@@ -27,6 +28,13 @@ pub(crate) enum Progress {
     Done,
     /// Waits for the described condition.
     Waits(String),
+    /// An upgrade failed, and the deployed revision is being installed again.
+    RollsBack {
+        /// The cause of the failure.
+        problem: String,
+        /// The condition that the rollback waits for.
+        waits: String,
+    },
     /// The operation failed.
     Failed {
         /// The failed operation.
@@ -38,9 +46,20 @@ pub(crate) enum Progress {
     },
 }
 
+/// An upgrade that failed, and is rolled back.
+pub(crate) struct FailedUpgrade {
+    /// The digest of its inputs.
+    pub(crate) inputs: String,
+    /// Number of failures.
+    pub(crate) failures: u32,
+    /// Its revision, unless it cannot be read.
+    pub(crate) revision: Option<Revision>,
+}
+
 /// A revision in progress.
 pub(crate) struct Operation<'a> {
     pub(crate) cx: &'a Context<DynamicObject>,
+    pub(crate) watch: &'a Watch,
     pub(crate) owner: Owner<'a>,
     pub(crate) kinds: &'a Kinds,
     pub(crate) slots: &'a Slots,
@@ -50,6 +69,10 @@ pub(crate) struct Operation<'a> {
     pub(crate) stored: StoredRevision,
     pub(crate) revision: Revision,
     pub(crate) annotations: RevisionAnnotations,
+    /// The upgrade that the revision rolls back.
+    pub(crate) failed_upgrade: Option<FailedUpgrade>,
+    /// Objects that cannot be changed are recreated.
+    pub(crate) force: bool,
 }
 
 /// The progress of the hooks of an event.
@@ -60,26 +83,45 @@ enum Hooks {
 }
 
 impl Operation<'_> {
-    /// Installs the revision in place of the deployed one, and returns its new state.
-    pub(crate) async fn advance(mut self, before: Option<&Revision>) -> Result<(Progress, Revision), ReleaseError> {
+    /// Installs the revision in place of the deployed one, and returns its new state and the history with it.
+    pub(crate) async fn advance(
+        mut self,
+        before: Option<&Revision>,
+    ) -> Result<(Progress, Revision, History), ReleaseError> {
         let (failed_operation, verb, way) = match before {
+            Some(_) if self.failed_upgrade.is_some() => {
+                (FailedOperation::Upgrade, "failed to roll back release", ["pre-rollback", "post-rollback"])
+            }
             Some(_) => (FailedOperation::Upgrade, "failed to upgrade release", ["pre-upgrade", "post-upgrade"]),
             None => (FailedOperation::Install, "failed to install release", ["pre-install", "post-install"]),
         };
         let failed = ReleaseError::of(failed_operation, verb);
-        let progress = self.steps(before, way).await;
+        let progress = match self.steps(before, way).await {
+            Err(error) if before.is_some() && is_rejection(&error) => Ok(Hooks::Failed(error.to_string())),
+            progress => progress,
+        };
         match progress.map_err(&failed)? {
-            Hooks::Done => Ok((Progress::Done, self.revision)),
-            Hooks::Waits(waits) => Ok((Progress::Waits(waits), self.revision)),
+            Hooks::Done => Ok((Progress::Done, self.revision, self.history)),
+            Hooks::Waits(waits) => Ok((Progress::Waits(waits), self.revision, self.history)),
             Hooks::Failed(problem) => {
                 self.revision.info.status = State::Failed;
                 self.revision.info.description = format!("{verb}: {problem}");
-                self.annotations.failures = self.annotations.failures.saturating_add(1);
+                match &self.failed_upgrade {
+                    // So it delays the next attempt to upgrade.
+                    Some(upgrade) => {
+                        self.annotations.inputs.clone_from(&upgrade.inputs);
+                        self.annotations.failures = upgrade.failures;
+                    }
+                    None => self.annotations.failures = self.annotations.failures.saturating_add(1),
+                }
                 self.save().await.map_err(&failed)?;
                 let problem = self.revision.info.description.clone();
                 tracing::warn!(release = self.owner.release, failures = self.annotations.failures, "{problem}");
-                let retry_after = BACKOFF.after(self.annotations.failures);
-                Ok((Progress::Failed { failed_operation, problem, retry_after }, self.revision))
+                let retry_after = backoff(self.annotations.failures);
+                // The cache may not contain it yet.
+                self.history.revisions.retain(|stored| stored.version != self.stored.version);
+                self.history.revisions.push(self.stored);
+                Ok((Progress::Failed { failed_operation, problem, retry_after }, self.revision, self.history))
             }
         }
     }
@@ -89,7 +131,7 @@ impl Operation<'_> {
             && self.annotations.progress == 0
             && let Some(waits) = stages::create_crds(self.cx, self.kinds, self.definitions).await?
         {
-            return Ok(Hooks::Waits(waits));
+            return Ok(self.wait(waits));
         }
         let first = hooks::of_event(&self.revision, pre).len();
         match self.run_hooks(pre, 0).await? {
@@ -98,11 +140,15 @@ impl Operation<'_> {
         }
         if self.annotations.progress <= first {
             let resources = objects(self.slots, &self.revision).await?;
-            if let Some(waits) = stages::apply(self.cx, &self.owner, self.kinds, &resources).await? {
-                return Ok(Hooks::Waits(waits));
+            if let Some(waits) = self.apply(&resources).await? {
+                return Ok(self.wait(waits));
             }
-            if let Some(before) = before {
-                self.prune(before, &resources).await?;
+            let replaced = match &self.failed_upgrade {
+                Some(upgrade) => upgrade.revision.as_ref(),
+                None => before,
+            };
+            if let Some(replaced) = replaced {
+                self.prune(replaced, &resources).await?;
             }
             if !hooks::of_event(&self.revision, post).is_empty() {
                 self.annotations.progress = first + 1;
@@ -117,6 +163,27 @@ impl Operation<'_> {
         Ok(Hooks::Done)
     }
 
+    /// Creates and changes the objects as far as their stages permit, and returns the condition that they wait for.
+    async fn apply(&self, resources: &[Resource]) -> Result<Option<String>> {
+        let applied = stages::apply(self.cx, &self.owner, self.kinds, resources, self.watch.wait).await;
+        match applied {
+            Err(error) if self.force => {
+                let deleted = stages::delete_unchangeable(self.cx, &self.owner, self.kinds, resources, &error).await?;
+                deleted.map(Some).ok_or(error)
+            }
+            applied => applied,
+        }
+    }
+
+    /// Waits for objects, at most for the timeout. It begins with the last completed step.
+    fn wait(&self, waits: String) -> Hooks {
+        let timeout = self.watch.timeout;
+        match hooks::is_over(self.stored.modified_at(), self.cx.now(), timeout) {
+            true => Hooks::Failed(hooks::overdue(&waits, timeout)),
+            false => Hooks::Waits(waits),
+        }
+    }
+
     /// Runs the hooks of an event; the first one has this step number.
     async fn run_hooks(&mut self, event: &str, first: usize) -> Result<Hooks> {
         let indices = hooks::of_event(&self.revision, event);
@@ -125,7 +192,7 @@ impl Operation<'_> {
             if self.annotations.progress > step || hooks::is_empty(hook) {
                 continue;
             }
-            match hooks::run(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await? {
+            match hooks::run(self.cx, &self.owner, self.kinds, hook, &self.step(step), self.watch.timeout).await? {
                 Outcome::Done(started) => self.record_run(*index, started, "Succeeded"),
                 Outcome::Waits(waits) => return Ok(Hooks::Waits(format!("{event} hook {waits}"))),
                 Outcome::Failed(problem) => {
@@ -160,7 +227,7 @@ impl Operation<'_> {
         let now = rfc3339(self.cx.now());
         let run = &mut self.revision.hooks[index].last_run;
         let started = if started.is_empty() { now.clone() } else { started };
-        *run = HookExecution { started_at: started, completed_at: now, phase: phase.into() };
+        *run = HookExecution { started_at: Some(started), completed_at: Some(now), phase: phase.into() };
     }
 
     /// Names a step uniquely among all revisions and among installation and uninstallation.
@@ -229,8 +296,14 @@ impl Operation<'_> {
             history::update(self.cx, self.slots, stored, &before, &stored.annotations()).await?;
         }
         self.revision.info.status = State::Deployed;
-        self.revision.info.description =
-            if before.is_some() { "Upgrade complete" } else { "Install complete" }.to_owned();
+        let reason = match (&self.failed_upgrade, before) {
+            (Some(_), _) => "RollbackSuccessful",
+            (None, before) => {
+                let done = if before.is_some() { "Upgrade complete" } else { "Install complete" };
+                self.revision.info.description = done.to_owned();
+                status::installed(&self.revision)
+            }
+        };
         self.annotations = RevisionAnnotations { progress: 0, failures: 0, ..self.annotations.clone() };
         self.save().await?;
         let Revision { name, version, info, .. } = &self.revision;
@@ -239,7 +312,7 @@ impl Operation<'_> {
             self.revision.chart_label(),
             info.description
         );
-        self.cx.event(Event::normal(status::installed(&self.revision), note));
+        self.cx.event(Event::normal(reason, note));
         Ok(())
     }
 
@@ -259,7 +332,7 @@ impl Operation<'_> {
         if self.revision.info.status != State::Uninstalling {
             self.revision.info.status = State::Uninstalling;
             self.revision.info.description = "Deletion in progress (or silently failed)".into();
-            self.revision.info.deleted = rfc3339(self.cx.now());
+            self.revision.info.deleted = Some(rfc3339(self.cx.now()));
             (self.annotations.progress, self.annotations.failures) = (0, 0);
             self.save().await?;
         } else if let Some(retry_after) = time_to_retry(self.cx, &self.stored, self.annotations.failures) {
@@ -304,6 +377,16 @@ impl Operation<'_> {
         self.cx.event(Event::normal(status::UNINSTALLED, format!("Release {} is uninstalled", self.revision.name)));
         Ok(Progress::Done)
     }
+}
+
+/// Returns true if the API server rejected an object, so that a retry cannot succeed.
+fn is_rejection(error: &Error) -> bool {
+    error.status().is_some_and(|status| matches!(status.code, 400 | 403 | 422))
+}
+
+/// Returns the delay after this number of failures.
+pub(crate) fn backoff(failures: u32) -> Duration {
+    BACKOFF.after(failures)
 }
 
 /// Returns the remaining backoff of a revision with this number of failures.

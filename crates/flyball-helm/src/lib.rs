@@ -1,16 +1,19 @@
 //! Helm operators on the runtime of [`flyball`].
 //!
 //! An [`operator()`] is created from a `watches.yaml`, as in operator-sdk: each custom resource becomes a release of
-//! a chart. Releases are stored in Helm's format, see [`storage`]. [`flyball_chart`] renders the charts.
+//! a chart. Releases are stored in Helm's format, see [`storage`]. [`flyball_chart`] renders the charts. A [`Builder`]
+//! adds functions in Rust.
 
 mod annotation;
 mod chunks;
+mod crds;
 mod current;
 mod definition;
 mod delete_hooks;
 mod digest;
 mod discovery;
 mod error;
+mod extensions;
 mod history;
 mod hooks;
 mod install;
@@ -33,6 +36,7 @@ mod watches;
 
 pub use definition::COLUMNS;
 pub use error::{DefinitionError, OperatorError};
-pub use operator::operator;
+pub use extensions::HookFuture;
+pub use operator::{Builder, operator};
 pub use resources::ManifestError;
 pub use watches::{Watch, Watches, WatchesError};

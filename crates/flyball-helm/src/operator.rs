@@ -14,7 +14,8 @@
 //! | upgrade | if a change of chart or values changes the rendered objects |
 //! | drift | objects of releases are watched, and changes are corrected at once |
 //! | hooks, CRDs to be established | do not block a reconcile: their changes trigger the next one |
-//! | failed hook | fails the revision; it is retried after 10 s, 20 s … 1 h |
+//! | failed hook | fails the revision; it is retried after 10 s, 20 s … 1 h. So does a hook that exceeds `timeout` |
+//! | failed upgrade | the deployed revision is installed again, as by `helm upgrade --rollback-on-failure` |
 //! | object of another release or custom resource | is neither adopted nor deleted, as by Helm |
 //! | test hook | is stored, but not run |
 //! | release larger than a Secret | is stored in several, as by helm-operator-plugins |
@@ -29,22 +30,27 @@
 //! | rendering | is limited to some 50 million steps and 64 MiB, on a thread of its own |
 //!
 //! Supported annotations of custom resources, all with the prefix `helm.sdk.operatorframework.io/`:
-//! `reconcile-period` (such as `5m`), `uninstall-wait` and `pause-reconcile` (`true`). A paused custom resource is not
-//! uninstalled either.
+//! `reconcile-period` (such as `5m`), `uninstall-wait`, `upgrade-force` and `pause-reconcile` (`true`), and
+//! `rollback-force` (`false`). A paused custom resource is not uninstalled either.
 
 use crate::annotation;
 use crate::current::CurrentChart;
 use crate::error::OperatorError;
+use crate::extensions::{Extensions, HookFuture};
 use crate::history::{ByIndex, ByRelease};
 use crate::kinds::Kinds;
 use crate::releases::Releases;
 use crate::rendering::Slots;
+use crate::storage::Revision;
 use crate::verified::VerifiedRevisions;
 use crate::watches::{Watch, Watches};
 use crate::{definition, resources};
-use flyball::{Cache, Controller, GroupVersionKind, Kind, ObjectKey, Operator, Predicate, Source, Task};
+use flyball::{Cache, Context, Controller, GroupVersionKind, Kind, ObjectKey, Operator, Predicate, Source, Task};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::core::DynamicObject;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,17 +75,129 @@ const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// If a chart cannot be loaded, or a CRD is not usable.
 pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
+    Builder::new(watches).build()
+}
+
+/// Creates the [`operator()`] of a `watches.yaml` with functions in Rust, as helm-operator-plugins does.
+///
+/// Functions belong to a kind, and run in the order of their declaration.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let watches = flyball_helm::Watches::read("watches.yaml")?;
+/// let operator = flyball_helm::Builder::new(&watches)
+///     .map_values("Site", |_, mut values| {
+///         let replicas = if values.get("size").is_some_and(|size| size == "large") { 5 } else { 1 };
+///         values.insert("replicas".into(), replicas.into());
+///         Ok(values)
+///     })
+///     .pre_hook("Site", |_, site, values| {
+///         Box::pin(async move {
+///             tracing::info!(?site.metadata.name, ?values, "reconciling");
+///             Ok(())
+///         })
+///     })
+///     .build()?;
+/// # let _ = operator; Ok(()) }
+/// ```
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct Builder<'w> {
+    watches: &'w Watches,
+    extensions: BTreeMap<String, Extensions>,
+}
+
+impl<'w> Builder<'w> {
+    /// Begins with the operator of a `watches.yaml`.
+    pub fn new(watches: &'w Watches) -> Self {
+        Self { watches, extensions: BTreeMap::new() }
+    }
+
+    /// Maps the specs of custom resources of a kind to the values of their releases.
+    ///
+    /// The result must depend on the custom resource only: the mapper is called in each reconcile, and other values
+    /// upgrade the release. Text in it is data, which `tpl` does not evaluate. `overrideValues` are applied afterwards.
+    /// An error fails the reconcile.
+    #[doc(alias = "WithValueMapper")]
+    #[doc(alias = "WithValueTranslator")]
+    pub fn map_values(
+        mut self,
+        kind: &str,
+        map: impl Fn(&DynamicObject, Map<String, Value>) -> flyball::Result<Map<String, Value>> + Send + Sync + 'static,
+    ) -> Self {
+        self.of(kind).mappers.push(Box::new(map));
+        self
+    }
+
+    /// Calls a function in each reconcile of a custom resource, with its values, before its release is installed,
+    /// upgraded or compared with the cluster. An error fails the reconcile.
+    #[doc(alias = "WithPreHook")]
+    pub fn pre_hook(
+        mut self,
+        kind: &str,
+        hook: impl for<'a> Fn(&'a Context<DynamicObject>, &'a DynamicObject, &'a Map<String, Value>) -> HookFuture<'a>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.of(kind).pre_hooks.push(Box::new(hook));
+        self
+    }
+
+    /// Calls a function in each reconcile of a custom resource, with the deployed revision, once the release is as
+    /// desired. An error fails the reconcile, but not the release.
+    #[doc(alias = "WithPostHook")]
+    pub fn post_hook(
+        mut self,
+        kind: &str,
+        hook: impl for<'a> Fn(&'a Context<DynamicObject>, &'a DynamicObject, &'a Revision) -> HookFuture<'a>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.of(kind).post_hooks.push(Box::new(hook));
+        self
+    }
+
+    /// Grants the operator a permission that the functions of a kind need.
+    pub fn allows(mut self, kind: &str, rule: PolicyRule) -> Self {
+        self.of(kind).rules.push(rule);
+        self
+    }
+
+    fn of(&mut self, kind: &str) -> &mut Extensions {
+        self.extensions.entry(kind.to_owned()).or_default()
+    }
+
+    /// Creates the operator.
+    ///
+    /// # Errors
+    ///
+    /// As for [`operator()`]; and if a function belongs to a kind without an entry.
+    pub fn build(self) -> Result<Operator, OperatorError> {
+        let watches = self.watches;
+        let has_entry = |kind: &&String| watches.entries().iter().any(|watch| *watch.kind.kind == ***kind);
+        if let Some(kind) = self.extensions.keys().find(|kind| !has_entry(kind)) {
+            return Err(OperatorError::UnknownKind { kind: kind.clone() });
+        }
+        let extensions = self.extensions.into_iter().map(|(kind, extensions)| (kind, Arc::new(extensions)));
+        assemble(watches, &extensions.collect())
+    }
+}
+
+fn assemble(watches: &Watches, extensions: &BTreeMap<String, Arc<Extensions>>) -> Result<Operator, OperatorError> {
     let folder = watches.folder();
     let definitions = definition::read(folder)?;
     let samples = definition::samples(folder)?;
     let slots = Arc::new(Slots::new(watches.repeats()));
     let mut operator = Operator::new(watches.name());
     for watch in watches.entries() {
+        let extensions = extensions.get(&*watch.kind.kind).cloned().unwrap_or_default();
         let chart = Arc::new(CurrentChart::open(watch)?);
         let source = chart.get();
         let crd = definition::of(watch, &definitions)?;
         let defined: Vec<_> = definitions.iter().chain(source.definitions()).cloned().collect();
-        let kinds = source.kinds(watch, &defined, &samples);
+        let kinds = source.kinds(watch, &extensions, &defined, &samples);
         let primary = kinds.kind_of(&watch.kind.api_version(), &watch.kind.kind);
         let mut cache = Cache::of(&primary);
         if !watch.selector.is_empty() {
@@ -97,6 +215,7 @@ pub fn operator(watches: &Watches) -> Result<Operator, OperatorError> {
             primary,
             chart.clone(),
             kinds,
+            extensions,
             watches,
             &slots,
         ));
@@ -119,6 +238,7 @@ fn controller(
     primary: Kind,
     chart: Arc<CurrentChart>,
     kinds: Kinds,
+    extensions: Arc<Extensions>,
     watches: &Watches,
     slots: &Arc<Slots>,
 ) -> Controller<Releases> {
@@ -132,6 +252,7 @@ fn controller(
         kinds: Arc::clone(&kinds),
         slots: Arc::clone(slots),
         verified: VerifiedRevisions::default(),
+        extensions: Arc::clone(&extensions),
     };
     let mut controller =
         Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>().index::<ByIndex>();
@@ -155,7 +276,11 @@ fn controller(
     for kind in kinds.read_only() {
         controller = controller.dynamic(kind).reads();
     }
-    for rule in kinds.rules.iter().cloned().chain(kinds.named_rules()) {
+    if watch.upgrade_crds {
+        controller =
+            controller.dynamic(&kinds.kind_of("apiextensions.k8s.io/v1", "CustomResourceDefinition")).replaces();
+    }
+    for rule in kinds.rules.iter().cloned().chain(kinds.named_rules()).chain(extensions.rules.iter().cloned()) {
         controller = controller.allows(rule);
     }
     match watch.max_concurrent_reconciles {

@@ -4,9 +4,13 @@
 //! reconcile first compares the current revision with the desired one, and continues where the last reconcile ended.
 //! A reconcile never blocks: changes of the awaited objects trigger the next one.
 
-use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT};
+mod rollback;
+
+use self::rollback::{Rollback, origin, rolled_back_upgrade};
+use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT, UPGRADE_FORCE};
 use crate::current::CurrentChart;
 use crate::delete_hooks;
+use crate::extensions::Extensions;
 use crate::history::{self, Contents, History, RevisionAnnotations, StoredRevision};
 use crate::install::{Operation, Progress, time_to_retry};
 use crate::kinds::Kinds;
@@ -19,7 +23,7 @@ use crate::storage::{Info, Revision, State};
 use crate::verified::{VerifiedRevisions, is_same};
 use crate::watches::{Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
-use flyball_chart::{Release, Seed, Values};
+use flyball_chart::{HelmVersion, Release, Seed, Values};
 use flyball_core::memory;
 use flyball_core::time::{Timestamp, rfc3339};
 use kube::ResourceExt;
@@ -48,6 +52,7 @@ pub(crate) struct Releases {
     pub(crate) kinds: Arc<Kinds>,
     pub(crate) slots: Arc<Slots>,
     pub(crate) verified: VerifiedRevisions,
+    pub(crate) extensions: Arc<Extensions>,
 }
 
 /// The inputs of one reconcile; reloading the chart does not change them.
@@ -57,6 +62,7 @@ struct Plan<'p> {
     kinds: &'p Arc<Kinds>,
     slots: &'p Slots,
     verified: &'p VerifiedRevisions,
+    extensions: &'p Extensions,
     source: &'p Source,
     share: Share,
 }
@@ -104,12 +110,26 @@ impl Reconcile for Releases {
         match converged {
             Ok(Progress::Done) => {
                 cx.set_status(&report.status()).await?;
+                if let Some(deployed) = &deployed {
+                    let run = self.extensions.run_post_hooks(cx, object, deployed).await;
+                    run.map_err(|error| error.context("the function after the release failed"))?;
+                }
                 let own = object.annotations().get(RECONCILE_PERIOD).and_then(|text| period(text));
                 let period = own.or(self.watch.reconcile_period).or(source.period());
                 Ok(period.map_or(Action::done(), Action::requeue_after))
             }
             Ok(Progress::Waits(waits)) => {
-                cx.set_status(&Report { waits: Some(waits), ..report }.status()).await?;
+                let report = Report { waits: Some(waits), ..report };
+                announce(cx, before, &report);
+                cx.set_status(&report.status()).await?;
+                Ok(Action::requeue_after(POLL_INTERVAL))
+            }
+            Ok(Progress::RollsBack { problem, waits }) => {
+                warn(cx, before, FailedOperation::Upgrade, &problem);
+                let failed_operation = Some((FailedOperation::Upgrade, problem));
+                let report = Report { waits: Some(waits), failed_operation, ..report };
+                announce(cx, before, &report);
+                cx.set_status(&report.status()).await?;
                 Ok(Action::requeue_after(POLL_INTERVAL))
             }
             Ok(Progress::Failed { failed_operation, problem, retry_after }) => {
@@ -142,7 +162,7 @@ impl Reconcile for Releases {
                 self.verified.remove(&namespace, &name);
                 Ok(Action::done())
             }
-            Ok(Progress::Waits(_)) => Ok(Action::requeue_after(POLL_INTERVAL)),
+            Ok(Progress::Waits(_) | Progress::RollsBack { .. }) => Ok(Action::requeue_after(POLL_INTERVAL)),
             Ok(Progress::Failed { failed_operation, problem, retry_after }) => {
                 warn(cx, &object.data["status"], failed_operation, &problem);
                 cx.set_status(
@@ -173,6 +193,25 @@ fn warn(cx: &Context<DynamicObject>, before: &Value, failed_operation: FailedOpe
     }
 }
 
+/// Publishes an event when a deployed release begins to wait for an upgrade or a rollback: one for the whole wait.
+fn announce(cx: &Context<DynamicObject>, before: &Value, report: &Report<'_>) {
+    let (Some(deployed), Some(waits)) = (report.deployed, &report.waits) else { return };
+    let reason = report.progressing();
+    // Renderings wait briefly, and all at once after a start.
+    if waits != WAITING_FOR_SLOT && !status::has_reason(before, status::PROGRESSING, reason) {
+        cx.event(Event::normal(reason, format!("Release {} waits: {waits}", deployed.name)));
+    }
+}
+
+/// Returns true if an annotation of a custom resource is set to true, in Go's notation.
+fn is_forced(object: &DynamicObject, annotation: &str, otherwise: bool) -> bool {
+    match object.annotations().get(annotation).map(String::as_str) {
+        Some("1" | "t" | "T" | "true" | "TRUE" | "True") => true,
+        Some("0" | "f" | "F" | "false" | "FALSE" | "False") => false,
+        _ => otherwise,
+    }
+}
+
 /// Writes the status of a failed release. If this write fails as well, the original error is returned.
 async fn write_status(cx: &Context<DynamicObject>, report: &Report<'_>) {
     if let Err(error) = cx.set_status(&report.status()).await {
@@ -188,6 +227,7 @@ impl Releases {
             kinds: &self.kinds,
             slots: &self.slots,
             verified: &self.verified,
+            extensions: &self.extensions,
             source,
             share: Share::default(),
         }
@@ -223,6 +263,8 @@ impl Plan<'_> {
         }
         history.delete_surplus_chunks(cx).await.map_err(reconcile("failed to delete obsolete chunks"))?;
         let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
+        let run = self.extensions.run_pre_hooks(cx, object, request.values.as_map()).await;
+        run.map_err(reconcile("the function before the release failed"))?;
 
         let seed = match history.revisions.iter().rev().find_map(|stored| stored.annotations().seed) {
             Some(seed) => seed,
@@ -230,6 +272,12 @@ impl Plan<'_> {
             None => Seed::from_os().map_err(|error| failed("failed to draw a seed")(error.into()))?,
         };
         let mut failures = 0;
+        let mut note = String::new();
+        match self.roll_back(cx, object, &request, &history, deployed, &seed).await? {
+            Rollback::NotDue => {}
+            Rollback::Impossible(reason) => note = format!("; not rolled back: {reason}"),
+            Rollback::Begun(progress) => return Ok(progress),
+        }
         if let Some(last) =
             history.last().filter(|last| current.as_ref().is_none_or(|current| current.version < last.version))
         {
@@ -242,8 +290,8 @@ impl Plan<'_> {
                 let genuine = self.is_genuine(cx, &request, last.version, &revision, &seed).await;
                 match genuine.map_err(failed("failed to verify the pending release"))? {
                     Some(true) => {
-                        let operation = self.operation(cx, owner, history, last, revision, annotations);
-                        return self.advance(operation, deployed).await;
+                        let operation = self.operation(cx, object, owner, history, last, revision, annotations);
+                        return self.advance(operation, object, &request, deployed, &seed).await;
                     }
                     Some(false) => tracing::warn!(
                         release = owner.release,
@@ -256,13 +304,32 @@ impl Plan<'_> {
             if same && last.state == State::Failed {
                 failures = annotations.failures;
                 if let Some(retry_after) = time_to_retry(cx, &last, failures) {
-                    let problem = newer.map(|revision| revision.info.description).unwrap_or_default();
+                    let problem = newer.map(|revision| revision.info.description).unwrap_or_default() + &note;
                     return Ok(Progress::Failed { failed_operation, problem, retry_after });
                 }
             }
-            // The next attempt replaces a revision that was never deployed.
-            if last.state != State::Superseded {
+            // The next attempt replaces revisions that were never deployed.
+            let is_stale = |stored: &StoredRevision| {
+                stored.state != State::Superseded
+                    && current.as_ref().is_none_or(|current| current.version < stored.version)
+            };
+            while history.last().is_some_and(is_stale) {
                 history.delete_last(cx).await.map_err(failed("failed to delete stale release version"))?;
+            }
+        } else if let Some((upgrade, rollback)) = rolled_back_upgrade(&history, &request.inputs) {
+            failures = upgrade.annotations().failures;
+            if let (Some(retry_after), Some(revision)) = (time_to_retry(cx, rollback, failures), &*deployed) {
+                let problem = self.describe(cx, upgrade).await.map_err(failed("failed to read the failed release"))?;
+                let problem = format!("{problem}; rolled back to revision {}", origin(revision));
+                if self
+                    .is_restorable(cx, &request, revision, &seed)
+                    .await
+                    .map_err(failed("failed to verify the deployed release"))?
+                    == Some(true)
+                {
+                    self.repair(cx, &request, revision).await?;
+                }
+                return Ok(Progress::Failed { failed_operation, problem, retry_after });
             }
         }
         let installed = current.as_ref().filter(|current| current.state == State::Deployed);
@@ -298,8 +365,12 @@ impl Plan<'_> {
         if !self.slots.may_hold(&self.share, stored + candidate.size()) {
             return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
         }
+        if self.watch.upgrade_crds && current.is_some() {
+            let upgraded = crate::crds::upgrade(cx, self.kinds, self.source.crds()).await;
+            upgraded.map_err(failed("failed to upgrade the chart's CRDs"))?;
+        }
         let annotations =
-            RevisionAnnotations { inputs: request.inputs.clone(), progress: 0, failures, seed: Some(seed) };
+            RevisionAnnotations { inputs: request.inputs.clone(), progress: 0, failures, seed: Some(seed.clone()) };
         if let (Some(current), Some(revision)) = (installed, &*deployed)
             && revision.manifest == candidate.manifest
             && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
@@ -317,16 +388,40 @@ impl Plan<'_> {
             cx.event(Event::warning("OverrideValuesInUse", note));
         }
         self.verified.add(owner.namespace, owner.release, &candidate, vec![lookups]);
-        let stored = history
-            .create(cx, self.slots, &candidate, &annotations)
+        let stored = self
+            .create(cx, &mut history, &candidate, &annotations)
             .await
             .map_err(failed("failed to record the release"))?;
-        self.advance(self.operation(cx, owner, history, stored, candidate, annotations), deployed).await
+        let operation = self.operation(cx, object, owner, history, stored, candidate, annotations);
+        self.advance(operation, object, &request, deployed, &seed).await
     }
 
+    /// Creates the Secret of a new revision, after deleting old revisions beyond the limit of the entry.
+    async fn create(
+        &self,
+        cx: &Context<DynamicObject>,
+        history: &mut History,
+        revision: &Revision,
+        annotations: &RevisionAnnotations,
+    ) -> Result<StoredRevision> {
+        let retained = [history.deployed(), history.last()].map(|stored| stored.map(|stored| stored.version));
+        let all = history.obsolete.iter().chain(&history.revisions);
+        let surplus = (all.clone().count() + 1).saturating_sub(self.watch.max_history);
+        let mut deleted = Vec::new();
+        for stored in all.filter(|stored| !retained.contains(&Some(stored.version))).take(surplus) {
+            history::delete(cx, stored).await?;
+            deleted.push(stored.version);
+        }
+        history.obsolete.retain(|stored| !deleted.contains(&stored.version));
+        history.revisions.retain(|stored| !deleted.contains(&stored.version));
+        history.create(cx, self.slots, revision, annotations).await
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "each is a part of the operation")]
     fn operation<'a>(
         &'a self,
         cx: &'a Context<DynamicObject>,
+        object: &DynamicObject,
         owner: Owner<'a>,
         history: History,
         stored: StoredRevision,
@@ -336,6 +431,7 @@ impl Plan<'_> {
         let definitions = self.source.crds();
         Operation {
             cx,
+            watch: self.watch,
             owner,
             kinds: self.kinds,
             slots: self.slots,
@@ -344,20 +440,39 @@ impl Plan<'_> {
             stored,
             revision,
             annotations,
+            failed_upgrade: None,
+            force: is_forced(object, UPGRADE_FORCE, false),
         }
     }
 
-    /// Advances a pending revision.
+    /// Advances a pending revision. If it fails, a rollback begins.
     async fn advance(
         &self,
         operation: Operation<'_>,
+        object: &DynamicObject,
+        request: &Request<'_>,
         deployed: &mut Option<Revision>,
+        seed: &Seed,
     ) -> Result<Progress, ReleaseError> {
-        let (progress, revision) = operation.advance(deployed.as_ref()).await?;
-        if progress == Progress::Done {
-            *deployed = Some(revision);
+        let cx = operation.cx;
+        let (progress, revision, history) = operation.advance(deployed.as_ref()).await?;
+        match progress {
+            Progress::Done => {
+                *deployed = Some(revision);
+                Ok(Progress::Done)
+            }
+            Progress::Failed { failed_operation, problem, retry_after } => {
+                match self.roll_back(cx, object, request, &history, deployed, seed).await? {
+                    Rollback::NotDue => Ok(Progress::Failed { failed_operation, problem, retry_after }),
+                    Rollback::Impossible(reason) => {
+                        let problem = format!("{problem}; not rolled back: {reason}");
+                        Ok(Progress::Failed { failed_operation, problem, retry_after })
+                    }
+                    Rollback::Begun(progress) => Ok(progress),
+                }
+            }
+            other => Ok(other),
         }
-        Ok(progress)
     }
 
     /// Corrects the objects of a release.
@@ -388,6 +503,8 @@ impl Plan<'_> {
         if self.verified.has(namespace, release, revision) {
             return Ok(Some(true));
         }
+        // A rollback installed what the chart rendered for an earlier revision.
+        let version = if revision.info.rollback_revision > 0 { origin(revision) } else { version };
         let is_genuine = self.renders(cx, request, version, revision, seed, |rendered| is_same(revision, rendered));
         let Some((is_genuine, lookups)) = is_genuine.await? else { return Ok(None) };
         if is_genuine {
@@ -498,7 +615,7 @@ impl Plan<'_> {
         let render_request = RenderRequest { values, release: target, seed, at, evaluates, visibility };
         let rendered = self.source.render(cx, self.kinds, self.slots, render_request).await?;
         let Some((rendered, lookups)) = rendered else { return Ok(None) };
-        let structure_from_values = self.watch.structure_from_values;
+        let (structure_from_values, helm) = (self.watch.structure_from_values, self.source.helm());
         let now = rfc3339(at);
         let first = deployed.map(|revision| revision.info.first_deployed.clone()).filter(|first| !first.is_empty());
         let (state, description) = match is_upgrade {
@@ -510,10 +627,11 @@ impl Plan<'_> {
             info: Info {
                 first_deployed: first.unwrap_or_else(|| now.clone()),
                 last_deployed: now,
-                deleted: String::new(),
+                deleted: (helm == HelmVersion::V3).then(String::new),
                 description: description.into(),
                 status: state,
                 notes: rendered.notes.clone(),
+                ..Info::default()
             },
             chart: self.source.stored(),
             config: request.values.as_map().clone(),
@@ -521,13 +639,15 @@ impl Plan<'_> {
             hooks: Vec::new(),
             version,
             namespace: namespace.into(),
+            apply_method: if helm == HelmVersion::V4 { "ssa".into() } else { String::new() },
+            other: Map::new(),
         };
         let kinds = Arc::clone(self.kinds);
         let finish = move || {
             crate::isolation::check(&rendered, &kinds, &revision.namespace, structure_from_values)?;
             let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
             revision.manifest = resources::manifest(texts);
-            revision.hooks = crate::source::stored_hooks(&rendered.hooks);
+            revision.hooks = crate::source::stored_hooks(&rendered.hooks, helm);
             // All objects must be valid before anything is written.
             crate::install::check(&revision, &kinds, &revision.namespace)?;
             Ok::<_, resources::ManifestError>(revision)
@@ -543,15 +663,23 @@ impl Plan<'_> {
             Value::Null => Map::new(),
             _ => return Err(Error::from("spec must be an object: it contains the chart's values").terminal()),
         };
-        let mut values = Values::untrusted(spec);
+        let spec =
+            self.extensions.values(object, spec).map_err(|error| error.context("cannot map the spec to values"))?;
+        let values = self.values(spec)?;
+        let inputs = self.source.inputs(&values, self.watch);
+        Ok(Request { owner, values, inputs })
+    }
+
+    /// Overrides values by `overrideValues` in `watches.yaml`.
+    fn values(&self, values: Map<String, Value>) -> Result<Values> {
+        let mut values = Values::untrusted(values);
         for (path, value) in &self.watch.override_values {
             let argument = format!("{path}={value}");
             let wrong =
                 |error| Error::from(error).context(format_args!("overrideValues.{path} in watches.yaml")).terminal();
             values.set_string(&argument).map_err(wrong)?;
         }
-        let inputs = self.source.inputs(&values, self.watch);
-        Ok(Request { owner, values, inputs })
+        Ok(values)
     }
 
     /// Rejects a release of another chart or another custom resource, and makes the custom resource its owner.
@@ -625,7 +753,7 @@ impl Plan<'_> {
                 }
             }
         }
-        self.operation(cx, owner, history, last, revision, annotations).uninstall(waits).await
+        self.operation(cx, object, owner, history, last, revision, annotations).uninstall(waits).await
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::digest::hex;
 use crate::discovery;
 use crate::error::OperatorError;
+use crate::extensions::Extensions;
 use crate::kinds::Kinds;
 use crate::lookup::{LookupResults, Lookups, MAX_RENDERINGS, Visibility};
 use crate::record;
@@ -121,6 +122,11 @@ impl Source {
         &self.crds
     }
 
+    /// Returns the version of Helm that the chart is rendered with.
+    pub(crate) fn helm(&self) -> HelmVersion {
+        self.helm
+    }
+
     pub(crate) fn chart_name(&self) -> &str {
         self.chart.name()
     }
@@ -188,7 +194,13 @@ impl Source {
     }
 
     /// Determines the kinds that releases of the chart may consist of.
-    pub(crate) fn kinds(&self, watch: &Watch, definitions: &[CustomResourceDefinition], samples: &[Value]) -> Kinds {
+    pub(crate) fn kinds(
+        &self,
+        watch: &Watch,
+        extensions: &Extensions,
+        definitions: &[CustomResourceDefinition],
+        samples: &[Value],
+    ) -> Kinds {
         let mut kinds = Kinds::defined_by(definitions);
         for text in &self.templates {
             kinds.add_literal(text);
@@ -202,7 +214,9 @@ impl Source {
         };
         let no_sample = Value::Null;
         for sample in samples.iter().filter(of_kind).chain([&no_sample]) {
-            let values = sample["spec"].as_object().cloned().unwrap_or_default();
+            let spec = sample["spec"].as_object().cloned().unwrap_or_default();
+            let mapped = serde_json::from_value(sample.clone()).map(|object| extensions.values(&object, spec.clone()));
+            let values = mapped.ok().and_then(Result::ok).unwrap_or(spec);
             let text = |field: &str| sample["metadata"][field].as_str();
             let (name, namespace) =
                 (text("name").unwrap_or(DEFAULT_RELEASE.0), text("namespace").unwrap_or(DEFAULT_RELEASE.1));
@@ -251,19 +265,37 @@ fn digest_of(chart: &Chart) -> String {
     hex(&texts)
 }
 
-/// Returns the record of hooks in a revision.
-pub(crate) fn stored_hooks(hooks: &[Hook]) -> Vec<storage::Hook> {
+/// Returns the record of hooks in a revision, in the form of a version of Helm.
+pub(crate) fn stored_hooks(hooks: &[Hook], helm: HelmVersion) -> Vec<storage::Hook> {
+    let before_run = (helm == HelmVersion::V3).then(String::new);
     let stored = |hook: &Hook| storage::Hook {
         name: hook.manifest.object["metadata"]["name"].as_str().unwrap_or_default().into(),
         kind: hook.manifest.object["kind"].as_str().unwrap_or_default().into(),
         path: hook.manifest.path.clone(),
         manifest: hook.manifest.text.clone(),
         events: hook.events.iter().map(|event| event_word(*event).to_owned()).collect(),
-        last_run: storage::HookExecution::default(),
+        last_run: storage::HookExecution {
+            started_at: before_run.clone(),
+            completed_at: before_run.clone(),
+            phase: String::new(),
+        },
         weight: hook.weight,
         delete_policies: hook.delete_policies.iter().map(|policy| policy_word(*policy).to_owned()).collect(),
+        other: match helm {
+            HelmVersion::V3 => Map::new(),
+            HelmVersion::V4 => output_log_policies(&hook.manifest.object),
+        },
     };
     hooks.iter().map(stored).collect()
+}
+
+/// Returns Helm 4's record of the policies that select the hooks whose logs `helm` prints.
+fn output_log_policies(object: &Value) -> Map<String, Value> {
+    let text = object["metadata"]["annotations"]["helm.sh/hook-output-log-policy"].as_str().unwrap_or_default();
+    let words = text.split(',').map(|word| word.trim().to_lowercase());
+    let policies: Vec<Value> = words.filter(|word| !word.is_empty()).map(Value::from).collect();
+    let field = (!policies.is_empty()).then(|| ("output_log_policies".to_owned(), policies.into()));
+    field.into_iter().collect()
 }
 
 fn event_word(event: HookEvent) -> &'static str {

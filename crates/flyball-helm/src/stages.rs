@@ -10,8 +10,9 @@
 use crate::annotation::DEPENDS_ON;
 use crate::isolation::is_in_namespace;
 use crate::kinds::Kinds;
-use crate::resources::{ManifestError, Owner, Resource};
-use flyball::{Children, Context, Error, Result};
+use crate::resources::{ManifestError, Owner, Resource, is_kept};
+use flyball::{Children, Context, Error, Kind, Result};
+use kube::api::{Api, PostParams};
 use kube::core::DynamicObject;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,8 @@ const DEFAULT_STAGE: &str = "objects";
 
 /// Stages of a release.
 const MAX_STAGES: usize = 1_000;
+/// Kinds whose objects contain data or other objects, which a deletion would lose.
+const CONTAINERS: [&str; 4] = ["CustomResourceDefinition", "Namespace", "PersistentVolume", "PersistentVolumeClaim"];
 /// Limit of groups in the message about a cycle.
 const MAX_NAMED_GROUPS: usize = 20;
 
@@ -36,12 +39,14 @@ struct Stage<'a> {
     resources: Vec<&'a Resource>,
 }
 
-/// Creates the objects of a release as far as their stages permit, and returns the condition that it waits for.
+/// Creates the objects of a release as far as their stages permit, and returns the condition that it waits for. With
+/// `waits_for_all`, all objects must be ready.
 pub(crate) async fn apply(
     cx: &Context<DynamicObject>,
     owner: &Owner<'_>,
     kinds: &Kinds,
     resources: &[Resource],
+    waits_for_all: bool,
 ) -> Result<Option<String>> {
     let stages = stages(resources).map_err(|problem| Error::from(problem).terminal())?;
     let mut children = Children::new();
@@ -50,8 +55,57 @@ pub(crate) async fn apply(
         children = declare(cx, owner, kinds, &stage.resources, children).await?;
     }
     let rollout = cx.apply_all(&children).await?;
-    let are_ready = stages.iter().flat_map(|stage| &stage.after).all(|stage| rollout.is_stage_ready(stage));
+    let mut awaited: Vec<&String> = stages.iter().flat_map(|stage| &stage.after).collect();
+    if waits_for_all {
+        awaited.extend(stages.iter().map(|stage| &stage.name));
+    }
+    let are_ready = awaited.into_iter().all(|stage| rollout.is_stage_ready(stage));
     Ok((!are_ready).then(|| rollout.waiting().join("; ")))
+}
+
+/// Deletes the object whose change the API server rejected, if it would accept the object as a new one; returns what to
+/// wait for.
+///
+/// Objects that contain data or other objects are not deleted, nor those that the uninstallation keeps.
+pub(crate) async fn delete_unchangeable(
+    cx: &Context<DynamicObject>,
+    owner: &Owner<'_>,
+    kinds: &Kinds,
+    resources: &[Resource],
+    error: &Error,
+) -> Result<Option<String>> {
+    let details = error.status().filter(|status| status.code == 422).and_then(|status| status.details.as_ref());
+    let Some(details) = details else { return Ok(None) };
+    let is_rejected = |resource: &&Resource| (resource.name(), &*resource.kind) == (&*details.name, &*details.kind);
+    for resource in resources.iter().filter(is_rejected) {
+        let kind = kinds.declared(resource).map_err(|error| Error::from(error).terminal())?;
+        let live = cx.dynamic(kind).get(&resource.key(kind, owner.namespace)).await?;
+        let is_deletable =
+            |live: &DynamicObject| owner.has(live) && !is_kept(live) && !CONTAINERS.contains(&kind.name());
+        let Some(live) = live.filter(is_deletable) else { continue };
+        if is_valid(cx, owner, kind, resource).await? {
+            cx.delete(&live).await?;
+            let (kind, name) = (kind.name(), resource.name());
+            tracing::warn!(release = owner.release, kind, name, "deleted: its change was rejected, and is forced");
+            return Ok(Some(format!("{kind} {name} is being deleted, because its change was rejected")));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns true if the API server would accept an object as a new one: it rejects only the name, which exists.
+async fn is_valid(cx: &Context<DynamicObject>, owner: &Owner<'_>, kind: &Kind, resource: &Resource) -> Result<bool> {
+    let (object, _) = owner.build_object(resource, kind).map_err(|error| Error::from(error).terminal())?;
+    let api: Api<DynamicObject> = match object.metadata.namespace.as_deref() {
+        Some(namespace) => Api::namespaced_with(cx.client().clone(), namespace, &kind.api_resource()),
+        None => Api::all_with(cx.client().clone(), &kind.api_resource()),
+    };
+    let options = PostParams { dry_run: true, ..PostParams::default() };
+    match api.create(&options, &object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 422 => Ok(false),
+        other => other.map(|_| true).map_err(Error::from),
+    }
 }
 
 /// Corrects the objects of a release in order, without waiting.

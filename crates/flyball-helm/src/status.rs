@@ -69,6 +69,10 @@ impl Report<'_> {
             let status = if holds { "True" } else { "False" };
             json!({"type": "Deployed", "status": status, "reason": reason, "message": message})
         };
+        if let (Some(_), Some(waits)) = (self.deployed, &self.waits) {
+            let (reason, message) = (self.progressing(), truncated(waits));
+            conditions.push(json!({"type": PROGRESSING, "status": "True", "reason": reason, "message": message}));
+        }
         match (self.deployed, &self.waits) {
             _ if self.uninstalled => conditions.push(deployed(false, UNINSTALLED, "")),
             (Some(revision), _) => {
@@ -88,14 +92,20 @@ impl Report<'_> {
         status
     }
 
+    /// Returns the reason why a deployed release waits.
+    pub(crate) fn progressing(&self) -> &'static str {
+        if self.failed_operation.is_some() { "RollingBack" } else { "Upgrading" }
+    }
+
     /// Summarizes the release as `helm list` does, for the columns of `kubectl get`.
     fn release(&self) -> Value {
         let revision = self.deployed.filter(|_| !self.uninstalled);
         let (status, reason) = match (&self.failed_operation, &self.waits, revision) {
             _ if self.uninstalled => ("uninstalled", UNINSTALLED),
+            (Some((failed_operation, _)), Some(_), _) => ("pending-rollback", failed_operation.condition().1),
             (Some((failed_operation, _)), ..) => ("failed", failed_operation.condition().1),
             (None, Some(_), None) => ("pending-install", "Installing"),
-            (None, Some(_), Some(_)) => ("pending-upgrade", "Upgrading"),
+            (None, Some(_), Some(_)) => ("pending-upgrade", self.progressing()),
             (None, None, Some(revision)) => ("deployed", installed(revision)),
             (None, None, None) => ("unknown", ""),
         };
@@ -107,6 +117,9 @@ impl Report<'_> {
         release
     }
 }
+
+/// The condition of a deployed release that waits for an upgrade or a rollback.
+pub(crate) const PROGRESSING: &str = "Progressing";
 
 /// The reason of an uninstalled release.
 pub(crate) const UNINSTALLED: &str = "UninstallSuccessful";
@@ -130,6 +143,12 @@ impl FailedOperation {
 
 fn true_condition((kind, reason): (&str, &str), message: &str) -> Value {
     json!({"type": kind, "status": "True", "reason": reason, "message": truncated(message)})
+}
+
+/// Returns true if a status already has a condition of this type with this reason.
+pub(crate) fn has_reason(status: &Value, kind: &str, reason: &str) -> bool {
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == kind && condition["reason"] == reason)
 }
 
 /// Returns true if a status already has this message in a condition of this type.
@@ -189,6 +208,10 @@ mod tests {
         assert_eq!(
             words(Report { deployed: Some(&revision), failed_operation, ..Report::default() }),
             "Initialized=True - -, ReleaseFailed=True UpgradeError no, Deployed=True UpgradeSuccessful Hello \"a\" \"failed\" 2 \"site-0.1.0\""
+        );
+        assert_eq!(
+            words(Report { deployed: Some(&revision), waits: Some("x".into()), ..Report::default() }),
+            "Initialized=True - -, Progressing=True Upgrading x, Deployed=True UpgradeSuccessful Hello \"a\" \"pending-upgrade\" 2 \"site-0.1.0\""
         );
         assert_eq!(
             words(Report { waits: Some("x".into()), ..Report::default() }),

@@ -1,4 +1,4 @@
-//! Secrets of releases, in the format of Helm 3: one for each revision.
+//! Secrets of releases, in the format of Helm 3 and 4: one for each revision.
 //!
 //! So `helm list`, `helm history` and `helm rollback` work on releases of the operator, and the operator follows their
 //! changes. The payload of such a Secret is base64 of gzip of JSON; see
@@ -59,6 +59,12 @@ pub struct Revision {
     /// The namespace of the release.
     #[serde(default)]
     pub namespace: String,
+    /// The way in which objects were written: `ssa` for server-side apply; empty in releases of Helm 3.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub apply_method: String,
+    /// Fields of other versions of Helm, which a rewrite keeps.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
 }
 
 /// The state of a revision and its timestamps.
@@ -70,18 +76,24 @@ pub struct Info {
     /// Start of this revision.
     #[serde(default)]
     pub last_deployed: String,
-    /// Uninstallation of the release.
-    #[serde(default)]
-    pub deleted: String,
+    /// Uninstallation of the release. Before it, Helm 3 writes an empty text, and Helm 4 no field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<String>,
     /// Description of the state.
     #[serde(default)]
     pub description: String,
     /// The state.
     #[serde(default)]
     pub status: State,
+    /// The revision whose objects a rollback installed again, otherwise 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rollback_revision: u32,
     /// Text of `NOTES.txt`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub notes: String,
+    /// Fields of other versions of Helm, which a rewrite keeps.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
 }
 
 /// The state of a revision, in Helm's terms.
@@ -164,17 +176,20 @@ pub struct Hook {
     /// The delete policies, such as `hook-succeeded`.
     #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub delete_policies: Vec<String>,
+    /// Fields of other versions of Helm, which a rewrite keeps.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
 }
 
 /// The phase of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookExecution {
-    /// Start of the run.
-    #[serde(default)]
-    pub started_at: String,
-    /// End of the run.
-    #[serde(default)]
-    pub completed_at: String,
+    /// Start of the run. Before it, Helm 3 writes an empty text, and Helm 4 no field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// End of the run, in the same form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_at: Option<String>,
     /// `Unknown`, `Running`, `Succeeded`, `Failed`, or empty before the first run.
     #[serde(default)]
     pub phase: String,
@@ -346,9 +361,8 @@ fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserial
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
-fn is_zero(weight: &i32) -> bool {
-    *weight == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 #[cfg(test)]
@@ -358,6 +372,8 @@ mod tests {
 
     /// Secrets written by Helm 3.21.4, and their contents.
     const SECRETS: &str = include_str!("../tests/release-secret/secrets.json");
+    /// Secrets written by Helm 4.3, the last one by `--rollback-on-failure`.
+    const SECRETS_OF_HELM_4: &str = include_str!("../tests/release-secret/secrets-helm4.json");
     const DECODED: [&str; 3] = [
         include_str!("../tests/release-secret/decoded-1.json"),
         include_str!("../tests/release-secret/decoded-2.json"),
@@ -380,6 +396,31 @@ mod tests {
             }
             assert_eq!((revision.chart_name(), secret["type"].as_str()), (Some("relshape"), Some(SECRET_TYPE)));
         }
+    }
+
+    #[test]
+    fn releases_of_helm_4_keep_their_form() {
+        let secrets: Vec<Value> = serde_json::from_str(SECRETS_OF_HELM_4).unwrap();
+        let mut described = Vec::new();
+        for secret in secrets {
+            let payload = BASE64.decode(secret["data"][PAYLOAD].as_str().unwrap()).unwrap();
+            let mut json = String::new();
+            GzDecoder::new(&*BASE64.decode(&payload).unwrap()).read_to_string(&mut json).unwrap();
+            let expected: Value = serde_json::from_str(&json).unwrap();
+            let mut revision = Revision::decode(&payload).unwrap();
+            assert_eq!(serde_json::to_value(&revision).unwrap(), expected);
+            // A rewrite changes only the fields that it sets.
+            revision.info.status = State::Superseded;
+            let rewritten = Revision::decode(&revision.encode().unwrap()).unwrap();
+            let mut changed = expected.clone();
+            changed["info"]["status"] = "superseded".into();
+            assert_eq!(serde_json::to_value(&rewritten).unwrap(), changed);
+            let policies = &revision.hooks[0].other["output_log_policies"];
+            assert_eq!((&*revision.apply_method, policies), ("ssa", &json!(["hook-failed", "hook-succeeded"])));
+            let status = expected["info"]["status"].as_str().unwrap().to_owned();
+            described.push(format!("{} {status} {}", revision.version, revision.info.rollback_revision));
+        }
+        assert_eq!(described, ["1 superseded 0", "2 superseded 0", "3 failed 0", "4 deployed 2"]);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::storage::{Hook, Revision};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
+/// Limit of earlier renderings of a release.
+const MAX_EARLIER: usize = 4;
 /// Size limit of the recorded lookups of a release.
 const MAX_LOOKUP_BYTES: usize = 64 << 10;
 /// Size limit of those of all releases of a kind. Releases beyond it are rendered again to find changes.
@@ -28,14 +30,17 @@ struct Entries {
 #[derive(Debug)]
 struct VerifiedRevision {
     digest: String,
+    /// The digests of earlier renderings, the newest first.
+    earlier: Vec<String>,
     lookups: Vec<Lookups>,
     lookup_bytes: usize,
 }
 
 impl Entries {
-    fn remove(&mut self, key: &(String, String)) {
-        let removed = self.by_release.remove(key).map_or(0, |removed| removed.lookup_bytes);
-        self.lookup_bytes -= removed;
+    fn remove(&mut self, key: &(String, String)) -> Option<VerifiedRevision> {
+        let removed = self.by_release.remove(key)?;
+        self.lookup_bytes -= removed.lookup_bytes;
+        Some(removed)
     }
 }
 
@@ -44,6 +49,16 @@ impl VerifiedRevisions {
     pub(crate) fn has(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
         let (digest, key) = (digest(revision), (namespace.to_owned(), release.to_owned()));
         self.0.lock().by_release.get(&key).is_some_and(|known| known.digest == digest)
+    }
+
+    /// Returns true if this process rendered the objects of the revision, for the current or for earlier values.
+    pub(crate) fn has_rendered(&self, namespace: &str, release: &str, revision: &Revision) -> bool {
+        let (digest, key) = (digest(revision), (namespace.to_owned(), release.to_owned()));
+        self.0
+            .lock()
+            .by_release
+            .get(&key)
+            .is_some_and(|known| known.digest == digest || known.earlier.contains(&digest))
     }
 
     /// Returns the lookups of the renderings of a release; none if they are unknown.
@@ -57,11 +72,15 @@ impl VerifiedRevisions {
         let (digest, key) = (digest(rendered), (namespace.to_owned(), release.to_owned()));
         let bytes = lookups.iter().map(Lookups::size).sum::<usize>();
         let mut entries = self.0.lock();
-        entries.remove(&key);
+        let mut earlier = Vec::new();
+        if let Some(known) = entries.remove(&key) {
+            earlier.extend([known.digest].into_iter().chain(known.earlier).filter(|other| *other != digest));
+            earlier.truncate(MAX_EARLIER);
+        }
         let is_small = bytes <= MAX_LOOKUP_BYTES && entries.lookup_bytes + bytes <= MAX_ALL_LOOKUP_BYTES;
         let (lookups, lookup_bytes) = if is_small { (lookups, bytes) } else { (Vec::new(), 0) };
         entries.lookup_bytes += lookup_bytes;
-        entries.by_release.insert(key, VerifiedRevision { digest, lookups, lookup_bytes });
+        entries.by_release.insert(key, VerifiedRevision { digest, earlier, lookups, lookup_bytes });
     }
 
     /// Forgets a release.

@@ -1,6 +1,7 @@
 //! `watches.yaml`: the chart of each kind of custom resources.
 
 use crate::selector;
+use crate::storage::MAX_HISTORY;
 use flyball::{GroupVersionKind, Kind};
 use flyball_chart::HelmVersion;
 use flyball_core::time::{parse_duration, parse_unsigned_duration};
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// Size limit of `watches.yaml`.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The fields of an entry.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 18] = [
     "group",
     "version",
     "kind",
@@ -25,7 +26,17 @@ const FIELDS: [&str; 12] = [
     "evaluateTemplates",
     "structureFromValues",
     "helmVersion",
+    "dryRunOption",
+    "wait",
+    "timeout",
+    "rollbackOnFailure",
+    "maxHistory",
+    "upgradeCRDs",
 ];
+/// The time limit of a hook and of a wait, unless an entry sets another one; as in Helm.
+const DEFAULT_TIMEOUT: Duration = Duration::from_mins(5);
+/// Values of `dryRunOption`. `lookup` always reads from the cluster, as with `server`.
+const DRY_RUN_OPTIONS: [&str; 3] = ["none", "client", "server"];
 
 /// A `watches.yaml`: an entry for each kind.
 ///
@@ -81,6 +92,16 @@ pub struct Watch {
     pub structure_from_values: bool,
     /// The Helm version that charts are rendered with: 3, unless the entry sets 4.
     pub helm_version: HelmVersion,
+    /// A revision is deployed only once its objects are ready.
+    pub wait: bool,
+    /// Time limit of each hook, and of the objects that a revision waits for; 5 minutes by default.
+    pub timeout: Duration,
+    /// After a failed upgrade, the deployed revision is installed again; true by default.
+    pub rollback_on_failure: bool,
+    /// Limit of stored revisions of a release.
+    pub max_history: usize,
+    /// Upgrades also change the CRDs in the chart's folder `crds`, if all stored objects remain valid.
+    pub upgrade_crds: bool,
 }
 
 /// Error in a `watches.yaml`.
@@ -264,13 +285,14 @@ impl Watch {
             Some(Value::Bool(flag)) => Ok(*flag),
             Some(other) => Err((field.to_owned(), format!("{other} must be true or false, without quotes"))),
         };
-        let max_concurrent_reconciles = match entry.get("maxConcurrentReconciles") {
-            None | Some(Value::Null) => None,
-            Some(number) => match number.as_u64().filter(|number| (1..=1000).contains(number)) {
-                Some(number) => Some(number as usize),
-                None => return Err(("maxConcurrentReconciles".into(), "must be a number from 1 to 1000".into())),
+        let number = |field: &str, limit: usize| match entry.get(field) {
+            None | Some(Value::Null) => Ok(None),
+            Some(number) => match number.as_u64().map(|number| number as usize) {
+                Some(number) if (1..=limit).contains(&number) => Ok(Some(number)),
+                _ => Err((field.to_owned(), format!("must be a number from 1 to {limit}"))),
             },
         };
+        check_dry_run_option(entry)?;
         Ok(Self {
             kind: GroupVersionKind::new(&group, &version, &kind),
             chart,
@@ -280,8 +302,13 @@ impl Watch {
             helm_version: helm_version(entry)?,
             override_values: override_values(entry, variable)?,
             selector: selector::read(entry.get("selector")).map_err(|problem| ("selector".to_owned(), problem))?,
-            reconcile_period: reconcile_period(entry)?,
-            max_concurrent_reconciles,
+            reconcile_period: duration(entry, "reconcilePeriod")?,
+            max_concurrent_reconciles: number("maxConcurrentReconciles", 1000)?,
+            wait: flag("wait", false)?,
+            timeout: duration(entry, "timeout")?.unwrap_or(DEFAULT_TIMEOUT),
+            rollback_on_failure: flag("rollbackOnFailure", true)?,
+            max_history: number("maxHistory", MAX_HISTORY)?.unwrap_or(MAX_HISTORY),
+            upgrade_crds: flag("upgradeCRDs", false)?,
         })
     }
 
@@ -308,8 +335,18 @@ fn helm_version(entry: &Map<String, Value>) -> Result<HelmVersion, (String, Stri
     }
 }
 
-fn reconcile_period(entry: &Map<String, Value>) -> Result<Option<Duration>, (String, String)> {
-    let field = "reconcilePeriod";
+fn check_dry_run_option(entry: &Map<String, Value>) -> Result<(), (String, String)> {
+    let field = "dryRunOption";
+    match text(entry, field)? {
+        Some(option) if !DRY_RUN_OPTIONS.contains(&&*option) => {
+            Err((field.to_owned(), format!("{option:?} must be {}", DRY_RUN_OPTIONS.join(", "))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads a duration; zero means none.
+fn duration(entry: &Map<String, Value>, field: &str) -> Result<Option<Duration>, (String, String)> {
     let Some(text) = text(entry, field)?.filter(|text| parse_duration(text) != Ok(0)) else { return Ok(None) };
     let wrong =
         || (field.to_owned(), format!("{text:?} must be a duration of at least a second, such as 30s, 5m or 1h30m"));
@@ -397,7 +434,7 @@ mod tests {
         let watches = parse(
             "- group: cache.example.com\n  version: v1\n  kind: Memcached\n  chart: src\n  overrideValues: {image: $IMAGE, a.b: 'x${IMAGE}y$NONE'}\n  \
              selector: {matchLabels: {tier: cache}, matchExpressions: [{key: a, operator: In, values: [b, c]}, {key: d, operator: DoesNotExist}]}\n  \
-             reconcilePeriod: 1m30s\n  maxConcurrentReconciles: 4\n  watchDependentResources: false\n- {version: v1, kind: Other, chart: src}\n",
+             reconcilePeriod: 1m30s\n  maxConcurrentReconciles: 4\n  watchDependentResources: false\n  dryRunOption: server\n- {version: v1, kind: Other, chart: src}\n",
         )
         .unwrap();
         let [first, second] = watches.entries() else { panic!("{watches:?}") };
@@ -408,6 +445,21 @@ mod tests {
         assert_eq!((first.max_concurrent_reconciles, first.watch_dependent_resources), (Some(4), false));
         assert_eq!((&*second.kind.group, second.watch_dependent_resources), ("", true));
         assert_eq!(parse("# nothing yet\n---\n").unwrap().entries(), []);
+    }
+
+    #[test]
+    fn fields_about_upgrades_default_to_those_of_helm() {
+        let of = |more: &str| {
+            let watches = parse(&format!("- {{version: v1, kind: Memcached, chart: src{more}}}")).unwrap();
+            let Watch { wait, timeout, rollback_on_failure, max_history, upgrade_crds, .. } = watches.entries()[0];
+            (wait, timeout.as_secs(), rollback_on_failure, max_history, upgrade_crds)
+        };
+        assert_eq!(of(""), (false, 300, true, 10, false));
+        for option in DRY_RUN_OPTIONS {
+            assert_eq!(of(&format!(", dryRunOption: {option}")), of(""));
+        }
+        let all = ", wait: true, timeout: 1m30s, rollbackOnFailure: false, maxHistory: 2, upgradeCRDs: true";
+        assert_eq!(of(all), (true, 90, false, 2, true));
     }
 
     #[test]
@@ -440,7 +492,7 @@ mod tests {
             &entry("role: x"),
             "FILE: entry 1 (Memcached): role: unknown field; expected one of group, version, kind, chart, \
              watchDependentResources, overrideValues, selector, reconcilePeriod, maxConcurrentReconciles, evaluateTemplates, \
-             structureFromValues, helmVersion",
+             structureFromValues, helmVersion, dryRunOption, wait, timeout, rollbackOnFailure, maxHistory, upgradeCRDs",
         );
         check(
             &entry("evaluateTemplates: 'yes'"),
@@ -463,6 +515,12 @@ mod tests {
             &entry("maxConcurrentReconciles: 0"),
             "FILE: entry 1 (Memcached): maxConcurrentReconciles: must be a number from 1 to 1000",
         );
+        check(
+            &entry("dryRunOption: maybe"),
+            "FILE: entry 1 (Memcached): dryRunOption: \"maybe\" must be none, client, server",
+        );
+        check(&entry("maxHistory: 11"), "FILE: entry 1 (Memcached): maxHistory: must be a number from 1 to 10");
+        check(&entry("timeout: 300"), "FILE: entry 1 (Memcached): timeout: 300 must be a string: put it in quotes");
         check(
             &entry("selector: {matchExpressions: [{key: a, operator: Odd}]}"),
             "FILE: entry 1 (Memcached): selector: matchExpressions[0]: \"Odd\" must be In, NotIn, Exists or DoesNotExist",

@@ -210,7 +210,8 @@ fn existing_chart_is_copied_unchanged() {
     let original = inner(&chart);
     assert_eq!(inner(&folder.join("helm-charts/memcached")), original);
     let watches = fs::read_to_string(folder.join("watches.yaml")).unwrap();
-    let entry = "- group: charts.acme.io\n  version: v1alpha1\n  kind: Memcached\n  chart: helm-charts/memcached\n";
+    let entry = "- group: charts.acme.io\n  version: v1alpha1\n  kind: Memcached\n  chart: helm-charts/memcached\n  \
+                 helmVersion: 4\n";
     assert!(watches.contains(entry), "{watches}");
     // Fields with a default are not required.
     let crd = definition(&folder, "charts.acme.io_memcacheds.yaml");

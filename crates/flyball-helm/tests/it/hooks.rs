@@ -141,17 +141,17 @@ async fn failing_hook_fails_the_release_and_retries_with_backoff() -> kube::Resu
     test.assert_converges().await;
     assert_eq!(history(&test, "blue").await, ["1 deployed"]);
     assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, "");
-    // A failed upgrade keeps the existing objects.
+    // A failed upgrade keeps the existing objects, and is rolled back.
     patch(&sites(&test), "blue", json!({"spec": {"fails": true, "title": "Blue"}})).await;
     test.eventually("the failure", async || !condition(&sites(&test), "blue", "ReleaseFailed").await.is_empty()).await;
     let failed = condition(&sites(&test), "blue", "ReleaseFailed").await;
     assert!(failed.starts_with("True UpgradeError: failed to upgrade release: pre-upgrade hooks failed: "), "{failed}");
-    assert_eq!(history(&test, "blue").await, ["1 deployed", "2 failed"]);
-    assert!(condition(&sites(&test), "blue", "Deployed").await.starts_with("True InstallSuccessful"));
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 failed", "3 deployed"]);
+    assert!(condition(&sites(&test), "blue", "Deployed").await.starts_with("True UpgradeSuccessful"));
     // The desired state exists already.
     patch(&sites(&test), "blue", json!({"spec": {"fails": false, "title": null}})).await;
     test.assert_converges().await;
-    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 failed", "3 deployed"]);
     assert_eq!(condition(&sites(&test), "blue", "ReleaseFailed").await, "");
     Ok(())
 }

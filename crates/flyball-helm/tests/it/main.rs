@@ -5,6 +5,8 @@
 mod architecture;
 mod chunks;
 mod collisions;
+mod crds;
+mod extensions;
 mod forged;
 mod hooks;
 mod lookups;
@@ -14,4 +16,5 @@ mod places;
 mod project;
 mod releases;
 mod restarts;
+mod rollbacks;
 mod visitors;

@@ -6,7 +6,7 @@ use flyball_helm::Watches;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -200,6 +200,49 @@ async fn drift_is_repaired_at_once() -> kube::Result<()> {
     test.assert_converges().await;
     assert_eq!(pages.get("blue-page").await?.metadata.annotations.unwrap_or_default()["note"], "mine");
     assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_objects_and_uncharted_fields_stay() -> kube::Result<()> {
+    let test = Test::of(operator_of(site("drift-kept"))).nodes(1).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    let pages = test.api::<ConfigMap>();
+    let mut other = pages.get("blue-page").await?;
+    other.metadata.name = Some("blue-other".into());
+    (other.metadata.resource_version, other.metadata.owner_references) = (None, None);
+    pages.create(&PostParams::default(), &other).await?;
+    let container = json!([{"name": "sidecar", "image": "sidecar"}]);
+    let change =
+        json!({"spec": {"template": {"spec": {"containers": container}}}, "metadata": {"labels": {"team": "a"}}});
+    let webs = test.api::<Deployment>();
+    webs.patch("blue-web", &PatchParams::default(), &Patch::Strategic(change)).await?;
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer"}})).await;
+    test.assert_converges().await;
+    assert_eq!((title(&test).await.as_str(), pages.get_opt("blue-other").await?.is_some()), ("Bluer", true));
+    let web = webs.get("blue-web").await?;
+    let containers = web.spec.and_then(|spec| spec.template.spec).map(|spec| spec.containers).unwrap_or_default();
+    let mut names: Vec<String> = containers.into_iter().map(|container| container.name).collect();
+    names.sort();
+    assert_eq!((names, &*web.metadata.labels.unwrap_or_default()["team"]), (vec!["sidecar".into(), "web".into()], "a"));
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_given_to_another_release_is_reported() -> kube::Result<()> {
+    let test = Test::of(operator_of(site("drift-given"))).nodes(1).start().await;
+    apply_site(&test, "blue", "{title: Blue}").await;
+    test.assert_converges().await;
+    let change =
+        json!({"metadata": {"annotations": {"meta.helm.sh/release-name": "green"}}, "data": {"title": "Green"}});
+    test.api::<ConfigMap>().patch("blue-page", &PatchParams::default(), &Patch::Merge(change)).await?;
+    let reported = async || condition(&sites(&test), "blue", "Irreconcilable").await;
+    test.eventually("the failure", async || !reported().await.is_empty()).await;
+    let failed = reported().await;
+    assert!(failed.contains("cannot be imported into the current release") && failed.contains("green"), "{failed}");
+    assert_eq!(title(&test).await, "Green");
     Ok(())
 }
 

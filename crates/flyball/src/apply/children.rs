@@ -203,7 +203,7 @@ impl ReconcileSession {
                 let store = self.env.caches.store_of(kind, key.namespace())?;
                 let applied = self.apply_child(store, key, object, *adopts).await;
                 let entry = applied.map_err(|error| named(error, kind, key))?;
-                if let Some(why) = readiness::waits_for(kind.name(), &entry.decode()?) {
+                if let Some(why) = readiness::waits_for(&kind.gvk().group, kind.name(), &entry.decode()?) {
                     rollout.waiting.push(format!("{} {}: {why}", kind.name(), key.name()));
                 }
             }

@@ -1,23 +1,47 @@
-//! Readiness of the kinds that most operators own.
+//! Readiness of objects: the rules of [kstatus](https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus),
+//! and those of `kubectl rollout status` for workloads.
 
 use serde_json::Value;
+
+/// The kinds with rules of their own.
+const BUILT_IN: [(&str, &str); 9] = [
+    ("", "PersistentVolumeClaim"),
+    ("", "Pod"),
+    ("", "Service"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("apps", "DaemonSet"),
+    ("apps", "Deployment"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+    ("batch", "Job"),
+];
 
 /// Returns the reason why an object is not ready, `None` if it is ready.
 ///
 /// Deployments, StatefulSets, DaemonSets and ReplicaSets are ready when their newest pods are available and no older
 /// ones exist, pods when they are ready or succeeded, jobs when they are complete, claims when they are bound, load
-/// balancers when they have an address, CRDs when they are established. Other objects are ready unless their
-/// condition `Ready` or `Available` is not true, or their status is of an older generation.
-pub(super) fn waits_for(kind: &str, object: &Value) -> Option<String> {
+/// balancers when they have an address, CRDs when they are established. Other objects, such as custom resources, are
+/// ready unless their condition `Ready` or `Available` is not true. No object is ready while its condition
+/// `Reconciling` or `Stalled` is true, or its status is of another generation.
+pub(super) fn waits_for(group: &str, kind: &str, object: &Value) -> Option<String> {
     let (spec, status) = (&object["spec"], &object["status"]);
     if object["metadata"].get("deletionTimestamp").is_some() {
         return Some("being deleted".into());
     }
-    let (generation, observed) = (number(&object["metadata"], "generation"), status.get("observedGeneration"));
-    if observed.and_then(Value::as_i64).is_some_and(|observed| observed < generation) {
-        return Some(format!("observedGeneration is {}, not {generation}", observed.unwrap_or(&Value::Null)));
+    let (generation, observed) = (object["metadata"]["generation"].as_i64(), status.get("observedGeneration"));
+    if let (Some(generation), Some(observed)) = (generation, observed.and_then(Value::as_i64))
+        && observed != generation
+    {
+        return Some(format!("observedGeneration is {observed}, not {generation}"));
+    }
+    for (reason, what) in [("Reconciling", "reconciling"), ("Stalled", "stalled")] {
+        if let Some(found) = condition(status, reason).filter(|condition| condition["status"] == "True") {
+            return Some(describe(what, found));
+        }
     }
     let desired = spec.get("replicas").and_then(Value::as_i64).unwrap_or(1);
+    // Kinds of other groups have the same names, such as the Service of Knative.
+    let kind = if BUILT_IN.contains(&(group, kind)) { kind } else { "" };
     match kind {
         // These kinds set observedGeneration with their first status.
         "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" if observed.is_none() => Some("no status yet".into()),
@@ -143,14 +167,33 @@ mod tests {
             ("ConfigMap", Value::Null, None),
             ("Widget", conditions("Ready", "Unknown"), Some("not Ready: R")),
             ("Widget", conditions("Other", "False"), None),
+            ("Widget", json!({}), None),
+            ("Widget", conditions("Ready", "True"), None),
+            ("Widget", conditions("Ready", "False"), Some("not Ready: R")),
+            ("Widget", conditions("Reconciling", "True"), Some("reconciling: R")),
+            ("Widget", conditions("Reconciling", "False"), None),
+            ("Widget", conditions("Stalled", "True"), Some("stalled: R")),
+            ("Widget", json!({"observedGeneration": 1}), Some("observedGeneration is 1, not 2")),
+            ("Widget", json!({"observedGeneration": 3}), Some("observedGeneration is 3, not 2")),
+            ("Widget", json!({"observedGeneration": "2"}), None),
+            ("ConfigMap", conditions("Stalled", "True"), Some("stalled: R")),
+            ("Deployment", with(conditions("Reconciling", "True")), Some("reconciling: R")),
         ];
         for (kind, status, why) in cases {
             let object = json!({"metadata": {"generation": 2}, "spec": {"replicas": 3}, "status": status});
-            assert_eq!(waits_for(kind, &object).as_deref(), why, "{kind} {status}");
+            let group = BUILT_IN.iter().find(|(_, known)| *known == kind).map_or("", |(group, _)| group);
+            assert_eq!(waits_for(group, kind, &object).as_deref(), why, "{kind} {status}");
+        }
+        // The fields of custom resources with the names of built-in kinds have no meaning.
+        for (group, kind) in [("batch.volcano.sh", "Job"), ("serving.knative.dev", "Service"), ("example.com", "Pod")] {
+            let object = json!({"spec": {"type": "LoadBalancer"}, "status": {"phase": "Failed"}});
+            assert_eq!(waits_for(group, kind, &object), None, "{kind}");
+            let object = json!({"status": conditions("Ready", "False")});
+            assert_eq!(waits_for(group, kind, &object).as_deref(), Some("not Ready: R"), "{kind}");
         }
         let service = json!({"spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {}}});
-        assert_eq!(waits_for("Service", &service).as_deref(), Some("no address"));
+        assert_eq!(waits_for("", "Service", &service).as_deref(), Some("no address"));
         let going = json!({"metadata": {"deletionTimestamp": "now"}});
-        assert_eq!(waits_for("ConfigMap", &going).as_deref(), Some("being deleted"));
+        assert_eq!(waits_for("", "ConfigMap", &going).as_deref(), Some("being deleted"));
     }
 }

@@ -13,7 +13,9 @@ use std::cmp::Ordering;
 /// Entries are inserted above this line.
 const ANCHOR: &str = "# +flyball:watch";
 /// Fields of an entry, in their order.
-const FIELDS: [&str; 5] = ["group", "version", "kind", "chart", "role"];
+const FIELDS: [&str; 6] = ["group", "version", "kind", "chart", "role", "helmVersion"];
+/// The version of Helm that new charts are rendered with.
+const HELM_VERSION: u32 = 4;
 
 /// Writes a project without kinds.
 pub(crate) fn write(changes: &mut Changes, project: &Project) -> Result<()> {
@@ -46,7 +48,10 @@ pub(crate) fn write(changes: &mut Changes, project: &Project) -> Result<()> {
 /// Adds the entry of a kind: its chart, or its role. An existing entry of the kind remains.
 pub(crate) fn add_entry(changes: &mut Changes, resource: &Resource, field: &str, value: &str) -> Result<()> {
     let Resource { group, version, kind, .. } = resource;
-    let entry = json!({"group": group, "version": version, "kind": kind, (field): value});
+    let mut entry = json!({"group": group, "version": version, "kind": kind, (field): value});
+    if field == "chart" {
+        entry["helmVersion"] = HELM_VERSION.into();
+    }
     let text = changes.read(WATCHES)?.unwrap_or_default();
     let block = flyball_chart::to_yaml(&json!([entry]), order);
     let by_hand = |why: String| {
@@ -132,7 +137,7 @@ mod tests {
             let after = changes.read(WATCHES).unwrap().unwrap();
             assert_eq!(added.is_ok().then_some(after.as_str()), expected, "{before}: {added:?}");
         };
-        let entry = "- group: a.io\n  version: v1\n  kind: \"On\"\n  chart: helm-charts/on\n";
+        let entry = "- group: a.io\n  version: v1\n  kind: \"On\"\n  chart: helm-charts/on\n  helmVersion: 4\n";
         check("", Some(entry));
         check("# Mine.\n[]\n", Some(&format!("# Mine.\n{entry}")));
         check("# Mine.\n# +flyball:watch\n# Last.\n", Some(&format!("# Mine.\n{entry}# +flyball:watch\n# Last.\n")));

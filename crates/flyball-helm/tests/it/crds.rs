@@ -1,0 +1,88 @@
+//! Upgrades of the CRDs in a chart's folder `crds`.
+
+use crate::project::{apply_site, condition, history, operator_of, patch, project, sites};
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::Api;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+const PAGE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-page\ndata:\n  title: {{ .Values.title }}\n";
+
+fn definition(properties: &str) -> String {
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {{name: parts.example.com}}\nspec:\n  \
+         group: example.com\n  names: {{kind: Part, plural: parts}}\n  scope: Namespaced\n  versions:\n  - name: v1\n    served: true\n    \
+         storage: true\n    schema: {{openAPIV3Schema: {{type: object, properties: {{{properties}}}}}}}\n"
+    )
+}
+
+fn site(name: &str, entry: &str) -> PathBuf {
+    let watches = format!("- {{group: web.example.com, version: v1, kind: Site, chart: charts/site{entry}}}\n");
+    let files = [
+        ("watches.yaml", &*watches),
+        ("charts/site/values.yaml", "title: Hello\n"),
+        ("charts/site/templates/page.yaml", PAGE),
+        ("charts/site/crds/parts.yaml", &*definition("size: {type: integer}")),
+    ];
+    project(name, &files)
+}
+
+fn write(folder: &Path, properties: &str) {
+    std::fs::write(folder.join("charts/site/crds/parts.yaml"), definition(properties)).expect("it can be written");
+}
+
+async fn properties(test: &Test) -> Vec<String> {
+    let crds: Api<CustomResourceDefinition> = Api::all(test.client());
+    let crd = crds.get("parts.example.com").await.expect("it is there");
+    let schema = crd.spec.versions[0].schema.as_ref().and_then(|schema| schema.open_api_v3_schema.clone());
+    schema.and_then(|schema| schema.properties).unwrap_or_default().into_keys().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn compatible_changes_of_crds_are_applied_by_upgrades() -> kube::Result<()> {
+    let folder = site("crds-upgraded", ", upgradeCRDs: true");
+    let mut test = Test::of(operator_of(folder.clone())).allows_changes_of::<CustomResourceDefinition>().start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    assert_eq!(properties(&test).await, ["size"]);
+
+    test.crash().await;
+    write(&folder, "size: {type: integer}, color: {type: string}");
+    test.restart().await;
+    test.assert_converges().await;
+    assert_eq!(properties(&test).await, ["color", "size"], "also if no other object changes");
+    assert_eq!(history(&test, "blue").await, ["1 deployed"]);
+    test.assert_idempotent().await;
+
+    test.crash().await;
+    write(&folder, "size: {type: string}");
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Blue"}})).await;
+    test.restart().await;
+    let failure = async || condition(&sites(&test), "blue", "ReleaseFailed").await;
+    test.eventually("the failure", async || !failure().await.is_empty()).await;
+    let failed = failure().await;
+    let expected = "True UpgradeError: failed to upgrade the chart's CRDs: site/crds/parts.yaml: the change of CustomResourceDefinition \
+                    parts.example.com could invalidate stored objects: schema of \"v1\": .color is removed: ";
+    assert!(failed.starts_with(expected), "{failed}");
+    assert_eq!(properties(&test).await, ["color", "size"]);
+    let page = test.api::<ConfigMap>().get("blue-page").await?;
+    assert_eq!((page.data.unwrap_or_default()["title"].as_str(), history(&test, "blue").await.len()), ("Hello", 1));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn crds_stay_without_the_setting() {
+    let folder = site("crds-kept", "");
+    let mut test = Test::of(operator_of(folder.clone())).allows_changes_of::<CustomResourceDefinition>().start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    test.crash().await;
+    write(&folder, "size: {type: integer}, color: {type: string}");
+    patch(&sites(&test), "blue", json!({"spec": {"title": "Blue"}})).await;
+    test.restart().await;
+    test.assert_converges().await;
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    assert_eq!(properties(&test).await, ["size"]);
+}
