@@ -41,7 +41,7 @@ const KINDS: usize = 6;
 
 /// Runs the scheduler.
 pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng) {
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(SharedState::default());
     let watches: [BoxFuture<'static, ()>; KINDS] = [
         shared.follow::<Namespace>(&client, &rng, |state, key, namespace| {
             state.put_namespace(key.name().to_owned(), namespace.map(|namespace| namespace.labels().clone()));
@@ -74,7 +74,7 @@ pub(crate) async fn run(client: kube::Client, clock: Clock, rng: Rng) {
 
 /// State shared by the watches and the loop.
 #[derive(Default)]
-struct Shared {
+struct SharedState {
     state: Mutex<State>,
     /// Kinds that have been listed.
     known: Mutex<Vec<String>>,
@@ -82,7 +82,7 @@ struct Shared {
     notify: Notify,
 }
 
-impl Shared {
+impl SharedState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -123,7 +123,7 @@ struct Scheduler {
     client: kube::Client,
     clock: Clock,
     rng: Rng,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     allowance: Allowance,
 }
 

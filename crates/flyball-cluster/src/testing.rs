@@ -115,13 +115,13 @@ pub struct Setup {
 
 /// An operator that runs on a cluster, until this is dropped.
 pub struct Test {
-    installed: Arc<Installed>,
+    installed: Arc<Launcher>,
     rules: Vec<PolicyRule>,
     running: Option<Running>,
 }
 
 /// Parts that start the operator.
-struct Installed {
+struct Launcher {
     target: Target,
     make: Arc<Make>,
     operator: String,
@@ -215,7 +215,7 @@ impl Setup {
         };
         let operator = (self.make)();
         let rules = operator.rules();
-        let installed = Installed {
+        let installed = Launcher {
             namespace: target.namespace(),
             operator: operator.describe().name,
             target,
@@ -237,7 +237,7 @@ impl Setup {
     }
 }
 
-impl Installed {
+impl Launcher {
     fn prepared(&self, operator: Operator) -> Operator {
         let operator = operator.namespace(&self.namespace);
         if self.target.is_shared() { operator.namespaces([&self.namespace]) } else { operator }

@@ -49,7 +49,7 @@ impl Replace {
     /// # Errors
     ///
     /// Fails if no file can be created in the same directory.
-    pub fn stage(self, path: &Path) -> io::Result<Staged> {
+    pub fn stage(self, path: &Path) -> io::Result<StagedFile> {
         let mut name = path.as_os_str().to_owned();
         name.push(".new");
         if !self.is_locked {
@@ -57,7 +57,7 @@ impl Replace {
         }
         let new = PathBuf::from(name);
         let file = if self.is_private { create_private(&new)? } else { create(&new, &mut OpenOptions::new())? };
-        let staged = Staged { path: path.to_owned(), new, file, durability: self.durability, is_done: false };
+        let staged = StagedFile { path: path.to_owned(), new, file, durability: self.durability, is_done: false };
         if !self.is_private {
             match fs::metadata(path) {
                 Ok(old) => staged.file.set_permissions(old.permissions())?,
@@ -71,7 +71,7 @@ impl Replace {
 
 /// New content of a file. If dropped without a commit, the file remains unchanged.
 #[derive(Debug)]
-pub struct Staged {
+pub struct StagedFile {
     path: PathBuf,
     new: PathBuf,
     file: File,
@@ -79,7 +79,7 @@ pub struct Staged {
     is_done: bool,
 }
 
-impl Staged {
+impl StagedFile {
     /// Replaces the old content by the new one.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Staged {
     }
 }
 
-impl Write for Staged {
+impl Write for StagedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -105,7 +105,7 @@ impl Write for Staged {
     }
 }
 
-impl Drop for Staged {
+impl Drop for StagedFile {
     fn drop(&mut self) {
         if !self.is_done {
             let _ = fs::remove_file(&self.new);

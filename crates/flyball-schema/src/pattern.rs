@@ -39,12 +39,12 @@ pub enum Error {
 
 /// The most recently compiled patterns.
 #[derive(Default)]
-struct Shared {
+struct PatternCache {
     patterns: BTreeMap<Box<str>, Regex>,
     states: u64,
 }
 
-static SHARED: Mutex<Shared> = Mutex::new(Shared { patterns: BTreeMap::new(), states: 0 });
+static SHARED: Mutex<PatternCache> = Mutex::new(PatternCache { patterns: BTreeMap::new(), states: 0 });
 
 /// Counts the states of a pattern, without compiling it.
 ///
@@ -102,7 +102,7 @@ pub fn compile(text: &str) -> Result<Regex, Error> {
     let compiled = compiled.map_err(|error| Error::Syntax(error.to_string()))?;
     let mut shared = lock();
     if shared.states + states > MAX_SHARED_STATES || shared.patterns.len() >= MAX_SHARED {
-        *shared = Shared::default();
+        *shared = PatternCache::default();
     }
     shared.states += states;
     shared.patterns.insert(text.into(), compiled.clone());

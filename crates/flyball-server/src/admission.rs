@@ -75,12 +75,12 @@ trait Plugin: Send + Sync {
 }
 
 /// A plugin, and the built-in kinds whose writes it handles; all requests if there are none.
-struct Enabled {
+struct EnabledPlugin {
     plugin: Box<dyn Plugin>,
     kinds: Box<[&'static Kind]>,
 }
 
-impl Enabled {
+impl EnabledPlugin {
     fn on_all(plugin: impl Plugin + 'static) -> Self {
         Self::on([], plugin)
     }
@@ -95,7 +95,7 @@ impl Enabled {
 }
 
 /// The plugins, in the order in which they run.
-pub(crate) struct Admission(Vec<Enabled>);
+pub(crate) struct Admission(Vec<EnabledPlugin>);
 
 impl Admission {
     /// Enables all plugins, in the order of kube-apiserver's `AllOrderedPlugins`. Checks that kube-apiserver runs in
@@ -115,29 +115,29 @@ impl Admission {
             webhooks: webhooks.clone(),
         };
         Self(vec![
-            Enabled::on_all(namespace_lifecycle::NamespaceLifecycle::new(store.clone())),
-            Enabled::on([&POD, &PERSISTENT_VOLUME_CLAIM], limit_ranger::LimitRanger::new(store.clone())),
-            Enabled::on([&POD], service_account::ServiceAccount::new(store.clone(), rng.clone())),
-            Enabled::on([&NODE], node_taint::TaintNodesByCondition),
-            Enabled::on([&POD], priority::Priority::new(store.clone())),
-            Enabled::on([&POD], default_tolerations::DefaultTolerationSeconds),
-            Enabled::on([&PERSISTENT_VOLUME_CLAIM], storage::DefaultStorageClass::new(store.clone())),
-            Enabled::on([&PERSISTENT_VOLUME_CLAIM, &PERSISTENT_VOLUME], storage::StorageObjectInUseProtection),
-            Enabled::on([&PERSISTENT_VOLUME_CLAIM], storage::PersistentVolumeClaimResize::new(store.clone())),
-            Enabled::on([&POD], runtime_class::RuntimeClass::new(store.clone())),
-            Enabled::on(certificates::KINDS, certificates::Certificates::new(authorizer.clone())),
-            Enabled::on(escalation::KINDS, escalation::EscalationCheck::new(authorizer.clone())),
-            Enabled::on(
+            EnabledPlugin::on_all(namespace_lifecycle::NamespaceLifecycle::new(store.clone())),
+            EnabledPlugin::on([&POD, &PERSISTENT_VOLUME_CLAIM], limit_ranger::LimitRanger::new(store.clone())),
+            EnabledPlugin::on([&POD], service_account::ServiceAccount::new(store.clone(), rng.clone())),
+            EnabledPlugin::on([&NODE], node_taint::TaintNodesByCondition),
+            EnabledPlugin::on([&POD], priority::Priority::new(store.clone())),
+            EnabledPlugin::on([&POD], default_tolerations::DefaultTolerationSeconds),
+            EnabledPlugin::on([&PERSISTENT_VOLUME_CLAIM], storage::DefaultStorageClass::new(store.clone())),
+            EnabledPlugin::on([&PERSISTENT_VOLUME_CLAIM, &PERSISTENT_VOLUME], storage::StorageObjectInUseProtection),
+            EnabledPlugin::on([&PERSISTENT_VOLUME_CLAIM], storage::PersistentVolumeClaimResize::new(store.clone())),
+            EnabledPlugin::on([&POD], runtime_class::RuntimeClass::new(store.clone())),
+            EnabledPlugin::on(certificates::KINDS, certificates::Certificates::new(authorizer.clone())),
+            EnabledPlugin::on(escalation::KINDS, escalation::EscalationCheck::new(authorizer.clone())),
+            EnabledPlugin::on(
                 parameters::KINDS,
                 parameters::ParameterAccess::new(store.clone(), codec.clone(), authorizer.clone()),
             ),
-            Enabled::on(device_access::KINDS, device_access::DeviceAdminAccess::new(store.clone())),
-            Enabled::on_all(dynamic::MutatingAdmissionPolicy::new(env.clone())),
-            Enabled::on_all(dynamic::MutatingAdmissionWebhook::new(env.clone())),
-            Enabled::on_all(dynamic::ValidatingAdmissionPolicy::new(env.clone())),
-            Enabled::on_all(dynamic::ValidatingAdmissionWebhook::new(env)),
+            EnabledPlugin::on(device_access::KINDS, device_access::DeviceAdminAccess::new(store.clone())),
+            EnabledPlugin::on_all(dynamic::MutatingAdmissionPolicy::new(env.clone())),
+            EnabledPlugin::on_all(dynamic::MutatingAdmissionWebhook::new(env.clone())),
+            EnabledPlugin::on_all(dynamic::ValidatingAdmissionPolicy::new(env.clone())),
+            EnabledPlugin::on_all(dynamic::ValidatingAdmissionWebhook::new(env)),
             // The last one, since it reserves quota.
-            Enabled::on_all(quota::ResourceQuota::new(store.clone(), codec.clone(), clock.clone(), editor)),
+            EnabledPlugin::on_all(quota::ResourceQuota::new(store.clone(), codec.clone(), clock.clone(), editor)),
         ])
     }
 

@@ -122,7 +122,7 @@ impl Levels {
 }
 
 /// The bounds that all users share.
-pub(crate) struct Shared {
+pub(crate) struct SharedBounds {
     reads: Pool,
     writes: Pool,
     exempt: Pool,
@@ -138,7 +138,7 @@ pub(crate) struct Shared {
     read: Levels,
 }
 
-impl Shared {
+impl SharedBounds {
     pub(crate) fn new(bounds: &Bounds) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -211,7 +211,7 @@ mod tests {
 
     #[tokio::test]
     async fn administrators_have_threads_of_their_own() {
-        let shared = Shared::new(&Bounds::default());
+        let shared = SharedBounds::new(&Bounds::default());
         let take = |flow: &Flow| shared.threads.of(flow).try_take(flow, 1);
         let user = |n: usize| Flow::of(&format!("user-{n}"), false, true);
         let busy: Vec<Hold> = (0..10_000).map_while(|n| take(&user(n))).collect();
@@ -222,7 +222,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_without_slot_wait_up_to_a_timeout() {
         let bounds = Bounds { reads: 1, waiting: 1, ..Bounds::default() };
-        let (shared, flow) = (Shared::new(&bounds), Flow::of("ann", false, false));
+        let (shared, flow) = (SharedBounds::new(&bounds), Flow::of("ann", false, false));
         let first = shared.slot(RequestClass::Read, &flow).await.unwrap();
         let (second, third) =
             tokio::join!(shared.slot(RequestClass::Read, &flow), shared.slot(RequestClass::Read, &flow));
@@ -240,7 +240,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn administrators_have_memory_of_their_own() {
-        let shared = Shared::new(&Bounds { unsent_bytes: 1000, received_bytes: 1000, ..Bounds::default() });
+        let shared = SharedBounds::new(&Bounds { unsent_bytes: 1000, received_bytes: 1000, ..Bounds::default() });
         let (ann, bob, admin) =
             (Flow::of("ann", false, true), Flow::of("bob", false, true), Flow::of("admin", true, true));
         let long = shared.room(&ann, 100_000).await.expect("a long answer has its time, too");

@@ -12,7 +12,7 @@ pub(crate) mod schema_number;
 pub(crate) use columns::{Column, cells};
 
 use conversion::Conversion;
-use converted::Converted;
+use converted::ConversionCache;
 
 use crate::kinds::{Part, validate_embedded};
 use flyball_core::field::{ErrorType, FieldError, Path, go_print};
@@ -42,7 +42,7 @@ pub(crate) struct CustomKind {
     /// The webhook that converts between versions, if one does.
     pub(crate) conversion: Option<Conversion>,
     /// The objects that the webhook has converted from another version.
-    pub(crate) converted: Converted,
+    pub(crate) converted: ConversionCache,
     /// True if the schema has rules in CEL.
     pub(crate) has_rules: bool,
 }
@@ -96,7 +96,7 @@ impl CustomKind {
             selectable: selectable.map(|field| text(&field["jsonPath"])).collect(),
             deprecation: deprecation(version, kind, preferred),
             conversion: Conversion::read(crd.name(), crd.at(&["spec", "conversion"]).unwrap_or(&Value::Null)),
-            converted: Converted::default(),
+            converted: ConversionCache::default(),
             terminating: crd.deletion_timestamp().is_some(),
             has_rules: openapi
                 .as_ref()

@@ -43,12 +43,12 @@ pub(crate) enum CleanUp {
 }
 
 /// Writes to CRDs that are being processed; if the request ends before, the next one processes them.
-struct Pending<'r> {
+struct PendingWrites<'r> {
     registry: &'r Registry,
     is_done: bool,
 }
 
-impl Drop for Pending<'_> {
+impl Drop for PendingWrites<'_> {
     fn drop(&mut self) {
         if !self.is_done {
             self.registry.mark_definitions_changed();
@@ -113,7 +113,7 @@ impl Definitions {
             // Another request may be processing the write of this one.
             let turn = self.syncing.lock().await;
             while self.registry.take_definitions_changed() {
-                let mut pending = Pending { registry: &self.registry, is_done: false };
+                let mut pending = PendingWrites { registry: &self.registry, is_done: false };
                 self.sync_once().await;
                 pending.is_done = true;
             }

@@ -271,7 +271,7 @@ impl Default for Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bounds::{Bounds, Shared};
+    use crate::bounds::{Bounds, SharedBounds};
     use tokio::time::advance;
 
     const TIMEOUT: Duration = Duration::from_secs(30);
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(read(&Link::default(), Duration::from_secs(31)).await, 0);
         // 3.2 KiB/s: each piece takes 8 seconds longer than it may, of 30.
         assert_eq!(read(&Link::default(), Duration::from_secs(10)).await, 3);
-        let (watch, shared) = (Link::default(), Shared::new(&Bounds::default()));
+        let (watch, shared) = (Link::default(), SharedBounds::new(&Bounds::default()));
         watch.keep(shared.watches.try_take(&Flow::unidentified(), 1).unwrap());
         assert_eq!(read(&watch, Duration::from_secs(10)).await, 100);
     }

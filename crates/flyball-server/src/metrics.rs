@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/instrumentation/metrics/>.
 
-use crate::bounds::{REFUSALS, RequestClass, Shared};
+use crate::bounds::{REFUSALS, RequestClass, SharedBounds};
 use crate::catalog::{Behavior, Catalog, Resource};
 use crate::kinds::Part;
 use crate::request::{Query, RequestInfo};
@@ -171,7 +171,7 @@ impl Page {
 
 /// The sources of `/metrics`.
 pub(crate) struct Metrics<'f> {
-    pub(crate) shared: &'f Shared,
+    pub(crate) shared: &'f SharedBounds,
     pub(crate) requests: &'f Requests,
     pub(crate) forbidden: &'f Requests,
     pub(crate) permitted: &'f Requests,

@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use outgoing::Outgoing;
+use outgoing::ConnectionBody;
 use pacer::Pacer;
 use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
@@ -203,22 +203,22 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
 
 impl Session {
     /// Responds to a request.
-    async fn answer(self, mut request: Request<Incoming>, user: Option<Arc<User>>) -> Response<Outgoing> {
+    async fn answer(self, mut request: Request<Incoming>, user: Option<Arc<User>>) -> Response<ConnectionBody> {
         let link = self.link();
         request.extensions_mut().insert(link.clone());
         user.map(|user| request.extensions_mut().insert(User::clone(&user)));
         let response = self.server.handle(request).await;
-        response.map(|body| Outgoing::new(body, link, self.server.shared()))
+        response.map(|body| ConnectionBody::new(body, link, self.server.shared()))
     }
 
     /// Rejects a request that exceeds the memory limit: over HTTP/2 by resetting its stream, which frees all of its
     /// memory.
-    fn refuse(self) -> Result<Response<Outgoing>, h2::Error> {
+    fn refuse(self) -> Result<Response<ConnectionBody>, h2::Error> {
         if streams::current().is_some() {
             return Err(h2::Reason::REFUSED_STREAM.into());
         }
         let link = self.link();
-        Ok(response::too_many_requests().map(|body| Outgoing::new(body, link, self.server.shared())))
+        Ok(response::too_many_requests().map(|body| ConnectionBody::new(body, link, self.server.shared())))
     }
 
     fn link(&self) -> Link {

@@ -16,7 +16,7 @@ mod upload;
 pub use state::Snapshot;
 
 use crate::auth::{Authenticator, Authorizer, Issuer, PolicyImage};
-use crate::bounds::{Bounds, Shared};
+use crate::bounds::{Bounds, SharedBounds};
 use crate::catalog::{Catalog, CurrentCatalog};
 use crate::codec::Codec;
 use crate::data_dir::{DataDir, DataDirError};
@@ -85,7 +85,7 @@ struct Components {
     openapi: Documents,
     readers: Arc<Readers>,
     bounds: Bounds,
-    shared: Shared,
+    shared: SharedBounds,
     requests: Requests,
     /// Requests of non-administrators that were rejected with 403.
     forbidden: Requests,
@@ -117,7 +117,7 @@ impl Components {
             authorizer,
             openapi: Documents::default(),
             readers: Arc::default(),
-            shared: Shared::new(&bounds),
+            shared: SharedBounds::new(&bounds),
             bounds,
             requests: Requests::default(),
             forbidden: Requests::default(),
@@ -181,7 +181,7 @@ impl Server {
         self.0.registry.store.past_bytes()
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &SharedBounds {
         &self.0.shared
     }
 

@@ -30,9 +30,9 @@ pub(crate) use table::{Change, Event, Limits, Objects};
 
 use crate::data_dir::{DataDir, DataDirError};
 use flyball_core::{GroupResource, ObjectKey};
-use journal::{Journal, Recovered};
+use journal::{Journal, RecoveredContent};
 use parking_lot::{Mutex, MutexGuard};
-use shared::{Shared, Write, WriteState};
+use shared::{SharedStore, Write, WriteState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use table::Table;
@@ -97,7 +97,7 @@ pub(crate) enum Error {
 /// All objects.
 #[derive(Debug)]
 pub(crate) struct Store {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStore>,
     journal: Mutex<Option<Journal>>,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Snapshot {
 /// The state of a recovered journal, from which [`Store::keep`] continues.
 #[derive(Debug)]
 pub(crate) struct RecoveredJournal {
-    recovered: Recovered,
+    recovered: RecoveredContent,
     revision: Revision,
 }
 
@@ -159,7 +159,7 @@ impl Store {
 
     /// Creates a store from an image, in memory.
     pub(crate) fn of(image: Image, limits: Limits) -> Self {
-        Self { shared: Arc::new(Shared::new(image, limits)), journal: Mutex::default() }
+        Self { shared: Arc::new(SharedStore::new(image, limits)), journal: Mutex::default() }
     }
 
     /// Recovers the store of a directory. Writes are not journaled before [`Store::keep`].

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// The text is not valid JSON, or is truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed JSON at byte {0}")]
-pub(crate) struct Malformed(pub(crate) usize);
+pub(crate) struct MalformedJson(pub(crate) usize);
 
 /// Returns the position of the first byte from `at` that is not white space.
 pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
@@ -25,20 +25,20 @@ pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
 
 /// Returns the end of the string whose opening quote is at `at`.
 #[inline]
-pub(crate) fn string_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
+pub(crate) fn string_end(json: &[u8], at: usize) -> Result<usize, MalformedJson> {
     string(json, at).map(|(end, _)| end)
 }
 
 /// Returns the end of the string whose opening quote is at `at`, and whether there are escapes in it.
 #[inline]
-fn string(json: &[u8], at: usize) -> Result<(usize, bool), Malformed> {
+fn string(json: &[u8], at: usize) -> Result<(usize, bool), MalformedJson> {
     let (mut from, mut escaped) = (at + 1, false);
     loop {
         match quote_or_backslash(json, from) {
             Some(found) if json[found] == b'"' => return Ok((found + 1, escaped)),
             // The byte after a backslash never ends a string.
             Some(found) => (from, escaped) = (found + 2, true),
-            None => return Err(Malformed(at)),
+            None => return Err(MalformedJson(at)),
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn quote_or_backslash(json: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Returns the end of the value that starts at `at`.
-pub(crate) fn value_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
+pub(crate) fn value_end(json: &[u8], at: usize) -> Result<usize, MalformedJson> {
     match json.get(at) {
         Some(b'"') => string_end(json, at),
         Some(b'{' | b'[') => container_end(json, at + 1),
@@ -72,12 +72,12 @@ pub(crate) fn value_end(json: &[u8], at: usize) -> Result<usize, Malformed> {
             let ends = |b: &u8| matches!(b, b',' | b'}' | b']' | b' ' | b'\n' | b'\t' | b'\r');
             Ok(json[at..].iter().position(ends).map_or(json.len(), |n| at + n))
         }
-        _ => Err(Malformed(at)),
+        _ => Err(MalformedJson(at)),
     }
 }
 
 /// Returns the end of the object or array that contains `at`, a position between members or before its end.
-pub(crate) fn container_end(json: &[u8], mut at: usize) -> Result<usize, Malformed> {
+pub(crate) fn container_end(json: &[u8], mut at: usize) -> Result<usize, MalformedJson> {
     let mut depth = 1usize;
     while let Some(byte) = json.get(at) {
         match byte {
@@ -88,7 +88,7 @@ pub(crate) fn container_end(json: &[u8], mut at: usize) -> Result<usize, Malform
             _ => at += 1,
         }
     }
-    Err(Malformed(at))
+    Err(MalformedJson(at))
 }
 
 /// A member of an object: the positions of its key (without quotes) and its value.
@@ -111,16 +111,16 @@ struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    fn new(json: &'a [u8], at: usize, open: u8, close: u8) -> Result<Self, Malformed> {
+    fn new(json: &'a [u8], at: usize, open: u8, close: u8) -> Result<Self, MalformedJson> {
         let at = blank(json, at);
         if json.get(at) != Some(&open) {
-            return Err(Malformed(at));
+            return Err(MalformedJson(at));
         }
         Ok(Self { json, at: at + 1, close, first: true })
     }
 
     /// Moves to the start of the next item, `None` after the last one.
-    fn advance(&mut self) -> Result<Option<usize>, Malformed> {
+    fn advance(&mut self) -> Result<Option<usize>, MalformedJson> {
         let mut at = blank(self.json, self.at);
         if self.json.get(at) == Some(&self.close) {
             self.at = at;
@@ -128,7 +128,7 @@ impl<'a> Items<'a> {
         }
         if !std::mem::replace(&mut self.first, false) {
             if self.json.get(at) != Some(&b',') {
-                return Err(Malformed(at));
+                return Err(MalformedJson(at));
             }
             at = blank(self.json, at + 1);
         }
@@ -145,12 +145,12 @@ pub(crate) struct Members<'a> {
 
 impl<'a> Members<'a> {
     /// Starts at the object that starts at `at`.
-    pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, Malformed> {
+    pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, MalformedJson> {
         Ok(Self { items: Items::new(json, at, b'{', b'}')?, escaped: false })
     }
 
     /// Returns the next member, `None` after the last one.
-    pub(crate) fn next(&mut self) -> Result<Option<Member>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<Member>, MalformedJson> {
         let Some((key, start)) = self.begin()? else { return Ok(None) };
         let end = value_end(self.items.json, start)?;
         self.resume(end);
@@ -158,7 +158,7 @@ impl<'a> Members<'a> {
     }
 
     /// Finds the start of a member's value, without searching its end.
-    pub(crate) fn find(mut self, key: &str) -> Result<Option<usize>, Malformed> {
+    pub(crate) fn find(mut self, key: &str) -> Result<Option<usize>, MalformedJson> {
         while let Some((found, start)) = self.begin()? {
             if &self.items.json[found] == key.as_bytes() {
                 return Ok(Some(start));
@@ -170,17 +170,17 @@ impl<'a> Members<'a> {
     }
 
     /// Returns the key of the next member and the start of its value; the caller reports the end of the value.
-    pub(crate) fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, Malformed> {
+    pub(crate) fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, MalformedJson> {
         let Some(at) = self.items.advance()? else { return Ok(None) };
         let json = self.items.json;
         if json.get(at) != Some(&b'"') {
-            return Err(Malformed(at));
+            return Err(MalformedJson(at));
         }
         let (key_end, escaped) = string(json, at)?;
         self.escaped = escaped;
         let colon = blank(json, key_end);
         if json.get(colon) != Some(&b':') {
-            return Err(Malformed(colon));
+            return Err(MalformedJson(colon));
         }
         Ok(Some((at + 1..key_end - 1, blank(json, colon + 1))))
     }
@@ -191,7 +191,7 @@ impl<'a> Members<'a> {
     }
 
     /// Returns the end of the object.
-    pub(crate) fn end(self) -> Result<usize, Malformed> {
+    pub(crate) fn end(self) -> Result<usize, MalformedJson> {
         container_end(self.items.json, self.items.at)
     }
 }
@@ -201,12 +201,12 @@ pub(crate) struct Elements<'a>(Items<'a>);
 
 impl<'a> Elements<'a> {
     /// Starts at the array that starts at `at`.
-    pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, Malformed> {
+    pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, MalformedJson> {
         Items::new(json, at, b'[', b']').map(Self)
     }
 
     /// Returns the position of the next element, `None` after the last one.
-    pub(crate) fn next(&mut self) -> Result<Option<Range<usize>>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<Range<usize>>, MalformedJson> {
         let Some(at) = self.begin()? else { return Ok(None) };
         let end = value_end(self.0.json, at)?;
         self.resume(end);
@@ -214,7 +214,7 @@ impl<'a> Elements<'a> {
     }
 
     /// Returns the start of the next element; the caller reports its end.
-    pub(crate) fn begin(&mut self) -> Result<Option<usize>, Malformed> {
+    pub(crate) fn begin(&mut self) -> Result<Option<usize>, MalformedJson> {
         self.0.advance()
     }
 
@@ -246,17 +246,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// Starts at the members of an object.
-    pub(crate) fn members(self) -> Result<NamedMembers<'a>, Malformed> {
+    pub(crate) fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
         Ok(NamedMembers { text: self.text, members: Members::new(self.text.as_bytes(), self.at)? })
     }
 
     /// Returns its end, as an offset in the enclosing text.
-    pub(crate) fn end(self) -> Result<usize, Malformed> {
+    pub(crate) fn end(self) -> Result<usize, MalformedJson> {
         value_end(self.text.as_bytes(), self.at)
     }
 
     /// Returns the value and its end.
-    pub(crate) fn read_value(self) -> Result<(Raw<'a>, usize), Malformed> {
+    pub(crate) fn read_value(self) -> Result<(Raw<'a>, usize), MalformedJson> {
         let end = self.end()?;
         Ok((Raw(&self.text[self.at..end]), end))
     }
@@ -270,7 +270,7 @@ pub(crate) struct NamedMembers<'a> {
 
 impl<'a> NamedMembers<'a> {
     /// Returns the next member, `None` after the last one.
-    pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, MalformedJson> {
         let Some((name, value)) = self.begin()? else { return Ok(None) };
         let (value, end) = value.read_value()?;
         self.resume(end);
@@ -278,10 +278,10 @@ impl<'a> NamedMembers<'a> {
     }
 
     /// Returns the next member; the caller reports its end.
-    pub(crate) fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Cursor<'a>)>, Malformed> {
+    pub(crate) fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Cursor<'a>)>, MalformedJson> {
         let Some((key, at)) = self.members.begin()? else { return Ok(None) };
         let name = match self.members.escaped {
-            true => unquoted(&self.text[key.start - 1..=key.end]).ok_or(Malformed(key.start))?,
+            true => unquoted(&self.text[key.start - 1..=key.end]).ok_or(MalformedJson(key.start))?,
             false => Cow::Borrowed(&self.text[key]),
         };
         Ok(Some((name, Cursor { text: self.text, at })))
@@ -293,14 +293,14 @@ impl<'a> NamedMembers<'a> {
     }
 
     /// Returns the end of the object.
-    pub(crate) fn end(self) -> Result<usize, Malformed> {
+    pub(crate) fn end(self) -> Result<usize, MalformedJson> {
         self.members.end()
     }
 }
 
 impl<'a> Raw<'a> {
     /// Starts at the members of an object.
-    pub(crate) fn members(self) -> Result<NamedMembers<'a>, Malformed> {
+    pub(crate) fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
         self.begun().members()
     }
 
@@ -310,7 +310,7 @@ impl<'a> Raw<'a> {
     }
 
     /// Finds a member of an object.
-    pub(crate) fn find(self, name: &str) -> Result<Option<Self>, Malformed> {
+    pub(crate) fn find(self, name: &str) -> Result<Option<Self>, MalformedJson> {
         let mut members = self.members()?;
         while let Some((found, value)) = members.next()? {
             if found == name {
@@ -360,7 +360,7 @@ pub(crate) fn decode_like(json: &str, shape: &Value) -> serde_json::Result<Value
     let mut found = Map::new();
     while let Some(member) = members.next().map_err(serde_json::Error::custom)? {
         let name = text(&json.as_bytes()[member.key.start - 1..=member.key.end]);
-        let name = name.ok_or_else(|| serde_json::Error::custom(Malformed(member.key.start)))?;
+        let name = name.ok_or_else(|| serde_json::Error::custom(MalformedJson(member.key.start)))?;
         if let Some(shape) = shape.get(&*name) {
             found.insert(name.into_owned(), decode_like(&json[member.value], shape)?);
         }
@@ -392,7 +392,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    fn members(json: &str) -> Result<Vec<(String, String)>, Malformed> {
+    fn members(json: &str) -> Result<Vec<(String, String)>, MalformedJson> {
         let (mut members, mut found) = (Members::new(json.as_bytes(), 0)?, Vec::new());
         while let Some(member) = members.next()? {
             found.push((json[member.key].to_owned(), json[member.value].to_owned()));

@@ -52,7 +52,7 @@ pub struct ProxyError {
 /// A connection through a proxy failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {target} through the proxy {proxy}")]
-struct TunnelFailed {
+struct TunnelError {
     target: String,
     proxy: String,
     source: BoxError,
@@ -243,6 +243,6 @@ impl Service<Uri> for Connector {
             _ => address,
         };
         let made = tunnel.call(address);
-        async move { made.await.map_err(|source| TunnelFailed { target, proxy, source: source.into() }.into()) }.boxed()
+        async move { made.await.map_err(|source| TunnelError { target, proxy, source: source.into() }.into()) }.boxed()
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use barrier::{Effect, StaleReads, Trigger, Write};
 pub use bucket::RetryRate;
 pub use measured::MeasuredQueue;
 pub(crate) use metrics::{MonitoredQueue, QueueCollector};
-use state::{Hashed, Salt};
+use state::{HashedKey, Salt};
 pub(crate) use state::{Item, Next, Priority, Workers};
 
 use crate::backoff::Backoff;
@@ -62,7 +62,7 @@ struct Intake {
 /// A key that was added.
 #[derive(Debug)]
 struct IncomingKey {
-    key: Hashed,
+    key: HashedKey,
     priority: Priority,
     /// The change that triggered it, if the key may have made that change itself.
     trigger: Option<Trigger>,

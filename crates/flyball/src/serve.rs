@@ -9,7 +9,7 @@
 
 mod pace;
 
-pub(crate) use pace::{Pace, Received};
+pub(crate) use pace::{Pace, RequestBody};
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -19,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use pace::Paced;
+use pace::PacedStream;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -38,7 +38,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BUFFER_BYTES: usize = 64 << 10;
 
 /// An open connection.
-struct Open {
+struct OpenConnection {
     task: AbortHandle,
     pace: Arc<Pace>,
     peer: IpAddr,
@@ -49,7 +49,7 @@ pub(crate) async fn accept<F>(listener: TcpListener, limit: usize, converse: imp
 where
     F: Future<Output = Result<(), BoxError>> + Send + 'static,
 {
-    let (mut tasks, mut open) = (JoinSet::new(), Vec::<Open>::new());
+    let (mut tasks, mut open) = (JoinSet::new(), Vec::<OpenConnection>::new());
     loop {
         let Ok((stream, peer)) = listener.accept().await else {
             sleep(ACCEPT_BACKOFF).await;
@@ -74,12 +74,12 @@ where
                 () = watched.overrun() => tracing::debug!(%peer, "closed a connection that was too slow"),
             }
         });
-        open.push(Open { task, pace, peer: peer.ip() });
+        open.push(OpenConnection { task, pace, peer: peer.ip() });
     }
 }
 
 /// Closes the least important connection, and returns false if there is none.
-fn close_one(open: &mut Vec<Open>) -> bool {
+fn close_one(open: &mut Vec<OpenConnection>) -> bool {
     let mut connections: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for each in open.iter() {
         *connections.entry(each.peer).or_default() += 1;
@@ -97,7 +97,7 @@ fn close_one(open: &mut Vec<Open>) -> bool {
 pub(crate) async fn answer<S, F>(
     stream: S,
     pace: Arc<Pace>,
-    answer: impl Fn(Request<Received>) -> F,
+    answer: impl Fn(Request<RequestBody>) -> F,
 ) -> Result<(), BoxError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -108,14 +108,14 @@ where
         let pace = pace.clone();
         let is_head = *request.method() == Method::HEAD;
         pace.request_received(!request.body().is_end_stream());
-        let answered = answer(request.map(|body| Received { body, pace: pace.clone() }));
+        let answered = answer(request.map(|body| RequestBody { body, pace: pace.clone() }));
         async move {
             let response = answered.await;
             pace.answers(if is_head { 0 } else { response.body().size_hint().lower() });
             Ok::<_, Infallible>(response)
         }
     });
-    let stream = TokioIo::new(Paced { stream, pace: pace.clone() });
+    let stream = TokioIo::new(PacedStream { stream, pace: pace.clone() });
     let mut server = http1::Builder::new();
     // The pace has its own deadlines for request heads.
     server.header_read_timeout(None).max_buf_size(MAX_BUFFER_BYTES);
@@ -133,7 +133,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let pages = |stream, pace| async {
-            let page = |request: Request<Received>| async move {
+            let page = |request: Request<RequestBody>| async move {
                 if request.uri().path() == "/wait" {
                     std::future::pending::<()>().await;
                 }
@@ -185,13 +185,13 @@ mod tests {
     fn address_with_the_most_connections_loses_one() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let one = |last: u8| Open {
+            let one = |last: u8| OpenConnection {
                 task: tokio::spawn(std::future::pending::<()>()).abort_handle(),
                 pace: Arc::new(Pace::new()),
                 peer: Ipv4Addr::new(10, 0, 0, last).into(),
             };
             // The API server's connection came first, and so is the slowest.
-            let mut open: Vec<Open> = [1, 2, 2, 3].map(one).into();
+            let mut open: Vec<OpenConnection> = [1, 2, 2, 3].map(one).into();
             assert!(close_one(&mut open));
             let mut remaining: Vec<String> = open.iter().map(|each| each.peer.to_string()).collect();
             remaining.sort();

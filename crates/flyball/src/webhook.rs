@@ -98,7 +98,7 @@ pub use verdict::Verdict;
 
 use crate::kind::Resource;
 use convert::Conversions;
-use handler::{Defaulting, Handler, Validating};
+use handler::{DefaultingHandler, Handler, ValidationHandler};
 use k8s_openapi::api::admissionregistration::v1::MatchCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Serialize;
@@ -230,7 +230,7 @@ impl<T: Resource + Serialize> Webhook<T> {
     #[doc(alias = "CustomValidator")]
     #[doc(alias = "ValidatingWebhook")]
     pub fn validates(mut self, validator: impl Validator<T>) -> Self {
-        self.declared.validates = Some(Arc::new(Validating(validator, PhantomData)));
+        self.declared.validates = Some(Arc::new(ValidationHandler(validator, PhantomData)));
         self
     }
 
@@ -238,7 +238,7 @@ impl<T: Resource + Serialize> Webhook<T> {
     #[doc(alias = "CustomDefaulter")]
     #[doc(alias = "MutatingWebhook")]
     pub fn defaults(mut self, defaulter: impl Defaulter<T>) -> Self {
-        self.declared.defaults = Some(Arc::new(Defaulting(defaulter, PhantomData)));
+        self.declared.defaults = Some(Arc::new(DefaultingHandler(defaulter, PhantomData)));
         self
     }
 

@@ -61,9 +61,9 @@ impl Default for Options {
 ///
 /// It has one datacenter, one cluster and, in the folder `vm-operator`, the template `vm-operator-template`.
 #[derive(Clone)]
-pub struct Simulator(Arc<Shared>);
+pub struct Simulator(Arc<SimulatorState>);
 
-struct Shared {
+struct SimulatorState {
     started: Instant,
     state: Mutex<State>,
 }
@@ -78,7 +78,7 @@ impl Simulator {
     /// Creates a vCenter whose clock starts now.
     pub fn new(options: Options) -> Self {
         let state = State { api: Api::new(options), faults: Faults::default(), calls: BTreeMap::new() };
-        Self(Arc::new(Shared { started: Instant::now(), state: Mutex::new(state) }))
+        Self(Arc::new(SimulatorState { started: Instant::now(), state: Mutex::new(state) }))
     }
 
     /// Returns valid credentials, with a host that does not exist.

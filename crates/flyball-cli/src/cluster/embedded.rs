@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use tokio::task::JoinSet;
 
 /// A running control plane, which is removed when this is dropped.
-pub(crate) struct Embedded {
+pub(crate) struct EmbeddedCluster {
     /// Connection of an administrator.
     pub(crate) config: Config,
     /// Path of the kubeconfig.
@@ -23,7 +23,7 @@ pub(crate) struct Embedded {
     _tasks: JoinSet<()>,
 }
 
-impl Embedded {
+impl EmbeddedCluster {
     /// Starts a control plane with a number of simulated nodes, and a kubeconfig of its own whose context has this
     /// name.
     pub(crate) async fn start(name: &str, nodes: u32) -> Result<Self> {

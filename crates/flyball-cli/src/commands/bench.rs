@@ -5,7 +5,7 @@
 
 use crate::cluster::apply;
 use crate::cluster::connection::{Connection, block_on_threads};
-use crate::cluster::embedded::Embedded;
+use crate::cluster::embedded::EmbeddedCluster;
 use crate::cluster::wait::poll_until;
 use crate::commands::cluster::parse_count;
 use crate::commands::deploy::parse_wait;
@@ -124,7 +124,7 @@ async fn bench(args: &BenchArgs) -> Result<Cost> {
         .ok_or_else(|| Error::new("no samples or config/samples directory found").hint("pass --samples PATH"))?;
     let objects = copies(&apply::read(&samples)?, args.count)?;
     let budget = args.budget(Project::find(Path::new("."))?.map(|project| project.budget));
-    let own = Embedded::start("flyball-bench", args.nodes).await?;
+    let own = EmbeddedCluster::start("flyball-bench", args.nodes).await?;
     let folder = PrivateFolder::new("flyball-bench-operator")?;
     let (connection, metrics) = (Connection::open(own.config.clone()).await?, free_address()?);
     let mut operator = Local::new(args.local.clone(), Connection::open(own.config.clone()).await?);

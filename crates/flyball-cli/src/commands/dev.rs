@@ -7,7 +7,7 @@ mod status;
 
 use crate::cluster::connection::{Connection, ConnectionArgs, block_on_threads};
 use crate::cluster::created::CreatedObjects;
-use crate::cluster::embedded::Embedded;
+use crate::cluster::embedded::EmbeddedCluster;
 use crate::commands::cluster::parse_count;
 use crate::error::Result;
 use crate::files::private::PrivateFolder;
@@ -74,7 +74,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     let folder = PrivateFolder::new("flyball-dev-operator")?;
     let is_elsewhere =
         args.no_cluster || args.connection.cluster.kubeconfig.is_some() || args.connection.cluster.context.is_some();
-    let own = if is_elsewhere { None } else { Some(Embedded::start("flyball-dev", args.nodes).await?) };
+    let own = if is_elsewhere { None } else { Some(EmbeddedCluster::start("flyball-dev", args.nodes).await?) };
     let config = match &own {
         Some(own) => {
             print_line(&format!("control plane ready at {}, in another terminal:", own.url));

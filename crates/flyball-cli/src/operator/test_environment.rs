@@ -2,7 +2,7 @@
 //! will be in its pod.
 
 use crate::cluster::connection::Connection;
-use crate::cluster::embedded::Embedded;
+use crate::cluster::embedded::EmbeddedCluster;
 use crate::cluster::wait::poll_until;
 use crate::error::{Result, ResultExt};
 use crate::files::private::PrivateFolder;
@@ -30,14 +30,14 @@ pub(crate) struct TestEnvironment {
     health: String,
     /// The last line of its output.
     last_line: Arc<Mutex<String>>,
-    pub(crate) control_plane: Embedded,
+    pub(crate) control_plane: EmbeddedCluster,
     _folder: PrivateFolder,
 }
 
 impl TestEnvironment {
     /// Starts the control plane, whose files have this name, with one simulated node.
     pub(crate) async fn new(args: LocalArgs, name: &str) -> Result<Self> {
-        let control_plane = Embedded::start(name, 1).await?;
+        let control_plane = EmbeddedCluster::start(name, 1).await?;
         let folder = PrivateFolder::new(&format!("{name}-operator"))?;
         let (health, metrics) = (free_address()?, free_address()?);
         let config = &control_plane.config;

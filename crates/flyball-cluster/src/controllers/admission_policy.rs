@@ -60,7 +60,7 @@ impl PolicySchemas {
     async fn of(policy: &ValidatingAdmissionPolicy, client: &Client) -> Result<Self> {
         let spec = policy.spec.as_ref();
         let rules = spec.and_then(|spec| spec.match_constraints.as_ref()?.resource_rules.as_ref());
-        let mut published = Published { client, documents: BTreeMap::new() };
+        let mut published = PublishedSchemas { client, documents: BTreeMap::new() };
         let mut objects = BTreeMap::new();
         for rule in rules.into_iter().flatten() {
             for gvk in published.kinds(rule).await? {
@@ -138,12 +138,12 @@ impl PolicySchemas {
 }
 
 /// OpenAPI schemas published by the API server.
-struct Published<'c> {
+struct PublishedSchemas<'c> {
     client: &'c Client,
     documents: BTreeMap<String, Option<Value>>,
 }
 
-impl Published<'_> {
+impl PublishedSchemas<'_> {
     /// Returns the kinds that a rule names one by one.
     async fn kinds(&mut self, rule: &NamedRuleWithOperations) -> Result<BTreeSet<GroupVersionKind>> {
         let [groups, versions, resources] =

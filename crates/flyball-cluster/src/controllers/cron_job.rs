@@ -16,7 +16,7 @@ use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, CronJobStatus, Job};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
-use schedule::Due;
+use schedule::DueTimes;
 use std::time::Duration;
 
 /// Annotation with the scheduled time of a job.
@@ -166,7 +166,7 @@ impl Turn<'_> {
             return Ok(None);
         }
         let Some(schedule) = self.schedule().await else { return Ok(None) };
-        let due = match Due::find(self.cron_job, &schedule, self.now, self.spec.starting_deadline_seconds) {
+        let due = match DueTimes::find(self.cron_job, &schedule, self.now, self.spec.starting_deadline_seconds) {
             Ok(due) => due,
             Err(why) => {
                 self.warn("InvalidSchedule", format!("invalid schedule: {} : {why}", self.spec.schedule)).await;

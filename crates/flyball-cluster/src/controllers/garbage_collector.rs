@@ -37,7 +37,7 @@ const MAX_DEFERRALS: u32 = 10;
 
 /// State shared by the watches and the collector.
 #[derive(Default)]
-struct Shared {
+struct SharedState {
     graph: Mutex<Graph>,
     /// Notified when an object is queued, or a kind was listed.
     notify: Notify,
@@ -45,7 +45,7 @@ struct Shared {
     kinds: Notify,
 }
 
-impl Shared {
+impl SharedState {
     fn graph(&self) -> MutexGuard<'_, Graph> {
         self.graph.lock()
     }
@@ -53,7 +53,7 @@ impl Shared {
 
 /// Runs the garbage collector, with a client for watches and one for all other requests.
 pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(SharedState::default());
     let changed = Arc::new(Notify::new());
     let changes = forward_paced(changed.clone(), shared.clone());
     let crd = Kind::of::<CustomResourceDefinition>();
@@ -75,7 +75,7 @@ pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
 }
 
 /// Notifies the collector of changed CRDs, at most once per interval.
-async fn forward_paced(changed: Arc<Notify>, shared: Arc<Shared>) {
+async fn forward_paced(changed: Arc<Notify>, shared: Arc<SharedState>) {
     loop {
         changed.notified().await;
         shared.kinds.notify_one();
@@ -113,7 +113,7 @@ struct Collector {
     /// The client of watches.
     watching: kube::Client,
     rng: Rng,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     /// Dropped with the collector, and all watches with it.
     watches: JoinSet<()>,
     running: BTreeMap<ServedResource, AbortHandle>,
@@ -234,7 +234,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn served_kinds_are_discovered_at_most_once_per_second() {
-        let (changed, shared) = (Arc::new(Notify::new()), Arc::new(Shared::default()));
+        let (changed, shared) = (Arc::new(Notify::new()), Arc::new(SharedState::default()));
         let (changes, discoveries) = (changed.clone(), shared.clone());
         let started = Instant::now();
         let changing = async {

@@ -66,7 +66,7 @@ impl Reconcile for NamespaceReconciler {
 
 /// Content that keeps a namespace from being deleted.
 #[derive(Debug, Default, PartialEq)]
-struct Found {
+struct RemainingContent {
     discovery: Option<String>,
     failures: Vec<String>,
     /// Number of remaining objects by `resource.group`.
@@ -75,7 +75,7 @@ struct Found {
     finalizers: BTreeMap<String, usize>,
 }
 
-impl Found {
+impl RemainingContent {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -135,13 +135,13 @@ impl Found {
 }
 
 /// Deletes all objects of a namespace; returns the remaining ones.
-async fn empty(client: &kube::Client, namespace: &str) -> Found {
-    let mut found = Found::default();
+async fn empty(client: &kube::Client, namespace: &str) -> RemainingContent {
+    let mut found = RemainingContent::default();
     let served = match discovery::served(client).await {
         Ok(served) => served,
-        Err(error) => return Found { discovery: Some(error.to_string()), ..found },
+        Err(error) => return RemainingContent { discovery: Some(error.to_string()), ..found },
     };
-    let mut resources: Vec<BoxFuture<'_, (String, kube::Result<Remaining>)>> = Vec::new();
+    let mut resources: Vec<BoxFuture<'_, (String, kube::Result<RemainingObjects>)>> = Vec::new();
     for resource in served {
         if resource.namespaced && resource.can(&["list", "deletecollection"]) {
             let name = format!("{}.{}", resource.resource.resource, resource.resource.group);
@@ -162,13 +162,13 @@ async fn empty(client: &kube::Client, namespace: &str) -> Found {
 
 /// Objects of a resource that remain after their deletion.
 #[derive(Debug, Default)]
-struct Remaining {
+struct RemainingObjects {
     objects: usize,
     finalizers: BTreeMap<String, usize>,
 }
 
 /// Deletes the objects of a resource, and counts as remaining those for which there was no time.
-async fn empty_in_time(client: &kube::Client, path: &str) -> kube::Result<Remaining> {
+async fn empty_in_time(client: &kube::Client, path: &str) -> kube::Result<RemainingObjects> {
     match timeout(RESOURCE_TIMEOUT, empty_of(client, path)).await {
         Ok(result) => result,
         Err(_) => count(client, path).await,
@@ -176,10 +176,10 @@ async fn empty_in_time(client: &kube::Client, path: &str) -> kube::Result<Remain
 }
 
 /// Deletes the objects of a resource, page by page.
-async fn empty_of(client: &kube::Client, path: &str) -> kube::Result<Remaining> {
+async fn empty_of(client: &kube::Client, path: &str) -> kube::Result<RemainingObjects> {
     let mut page = list(client, path, "").await?;
     if page.items().is_empty() {
-        return Ok(Remaining::default());
+        return Ok(RemainingObjects::default());
     }
     let mut start = String::new();
     for _ in 0..MAX_PAGES {
@@ -205,8 +205,8 @@ fn unless_expired<T>(result: kube::Result<T>) -> kube::Result<Option<T>> {
 }
 
 /// Counts the objects of a resource. Finalizers are counted on as many pages as a reconcile deletes.
-async fn count(client: &kube::Client, path: &str) -> kube::Result<Remaining> {
-    let mut remaining = Remaining::default();
+async fn count(client: &kube::Client, path: &str) -> kube::Result<RemainingObjects> {
+    let mut remaining = RemainingObjects::default();
     let mut page = list(client, path, "").await?;
     remaining.add(&page);
     for _ in 1..MAX_PAGES {
@@ -223,7 +223,7 @@ async fn count(client: &kube::Client, path: &str) -> kube::Result<Remaining> {
     Ok(remaining)
 }
 
-impl Remaining {
+impl RemainingObjects {
     fn add(&mut self, page: &Page) {
         self.objects += page.items().len();
         for finalizer in page.items().iter().flat_map(|item| &item.metadata.finalizers) {
@@ -232,8 +232,8 @@ impl Remaining {
     }
 }
 
-impl Found {
-    fn add(&mut self, resource: String, remaining: Remaining) {
+impl RemainingContent {
+    fn add(&mut self, resource: String, remaining: RemainingObjects) {
         if remaining.objects > 0 {
             self.resources.insert(resource, remaining.objects);
         }
@@ -304,7 +304,7 @@ async fn delete(client: &kube::Client, path: &str, start: &str) -> kube::Result<
 }
 
 /// Writes the conditions to the status.
-async fn update_conditions(namespace: &Namespace, found: &Found, cx: &Context<Namespace>) -> Result<()> {
+async fn update_conditions(namespace: &Namespace, found: &RemainingContent, cx: &Context<Namespace>) -> Result<()> {
     let status = namespace.status.clone().unwrap_or_default();
     let mut conditions = status.conditions.clone().unwrap_or_default();
     let now: Time = serde_json::from_value(rfc3339(cx.now()).into())?;

@@ -22,9 +22,9 @@ pub(super) fn controller() -> Controller<impl Reconcile> {
     let balancers = LoadBalancers { events: Events::new("service-controller"), addresses: Addresses::default() };
     Controller::new(balancers)
         .watches_by_key::<Node>(|_, caches| {
-            Ok(caches.range_by::<Balanced>(..)?.into_iter().map(|((), service)| service).collect())
+            Ok(caches.range_by::<LoadBalancerServices>(..)?.into_iter().map(|((), service)| service).collect())
         })
-        .index::<Balanced>()
+        .index::<LoadBalancerServices>()
         .filter::<Node>(Predicate::new(|old, new| serves(old) != serves(new)))
         .replaces::<Service>()
         .while_deleting()
@@ -39,9 +39,9 @@ fn needs_load_balancer(service: &Service) -> bool {
 }
 
 /// Services that need a load balancer.
-struct Balanced;
+struct LoadBalancerServices;
 
-impl Index for Balanced {
+impl Index for LoadBalancerServices {
     type Resource = Service;
     type Value = ();
 

@@ -36,7 +36,7 @@ pub(super) fn claims() -> Controller<impl Reconcile> {
         })
         .index::<ByTarget>()
         .index::<ForClaim>()
-        .index::<Unclaimed>()
+        .index::<UnclaimedVolumes>()
         .watches::<Pod>(|pod, _| {
             let namespace = pod.metadata.namespace.as_deref();
             Ok(pods::claims(pod).map(|(claim, _)| ObjectKey::new(namespace, &claim)).collect())
@@ -122,9 +122,9 @@ impl Index for ForClaim {
 }
 
 /// Volumes that name no claim, by their class.
-struct Unclaimed;
+struct UnclaimedVolumes;
 
-impl Index for Unclaimed {
+impl Index for UnclaimedVolumes {
     type Resource = PersistentVolume;
     type Value = String;
 
@@ -272,7 +272,7 @@ async fn best(
         let is_selected = selector.as_ref().is_none_or(|selector| selector.matches(volume));
         phase(volume) == "Available" && fits(volume, claim, spec) && is_selected
     };
-    let unclaimed = cx.list_by::<Unclaimed>(&class_of_claim(claim)).await?.into_iter();
+    let unclaimed = cx.list_by::<UnclaimedVolumes>(&class_of_claim(claim)).await?.into_iter();
     let capacity = |volume: &PersistentVolume| volume.spec.as_ref().and_then(capacity);
     Ok(unclaimed.filter(is_suitable).min_by(|a, b| capacity(a).cmp(&capacity(b))))
 }
@@ -378,9 +378,9 @@ mod tests {
             let spec = json!({"storageClassName": "fast", "claimRef": claim});
             serde_json::from_value(json!({"metadata": {"name": "v"}, "spec": spec})).unwrap()
         };
-        assert_eq!(Unclaimed::values(&volume(Value::Null)), ["fast"]);
+        assert_eq!(UnclaimedVolumes::values(&volume(Value::Null)), ["fast"]);
         let reserved = volume(json!({"namespace": "ns", "name": "c"}));
-        assert!(Unclaimed::values(&reserved).is_empty());
+        assert!(UnclaimedVolumes::values(&reserved).is_empty());
         assert_eq!(ForClaim::values(&reserved), [ObjectKey::new(Some("ns"), "c")]);
     }
 }

@@ -163,10 +163,10 @@ pub(super) enum Crash {
 
 /// Counter of requests, shared by clones.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Log(Arc<Shared>);
+pub(super) struct Log(Arc<SharedState>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedState {
     state: Mutex<State>,
     /// Notified when the operator should crash.
     crash: Notify,

@@ -36,7 +36,7 @@ pub(crate) struct Events {
 /// Events published about an object.
 #[derive(Debug)]
 struct ObjectEvents {
-    events: BTreeMap<EventContent, Published>,
+    events: BTreeMap<EventContent, EventText>,
     tokens: u32,
     refilled: Timestamp,
     last: Timestamp,
@@ -46,7 +46,7 @@ struct ObjectEvents {
 pub(crate) type EventContent = (&'static str, String, String);
 
 #[derive(Debug)]
-struct Published {
+struct EventText {
     name: String,
     count: i32,
     last: Timestamp,
@@ -175,7 +175,7 @@ impl Events {
             known.events.remove(&oldest?);
         }
         let name = name();
-        known.events.insert(content.clone(), Published { name: name.clone(), count: 1, last: now });
+        known.events.insert(content.clone(), EventText { name: name.clone(), count: 1, last: now });
         Some(Post::Create(name))
     }
 }

@@ -80,7 +80,7 @@ pub fn published(document: &Value, group: &str, version: &str, kind: &str) -> Op
     let names_it =
         |schema: &Value| schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|gvks| gvks.contains(&gvk));
     let (name, schema) = schemas.iter().find(|(_, schema)| names_it(schema))?;
-    Published { schemas, within: vec![name] }.visible(schema)
+    PublishedSchemas { schemas, within: vec![name] }.visible(schema)
 }
 
 /// Returns the type of an object of a [published] schema.
@@ -89,13 +89,13 @@ pub fn object(schema: &Map<String, Value>) -> Type<'_> {
     Type::of(schema, !described)
 }
 
-struct Published<'d> {
+struct PublishedSchemas<'d> {
     schemas: &'d Map<String, Value>,
     /// The names of the schemas being parsed, outermost first.
     within: Vec<&'d str>,
 }
 
-impl<'d> Published<'d> {
+impl<'d> PublishedSchemas<'d> {
     /// Returns the part of a schema that is visible to expressions, if any.
     fn visible(&mut self, schema: &'d Value) -> Option<Schema> {
         if let Some(name) = referred(schema) {

@@ -1,6 +1,6 @@
 //! Long computations on separate threads, so that the server can serve connections in the meantime.
 
-use super::{Flow, Hold, Pool, Shared};
+use super::{Flow, Hold, Pool, SharedBounds};
 use futures_util::future::BoxFuture;
 use std::panic::resume_unwind;
 use std::task::{Context, Poll, ready};
@@ -39,7 +39,7 @@ pub(crate) struct Offload {
 
 impl Offload {
     /// Creates the offload of a request, if the runtime has threads for it.
-    pub(crate) fn new(shared: &Shared, flow: &Flow) -> Option<Self> {
+    pub(crate) fn new(shared: &SharedBounds, flow: &Flow) -> Option<Self> {
         let has_workers = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
         has_workers.then(|| Self {
             threads: shared.threads.of(flow).clone(),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 /// A decoded object with warnings.
 #[derive(Debug)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedObject {
     pub(crate) object: Object,
     pub(crate) warnings: Vec<String>,
 }
@@ -73,7 +73,7 @@ pub(crate) fn body(
     document: Document,
     raw: &[u8],
     validation: FieldValidation,
-) -> Result<Decoded, Status> {
+) -> Result<DecodedObject, Status> {
     let mut object = match document.value {
         Value::Null => Object::default(),
         value => Object::try_from(value).map_err(|value| {
@@ -88,7 +88,7 @@ pub(crate) fn body(
     check_kind(resource, &mut object, raw)?;
     let (object, unknown) = read(resource, object)?;
     if validation == FieldValidation::Ignore {
-        return Ok(Decoded { object, warnings: Vec::new() });
+        return Ok(DecodedObject { object, warnings: Vec::new() });
     }
     let Document { mut duplicates, format, .. } = document;
     match format {
@@ -116,7 +116,7 @@ pub(crate) fn body(
         FieldValidation::Strict if !found.is_empty() => {
             Err(unhandled(&resource.kind, resource, &format!("strict decoding error: {}", found.join(", "))))
         }
-        _ => Ok(Decoded { object, warnings: found }),
+        _ => Ok(DecodedObject { object, warnings: found }),
     }
 }
 

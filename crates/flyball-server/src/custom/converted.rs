@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// The converted objects of a version of a resource.
 #[derive(Default)]
-pub(crate) struct Converted(Mutex<State>);
+pub(crate) struct ConversionCache(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -23,7 +23,7 @@ struct State {
     bytes: usize,
 }
 
-impl Converted {
+impl ConversionCache {
     /// Returns the converted form of this revision of an object.
     pub(crate) fn get(&self, of: &Entry) -> Option<Arc<Entry>> {
         let state = self.0.lock();
@@ -42,7 +42,7 @@ impl Converted {
 }
 
 /// Prints nothing: the cache is not part of a CRD's declaration.
-impl fmt::Debug for Converted {
+impl fmt::Debug for ConversionCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Converted")
     }

@@ -19,10 +19,10 @@ impl Budget {
     }
 
     /// Charges values before they are collected.
-    pub(super) fn spend(&mut self, visits: usize) -> Result<(), Broken> {
+    pub(super) fn spend(&mut self, visits: usize) -> Result<(), PathMismatch> {
         let remaining = self.0.checked_sub(visits);
         self.0 = remaining.unwrap_or(0);
-        remaining.map(drop).ok_or(Broken)
+        remaining.map(drop).ok_or(PathMismatch)
     }
 }
 
@@ -32,7 +32,7 @@ pub(super) struct JsonPath(Vec<Step>);
 
 /// A path cannot be followed in an object.
 #[derive(Debug, PartialEq)]
-pub(super) struct Broken;
+pub(super) struct PathMismatch;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
@@ -179,8 +179,8 @@ fn slice(token: &str) -> Option<Slice> {
 }
 
 impl Slice {
-    fn of(self, items: &[Value]) -> Result<impl ExactSizeIterator<Item = &Value>, Broken> {
-        let length = i64::try_from(items.len()).map_err(|_| Broken)?;
+    fn of(self, items: &[Value]) -> Result<impl ExactSizeIterator<Item = &Value>, PathMismatch> {
+        let length = i64::try_from(items.len()).map_err(|_| PathMismatch)?;
         let mut from = self.from.unwrap_or(0);
         if from < 0 {
             from += length;
@@ -192,7 +192,7 @@ impl Slice {
         let by = self.by.unwrap_or(1);
         let empty = from == to;
         if !empty && (from < 0 || from >= length || to < 0 || to > length || from > to || by <= 0) {
-            return Err(Broken);
+            return Err(PathMismatch);
         }
         let (from, to) = if empty { (0, 0) } else { (from, to) };
         let [from, to, by] = [from, to, by.max(1)].map(|number| usize::try_from(number).unwrap_or_default());
@@ -201,7 +201,7 @@ impl Slice {
 }
 
 impl Step {
-    fn follow<'v>(&self, values: &[&'v Value], budget: &mut Budget) -> Result<Vec<&'v Value>, Broken> {
+    fn follow<'v>(&self, values: &[&'v Value], budget: &mut Budget) -> Result<Vec<&'v Value>, PathMismatch> {
         let mut found = Vec::new();
         if let Self::Union(steps) = self {
             for step in steps {
@@ -242,7 +242,7 @@ impl Step {
                         }
                     }
                 }
-                (Self::Slice(_) | Self::Has(_) | Self::Where(..), _) => return Err(Broken),
+                (Self::Slice(_) | Self::Has(_) | Self::Where(..), _) => return Err(PathMismatch),
             }
         }
         Ok(found)
@@ -250,7 +250,7 @@ impl Step {
 }
 
 /// Collects the descendants of a value, breadth first.
-fn within<'v>(value: &'v Value, found: &mut Vec<&'v Value>, budget: &mut Budget) -> Result<(), Broken> {
+fn within<'v>(value: &'v Value, found: &mut Vec<&'v Value>, budget: &mut Budget) -> Result<(), PathMismatch> {
     let inner: Vec<&Value> = match value {
         Value::Array(items) => items.iter().collect(),
         Value::Object(fields) => fields.values().collect(),
@@ -266,14 +266,14 @@ fn at<'v>(value: &'v Value, field: &[String]) -> Option<&'v Value> {
 }
 
 /// Compares two values of one type.
-fn compare(found: &Value, operator: &str, expected: &Value) -> Result<bool, Broken> {
+fn compare(found: &Value, operator: &str, expected: &Value) -> Result<bool, PathMismatch> {
     let order = match (found, expected) {
         (Value::Number(a), Value::Number(b)) if a.is_f64() == b.is_f64() => a.as_f64().partial_cmp(&b.as_f64()),
         (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
         (Value::Bool(a), Value::Bool(b)) if matches!(operator, "==" | "!=") => Some(a.cmp(b)),
         _ => None,
     };
-    let order = order.ok_or(Broken)?;
+    let order = order.ok_or(PathMismatch)?;
     Ok(match operator {
         "==" => order.is_eq(),
         "!=" => order.is_ne(),

@@ -10,7 +10,7 @@ use super::meta;
 use super::patch::Patch;
 use crate::admission::{Attributes, Edit, Editor, Operation, Writer};
 use crate::auth::User;
-use crate::catalog::decode::{self, Decoded};
+use crate::catalog::decode::{self, DecodedObject};
 use crate::catalog::{Resource, Target};
 use crate::custom::schema_number;
 use crate::kinds::Part;
@@ -40,13 +40,13 @@ pub(crate) enum Change {
 /// The result of a write.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    pub(crate) object: Written,
+    pub(crate) object: WriteOutcome,
     pub(crate) created: bool,
 }
 
 /// An object that was written, or would have been.
 #[derive(Debug)]
-pub(crate) enum Written {
+pub(crate) enum WriteOutcome {
     Stored(Arc<Entry>),
     /// The object of a dry run, or one that this write removed.
     Unstored(Box<Object>),
@@ -82,13 +82,13 @@ impl Registry {
             candidate.normalize_empty();
             let object = candidate.object;
             let object = if object == live && !self.rewrites(&target.resource, &entry, &live).await? {
-                Written::Stored(self.codec.convert(resource, entry).await?)
+                WriteOutcome::Stored(self.codec.convert(resource, entry).await?)
             } else if writer.options.dry_run {
                 self.bounded_entry(resource, &key, object.clone(), 0, Some(&entry)).map_err(refusal)?;
-                Written::Unstored(Box::new(object))
+                WriteOutcome::Unstored(Box::new(object))
             } else {
                 match self.store_change(&target.resource, &key, &entry, object, &live).await? {
-                    Ok(Written::Stored(entry)) => Written::Stored(self.codec.convert(resource, entry).await?),
+                    Ok(WriteOutcome::Stored(entry)) => WriteOutcome::Stored(self.codec.convert(resource, entry).await?),
                     Ok(written) => written,
                     Err(storage::Error::Changed) => continue,
                     Err(error) => return Err(refusal(error)),
@@ -137,18 +137,18 @@ impl Registry {
         entry: &Arc<Entry>,
         object: Object,
         live: &Object,
-    ) -> Result<Result<Written, storage::Error>, Status> {
+    ) -> Result<Result<WriteOutcome, storage::Error>, Status> {
         if is_released(resource, &object, live) {
             // Watches receive the last stored object, the writer the changed one.
             let last = self.remove_stored(resource, key, entry).await;
-            return Ok(last.map(|_| Written::Unstored(Box::new(object))));
+            return Ok(last.map(|_| WriteOutcome::Unstored(Box::new(object))));
         }
         let (stored_as, object) = self.codec.as_stored(resource, object).await?;
         let make = |revision| self.bounded_entry(&stored_as, key, object, revision, Some(entry));
         let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         Ok(stored.map(|entry| {
             self.note_written(resource);
-            Written::Stored(entry)
+            WriteOutcome::Stored(entry)
         }))
     }
 
@@ -259,7 +259,7 @@ impl Registry {
                 object
             }
             (Change::Patch(patch), Some(live)) => {
-                let Decoded { object, warnings } =
+                let DecodedObject { object, warnings } =
                     patch.apply(Some(&catalog), resource, live, writer.options.field_validation)?;
                 writer.warnings.add(warnings);
                 target.check_name(&object)?;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The versions of a resource, as a catalog has them.
-struct Served<'c> {
+struct CatalogVersions<'c> {
     catalog: &'c Catalog,
     resource: &'c Resource,
     conversions: &'c Conversions,
@@ -120,7 +120,7 @@ fn version_of<'c>(catalog: &'c Catalog, resource: &'c Resource, object: &Value) 
     own.and_then(|own| version(catalog, resource, own)).unwrap_or(resource)
 }
 
-impl Versions for Served<'_> {
+impl Versions for CatalogVersions<'_> {
     fn schema(&self, api_version: &str) -> Option<Node<'_>> {
         version(self.catalog, self.resource, api_version).map(|resource| resource.schema.node())
     }
@@ -235,7 +235,7 @@ pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, 
     let api_version = resource.kind.api_version();
     let nothing = FieldSet::new();
     let objects = Objects {
-        versions: &Served { catalog, resource, conversions: &Conversions::default() },
+        versions: &CatalogVersions { catalog, resource, conversions: &Conversions::default() },
         api_version: &api_version,
         ignored: &nothing,
         empty: resource.empty.as_value(),
@@ -256,7 +256,7 @@ pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Objec
     let api_version = resource.kind.api_version();
     let ignored = ignored(by.part, resource);
     let objects = Objects {
-        versions: &Served { catalog, resource, conversions: by.conversions },
+        versions: &CatalogVersions { catalog, resource, conversions: by.conversions },
         api_version: &api_version,
         ignored: &ignored,
         empty: resource.empty.as_value(),
@@ -305,7 +305,7 @@ pub(crate) fn apply(
     let api_version = resource.kind.api_version();
     let ignored = ignored(by.part, resource);
     let objects = Objects {
-        versions: &Served { catalog, resource, conversions: by.conversions },
+        versions: &CatalogVersions { catalog, resource, conversions: by.conversions },
         api_version: &api_version,
         ignored: &ignored,
         empty: resource.empty.as_value(),

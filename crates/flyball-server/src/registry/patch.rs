@@ -1,6 +1,6 @@
 //! Patches of objects.
 
-use crate::catalog::decode::{self, Decoded};
+use crate::catalog::decode::{self, DecodedObject};
 use crate::catalog::{Behavior, Catalog, Resource, scheme, undeterminable};
 use crate::codec::convert_whole;
 use crate::request::options::FieldValidation;
@@ -38,7 +38,7 @@ impl Patch {
         resource: &Resource,
         live: &Object,
         validation: FieldValidation,
-    ) -> Result<Decoded, Status> {
+    ) -> Result<DecodedObject, Status> {
         let patched = self.patched(resource, live)?;
         self.read(catalog, resource, live, patched, validation)
     }
@@ -130,7 +130,7 @@ impl Patch {
         live: &Object,
         mut patched: Value,
         validation: FieldValidation,
-    ) -> Result<Decoded, Status> {
+    ) -> Result<DecodedObject, Status> {
         // Strategic patches produce a value, the others a text.
         let strategic = self.kind == PatchKind::Strategic;
         let refuse = |why: &str| {
@@ -192,10 +192,10 @@ impl Patch {
         object: Object,
         unknown: Vec<String>,
         validation: FieldValidation,
-        refuse: impl FnOnce(&str) -> Result<Decoded, Status>,
-    ) -> Result<Decoded, Status> {
+        refuse: impl FnOnce(&str) -> Result<DecodedObject, Status>,
+    ) -> Result<DecodedObject, Status> {
         if validation == FieldValidation::Ignore {
-            return Ok(Decoded { object, warnings: Vec::new() });
+            return Ok(DecodedObject { object, warnings: Vec::new() });
         }
         let unknown = unknown.into_iter().map(|path| format!("unknown field \"{path}\""));
         let found: Vec<String> = self.duplicates.iter().cloned().chain(unknown).collect();
@@ -203,7 +203,7 @@ impl Patch {
             FieldValidation::Strict if !found.is_empty() => {
                 refuse(&format!("strict decoding error: {}", found.join(", ")))
             }
-            _ => Ok(Decoded { object, warnings: found }),
+            _ => Ok(DecodedObject { object, warnings: found }),
         }
     }
 }

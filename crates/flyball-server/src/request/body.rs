@@ -83,7 +83,7 @@ pub(crate) fn places(bytes: &[u8], remarks: &[String]) -> Vec<usize> {
         };
         Some(Subject { at, duplicate, rest: path.strip_suffix('"')? })
     });
-    let found = RefCell::new(Found { places: vec![usize::MAX; remarks.len()], count: 0 });
+    let found = RefCell::new(ReportedFields { places: vec![usize::MAX; remarks.len()], count: 0 });
     let finder = Finder { subjects: subjects.collect(), is_root: true, found: &found };
     // Malformed JSON has been rejected before.
     drop(finder.deserialize(&mut serde_json::Deserializer::from_slice(bytes)));
@@ -317,7 +317,7 @@ struct Subject<'r> {
 }
 
 /// The subjects of remarks that have been found.
-struct Found {
+struct ReportedFields {
     places: Vec<usize>,
     count: usize,
 }
@@ -326,13 +326,13 @@ struct Found {
 struct Finder<'r, 'f> {
     subjects: Vec<Subject<'r>>,
     is_root: bool,
-    found: &'f RefCell<Found>,
+    found: &'f RefCell<ReportedFields>,
 }
 
 impl<'r> Finder<'r, '_> {
     /// Records the subjects that are reached, if they are of this type.
     fn reach(&self, subjects: &[Subject<'r>], duplicate: bool) {
-        let Found { places, count } = &mut *self.found.borrow_mut();
+        let ReportedFields { places, count } = &mut *self.found.borrow_mut();
         for subject in subjects.iter().filter(|subject| subject.rest.is_empty() && subject.duplicate == duplicate) {
             places[subject.at] = places[subject.at].min(*count);
         }

@@ -5,7 +5,7 @@
 //! count from their creation until they are freed, and an unfinished response has a cost of its own, since there may be
 //! many short ones.
 
-use crate::bounds::{Flow, Hold, Offload, Shared, UNFINISHED};
+use crate::bounds::{Flow, Hold, Offload, SharedBounds, UNFINISHED};
 use crate::link::Link;
 use crate::response::Body;
 use bytes::{Buf, Bytes};
@@ -26,7 +26,7 @@ const MAX_PIECE_BYTES: usize = 32 << 10;
 const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The body of a response that is sent over a connection.
-pub(super) struct Outgoing {
+pub(super) struct ConnectionBody {
     body: Body,
     link: Link,
     /// The piece that was taken from the body and not handed over.
@@ -47,8 +47,8 @@ pub(super) struct Outgoing {
 #[error("the client reads too slowly")]
 pub(super) struct CutOff;
 
-impl Outgoing {
-    pub(super) fn new(mut body: Body, link: Link, shared: &Shared) -> Self {
+impl ConnectionBody {
+    pub(super) fn new(mut body: Body, link: Link, shared: &SharedBounds) -> Self {
         if link.flow().is_none() {
             link.identify(&Flow::unidentified());
         }
@@ -116,13 +116,13 @@ impl Outgoing {
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for ConnectionBody {
     fn drop(&mut self) {
         self.making.iter().for_each(JoinHandle::abort);
     }
 }
 
-impl http_body::Body for Outgoing {
+impl http_body::Body for ConnectionBody {
     type Data = Piece;
     type Error = CutOff;
 
@@ -205,8 +205,8 @@ mod tests {
     use http_body_util::BodyExt;
     use tokio::time::advance;
 
-    fn shared(unsent_bytes: usize) -> Shared {
-        Shared::new(&Bounds { unsent_bytes, ..Bounds::default() })
+    fn shared(unsent_bytes: usize) -> SharedBounds {
+        SharedBounds::new(&Bounds { unsent_bytes, ..Bounds::default() })
     }
 
     fn link(flow: &Flow) -> Link {
@@ -215,7 +215,7 @@ mod tests {
         link
     }
 
-    fn next(outgoing: &mut Outgoing) -> Option<Piece> {
+    fn next(outgoing: &mut ConnectionBody) -> Option<Piece> {
         outgoing.frame().now_or_never().flatten().map(|frame| frame.unwrap().into_data().ok().unwrap())
     }
 
@@ -225,7 +225,7 @@ mod tests {
         let link = link(&ann);
         let body = Bytes::from(vec![7; 1_000_000]);
         link.keep_room(shared.room(&ann, body.len()).await);
-        let mut outgoing = Outgoing::new(body.clone().into(), link.clone(), &shared);
+        let mut outgoing = ConnectionBody::new(body.clone().into(), link.clone(), &shared);
         assert_eq!(http_body::Body::size_hint(&outgoing).exact(), Some(1_000_000));
         assert_eq!(shared.unsent.used(), 1_000_000 + UNFINISHED);
         let (mut read, mut sent) = (0, Vec::new());
@@ -247,17 +247,21 @@ mod tests {
     async fn unfinished_responses_are_counted_without_a_user() {
         const RESPONSES: usize = 100;
         let shared = shared(2 * RESPONSES * (UNFINISHED + 3));
-        let mut unfinished: Vec<Outgoing> =
-            (0..RESPONSES).map(|_| Outgoing::new("401".into(), Link::default(), &shared)).collect();
+        let mut unfinished: Vec<ConnectionBody> =
+            (0..RESPONSES).map(|_| ConnectionBody::new("401".into(), Link::default(), &shared)).collect();
         assert!(unfinished.iter().all(|answer| answer.body.available_bytes() == 3));
-        let more = Outgoing::new("401".into(), Link::default(), &shared);
+        let more = ConnectionBody::new("401".into(), Link::default(), &shared);
         assert!(http_body::Body::is_end_stream(&more), "there is nothing to be left unread");
         // Bytes in the transport keep the response unfinished.
         let pieces: Vec<Piece> = unfinished.iter_mut().filter_map(next).collect();
         drop(unfinished);
         assert_eq!(shared.unsent.used(), RESPONSES * (UNFINISHED + 3));
         let ann = link(&Flow::of("ann", false, true));
-        assert_eq!(Outgoing::new("403".into(), ann, &shared).body.available_bytes(), 3, "others have their own share");
+        assert_eq!(
+            ConnectionBody::new("403".into(), ann, &shared).body.available_bytes(),
+            3,
+            "others have their own share"
+        );
         drop(pieces);
         assert_eq!(shared.unsent.used(), 0);
     }
@@ -266,13 +270,13 @@ mod tests {
     async fn lazy_pieces_wait_for_room() {
         let (shared, ann) = (shared(4 * MAX_PIECE_BYTES), Flow::of("ann", false, true));
         let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * MAX_PIECE_BYTES]));
-        let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link(&ann), &shared);
+        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), link(&ann), &shared);
         // Bytes that are generated synchronously may exceed the limit.
         assert!(next(&mut outgoing).is_none() && http_body::Body::is_end_stream(&outgoing));
         let link = link(&ann);
         link.keep_room(shared.room(&ann, 6 * MAX_PIECE_BYTES).await);
         let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * MAX_PIECE_BYTES]));
-        let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link, &shared);
+        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), link, &shared);
         let mut unread: Vec<Piece> = std::iter::from_fn(|| next(&mut outgoing)).collect();
         assert_eq!((unread.len(), shared.unsent.used()), (6, 6 * MAX_PIECE_BYTES + UNFINISHED));
         unread.truncate(1);
@@ -285,7 +289,7 @@ mod tests {
         let link = link(&ann);
         link.keep_room(shared.room(&ann, 6 * MAX_PIECE_BYTES).await);
         let pieces = (0..9).map(|_| Bytes::from(vec![7; MAX_PIECE_BYTES]));
-        let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link.clone(), &shared);
+        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), link.clone(), &shared);
         let _unread: Vec<Piece> = std::iter::from_fn(|| next(&mut outgoing)).collect();
         let begin = tokio::time::Instant::now();
         assert!(outgoing.frame().await.unwrap().is_err() && link.is_slow());
@@ -301,7 +305,7 @@ mod tests {
         let all = || threads.clone().wait(bob.clone(), threads.limit());
         let taken = all().await;
         let pieces = (0..9).map(|_| Bytes::from(vec![7; MAX_PIECE_BYTES]));
-        let mut outgoing = Outgoing::new(Body::lazy(pieces, true), link, &shared);
+        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), link, &shared);
         assert_eq!(std::iter::from_fn(|| next(&mut outgoing)).count(), 3, "more takes a turn");
         assert!(!http_body::Body::is_end_stream(&outgoing));
         drop(taken);

@@ -3,12 +3,12 @@
 use super::Components;
 use super::actions;
 use super::call::{Call, document, unsupported, writer};
-use crate::catalog::decode::{self, Decoded};
+use crate::catalog::decode::{self, DecodedObject};
 use crate::catalog::{Behavior, Catalog, Lookup, Resource, Target, protobuf, scale};
 use crate::encoder::ResponseEncoder;
 use crate::kinds::{Answer, NAMESPACE, Part, Subresource, Verbs};
 use crate::registry::{
-    self, Change, DeletionResult, ListResult, Outcome, Patch, PatchKind, Registry, Written, parse_version,
+    self, Change, DeletionResult, ListResult, Outcome, Patch, PatchKind, Registry, WriteOutcome, parse_version,
 };
 use crate::request::ResourcePath;
 use crate::request::accept::{self, Form, View};
@@ -247,7 +247,7 @@ async fn get(
     if target.part == Part::Scale {
         return scaled(encoder, 200, &encoder.codec.decode(&target.resource, &entry)?);
     }
-    encoder.written(200, &Written::Stored(entry))
+    encoder.written(200, &WriteOutcome::Stored(entry))
 }
 
 /// Responds with the scale of an object.
@@ -259,10 +259,10 @@ fn scaled(encoder: &ResponseEncoder, code: u16, object: &Object) -> Result<Respo
 fn outcome(encoder: &ResponseEncoder, target: &Target, outcome: Outcome) -> Result<Response<Body>, Status> {
     let code = if outcome.created { 201 } else { 200 };
     match (target.part, outcome.object) {
-        (Part::Scale, Written::Stored(entry)) => {
+        (Part::Scale, WriteOutcome::Stored(entry)) => {
             scaled(encoder, code, &encoder.codec.decode(&encoder.resource, &entry)?)
         }
-        (Part::Scale, Written::Unstored(object)) => scaled(encoder, code, &object),
+        (Part::Scale, WriteOutcome::Unstored(object)) => scaled(encoder, code, &object),
         (_, written) => encoder.written(code, &written),
     }
 }
@@ -302,7 +302,7 @@ async fn update(
     if target.part == Part::Scale {
         let kind = Catalog::action("Scale");
         let document = document(call, &kind)?;
-        let Decoded { object, .. } = decode::body(&kind, document, &call.body, options.field_validation)?;
+        let DecodedObject { object, .. } = decode::body(&kind, document, &call.body, options.field_validation)?;
         target.check_name(&object)?;
         let change = registry::scale::replace(&target.resource, object);
         let done = registry.change(target, &change, &writer(call, options)).await?;

@@ -4,7 +4,7 @@
 //! connection, bytes are counted before they are kept.
 
 use super::call::RejectedRequest;
-use crate::bounds::{Flow, Hold, Shared};
+use crate::bounds::{Flow, Hold, SharedBounds};
 use crate::limits::MAX_BODY_BYTES;
 use bytes::{Bytes, BytesMut};
 use flyball_core::Status;
@@ -30,7 +30,7 @@ const MAX_DRAINED_BYTES: usize = 8 * MAX_BODY_BYTES;
 /// Reads a body. Bodies from connections are charged to the user; waiting for that does not count as the client's time.
 pub(super) async fn read<B>(
     body: B,
-    counted: Option<(&Shared, &Flow)>,
+    counted: Option<(&SharedBounds, &Flow)>,
 ) -> Result<(Bytes, Option<Hold>), RejectedRequest>
 where
     B: http_body::Body<Data = Bytes> + Send,
@@ -100,7 +100,7 @@ mod tests {
     use std::convert::Infallible;
 
     /// Reads a body of a number of pieces of a size, with a delay in milliseconds before each.
-    async fn sent(shared: &Shared, pieces: usize, bytes: usize, millis: u64) -> Result<usize, u16> {
+    async fn sent(shared: &SharedBounds, pieces: usize, bytes: usize, millis: u64) -> Result<usize, u16> {
         let frames = stream::iter(0..pieces).then(move |_| async move {
             tokio::time::sleep(Duration::from_millis(millis)).await;
             Ok::<_, Infallible>(Frame::data(Bytes::from(vec![b'x'; bytes])))
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bodies_have_a_minimum_rate() {
-        let shared = Shared::new(&Bounds::default());
+        let shared = SharedBounds::new(&Bounds::default());
         let start = Instant::now();
         assert_eq!(sent(&shared, 1000, 1, 1000).await, Err(504));
         assert_eq!(start.elapsed(), Duration::from_secs(5));
@@ -132,7 +132,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn bodies_are_counted_as_they_arrive() {
         // Half of it is hers, which is 16 bodies that have not begun.
-        let shared = Shared::new(&Bounds { received_bytes: 32 * FIRST_RESERVATION_BYTES, ..Bounds::default() });
+        let shared = SharedBounds::new(&Bounds { received_bytes: 32 * FIRST_RESERVATION_BYTES, ..Bounds::default() });
         let slow = futures_util::future::join_all((0..16).map(|_| sent(&shared, 10, 1, 100)));
         assert!(slow.await.iter().all(|read| *read == Ok(10)));
         let (large, small) = tokio::join!(sent(&shared, 20, 32_000, 1), sent(&shared, 1, 1, 1));

@@ -16,9 +16,9 @@ mod recover;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use recover::Recovered;
+pub(crate) use recover::RecoveredContent;
 
-use super::{Error, Image, Shared, Write};
+use super::{Error, Image, SharedStore, Write};
 use crate::data_dir::{DataDir, DataDirContext, DataDirError};
 use frame::FRAME;
 use log::{Log, WriteError};
@@ -50,22 +50,22 @@ fn file_name(kind: Kind, number: u64) -> String {
 /// A journal. Its thread runs until the journal is dropped, and then writes the queue to disk.
 #[derive(Debug)]
 pub(super) struct Journal {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStore>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Journal {
     /// Recovers a directory.
-    pub(crate) fn recover(directory: &DataDir) -> Result<Recovered, DataDirError> {
+    pub(crate) fn recover(directory: &DataDir) -> Result<RecoveredContent, DataDirError> {
         recover::recover(directory.path(), directory.progress())
     }
 
     /// Continues after recovery, and writes the changes since then.
     pub(super) fn begin(
         directory: DataDir,
-        recovered: &Recovered,
+        recovered: &RecoveredContent,
         first: &[Write],
-        shared: Arc<Shared>,
+        shared: Arc<SharedStore>,
     ) -> Result<Self, DataDirError> {
         let number = recovered.tail.number;
         let path = directory.path().join(file_name(Kind::Log, number));
@@ -124,7 +124,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, shared: &Shared) {
+    fn run(mut self, shared: &SharedStore) {
         // Waiters are released even if this thread panics.
         let _ends = CloseGuard(shared, self.directory.path().to_owned());
         while let Some(batch) = shared.next_batch() {
@@ -163,7 +163,7 @@ impl Writer {
     ///
     /// Each snapshot starts a new log, and the next snapshot starts only after the previous one is complete: if it
     /// fails, the same log continues.
-    fn compact(&mut self, shared: &Shared) {
+    fn compact(&mut self, shared: &SharedStore) {
         if let Some(done) = self.compaction.take_if(|compaction| compaction.is_finished()) {
             match done.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked"))) {
                 Ok(size) => {
@@ -220,7 +220,7 @@ fn refusal(path: &Path, failure: &WriteError) -> Error {
     Error::NotKept { why: format!("failed to write to data directory {}: {error}{more}", path.display()).into() }
 }
 
-struct CloseGuard<'s>(&'s Shared, PathBuf);
+struct CloseGuard<'s>(&'s SharedStore, PathBuf);
 
 impl Drop for CloseGuard<'_> {
     fn drop(&mut self) {

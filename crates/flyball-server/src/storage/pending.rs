@@ -3,7 +3,7 @@
 //! A list keeps its entries until they are sent, in the states of its revision.
 
 use super::Entry;
-use crate::bounds::{Flow, Hold, Shared};
+use crate::bounds::{Flow, Hold, SharedBounds};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const REFERENCE_BYTES: usize = size_of::<Arc<Entry>>();
 
 impl PendingEntries {
     /// Reserves memory for the references to the entries of a list, before it is read; `None` if there is none in time.
-    pub(crate) async fn reserve(shared: &Shared, flow: &Flow, count: usize) -> Option<Self> {
+    pub(crate) async fn reserve(shared: &SharedBounds, flow: &Flow, count: usize) -> Option<Self> {
         let memory = Some(shared.memory(flow, REFERENCE_BYTES * count).await?);
         Some(Self(Arc::new(Mutex::new(Pending { entries: vec::IntoIter::default(), memory }))))
     }

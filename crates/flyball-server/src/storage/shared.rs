@@ -143,7 +143,7 @@ impl Image {
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedStore {
     pub(super) state: Mutex<State>,
     limits: Limits,
     /// Wakes the journal's thread.
@@ -183,7 +183,7 @@ pub(super) struct Write {
     done: Option<oneshot::Sender<Result<(), Error>>>,
 }
 
-/// The state of a write after [`Shared::begin`].
+/// The state of a write after [`SharedStore::begin`].
 pub(super) enum WriteState {
     /// The write is committed.
     Done(Arc<Entry>),
@@ -193,7 +193,7 @@ pub(super) enum WriteState {
     Busy(watch::Receiver<u64>),
 }
 
-impl Shared {
+impl SharedStore {
     pub(super) fn new(image: Image, limits: Limits) -> Self {
         let state = Mutex::new(State { image, staged: None });
         #[expect(clippy::disallowed_methods, reason = "only a journal flushes, and none is simulated")]

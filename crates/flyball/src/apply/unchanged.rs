@@ -8,7 +8,7 @@
 //! If the API server normalizes a value (`1000m` to `1`), the comparison reports a change. Then
 //! [`NormalizationCache`](crate::context) recognizes the result of the last apply.
 
-use crate::json::{Cursor, Malformed, Raw};
+use crate::json::{Cursor, MalformedJson, Raw};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::mem::replace;
@@ -42,7 +42,12 @@ impl Level {
 }
 
 /// Returns the end of `live` (0 if it is missing), or `None` if applying would change it.
-fn leaves(level: Level, owned: Raw<'_>, desired: &Value, live: Option<Cursor<'_>>) -> Result<Option<usize>, Malformed> {
+fn leaves(
+    level: Level,
+    owned: Raw<'_>,
+    desired: &Value,
+    live: Option<Cursor<'_>>,
+) -> Result<Option<usize>, MalformedJson> {
     // A leaf, or an atomic list or map.
     if owned.members()?.begin()?.is_none() {
         return contains(live, desired);
@@ -71,7 +76,7 @@ fn fields(
     owned: Raw<'_>,
     desired: &Map<String, Value>,
     live: Option<Cursor<'_>>,
-) -> Result<Option<usize>, Malformed> {
+) -> Result<Option<usize>, MalformedJson> {
     let (mut fields, mut members) = (Vec::with_capacity(desired.len()), owned.members()?);
     while let Some((name, owned)) = members.next()? {
         let Some(name) = name.strip_prefix("f:") else { continue };
@@ -122,7 +127,7 @@ fn fields(
 /// as changed: applying them is always correct.
 const MAX_ELEMENTS: usize = 256;
 
-fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<bool, Malformed> {
+fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<bool, MalformedJson> {
     let live = live.and_then(Raw::elements).unwrap_or_default();
     let (mut elements, mut members) = (Vec::with_capacity(desired.len()), owned.members()?);
     while let Some((name, owned)) = members.next()? {
@@ -147,7 +152,7 @@ fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<
 
 /// Returns true if `desired` is the element with this key among the owned ones, and applying it would not change the
 /// list `live`.
-fn element(name: &str, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> Result<bool, Malformed> {
+fn element(name: &str, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> Result<bool, MalformedJson> {
     match name.split_at_checked(2) {
         Some(("k:", key)) => {
             let mut key = Raw(key).members()?;
@@ -170,7 +175,7 @@ fn element(name: &str, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> Res
 }
 
 /// Returns true if an element of a list has a key.
-fn has(live: Raw<'_>, key: &[(Cow<'_, str>, Raw<'_>)]) -> Result<bool, Malformed> {
+fn has(live: Raw<'_>, key: &[(Cow<'_, str>, Raw<'_>)]) -> Result<bool, MalformedJson> {
     let same = |a: Raw<'_>, b: Raw<'_>| a.0 == b.0 || b.decode().is_some_and(|b| a.is(&b));
     for (name, value) in key {
         if !live.find(name)?.is_some_and(|found| same(found, *value)) {
@@ -199,7 +204,7 @@ fn has_empty_collection(desired: &Value) -> bool {
 }
 
 /// Returns the end of `live` (0 if it is missing), or `None` if it lacks parts of `desired`.
-fn contains(live: Option<Cursor<'_>>, desired: &Value) -> Result<Option<usize>, Malformed> {
+fn contains(live: Option<Cursor<'_>>, desired: &Value) -> Result<Option<usize>, MalformedJson> {
     let Some(live) = live else { return Ok(is_empty(desired).then_some(0)) };
     match desired {
         Value::Object(desired) if live.is_object() => {

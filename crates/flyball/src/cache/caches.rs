@@ -41,7 +41,7 @@ pub struct Caches {
 }
 
 /// A store with matching entries.
-type Found<'a> = (&'a Arc<Store>, Vec<(ObjectKey, Arc<Entry>)>);
+type StoreEntries<'a> = (&'a Arc<Store>, Vec<(ObjectKey, Arc<Entry>)>);
 
 /// An invalid declaration of a cache.
 #[derive(Debug)]
@@ -251,7 +251,11 @@ impl Caches {
     }
 
     /// Returns the keys that an index has for a value, by store.
-    pub(crate) fn found_by<V: Ord + Clone + 'static>(&self, index: &NamedIndex, value: &V) -> Result<Vec<Found<'_>>> {
+    pub(crate) fn found_by<V: Ord + Clone + 'static>(
+        &self,
+        index: &NamedIndex,
+        value: &V,
+    ) -> Result<Vec<StoreEntries<'_>>> {
         let stores = self.stores_of(self.kind(&index.ty)?, None)?.into_iter();
         stores.map(|store| Ok((store, store.list_by(&index.id, value).ok_or_else(|| not_indexed(index))?))).collect()
     }

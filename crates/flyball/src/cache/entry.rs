@@ -1,7 +1,7 @@
 //! A cached object: its JSON, and the positions of metadata for indexes and predicates.
 
 use super::fields::{Fields, KeptFields};
-use crate::json::{self, Elements, Malformed, Members, Raw};
+use crate::json::{self, Elements, MalformedJson, Members, Raw};
 use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;
 use serde::Deserialize;
@@ -45,7 +45,7 @@ struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    MalformedJson(#[from] MalformedJson),
     #[error("the object has no metadata.{0}")]
     Missing(&'static str),
     #[error("the object is larger than 4 GiB")]
@@ -291,7 +291,7 @@ fn is_ours(found: &str, manager: &str) -> bool {
 }
 
 /// Returns the end of the managed fields that start at `at`, and the list of those that `manager` applied.
-fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>), Malformed> {
+fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>), MalformedJson> {
     if object.get(at) != Some(&b'[') {
         return Ok((json::value_end(object, at)?, Vec::new()));
     }
@@ -312,7 +312,7 @@ fn applied_by(object: &[u8], at: usize, manager: &str) -> Result<(usize, Vec<u8>
 }
 
 /// Returns true if the entry of managed fields that starts at `at` was applied by `manager`, and its end.
-fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<(bool, usize), Malformed> {
+fn is_applied_by(object: &[u8], at: usize, manager: &str) -> Result<(bool, usize), MalformedJson> {
     let (mut members, mut ours, mut applied) = (Members::new(object, at)?, None, None);
     // Both precede the fields themselves, which may be many.
     while ours.is_none() || applied.is_none() {
@@ -416,10 +416,10 @@ mod tests {
     #[test]
     fn invalid_objects_are_rejected() {
         for (bad, error) in [
-            ("[]", Error::Malformed(Malformed(0))),
+            ("[]", Error::MalformedJson(MalformedJson(0))),
             ("{}", Error::Missing("name")),
             (r#"{"metadata":{}}"#, Error::Missing("name")),
-            (r#"{"metadata":1}"#, Error::Malformed(Malformed(12))),
+            (r#"{"metadata":1}"#, Error::MalformedJson(MalformedJson(12))),
         ] {
             assert_eq!(Entry::parse(bad.as_bytes(), "me").unwrap_err(), error, "{bad}");
         }

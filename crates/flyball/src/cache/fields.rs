@@ -2,7 +2,7 @@
 //!
 //! The JSON of an object is copied field by field without the dropped fields, and without building a tree.
 
-use crate::json::{self, Elements, Malformed, Members};
+use crate::json::{self, Elements, MalformedJson, Members};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ impl Fields {
     }
 
     /// Returns the JSON of an object without dropped fields.
-    pub(crate) fn cut<'a>(&self, object: &'a [u8]) -> Result<Cow<'a, [u8]>, Malformed> {
+    pub(crate) fn cut<'a>(&self, object: &'a [u8]) -> Result<Cow<'a, [u8]>, MalformedJson> {
         if *self == Self::All {
             return Ok(Cow::Borrowed(object));
         }
@@ -84,7 +84,7 @@ impl Fields {
     }
 
     /// Copies the selected part of the value that starts at `at`.
-    fn copy(&self, json: &[u8], at: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    fn copy(&self, json: &[u8], at: usize, out: &mut Vec<u8>) -> Result<(), MalformedJson> {
         match (self, json.get(at)) {
             (Self::Some(..), Some(b'{')) => {
                 let mut members = Members::new(json, at)?;

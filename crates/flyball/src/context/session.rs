@@ -27,7 +27,7 @@ const MAX_SINGLE_READS: usize = 8;
 type Entries = Vec<(ObjectKey, Arc<Entry>)>;
 
 /// The kind of a type, with the objects found.
-type Found<'a, T> = BoxFuture<'a, Result<(&'a Kind, T)>>;
+type CacheRead<'a, T> = BoxFuture<'a, Result<(&'a Kind, T)>>;
 
 /// A reconcile of one object.
 pub(crate) struct ReconcileSession {
@@ -98,7 +98,7 @@ impl ReconcileSession {
 
     /// Returns the kind of a type and its object with this key, `None` if it does not exist; for a partially cached
     /// kind, the complete object unless metadata is sufficient.
-    pub(crate) fn get<'a>(&'a self, ty: &'a Type, key: &'a ObjectKey) -> Found<'a, Option<Arc<Entry>>> {
+    pub(crate) fn get<'a>(&'a self, ty: &'a Type, key: &'a ObjectKey) -> CacheRead<'a, Option<Arc<Entry>>> {
         async move {
             let (kind, cached) = self.kind(ty)?;
             let entry = match cached.then(|| self.env.caches.store_of(kind, key.namespace())).transpose()? {
@@ -121,7 +121,7 @@ impl ReconcileSession {
     }
 
     /// Returns the kind of a type and its objects in one namespace, or all of them, in the order of their keys.
-    pub(crate) fn list<'a>(&'a self, ty: &'a Type, namespace: Option<&'a str>) -> Found<'a, Entries> {
+    pub(crate) fn list<'a>(&'a self, ty: &'a Type, namespace: Option<&'a str>) -> CacheRead<'a, Entries> {
         async move {
             let (kind, cached) = self.kind(ty)?;
             if !cached {
@@ -139,7 +139,7 @@ impl ReconcileSession {
 
     /// Returns the kind of a type and those of its objects whose owner is the one being reconciled, in the order of
     /// their keys.
-    pub(crate) fn children<'a>(&'a self, ty: &'a Type) -> Found<'a, Entries> {
+    pub(crate) fn children<'a>(&'a self, ty: &'a Type) -> CacheRead<'a, Entries> {
         async move {
             let kind = self.env.caches.kind(ty)?;
             let (uid, namespace) = (self.primary.entry.uid(), self.primary.key.namespace());

@@ -43,7 +43,7 @@ const MAX_NAME_BYTES: usize = 230;
 
 /// The object of an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Regarding {
+struct InvolvedObject {
     api_version: String,
     kind: String,
     key: ObjectKey,
@@ -53,7 +53,7 @@ struct Regarding {
 /// The series of one operator that have not ended.
 #[derive(Debug)]
 struct EventQueue {
-    series: BTreeMap<(Regarding, Event), Series>,
+    series: BTreeMap<(InvolvedObject, Event), Series>,
     tokens: u32,
     refilled: Instant,
     closing: bool,
@@ -103,7 +103,7 @@ impl Recorder {
         shorten(&mut event.note, MAX_NOTE_BYTES);
         shorten(&mut event.reason, MAX_REASON_BYTES);
         shorten(&mut event.action, MAX_REASON_BYTES);
-        let regarding = Regarding {
+        let regarding = InvolvedObject {
             api_version: kind.gvk().api_version(),
             kind: kind.name().to_owned(),
             key: key.clone(),
@@ -153,7 +153,7 @@ impl Recorder {
         self.wake.notify_one();
     }
 
-    async fn send(&self, client: &kube::Client, key: &(Regarding, Event)) {
+    async fn send(&self, client: &kube::Client, key: &(InvolvedObject, Event)) {
         let Some((post, name, count)) = self.post(key) else { return };
         let namespace = key.0.key.namespace().unwrap_or("default");
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
@@ -179,7 +179,7 @@ impl Recorder {
     }
 
     /// Encodes the next request of a series.
-    fn post(&self, key: &(Regarding, Event)) -> Option<(EventRequest, String, u64)> {
+    fn post(&self, key: &(InvolvedObject, Event)) -> Option<(EventRequest, String, u64)> {
         let queue = self.queue();
         let (series, (regarding, event)) = (queue.series.get(key)?, key);
         let last = rfc3339_micro(series.last);
@@ -224,7 +224,7 @@ impl EventQueue {
     /// Adds an event, and returns false if the queue is full.
     fn add(
         &mut self,
-        regarding: Regarding,
+        regarding: InvolvedObject,
         event: Event,
         at: Timestamp,
         now: Instant,
@@ -257,7 +257,7 @@ impl EventQueue {
     }
 
     /// Returns the series to send now, or the time of the next one.
-    fn next(&mut self, now: Instant) -> Result<(Regarding, Event), Option<Instant>> {
+    fn next(&mut self, now: Instant) -> Result<(InvolvedObject, Event), Option<Instant>> {
         let intervals = (now - self.refilled).as_millis() / TOKEN_INTERVAL.as_millis();
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
         self.tokens = self.tokens.saturating_add(intervals).min(BURST);
@@ -278,7 +278,7 @@ impl EventQueue {
     }
 
     /// Handles the result of sending a series with this count, and returns false if the series is dropped.
-    fn sent(&mut self, key: &(Regarding, Event), count: u64, result: kube::Result<()>, now: Instant) -> bool {
+    fn sent(&mut self, key: &(InvolvedObject, Event), count: u64, result: kube::Result<()>, now: Instant) -> bool {
         let Some(series) = self.series.get_mut(key) else { return true };
         series.due = now + series.lag;
         match result {

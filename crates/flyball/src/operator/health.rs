@@ -5,7 +5,7 @@ use super::metrics::Metrics;
 use crate::cache::{Caches, LastError, Store};
 use crate::election::LeadershipState;
 use crate::latch::Latch;
-use crate::serve::{self, Received};
+use crate::serve::{self, RequestBody};
 use crate::webhook::{ServingCertificate, Verification, serve_tls};
 use http::{
     Method, Request, Response, StatusCode,
@@ -142,7 +142,7 @@ pub(super) async fn serve_guarded(
     guard: Arc<Guard>,
     serving: Arc<ServingCertificate>,
 ) {
-    let answer = move |request: Request<Received>| {
+    let answer = move |request: Request<RequestBody>| {
         let (report, guard) = (report.clone(), guard.clone());
         async move {
             match guard.admit(request.headers(), request.method(), request.uri().path()).await {
@@ -170,7 +170,7 @@ pub(super) async fn serve(listener: TcpListener, pages: Pages, report: Arc<Repor
     serve::accept(listener, MAX_CONNECTIONS, converse).await;
 }
 
-fn answer(report: &Report, pages: Pages, request: &Request<Received>) -> Response<Full<Bytes>> {
+fn answer(report: &Report, pages: Pages, request: &Request<RequestBody>) -> Response<Full<Bytes>> {
     let (code, text) = match *request.method() {
         Method::GET | Method::HEAD => report.page(pages, request.uri().path()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".into()),

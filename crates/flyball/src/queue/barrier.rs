@@ -66,7 +66,7 @@ pub(crate) struct Trigger {
 #[derive(Debug)]
 pub(crate) struct Barrier {
     timeout: Duration,
-    keys: BTreeMap<ObjectKey, Pending>,
+    keys: BTreeMap<ObjectKey, PendingWrite>,
     /// The revision that each cache has reached.
     seen: BTreeMap<StoreId, u64>,
     by_version: BTreeSet<(StoreId, u64, ObjectKey)>,
@@ -75,7 +75,7 @@ pub(crate) struct Barrier {
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingWrite {
     writes: Vec<Write>,
     deadline: Instant,
 }
@@ -268,7 +268,7 @@ impl Barrier {
             }
         }
         self.deadlines.insert((deadline, key.clone()));
-        self.keys.insert(key.clone(), Pending { writes, deadline });
+        self.keys.insert(key.clone(), PendingWrite { writes, deadline });
     }
 }
 

@@ -64,21 +64,21 @@ pub(crate) struct Salt(u64);
 
 /// A key with the hashes by which it is found.
 #[derive(Clone, Debug)]
-pub(crate) struct Hashed {
+pub(crate) struct HashedKey {
     key: ObjectKey,
     hash: u64,
     of_namespace: u64,
 }
 
 impl Salt {
-    pub(crate) fn hashed(self, key: &ObjectKey) -> Hashed {
+    pub(crate) fn hashed(self, key: &ObjectKey) -> HashedKey {
         let (text, state) = (key.as_str(), FixedState::with_seed(self.0));
         let namespace = memchr(b'/', text.as_bytes()).map_or("", |end| &text[..end]);
-        Hashed { key: key.clone(), hash: state.hash_one(text), of_namespace: state.hash_one(namespace) }
+        HashedKey { key: key.clone(), hash: state.hash_one(text), of_namespace: state.hash_one(namespace) }
     }
 }
 
-impl Hashed {
+impl HashedKey {
     pub(crate) fn key(&self) -> &ObjectKey {
         &self.key
     }
@@ -193,7 +193,7 @@ impl State {
     }
 
     /// Adds a key.
-    pub(crate) fn add(&mut self, key: Hashed, priority: Priority, now: Instant) {
+    pub(crate) fn add(&mut self, key: HashedKey, priority: Priority, now: Instant) {
         self.adds += 1;
         let ticket = self.ticket(key);
         self.want(ticket, priority, now);
@@ -292,7 +292,7 @@ impl State {
     }
 
     /// Returns true if a worker has this key.
-    pub(crate) fn is_running(&self, key: &Hashed) -> bool {
+    pub(crate) fn is_running(&self, key: &HashedKey) -> bool {
         self.find_hashed(key).is_some_and(|ticket| matches!(self.keys[ticket.0].place, Location::Worker(_)))
     }
 
@@ -337,15 +337,15 @@ impl State {
         self.find_hashed(&self.salt.hashed(key))
     }
 
-    fn find_hashed(&self, Hashed { key, hash, .. }: &Hashed) -> Option<Ticket> {
+    fn find_hashed(&self, HashedKey { key, hash, .. }: &HashedKey) -> Option<Ticket> {
         self.keys.find(*hash, |slot| slot.key == *key).map(Ticket)
     }
 
-    fn ticket(&mut self, key: Hashed) -> Ticket {
+    fn ticket(&mut self, key: HashedKey) -> Ticket {
         if let Some(ticket) = self.find_hashed(&key) {
             return ticket;
         }
-        let Hashed { key, hash, of_namespace } = key;
+        let HashedKey { key, hash, of_namespace } = key;
         // Two namespaces with the same hash share their turns.
         let known = self.namespaces.find(of_namespace, |namespace| namespace.hash == of_namespace);
         self.is_shared |= self.workers.are_shared && key.namespace().is_some();

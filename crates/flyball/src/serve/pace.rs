@@ -149,12 +149,12 @@ impl Pace {
 
 /// A stream that counts its traffic.
 #[derive(Debug)]
-pub(super) struct Paced<S> {
+pub(super) struct PacedStream<S> {
     pub(super) stream: S,
     pub(super) pace: Arc<Pace>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PacedStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
@@ -165,7 +165,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PacedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
         self.pace.wrote(written);
@@ -199,12 +199,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 
 /// The body of a request; its end starts the next phase.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct RequestBody {
     pub(super) body: Incoming,
     pub(super) pace: Arc<Pace>,
 }
 
-impl Body for Received {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

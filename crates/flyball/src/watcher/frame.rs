@@ -1,6 +1,6 @@
 //! Framing of responses: lines of a watch, items of a list.
 
-use crate::json::{self, Malformed, Members};
+use crate::json::{self, MalformedJson, Members};
 use kube::core::Status;
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub(super) enum FrameError {
     #[error("the list has no numeric metadata.resourceVersion")]
     NoRevision,
     #[error(transparent)]
-    Malformed(#[from] Malformed),
+    MalformedJson(#[from] MalformedJson),
 }
 
 /// Splits chunks of bytes into lines, with any chunk boundaries.
@@ -68,7 +68,7 @@ pub(super) enum Event<'a> {
 
 /// Parses one line of a watch, [as sent by the API server
 /// it](https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes).
-pub(super) fn event(line: &[u8]) -> Result<Event<'_>, Malformed> {
+pub(super) fn event(line: &[u8]) -> Result<Event<'_>, MalformedJson> {
     let (mut kind, mut object) = (None, None);
     let mut members = Members::new(line, 0)?;
     while let Some((key, start)) = members.begin()? {
@@ -89,20 +89,20 @@ pub(super) fn event(line: &[u8]) -> Result<Event<'_>, Malformed> {
         }
         members.resume(end);
     }
-    let object = object.ok_or(Malformed(line.len()))?;
+    let object = object.ok_or(MalformedJson(line.len()))?;
     match kind.as_deref() {
         Some("ADDED" | "MODIFIED") => Ok(Event::Put(object)),
         Some("DELETED") => Ok(Event::Deleted(object)),
         Some("BOOKMARK") => bookmark(object),
         Some("ERROR") => {
-            serde_json::from_slice(object).map(|status| Event::Error(Box::new(status))).map_err(|_| Malformed(0))
+            serde_json::from_slice(object).map(|status| Event::Error(Box::new(status))).map_err(|_| MalformedJson(0))
         }
-        _ => Err(Malformed(0)),
+        _ => Err(MalformedJson(0)),
     }
 }
 
-fn bookmark(object: &[u8]) -> Result<Event<'_>, Malformed> {
-    let metadata = Members::new(object, 0)?.find("metadata")?.ok_or(Malformed(object.len()))?;
+fn bookmark(object: &[u8]) -> Result<Event<'_>, MalformedJson> {
+    let metadata = Members::new(object, 0)?.find("metadata")?.ok_or(MalformedJson(object.len()))?;
     let (mut revision, mut initial) = (0, false);
     let mut members = Members::new(object, metadata)?;
     while let Some(member) = members.next()? {
@@ -179,12 +179,12 @@ impl List {
         match self.place {
             Position::End if self.has_revision => Ok(self.meta),
             Position::End => Err(FrameError::NoRevision),
-            Position::Start | Position::Members | Position::Items => Err(Malformed(self.buffer.len()).into()),
+            Position::Start | Position::Members | Position::Items => Err(MalformedJson(self.buffer.len()).into()),
         }
     }
 
     /// Parses the next token at `at`; `None` if it is incomplete.
-    fn step(&mut self, at: usize) -> Result<Option<Step>, Malformed> {
+    fn step(&mut self, at: usize) -> Result<Option<Step>, MalformedJson> {
         let start = json::blank(&self.buffer, at);
         let Some(&byte) = self.buffer.get(start) else { return Ok(None) };
         match (self.place, byte) {
@@ -197,12 +197,12 @@ impl List {
                 let end = self.scan.end(&self.buffer, start);
                 return Ok(end.map(|end| Step::Item(start, end)));
             }
-            _ => return Err(Malformed(start)),
+            _ => return Err(MalformedJson(start)),
         }
         Ok(Some(Step::Skip(start + 1)))
     }
 
-    fn member(&mut self, start: usize) -> Result<Option<Step>, Malformed> {
+    fn member(&mut self, start: usize) -> Result<Option<Step>, MalformedJson> {
         let json = &self.buffer[..];
         let Ok(key_end) = json::string_end(json, start) else { return Ok(None) };
         let colon = json::blank(json, key_end);
@@ -224,7 +224,7 @@ impl List {
                 Ok(Some(Step::Skip(end)))
             }
             (None | Some(b':'), None) => Ok(None),
-            _ => Err(Malformed(colon)),
+            _ => Err(MalformedJson(colon)),
         }
     }
 }
@@ -293,7 +293,7 @@ impl Scan {
 }
 
 /// Parses the metadata of a list, and returns true if there is a revision.
-fn list_meta(metadata: &[u8]) -> Result<(ListMeta, bool), Malformed> {
+fn list_meta(metadata: &[u8]) -> Result<(ListMeta, bool), MalformedJson> {
     let (mut meta, mut has_revision) = (ListMeta::default(), false);
     let mut members = Members::new(metadata, 0)?;
     while let Some(member) = members.next()? {

@@ -58,9 +58,9 @@ pub(super) struct Budget {
     trees: Pool,
     max_trees: usize,
     /// The typed objects of reviews of writes.
-    pub(super) typed: Typed,
+    pub(super) typed: TypedBudget,
     /// The typed objects of conversions: a validator may wait for a read that needs one.
-    pub(super) converted: Typed,
+    pub(super) converted: TypedBudget,
     unfinished: Mutex<PendingBodies>,
 }
 
@@ -78,7 +78,7 @@ struct Pool {
 
 /// The budget of typed objects.
 #[derive(Debug)]
-pub(super) struct Typed {
+pub(super) struct TypedBudget {
     pool: Pool,
     /// Limit of a single review.
     max: usize,
@@ -173,8 +173,8 @@ impl Budget {
             bodies: Arc::new(Semaphore::new(units(longest.max(MAX_CHARGED_BODIES_BYTES)) as usize)),
             trees: Pool::new(max_trees),
             max_trees,
-            typed: Typed::new(max_typed, TYPED_REVIEWS),
-            converted: Typed::new(max_typed, 1),
+            typed: TypedBudget::new(max_typed, TYPED_REVIEWS),
+            converted: TypedBudget::new(max_typed, 1),
             unfinished: Mutex::default(),
         }
     }
@@ -217,12 +217,12 @@ impl Budget {
         Ok(self.trees.charge(estimate).await)
     }
 
-    fn begin(&self) -> Reading<'_> {
+    fn begin(&self) -> BodyReader<'_> {
         let (mut unfinished, cut) = (self.unfinished(), Arc::<Notify>::default());
         unfinished.last += 1;
         let id = unfinished.last;
         unfinished.charges.insert(id, Charge { units: 0, cut: cut.clone() });
-        Reading { budget: self, id, cut }
+        BodyReader { budget: self, id, cut }
     }
 
     /// Rejects the largest unfinished bodies until this number of units is free.
@@ -267,7 +267,7 @@ impl Pool {
     }
 }
 
-impl Typed {
+impl TypedBudget {
     /// Creates a budget for a number of the largest reviews.
     fn new(max: usize, reviews: usize) -> Self {
         Self { pool: Pool::new(max.saturating_mul(reviews)), max }
@@ -309,13 +309,13 @@ impl Typed {
 }
 
 /// A body that is being read.
-struct Reading<'a> {
+struct BodyReader<'a> {
     budget: &'a Budget,
     id: u64,
     cut: Arc<Notify>,
 }
 
-impl Reading<'_> {
+impl BodyReader<'_> {
     /// Raises a charge to this number of units.
     async fn charge(&self, charge: &mut Option<OwnedSemaphorePermit>, units: u32) {
         let acquired = charge.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -341,7 +341,7 @@ impl Reading<'_> {
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for BodyReader<'_> {
     fn drop(&mut self) {
         self.budget.unfinished().charges.remove(&self.id);
     }

@@ -122,11 +122,11 @@ pub(super) trait Handler: Send + Sync {
     }
 }
 
-pub(super) struct Validating<T, V>(pub(super) V, pub(super) PhantomData<fn(T)>);
+pub(super) struct ValidationHandler<T, V>(pub(super) V, pub(super) PhantomData<fn(T)>);
 
-pub(super) struct Defaulting<T, D>(pub(super) D, pub(super) PhantomData<fn(T)>);
+pub(super) struct DefaultingHandler<T, D>(pub(super) D, pub(super) PhantomData<fn(T)>);
 
-impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
+impl<T: Resource, V: Validator<T>> Handler for ValidationHandler<T, V> {
     fn handle<'a>(
         &'a self,
         body: &'a [u8],
@@ -163,7 +163,7 @@ impl<T: Resource, V: Validator<T>> Handler for Validating<T, V> {
     }
 }
 
-impl<T: Resource + Serialize, D: Defaulter<T>> Handler for Defaulting<T, D> {
+impl<T: Resource + Serialize, D: Defaulter<T>> Handler for DefaultingHandler<T, D> {
     fn handle<'a>(
         &'a self,
         body: &'a [u8],
@@ -187,7 +187,7 @@ struct Defaults<T> {
     request: (T, Option<T>),
 }
 
-impl<T: Resource + Serialize, D: Defaulter<T>> Defaulting<T, D> {
+impl<T: Resource + Serialize, D: Defaulter<T>> DefaultingHandler<T, D> {
     /// Returns a response with the defaults as a patch.
     async fn change(&self, sent: &WireRequest, caches: Arc<Caches>, budget: &Budget) -> Result<Response, Status> {
         let sent_bytes = memory::of(&sent.object);

@@ -3,7 +3,7 @@
 use super::Webhooks;
 use super::budget::MAX_CONNECTIONS;
 use crate::serve;
-use crate::serve::{Pace, Received};
+use crate::serve::{Pace, RequestBody};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -100,7 +100,7 @@ pub(crate) async fn serve_tls<F>(
     listener: TcpListener,
     limit: usize,
     serving: Arc<ServingCertificate>,
-    answer: impl Fn(Request<Received>) -> F + Clone + Send + Sync + 'static,
+    answer: impl Fn(Request<RequestBody>) -> F + Clone + Send + Sync + 'static,
 ) where
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {

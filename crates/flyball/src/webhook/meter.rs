@@ -102,13 +102,13 @@ impl Meter {
 
     /// Decodes a value.
     pub(super) fn decode<'de, T: Deserialize<'de>>(&self, value: &'de Value) -> serde_json::Result<T> {
-        Metered::new(self, value).weigh(size_of::<T>())?;
-        T::deserialize(Metered { known: size_of::<T>(), ..Metered::new(self, value) })
+        MeteredPart::new(self, value).weigh(size_of::<T>())?;
+        T::deserialize(MeteredPart { known: size_of::<T>(), ..MeteredPart::new(self, value) })
     }
 }
 
 /// A part of serde's data model that charges a meter.
-struct Metered<'m, I> {
+struct MeteredPart<'m, I> {
     meter: &'m Meter,
     inner: I,
     /// Size of the value to decode, as charged: a larger one is in a box.
@@ -122,27 +122,27 @@ struct Metered<'m, I> {
     is_map: bool,
 }
 
-impl<'m, I> Metered<'m, I> {
+impl<'m, I> MeteredPart<'m, I> {
     fn new(meter: &'m Meter, inner: I) -> Self {
         Self { meter, inner, known: 0, is_within_any: false, container: 0, count: 0, is_map: false }
     }
 
     /// Replaces the inner part.
-    fn with<J>(&self, inner: J) -> Metered<'m, J> {
+    fn with<J>(&self, inner: J) -> MeteredPart<'m, J> {
         let Self { meter, known, is_within_any, container, count, is_map, .. } = *self;
-        Metered { meter, inner, known, is_within_any, container, count, is_map }
+        MeteredPart { meter, inner, known, is_within_any, container, count, is_map }
     }
 
     /// Replaces the inner part by one that decodes a value of type `T`.
-    fn of<T, J>(&self, inner: J) -> Metered<'m, J> {
-        Metered { known: size_of::<T>(), container: 0, count: 0, is_map: false, ..self.with(inner) }
+    fn of<T, J>(&self, inner: J) -> MeteredPart<'m, J> {
+        MeteredPart { known: size_of::<T>(), container: 0, count: 0, is_map: false, ..self.with(inner) }
     }
 
     fn weigh<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
         self.meter.charge(bytes).map_err(E::custom)
     }
 
-    fn split(self) -> (I, Metered<'m, ()>) {
+    fn split(self) -> (I, MeteredPart<'m, ()>) {
         let rest = self.with(());
         (self.inner, rest)
     }
@@ -158,12 +158,12 @@ macro_rules! deserialize {
     )*};
 }
 
-impl<'m, D> Metered<'m, D> {
+impl<'m, D> MeteredPart<'m, D> {
     fn visitor<'de, V: Visitor<'de>, E: serde::de::Error>(
         &self,
         visitor: V,
         method: &str,
-    ) -> Result<Metered<'m, V>, E> {
+    ) -> Result<MeteredPart<'m, V>, E> {
         let size = size_of::<V::Value>();
         if size > self.known {
             self.weigh::<E>(size + ALLOCATION_BYTES)?;
@@ -171,7 +171,7 @@ impl<'m, D> Metered<'m, D> {
         let is_any = method == "deserialize_any";
         // The tree of a value is charged by its entries and items.
         let is_tree = type_name::<V::Value>() == type_name::<Value>();
-        Ok(Metered {
+        Ok(MeteredPart {
             known: self.known.max(size),
             container: if is_any && self.is_within_any && !is_tree { UNKNOWN_TYPE_BYTES } else { 0 },
             is_within_any: self.is_within_any || is_any,
@@ -181,7 +181,7 @@ impl<'m, D> Metered<'m, D> {
     }
 }
 
-impl<'de, D: Deserializer<'de>> Deserializer<'de> for Metered<'_, D> {
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for MeteredPart<'_, D> {
     type Error = D::Error;
 
     deserialize! {
@@ -224,7 +224,7 @@ macro_rules! visit_text {
     )*};
 }
 
-impl<'de, V: Visitor<'de>> Visitor<'de> for Metered<'_, V> {
+impl<'de, V: Visitor<'de>> Visitor<'de> for MeteredPart<'_, V> {
     type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -279,7 +279,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Metered<'_, V> {
 }
 
 // No list knows its length: it grows by items that are charged.
-impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Metered<'_, A> {
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for MeteredPart<'_, A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
@@ -291,7 +291,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Metered<'_, A> {
 }
 
 // Fields of a struct are part of it, entries of a map are not.
-impl<'de, A: MapAccess<'de>> MapAccess<'de> for Metered<'_, A> {
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for MeteredPart<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
@@ -307,7 +307,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Metered<'_, A> {
     }
 }
 
-impl<A> Metered<'_, A> {
+impl<A> MeteredPart<'_, A> {
     /// Returns the bytes that a key or value of this type adds to a map.
     fn entry<T>(&self) -> usize {
         match self.count {
@@ -324,7 +324,7 @@ struct ChargedSeed<S> {
     bytes: usize,
 }
 
-impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Metered<'_, ChargedSeed<S>> {
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for MeteredPart<'_, ChargedSeed<S>> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<S::Value, D::Error> {
@@ -334,9 +334,9 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Metered<'_, ChargedS
     }
 }
 
-impl<'de, 'm, A: EnumAccess<'de>> EnumAccess<'de> for Metered<'m, A> {
+impl<'de, 'm, A: EnumAccess<'de>> EnumAccess<'de> for MeteredPart<'m, A> {
     type Error = A::Error;
-    type Variant = Metered<'m, A::Variant>;
+    type Variant = MeteredPart<'m, A::Variant>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
         let (access, rest) = self.split();
@@ -345,7 +345,7 @@ impl<'de, 'm, A: EnumAccess<'de>> EnumAccess<'de> for Metered<'m, A> {
     }
 }
 
-impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Metered<'_, A> {
+impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for MeteredPart<'_, A> {
     type Error = A::Error;
 
     fn unit_variant(self) -> Result<(), A::Error> {

@@ -76,7 +76,7 @@ struct Bundle {
 
 /// The bundles that the API server trusts, as far as they are readable.
 #[derive(Default)]
-struct Published {
+struct PublishedBundles {
     bundles: Vec<Bundle>,
     /// Reasons why further bundles are unknown.
     unknown: Vec<String>,
@@ -155,7 +155,7 @@ impl CertificateRotator {
     async fn sync_files(&self, directory: &Path) -> Result<(), BoxError> {
         let (certificate, key) = files::read(directory)?;
         self.serving.set(&certificate, &key)?;
-        let (mut published, mut now) = (Published::default(), None);
+        let (mut published, mut now) = (PublishedBundles::default(), None);
         for target in &self.targets {
             match self.get(&target.url()).await {
                 Ok((object, date)) => {
@@ -185,7 +185,7 @@ impl CertificateRotator {
         memory.certificates = certificates;
         let bundle = memory.certificates.bundle();
         let shared = Bundle { place: secret_name(&self.operator), host: self.reach.host(), pem: bundle.clone() };
-        let mut published = Published { bundles: vec![shared], unknown: Vec::new() };
+        let mut published = PublishedBundles { bundles: vec![shared], unknown: Vec::new() };
         // The authority must be trusted before its certificate is served.
         let result = self.publish(&bundle, &mut published).await;
         if let Some(current) = &memory.certificates.current {
@@ -199,7 +199,7 @@ impl CertificateRotator {
     }
 
     /// Performs the API server's handshake with the listener, once for each different host and bundle.
-    async fn verify(&self, published: &Published, now: Timestamp) -> Result<(), BoxError> {
+    async fn verify(&self, published: &PublishedBundles, now: Timestamp) -> Result<(), BoxError> {
         let mut verified: Vec<(&str, &str)> = Vec::new();
         for Bundle { place, host, pem } in &published.bundles {
             if verified.contains(&(host, pem)) {
@@ -268,7 +268,7 @@ impl CertificateRotator {
 
     /// Writes address and authority of the webhooks to all targets; collects their bundles. An error at one target
     /// does not affect the others.
-    async fn publish(&self, bundle: &str, published: &mut Published) -> Result<(), BoxError> {
+    async fn publish(&self, bundle: &str, published: &mut PublishedBundles) -> Result<(), BoxError> {
         let mut complaints = Vec::new();
         for target in &self.targets {
             let mut object = match self.get(&target.url()).await {
@@ -302,7 +302,7 @@ impl CertificateRotator {
     }
 
     /// Adds the bundles of a target.
-    fn add(&self, published: &mut Published, target: &Target, object: Option<&Value>) {
+    fn add(&self, published: &mut PublishedBundles, target: &Target, object: Option<&Value>) {
         let place = target.place();
         let Some(object) = object else {
             published.unknown.push(format!("{place} not found"));
@@ -716,7 +716,7 @@ mod tests {
         let hosted = Hosted::start("own", |_| Certificates::Own).await;
         let own = &hosted.rotator;
         let verification = async || {
-            let mut published = Published::default();
+            let mut published = PublishedBundles::default();
             let result = own.publish(&hosted.ours.authority, &mut published).await;
             let _ = own.verify(&published, hosted.now).await;
             (result.map_err(|error| error.to_string()), own.serving.verification())
@@ -738,7 +738,7 @@ mod tests {
         let serves = tokio::spawn(serve(listener, Webhooks::new(&[], Arc::default()), serving.clone()));
         let published = |bundle: &str| {
             let (place, host) = ("validatingwebhookconfigurations/op-webhook".into(), "op-webhook.ns.svc".into());
-            Published { bundles: vec![Bundle { place, host, pem: bundle.to_owned() }], unknown: Vec::new() }
+            PublishedBundles { bundles: vec![Bundle { place, host, pem: bundle.to_owned() }], unknown: Vec::new() }
         };
         rotator.verify(&published(&ours.authority), now).await.unwrap();
         assert_eq!(serving.verification(), Verification::Trusted);

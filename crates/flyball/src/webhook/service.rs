@@ -85,7 +85,7 @@ impl Webhooks {
             }
         }
         if !converted.is_empty() {
-            routes.insert(CONVERT_PATH.to_owned(), Arc::new(Converting(converted)));
+            routes.insert(CONVERT_PATH.to_owned(), Arc::new(ConversionHandler(converted)));
         }
         Self(Arc::new(ServiceState { routes, budget: Budget::new(max_conversion_bytes), max_conversion_bytes, live }))
     }
@@ -169,9 +169,9 @@ impl fmt::Debug for Webhooks {
 }
 
 /// Converts all kinds.
-struct Converting(BTreeMap<String, Arc<Conversions>>);
+struct ConversionHandler(BTreeMap<String, Arc<Conversions>>);
 
-impl Handler for Converting {
+impl Handler for ConversionHandler {
     fn handle<'a>(
         &'a self,
         body: &'a [u8],
@@ -445,7 +445,7 @@ mod tests {
 
     #[tokio::test]
     async fn many_small_objects_of_a_conversion_are_rejected_before_parsing() {
-        let converting = Arc::new(Converting(BTreeMap::new()));
+        let converting = Arc::new(ConversionHandler(BTreeMap::new()));
         let review = |objects: &str| {
             format!(
                 r#"{{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",

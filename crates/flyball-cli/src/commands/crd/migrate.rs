@@ -60,12 +60,12 @@ struct Report {
     left_to_others: usize,
     /// Objects that a dry run validated.
     checked: usize,
-    failed: Vec<Failed>,
+    failed: Vec<MigrationFailure>,
     dry_run: bool,
 }
 
 #[derive(Debug, Serialize)]
-struct Failed {
+struct MigrationFailure {
     object: String,
     message: String,
 }
@@ -247,7 +247,7 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
                     Err(kube::Error::Api(status))
                         if status.code < 500 && status.code != 401 && status.code != 403 && status.code != 429 =>
                     {
-                        report.failed.push(Failed { object: key.clone(), message: status.message.clone() });
+                        report.failed.push(MigrationFailure { object: key.clone(), message: status.message.clone() });
                     }
                     Err(error) => return Err(migration_error(error, &last_key)),
                 }

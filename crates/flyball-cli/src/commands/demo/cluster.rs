@@ -1,7 +1,7 @@
 //! Cluster of a demo: an embedded control plane, or an existing cluster.
 
 use crate::cluster::connection::{Connection, config_of};
-use crate::cluster::embedded::Embedded;
+use crate::cluster::embedded::EmbeddedCluster;
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::terminal::{Style, paint, print_line};
@@ -38,7 +38,7 @@ pub(super) struct DemoCluster {
     pub(super) kubeconfig: PathBuf,
     pub(super) context: Option<String>,
     /// The control plane, if it is the demo's own.
-    own: Option<Embedded>,
+    own: Option<EmbeddedCluster>,
 }
 
 /// Connects to the cluster of a kubeconfig, or starts a control plane.
@@ -54,7 +54,7 @@ pub(super) async fn connect(
 }
 
 async fn embedded(crd: CustomResourceDefinition) -> Result<DemoCluster> {
-    let own = Embedded::start("flyball-demo", 0).await?;
+    let own = EmbeddedCluster::start("flyball-demo", 0).await?;
     print_line(&format!("control plane ready at {}, kubeconfig {}", own.url, own.kubeconfig.display()));
     let config = own.config.clone();
     let admin = flyball::connect(config.clone()).context("cannot create a client")?;

@@ -9,7 +9,7 @@ pub(super) const MANY: i64 = 100;
 
 /// Times at which a schedule is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct DueTimes {
     /// Start of the search.
     since: Timestamp,
     /// The last due time since then.
@@ -18,7 +18,7 @@ pub(super) struct Due {
     pub(super) missed: i64,
 }
 
-impl Due {
+impl DueTimes {
     /// Finds the times between the last job, or the creation of the cron job, and `now`. Times before the deadline are
     /// skipped.
     ///
@@ -62,9 +62,9 @@ impl Due {
 
 /// Returns the next time of a schedule.
 pub(super) fn next(cron_job: &CronJob, schedule: &Schedule, now: Timestamp) -> Option<Timestamp> {
-    let from = match Due::find(cron_job, schedule, now, None) {
-        Ok(Due { last: Some(last), .. }) => last,
-        Ok(Due { since, missed: 0, .. }) => since,
+    let from = match DueTimes::find(cron_job, schedule, now, None) {
+        Ok(DueTimes { last: Some(last), .. }) => last,
+        Ok(DueTimes { since, missed: 0, .. }) => since,
         Ok(_) | Err(_) => now,
     };
     schedule.next(from)
@@ -81,7 +81,7 @@ mod tests {
             let object = json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:30Z"}});
             let cron_job: CronJob = serde_json::from_value(object).unwrap();
             let schedule = Schedule::parse(schedule).unwrap();
-            let due = Due::find(&cron_job, &schedule, now.parse().unwrap(), deadline).unwrap();
+            let due = DueTimes::find(&cron_job, &schedule, now.parse().unwrap(), deadline).unwrap();
             let last = due.last.map(|at| at.to_string());
             assert_eq!((last.as_deref(), due.missed), (expect, missed), "{now}");
         };
@@ -96,6 +96,6 @@ mod tests {
         check("30 6-16/4 * * 1-5", "2026-01-06T00:00:00Z", None, None, 29);
         let never = Schedule::parse("59 23 31 2 *").unwrap();
         let now = "2026-01-01T00:00:00Z".parse().unwrap();
-        assert!(Due::find(&CronJob::default(), &never, now, None).is_err());
+        assert!(DueTimes::find(&CronJob::default(), &never, now, None).is_err());
     }
 }

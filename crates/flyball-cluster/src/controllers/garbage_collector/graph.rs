@@ -101,12 +101,12 @@ impl Node {
 
 /// The most recent absent references, up to a limit.
 #[derive(Debug, Default)]
-struct Absent {
+struct AbsentReferences {
     known: BTreeSet<String>,
     order: VecDeque<String>,
 }
 
-impl Absent {
+impl AbsentReferences {
     const MAX_NAMES: usize = 500;
 
     fn name(reference: Coordinates<'_>, namespace: Option<&str>) -> String {
@@ -142,7 +142,7 @@ pub(super) struct Graph {
     /// Objects with owners of kinds that are not served.
     unresolved: BTreeSet<String>,
     /// Recent references to owners that do not exist; UIDs are never reused.
-    absent: Absent,
+    absent: AbsentReferences,
 }
 
 impl Graph {
@@ -220,7 +220,7 @@ impl Graph {
                 let namespace = dependent.key.namespace();
                 let named = dependent.owners.iter().filter(|owner| owner.uid == uid).map(Reference::coordinates);
                 let valid = named.filter(|owner| node.is_referenced_by(*owner, namespace));
-                absent.extend(valid.map(|owner| Absent::name(owner, namespace)));
+                absent.extend(valid.map(|owner| AbsentReferences::name(owner, namespace)));
             }
             absent.into_iter().for_each(|name| self.absent.insert(name));
         }
@@ -300,12 +300,12 @@ impl Graph {
     /// Returns true if a reference, from an object in `namespace`, is known to refer to no object. UIDs are never
     /// reused.
     pub(super) fn is_absent(&self, reference: &OwnerReference, namespace: Option<&str>) -> bool {
-        self.absent.known.contains(&Absent::name(reference.into(), namespace))
+        self.absent.known.contains(&AbsentReferences::name(reference.into(), namespace))
     }
 
     /// Records that the owner of a reference does not exist.
     pub(super) fn found_absent(&mut self, reference: &OwnerReference, namespace: Option<&str>) {
-        self.absent.insert(Absent::name(reference.into(), namespace));
+        self.absent.insert(AbsentReferences::name(reference.into(), namespace));
     }
 
     /// Queues an object.

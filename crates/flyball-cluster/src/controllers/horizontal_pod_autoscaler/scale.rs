@@ -18,7 +18,7 @@ const ATTEMPTS: usize = 5;
 pub(super) struct Scales(Mutex<Vec<ServedResource>>);
 
 /// An object that a reference may mean.
-struct Found {
+struct CandidateTarget {
     path: String,
     namespaced: bool,
 }
@@ -45,7 +45,7 @@ impl Scales {
         cx: &Context<K>,
     ) -> Result<Scale, String> {
         let mut first = None;
-        for Found { path, namespaced } in self.paths(target, cx).await? {
+        for CandidateTarget { path, namespaced } in self.paths(target, cx).await? {
             if !namespaced {
                 // A namespaced object must not change others' objects.
                 return Err(format!("kind {:?} is cluster-scoped", target.kind));
@@ -66,7 +66,7 @@ impl Scales {
         cx: &Context<K>,
     ) -> Result<DynamicObject, String> {
         let mut first = None;
-        for Found { path, .. } in self.paths(target, cx).await? {
+        for CandidateTarget { path, .. } in self.paths(target, cx).await? {
             match send(Method::GET, &path, Vec::new(), cx).await {
                 Ok(value) => return serde_json::from_value(value).map_err(|error| error.to_string()),
                 Err(error) => drop(first.get_or_insert(text(&error))),
@@ -80,7 +80,7 @@ impl Scales {
         &self,
         target: &CrossVersionObjectReference,
         cx: &Context<K>,
-    ) -> Result<Vec<Found>, String> {
+    ) -> Result<Vec<CandidateTarget>, String> {
         let version = target.api_version.as_deref().unwrap_or_default();
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
         let find = || {
@@ -90,7 +90,7 @@ impl Scales {
                 let namespace = cx.key().namespace().filter(|_| served.namespaced);
                 let path = served.object_path(&ObjectKey::new(namespace, &target.name));
                 let path = path.ok_or_else(|| format!("invalid name {:?}", target.name))?;
-                Ok(Found { path, namespaced: served.namespaced })
+                Ok(CandidateTarget { path, namespaced: served.namespaced })
             };
             of.map(found).collect::<Result<Vec<_>, String>>()
         };

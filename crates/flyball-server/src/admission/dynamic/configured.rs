@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The configurations of a table, parsed once for as long as nothing in it changes.
-pub(super) struct Configured<T> {
+pub(super) struct ConfigurationCache<T> {
     table: GroupResource,
     read: fn(&Object) -> T,
     parsed: Mutex<ParsedEntries<T>>,
@@ -18,7 +18,7 @@ struct ParsedEntries<T> {
     values: Arc<Vec<T>>,
 }
 
-impl<T> Configured<T> {
+impl<T> ConfigurationCache<T> {
     pub(super) fn new(kind: &Kind, read: fn(&Object) -> T) -> Self {
         Self {
             table: kind.table(),

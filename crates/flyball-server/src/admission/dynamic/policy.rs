@@ -10,7 +10,7 @@ pub(in crate::admission) use mutating::MutatingAdmissionPolicy;
 pub(in crate::admission) use validating::ValidatingAdmissionPolicy;
 
 use super::condition::{Conditions, scope};
-use super::configured::Configured;
+use super::configured::ConfigurationCache;
 use super::matching::Constraints;
 use super::{Attributes, Environment, review};
 use crate::catalog::Resource;
@@ -46,15 +46,18 @@ struct Binding {
 
 /// The policies of one kind, with their bindings.
 struct Policies<P> {
-    policies: Configured<P>,
-    bindings: Configured<Binding>,
+    policies: ConfigurationCache<P>,
+    bindings: ConfigurationCache<Binding>,
 }
 
 type PoliciesAndBindings<P> = (Arc<Vec<P>>, Arc<Vec<Binding>>);
 
 impl<P> Policies<P> {
     fn new(policies: &Kind, read: fn(&Object) -> P, bindings: &Kind) -> Self {
-        Self { policies: Configured::new(policies, read), bindings: Configured::new(bindings, Binding::read) }
+        Self {
+            policies: ConfigurationCache::new(policies, read),
+            bindings: ConfigurationCache::new(bindings, Binding::read),
+        }
     }
 
     /// Returns true if a bound policy may match writes of a resource.

@@ -5,7 +5,7 @@
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>.
 
 use super::condition::Conditions;
-use super::configured::Configured;
+use super::configured::ConfigurationCache;
 use super::matching::Constraints;
 use super::review::{self, Verdict};
 use super::{Answer, Attributes, Environment, Plugin, Reinvocation, as_version, pass, write_back};
@@ -198,12 +198,12 @@ impl Webhook {
 /// Calls the mutating webhooks.
 pub(in crate::admission) struct MutatingAdmissionWebhook {
     env: Environment,
-    configured: Configured<Vec<Webhook>>,
+    configured: ConfigurationCache<Vec<Webhook>>,
 }
 
 impl MutatingAdmissionWebhook {
     pub(in crate::admission) fn new(env: Environment) -> Self {
-        Self { env, configured: Configured::new(&MUTATING_WEBHOOK_CONFIGURATION, read) }
+        Self { env, configured: ConfigurationCache::new(&MUTATING_WEBHOOK_CONFIGURATION, read) }
     }
 }
 
@@ -238,12 +238,12 @@ impl Plugin for MutatingAdmissionWebhook {
 /// Calls the validating webhooks.
 pub(in crate::admission) struct ValidatingAdmissionWebhook {
     env: Environment,
-    configured: Configured<Vec<Webhook>>,
+    configured: ConfigurationCache<Vec<Webhook>>,
 }
 
 impl ValidatingAdmissionWebhook {
     pub(in crate::admission) fn new(env: Environment) -> Self {
-        Self { env, configured: Configured::new(&VALIDATING_WEBHOOK_CONFIGURATION, read) }
+        Self { env, configured: ConfigurationCache::new(&VALIDATING_WEBHOOK_CONFIGURATION, read) }
     }
 }
 

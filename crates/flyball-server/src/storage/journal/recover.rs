@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The content of a recovered journal.
 #[derive(Debug, Default)]
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredContent {
     /// The revision of the last write, 0 if there was none.
     pub(crate) revision: Revision,
     /// The objects, without selectable fields.
@@ -36,7 +36,7 @@ pub(super) struct Tail {
 }
 
 /// A log to read.
-struct Written {
+struct LogReader {
     number: u64,
     is_last: bool,
     /// The revision of the snapshot.
@@ -44,7 +44,7 @@ struct Written {
 }
 
 /// Recovers a directory, and removes obsolete files.
-pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<Recovered, DataDirError> {
+pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<RecoveredContent, DataDirError> {
     let (snapshots, mut logs) = files(folder)?;
     // A log without a header is empty.
     while let Some(number) = logs.last().copied() {
@@ -57,7 +57,7 @@ pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<Recovered, D
         logs.remove(&number);
     }
     let snapshot = snapshots.last().copied();
-    let mut recovered = Recovered::default();
+    let mut recovered = RecoveredContent::default();
     if let Some(number) = snapshot {
         recovered.read_snapshot(&folder.join(file_name(Kind::Snapshot, number)), number, progress)?;
     }
@@ -69,7 +69,7 @@ pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<Recovered, D
     for number in first..=last {
         let path = folder.join(file_name(Kind::Log, number));
         if logs.contains(&number) {
-            let log = Written { number, is_last: number == last, snapshot_revision: whole };
+            let log = LogReader { number, is_last: number == last, snapshot_revision: whole };
             recovered.read_log(&path, &log, progress)?;
         } else if !logs.is_empty() || snapshot.is_some() {
             return Err(DataDirError::Missing { path });
@@ -106,7 +106,7 @@ fn damaged(path: &Path, at: usize) -> DataDirError {
     DataDirError::Damaged { path: path.to_owned(), at: at as u64 }
 }
 
-impl Recovered {
+impl RecoveredContent {
     fn read_snapshot(&mut self, path: &Path, number: u64, progress: &Progress) -> Result<(), DataDirError> {
         let bytes = fs::read(path).during("read", path)?;
         let frames = Frames::of(&bytes).filter(|frames| frames.header().number == number);
@@ -126,8 +126,8 @@ impl Recovered {
         }
     }
 
-    fn read_log(&mut self, path: &Path, log: &Written, progress: &Progress) -> Result<(), DataDirError> {
-        let &Written { number, is_last, snapshot_revision } = log;
+    fn read_log(&mut self, path: &Path, log: &LogReader, progress: &Progress) -> Result<(), DataDirError> {
+        let &LogReader { number, is_last, snapshot_revision } = log;
         let bytes = fs::read(path).during("read", path)?;
         let frames = Frames::of(&bytes).filter(|frames| frames.header().number == number);
         let mut frames = frames.ok_or_else(|| damaged(path, 0))?;

@@ -17,10 +17,10 @@ use tower::BoxError;
 pub(super) struct Credentials {
     config: kube::Config,
     files: Vec<PathBuf>,
-    latest: Mutex<Latest>,
+    latest: Mutex<LatestCredentials>,
 }
 
-struct Latest {
+struct LatestCredentials {
     contents: Vec<Option<Vec<u8>>>,
     connect: Arc<Connect>,
 }
@@ -31,7 +31,7 @@ impl Credentials {
         let auth = &config.auth_info;
         let identity = [&auth.client_certificate, &auth.client_key].into_iter().flatten().map(PathBuf::from);
         let files: Vec<PathBuf> = config.root_cert_file.clone().into_iter().chain(identity).collect();
-        let latest = Latest { contents: read(&files), connect: connect(config)? };
+        let latest = LatestCredentials { contents: read(&files), connect: connect(config)? };
         Ok(Self { config: config.clone(), files, latest: Mutex::new(latest) })
     }
 
@@ -43,7 +43,7 @@ impl Credentials {
             match connect(&self.config) {
                 Ok(connect) => {
                     tracing::info!(files = ?self.files, "certificates for the API server changed");
-                    *latest = Latest { contents, connect };
+                    *latest = LatestCredentials { contents, connect };
                 }
                 Err(error) => {
                     tracing::warn!(files = ?self.files, error, "invalid certificates, keeping the previous ones")

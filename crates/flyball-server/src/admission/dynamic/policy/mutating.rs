@@ -13,14 +13,14 @@ use futures_util::future::Either;
 use std::sync::Arc;
 
 /// A mutating policy.
-struct Mutating {
+struct MutatingPolicy {
     policy: Policy,
     mutations: Vec<Mutation>,
     /// True if it is reinvoked after later changes.
     reinvoked: bool,
 }
 
-impl AsRef<Policy> for Mutating {
+impl AsRef<Policy> for MutatingPolicy {
     fn as_ref(&self) -> &Policy {
         &self.policy
     }
@@ -41,7 +41,7 @@ enum MutationError {
     Rejected(Status),
 }
 
-impl Mutating {
+impl MutatingPolicy {
     /// Reads a policy.
     fn read(policy: &Object) -> Self {
         let spec = policy.get("spec").cloned().unwrap_or_default();
@@ -113,12 +113,13 @@ impl Mutation {
 /// Runs the policies that change requests.
 pub(in crate::admission) struct MutatingAdmissionPolicy {
     env: Environment,
-    policies: Policies<Mutating>,
+    policies: Policies<MutatingPolicy>,
 }
 
 impl MutatingAdmissionPolicy {
     pub(in crate::admission) fn new(env: Environment) -> Self {
-        let policies = Policies::new(&MUTATING_ADMISSION_POLICY, Mutating::read, &MUTATING_ADMISSION_POLICY_BINDING);
+        let policies =
+            Policies::new(&MUTATING_ADMISSION_POLICY, MutatingPolicy::read, &MUTATING_ADMISSION_POLICY_BINDING);
         Self { env, policies }
     }
 }
@@ -149,7 +150,7 @@ impl Plugin for MutatingAdmissionPolicy {
 /// Runs mutating policies in order: each sees the changes of those before it.
 async fn mutate(
     env: &Environment,
-    configured: (&[Mutating], &[Binding]),
+    configured: (&[MutatingPolicy], &[Binding]),
     attributes: &Attributes<'_>,
     reinvocation: &mut Reinvocation,
     object: &mut Object,

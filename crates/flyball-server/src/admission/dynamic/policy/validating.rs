@@ -14,12 +14,12 @@ use std::sync::Arc;
 const MAX_MESSAGE: usize = 5 * 1024;
 
 /// A validating policy.
-struct Validating {
+struct ValidatingPolicy {
     policy: Policy,
     validations: Vec<Validation>,
 }
 
-impl AsRef<Policy> for Validating {
+impl AsRef<Policy> for ValidatingPolicy {
     fn as_ref(&self) -> &Policy {
         &self.policy
     }
@@ -38,7 +38,7 @@ struct Violation {
     reason: Reason,
 }
 
-impl Validating {
+impl ValidatingPolicy {
     /// Reads a policy.
     fn read(policy: &Object) -> Self {
         let spec = policy.get("spec").cloned().unwrap_or_default();
@@ -104,13 +104,13 @@ impl Validation {
 /// Runs the policies that reject requests.
 pub(in crate::admission) struct ValidatingAdmissionPolicy {
     env: Environment,
-    policies: Policies<Validating>,
+    policies: Policies<ValidatingPolicy>,
 }
 
 impl ValidatingAdmissionPolicy {
     pub(in crate::admission) fn new(env: Environment) -> Self {
         let policies =
-            Policies::new(&VALIDATING_ADMISSION_POLICY, Validating::read, &VALIDATING_ADMISSION_POLICY_BINDING);
+            Policies::new(&VALIDATING_ADMISSION_POLICY, ValidatingPolicy::read, &VALIDATING_ADMISSION_POLICY_BINDING);
         Self { env, policies }
     }
 }
@@ -134,13 +134,13 @@ impl Plugin for ValidatingAdmissionPolicy {
 /// Runs validating policies.
 async fn validate(
     env: &Environment,
-    configured: (&[Validating], &[Binding]),
+    configured: (&[ValidatingPolicy], &[Binding]),
     attributes: &Attributes<'_>,
     object: Option<&Object>,
     old: Option<&Object>,
 ) -> Result<(), Status> {
     let mut denied: Option<Status> = None;
-    let mut deny = |policy: &Validating, binding: Option<&Binding>, failure: Violation| {
+    let mut deny = |policy: &ValidatingPolicy, binding: Option<&Binding>, failure: Violation| {
         denied.get_or_insert_with(|| refusal(attributes, &policy.policy, binding, failure));
     };
     for found in invocations(env, configured, attributes, object, old).await {
