@@ -453,11 +453,16 @@ mod tests {
         })
     }
 
+    /// Owner references: their UIDs, names, and whether they block the deletion.
+    fn references() -> impl Strategy<Value = Vec<(u8, u8, bool)>> {
+        proptest::collection::vec((0..6u8, 0..6u8, any::<bool>()), 0..3)
+    }
+
     proptest! {
         #[test]
         fn blocked_owners_are_those_with_blocking_references(
             steps in proptest::collection::vec(
-                (0..6u8, any::<bool>(), any::<bool>(), proptest::collection::vec((0..6u8, 0..6u8, any::<bool>()), 0..3)),
+                (0..6u8, any::<bool>(), any::<bool>(), references()),
                 1..80,
             ),
         ) {
