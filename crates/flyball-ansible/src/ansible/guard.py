@@ -40,7 +40,7 @@ def is_within(path, folder):
     return path == folder or path.startswith(os.path.join(folder, ""))
 
 
-# The folder of the run, with the token of the proxy and the secret of the events. Tasks read only temporary files in it.
+# The folder of the run, with the token of the proxy and the secret of the events. Tasks read only temporary files.
 OWN = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
 TEMPORARY = os.path.join(OWN, "tmp")
 # What the operator created in it.
@@ -73,8 +73,8 @@ SOURCES = {"defaults", "files", "handlers", "meta", "tasks", "templates", "vars"
 PLAY_SOURCES = SOURCES | {"group_vars", "host_vars", "playbooks"}
 TESTS = {"molecule", "tests"}
 # Files that contain passwords of vaults.
-PASSWORDS = [path.rpartition("@")[2] for path in [C.DEFAULT_VAULT_PASSWORD_FILE, *C.DEFAULT_VAULT_IDENTITY_LIST] if path]
-PASSWORDS = {os.path.realpath(os.path.expanduser(path)) for path in PASSWORDS}
+PASSWORDS = filter(None, [C.DEFAULT_VAULT_PASSWORD_FILE, *C.DEFAULT_VAULT_IDENTITY_LIST])
+PASSWORDS = {os.path.realpath(os.path.expanduser(path.rpartition("@")[2])) for path in PASSWORDS}
 MAX_TEXTS, MAX_TEXT = 10000, 1 << 22
 ENCRYPTED = b"$ANSIBLE_VAULT"
 PASSWORD_TERM = re.compile(r"""password\\?['"]\s*,\s*\\?['"]([^'"{}\s\\]+)""")
@@ -232,8 +232,8 @@ def get_option(original, self, config, cfile=None, plugin_type=None, plugin_name
                 reject_name("a task", name)
             if name in variables and name in FIELDS:
                 raise AnsibleError(
-                    "the field %r sets the option %r of the plugin %s: add the variable to the defaults of the role, or "
-                    "to allowVariables in watches.yaml" % (name[:64], config, plugin_name or "ansible")
+                    "the field %r sets the option %r of the plugin %s: add the variable to the defaults of the role, "
+                    "or to allowVariables in watches.yaml" % (name[:64], config, plugin_name or "ansible")
                 )
     return original(self, config, cfile, plugin_type, plugin_name, keys, variables, *args, **kwargs)
 
@@ -286,7 +286,7 @@ def is_source(path):
 
 def check(path, is_allowed):
     if is_private(path):
-        raise AnsibleError("%r is a file of the run or the password of a vault, which tasks must not read" % path[-200:])
+        raise AnsibleError("%r is a file of the run or the password of a vault: tasks must not read it" % path[-200:])
     if not is_allowed(path):
         raise AnsibleError("%r is outside of the project and was loaded under a computed name: use a literal path" % path[-200:])
 
@@ -444,7 +444,8 @@ def load_role_path(original, self, role_name):
     found = original(self, role_name)
     # A literal path may refer to a file that did not exist when the operator started.
     if is_template(role_name) or role_name not in ROLE_NAMES:
-        check(found[1], lambda path: is_role_of_project(path) or is_named_role(self, role_name, found[0]) or is_literal(path))
+        is_named = is_named_role(self, role_name, found[0])
+        check(found[1], lambda path: is_named or is_role_of_project(path) or is_literal(path))
     add_known(USED, found[1])
     return found
 
@@ -533,9 +534,9 @@ def is_password(path):
             written = os.path.realpath(os.path.join(OWN, os.path.expanduser(term)))
             if path == written:
                 return True
-            # The folders of a run contain nothing else.
-            is_below = is_within(path, written) if is_within(written, OWN) and written != OWN else os.path.dirname(path) == written
-            if term.endswith("/") and is_below:
+            # New folders of a run contain nothing else.
+            is_new = is_within(written, OWN) and written != OWN
+            if term.endswith("/") and (os.path.dirname(path) == written or is_new and is_within(path, written)):
                 return True
     return is_temporary(path) or is_literal(path)
 
