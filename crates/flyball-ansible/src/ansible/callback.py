@@ -14,13 +14,17 @@ description: [One line of JSON for each event.]
 
 # Length limit of a message, so that a line stays within the limit of the reader.
 MAX_MESSAGE = 8192
+# Those of the name of a task, which users may influence, and of a period.
+MAX_NAME = 256
+MAX_PERIOD = 64
 
 
 def message_of(result):
     # `message` is set by include_vars, `reason` by include_tasks, and by the modules for Kubernetes beside `msg`.
     message = result.get("message") or result.get("msg") or result.get("reason")
     if not isinstance(message, str):
-        return message
+        text = json.dumps(message, default=str)
+        return message if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE]
     # These append the body of an error response.
     prefix, brace, body = message.partition("{")
     try:
@@ -42,11 +46,13 @@ class CallbackModule(CallbackBase):
 
     def result(self, event, result, **data):
         task = result._task
-        res = {key: result._result[key] for key in ("changed", "period") if key in result._result}
+        res = {"changed": bool(result._result["changed"])} if "changed" in result._result else {}
+        if "period" in result._result:
+            res["period"] = str(result._result["period"])[: MAX_PERIOD + 1]
         res["msg"] = message_of(result._result)
         if task.no_log:
             res = {"msg": "the output has been hidden due to the fact that 'no_log: true' was specified for this result"}
-        self.report(event, task=task.get_name(), task_action=task.action, res=res, **data)
+        self.report(event, task=task.get_name()[:MAX_NAME], task_action=task.action[:MAX_NAME], res=res, **data)
 
     def v2_playbook_on_task_start(self, task, is_conditional):
         note(task)

@@ -4,6 +4,10 @@ use crate::job::{MIN_REQUEUE, Outcome, TaskError};
 use flyball_core::time::parse_unsigned_duration;
 use serde_json::Value;
 
+/// Length limits of the name of a task, which may contain text of users, and of a period.
+const MAX_TASK_CHARS: usize = 256;
+const MAX_PERIOD_BYTES: usize = 64;
+
 /// The events of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -31,7 +35,7 @@ impl Events {
     pub(crate) fn record(&mut self, event: &Value) {
         let data = &event["event_data"];
         if self.logs_results && data["res"].is_object() {
-            tracing::info!(task = data["task"].as_str(), "{}", data["res"]);
+            tracing::info!(task = task_of(data), "{}", data["res"]);
         }
         let text = |field: &str| data["res"][field].as_str().map(str::to_owned);
         match event["event"].as_str() {
@@ -39,13 +43,14 @@ impl Events {
                 let message = text("msg")
                     .filter(|message| !message.is_empty())
                     .unwrap_or_else(|| "unknown playbook failure".to_owned());
-                let task = data["task"].as_str().unwrap_or_default().to_owned();
+                let task = task_of(data);
                 self.failed = Some(TaskError { task, ..TaskError::new(message) });
             }
             Some("runner_on_ok") => {
                 let action = data["task_action"].as_str().unwrap_or_default();
                 if action.rsplit('.').next() == Some("requeue_after") {
                     self.outcome.requeue_after = text("period")
+                        .filter(|period| period.len() <= MAX_PERIOD_BYTES)
                         .and_then(|period| parse_unsigned_duration(&period))
                         .map(|period| period.max(MIN_REQUEUE));
                 }
@@ -83,6 +88,11 @@ impl Events {
     }
 }
 
+/// Returns the name of the task of an event.
+fn task_of(data: &Value) -> String {
+    data["task"].as_str().unwrap_or_default().chars().take(MAX_TASK_CHARS).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +112,14 @@ mod tests {
         let bad = outcome(include_str!("../../tests/data/failed-run.json"));
         assert_eq!((bad.ok, bad.changed, bad.failures), (5, 1, 1));
         assert_eq!(bad.failure.unwrap().message, "size must be > 1");
+    }
+
+    #[test]
+    fn names_of_tasks_are_cut() {
+        let mut events = Events::default();
+        let data = serde_json::json!({"task": "ä".repeat(10_000), "res": {"msg": "a"}});
+        events.record(&serde_json::json!({"event": "runner_on_failed", "event_data": data}));
+        assert_eq!(events.failed.unwrap().task, "ä".repeat(MAX_TASK_CHARS));
     }
 
     #[test]

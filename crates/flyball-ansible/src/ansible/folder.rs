@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,19 +41,28 @@ impl Folder {
             secret: super::random(16)?,
             verbosity: job.verbosity,
         };
-        for part in [folder.temporary(), folder.callbacks()] {
+        for part in [folder.temporary(), folder.callbacks(), folder.home()] {
             DirBuilder::new().mode(0o700).create(part)?;
         }
-        let playbook = match &ansible.runs {
-            Runs::Role(role) => {
-                let role = fs::canonicalize(role)?;
-                folder.roles.extend(role.parent().map(Path::to_owned));
-                json!([{"hosts": "localhost", "gather_facts": gathers_facts(), "roles": [role]}])
+        // Ansible searches its plugins and collections there.
+        if let Some(home) = std::env::home_dir() {
+            for part in ["collections", "plugins"] {
+                symlink(home.join(".ansible").join(part), folder.home().join(part))?;
             }
-            Runs::Playbook(playbook) => json!([{"import_playbook": fs::canonicalize(playbook)?}]),
+        }
+        let (Runs::Role(runs) | Runs::Playbook(runs)) = &ansible.runs;
+        let runs = fs::canonicalize(runs)?;
+        let playbook = match &ansible.runs {
+            Runs::Role(_) => {
+                folder.roles.extend(runs.parent().map(Path::to_owned));
+                json!([{"hosts": "localhost", "gather_facts": gathers_facts(), "roles": [runs]}])
+            }
+            Runs::Playbook(_) => json!([{"import_playbook": runs}]),
         };
         folder.roles.push(project.join("roles"));
-        folder.roles.extend(std::env::split_paths(&std::env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default()));
+        let others = std::env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default();
+        // An empty path is the folder of the run.
+        folder.roles.extend(std::env::split_paths(&others).filter(|path| !path.as_os_str().is_empty()));
         folder.write("playbook.json", &playbook.to_string())?;
         folder.write("variables.json", &Value::Object(variables(job)).to_string())?;
         folder.write("connection.json", &Value::Object(connection(job.watch)).to_string())?;
@@ -62,22 +71,20 @@ impl Folder {
             "localhost ansible_connection=local ansible_python_interpreter={{ansible_playbook_python}}\n",
         )?;
         folder.write("kubeconfig", &proxy.kubeconfig(job.cx.key().namespace()).to_string())?;
-        folder.write("run.json", &folder.plugin_settings(job, ansible, &project).to_string())?;
+        folder.write("run.json", &folder.plugin_settings(job, ansible, &project, &runs).to_string())?;
         folder.write("callbacks/flyball.py", CALLBACK)?;
         folder.write("flyball_guard.py", GUARD)?;
         Ok(folder)
     }
 
     /// Returns the settings of the plugins: names that must not be computed, since they are not allowed as fields
-    /// either, names that the role declares, those that the operator passes, and the folders of files and roles.
-    fn plugin_settings(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path) -> Value {
+    /// either, names that the role declares, those that the operator and the spec set, and the paths of the project.
+    fn plugin_settings(&self, job: &Job<'_>, ansible: &AnsiblePlaybook, project: &Path, runs: &Path) -> Value {
         let (names, prefixes) = special_names();
-        let named = ansible.external_paths.iter().map(PathBuf::as_path);
-        let folders = self.roles.iter().map(PathBuf::as_path).chain([project]).chain(named);
-        // All paths are below the root.
-        let folders: Vec<_> = folders.filter(|folder| folder.parent().is_some()).collect();
         let connection = connection(job.watch);
         let given: Vec<_> = job.extra.keys().chain(connection.keys()).collect();
+        let fields = job.extra.iter().filter(|(_, value)| matches!(value, Var::Data(_)));
+        let fields: Vec<_> = fields.map(|(name, _)| name).collect();
         let declared: BTreeSet<_> = job.names.inputs.union(&job.names.own).collect();
         json!({
             "secret": self.secret,
@@ -87,7 +94,10 @@ impl Folder {
             "allowed": job.names.allowed,
             "declared": declared,
             "given": given,
-            "folders": folders,
+            "fields": fields,
+            "project": project,
+            "runs": runs,
+            "named": ansible.external_paths,
         })
     }
 
@@ -110,6 +120,11 @@ impl Folder {
 
     fn temporary(&self) -> PathBuf {
         self.path().join("tmp")
+    }
+
+    /// The folder for the state of Ansible, which runs have not in common.
+    fn home(&self) -> PathBuf {
+        self.path().join("home")
     }
 
     /// The folder of the plugin that reports events. All files in it are loaded as such.
@@ -140,6 +155,9 @@ impl Folder {
             ("ANSIBLE_INVENTORY_ENABLED", "flyball_guard,ini".into()),
             ("ANSIBLE_LOCAL_TEMP", self.temporary().into()),
             ("ANSIBLE_REMOTE_TEMP", self.temporary().into()),
+            ("ANSIBLE_HOME", self.home().into()),
+            ("ANSIBLE_ASYNC_DIR", self.home().join("async").into()),
+            ("ANSIBLE_CACHE_PLUGIN", "memory".into()),
             ("TMPDIR", self.temporary().into()),
             ("ANSIBLE_RETRY_FILES_ENABLED", "false".into()),
             ("ANSIBLE_LOCALHOST_WARNING", "false".into()),

@@ -2,10 +2,12 @@
 # Names are checked where variables are set. Names of connections are also checked where they are read, in whatever way
 # they were set: they have an effect only if the operator sets them, `watches.yaml` allows them, or the role names them.
 # It is an inventory plugin, because only those are loaded before playbooks.
+import contextlib
 import functools
 import json
 import os
 import re
+import resource
 import sys
 
 from ansible import constants as C
@@ -14,11 +16,13 @@ from ansible.errors import AnsibleError
 from ansible.executor.task_executor import TaskExecutor
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
+from ansible.playbook import Playbook
 from ansible.playbook.loop_control import LoopControl
 from ansible.playbook.role.definition import RoleDefinition
 from ansible.playbook.task_include import TaskInclude
+from ansible.plugins.action import ActionBase
 from ansible.plugins.inventory import BaseInventoryPlugin
-from ansible.plugins.loader import action_loader
+from ansible.plugins.loader import action_loader, connection_loader, lookup_loader
 from ansible.plugins.strategy import StrategyBase
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.vars.manager import VariableManager
@@ -31,9 +35,16 @@ short_description: refuses names that users must not choose
 description: [Reads no inventory.]
 """
 
-# The folder of the run, with the token of the proxy and the secret of the events. Tasks read only temporary files in it.
+
+def is_within(path, folder):
+    return path == folder or path.startswith(os.path.join(folder, ""))
+
+
+# The folder of the run, with the token of the proxy and the secret of the events. Tasks read only temporary files.
 OWN = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
 TEMPORARY = os.path.join(OWN, "tmp")
+# What the operator created in it.
+INITIAL = {*os.listdir(OWN), "__pycache__"}
 # Files in it that Ansible itself reads; those with variables are read before any playbook.
 VARIABLES = {os.path.join(OWN, name) for name in ("variables.json", "connection.json")}
 READABLE = {os.path.join(OWN, name) for name in ("inventory", "playbook.json")} | VARIABLES
@@ -41,16 +52,70 @@ with open(os.path.join(OWN, "run.json")) as file:
     RUN = json.load(file)
 # Variables that the operator, `watches.yaml` or the role sets.
 TRUSTED = {*RUN["given"], *RUN["allowed"], *RUN["declared"]}
+# Variables from the spec that the role does not declare.
+FIELDS = {*RUN["fields"]} - {*RUN["allowed"], *RUN["declared"]}
 # The current task as written, before templates are evaluated. A run has one host, so it executes one task at a time.
-NAMES = VALUES = frozenset()
+NAMES = VALUES = ROLE_NAMES = frozenset()
 # True if the task sets facts, rather than a module that gathers them; and if `include_vars` has a computed name.
 SETS_FACTS = HAS_COMPUTED_NAME = False
 # Variables of connections, users and interpreters that Ansible reads without a plugin.
 CONNECTION = {name for names in C.MAGIC_VARIABLE_MAPPING.values() for name in names} | set(C.COMMON_CONNECTION_VARS)
 CONNECTION_PATTERN = re.compile(r"ansible_become(_\w+)?|ansible_\w+_interpreter")
-# Folders and files that YAML may be loaded from: those of the project, of collections, and those with literal paths.
-COLLECTIONS = [os.path.join(path, "ansible_collections") for path in AnsibleCollectionConfig.collection_paths]
-FOLDERS = {known for path in RUN["folders"] + COLLECTIONS for known in (path, os.path.realpath(path))}
+# The project, and the folder with its roles.
+PROJECT = os.path.realpath(RUN["project"])
+ROLES = {os.path.join(PROJECT, "roles")}
+# Roles in use, folders of playbooks, and other files with literal names.
+USED, PLAYS, NAMED = set(), set(), set()
+# Files that tasks include under literal names. Tasks may have written them, so they are data.
+INCLUDED = set()
+# Their folders with tasks, variables and templates, and those of a role that tasks never read.
+SOURCES = {"defaults", "files", "handlers", "meta", "tasks", "templates", "vars"}
+PLAY_SOURCES = SOURCES | {"group_vars", "host_vars", "playbooks"}
+TESTS = {"molecule", "tests"}
+# Files that contain passwords of vaults.
+PASSWORDS = filter(None, [C.DEFAULT_VAULT_PASSWORD_FILE, *C.DEFAULT_VAULT_IDENTITY_LIST])
+PASSWORDS = {os.path.realpath(os.path.expanduser(path.rpartition("@")[2])) for path in PASSWORDS}
+MAX_TEXTS, MAX_TEXT = 10000, 1 << 22
+ENCRYPTED = b"$ANSIBLE_VAULT"
+PASSWORD_TERM = re.compile(r"""password\\?['"]\s*,\s*\\?['"]([^'"{}\s\\]+)""")
+# Arguments of modules that name files to read, those that only do so for some modules, and these modules.
+READ = {"local_path", "src", "values_files"}
+NAMES_OF_PATHS = {"file", "path", "paths"}
+READERS = {"read_csv", "slurp", "xml"}
+# True while YAML is loaded, and while a file is read that must not be decrypted.
+LOADS = RAW = False
+
+
+def add_known(known, path):
+    known.update((path, os.path.realpath(path)))
+
+
+for path in [*RUN["named"], RUN["runs"]]:
+    add_known(USED if os.path.isdir(path) else NAMED, path)
+if is_within(os.path.dirname(RUN["runs"]), PROJECT) and os.path.isdir(RUN["runs"]):
+    ROLES.add(os.path.dirname(RUN["runs"]))
+
+
+# Limits of each process of the run. The data of a process is the memory that it may write to.
+LIMITS = {
+    resource.RLIMIT_DATA: 1 << 30,
+    resource.RLIMIT_CPU: 600,
+    resource.RLIMIT_FSIZE: 256 << 20,
+    resource.RLIMIT_CORE: 0,
+}
+
+
+def limit():
+    for kind, value in LIMITS.items():
+        before = resource.getrlimit(kind)[1]
+        value = value if before == resource.RLIM_INFINITY else min(value, before)
+        resource.setrlimit(kind, (value, value))
+    # If memory is scarce, the run ends, not the operator.
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+limit()
 
 
 def is_template(value):
@@ -58,11 +123,12 @@ def is_template(value):
 
 
 def note(task):
-    global NAMES, VALUES, SETS_FACTS, HAS_COMPUTED_NAME
+    global NAMES, VALUES, ROLE_NAMES, SETS_FACTS, HAS_COMPUTED_NAME
     applied = task.args.get("apply") or {}
     applied = [*applied["vars"]] if isinstance(applied.get("vars"), dict) else []
     NAMES = {*map(str, task.args), *applied, str(task.register), "ansible_failed_task", "ansible_failed_result"}
     VALUES = {*map(str, task.args.values())}
+    ROLE_NAMES = {str(task.args.get(name)) for name in ("name", "role")}
     SETS_FACTS = task.action.rpartition(".")[2] == "set_fact" or is_template(task.action)
     HAS_COMPUTED_NAME = is_template(str(task.args.get("name"))) or "_variable_params" in task.args
 
@@ -158,16 +224,18 @@ def execute(original, self, *args, **kwargs):
 
 def get_option(original, self, config, cfile=None, plugin_type=None, plugin_name=None, keys=None, variables=None, *args, **kwargs):
     if variables:
+        # Plugins other than connections have options under any name.
         option = self.get_configuration_definitions(plugin_type, plugin_name).get(config) or {}
         for name in [variable["name"] for variable in option.get("vars") or []]:
             # Ansible sets those of connections itself after they were checked, such as `ansible_host`.
             if name in variables and name not in CONNECTION and is_untrusted(name):
                 reject_name("a task", name)
+            if name in variables and name in FIELDS:
+                raise AnsibleError(
+                    "the field %r sets the option %r of the plugin %s: add the variable to the defaults of the role, "
+                    "or to allowVariables in watches.yaml" % (name[:64], config, plugin_name or "ansible")
+                )
     return original(self, config, cfile, plugin_type, plugin_name, keys, variables, *args, **kwargs)
-
-
-def is_within(path, folder):
-    return path == folder or path.startswith(os.path.join(folder, ""))
 
 
 def is_temporary(path):
@@ -176,10 +244,23 @@ def is_temporary(path):
 
 def is_private(path):
     found = os.path.realpath(path)
-    return is_within(found, OWN) and found != OWN and not is_within(found, TEMPORARY) and found not in READABLE
+    if found in PASSWORDS:
+        return True
+    first = os.path.relpath(found, OWN).split(os.sep)[0]
+    return first in INITIAL and not is_within(found, TEMPORARY) and found not in READABLE
 
 
 def is_inside(path):
+    """Returns true for files with tasks, variables and templates of roles in use, and of playbooks."""
+    return belongs(path, lambda first: first in SOURCES)
+
+
+def is_readable(path):
+    """The same for files that are not evaluated, in all folders of these roles."""
+    return belongs(path, lambda first: first not in TESTS and not first.startswith("."))
+
+
+def belongs(path, is_in_role):
     known = {os.path.realpath(path)}
     # Tasks write the other files of the run.
     if any(is_within(path, OWN) for path in known):
@@ -187,54 +268,141 @@ def is_inside(path):
     # The project may contain links; `..` after a link refers to the parent of its target.
     if ".." not in path.split(os.sep):
         known.add(os.path.abspath(path))
-    return any(is_within(path, folder) for path in known for folder in FOLDERS)
+    return (
+        any(is_in_role(first_below(path, role)) for path in known for role in USED if is_within(path, role))
+        or any(first_below(path, play) in PLAY_SOURCES for path in known for play in PLAYS)
+        or not known.isdisjoint(NAMED)
+    )
 
 
-def check(path, is_allowed=is_inside):
+def first_below(path, folder):
+    return os.path.relpath(path, folder).split(os.sep)[0]
+
+
+def is_source(path):
+    """Returns true for files that the author wrote and named, or that belong to a role in use."""
+    return is_inside(path) or is_within(os.path.realpath(path), PROJECT) and is_literal(path)
+
+
+def check(path, is_allowed):
     if is_private(path):
-        raise AnsibleError("%r is a file of the run, which tasks must not read" % path[-200:])
+        raise AnsibleError("%r is a file of the run or the password of a vault: tasks must not read it" % path[-200:])
     if not is_allowed(path):
         raise AnsibleError("%r is outside of the project and was loaded under a computed name: use a literal path" % path[-200:])
 
 
-@functools.lru_cache(None)
+def check_read(path):
+    check(path, lambda path: is_temporary(path) or is_readable(path) or is_literal(path))
+
+
 def texts():
-    found = []
-    for folder in RUN["folders"]:
-        for base, _, names in os.walk(folder) if os.path.isdir(folder) else [(os.path.dirname(folder), [], [os.path.basename(folder)])]:
-            # The folder of the run contains variables of users.
-            if is_within(os.path.realpath(base), OWN):
-                continue
-            for name in names:
-                if name.endswith((".yml", ".yaml", ".j2", ".json")) and len(found) < 10000:
-                    with open(os.path.join(base, name), errors="replace") as file:
-                        found.append(file.read(1 << 22))
-    return found
+    """Returns the texts of roles and playbooks, with the folders that their paths may be relative to."""
+    roles = {os.path.join(folder, name) for folder in ROLES if os.path.isdir(folder) for name in os.listdir(folder)}
+    found = [pair for folder in sorted(roles | USED) for pair in texts_of(folder, "meta", False)]
+    found += [pair for folder in sorted(PLAYS) for pair in texts_of(folder, "playbooks", True)]
+    found += [pair for file in sorted(NAMED) for pair in read_text(file, (os.path.dirname(file),))]
+    return found[:MAX_TEXTS]
+
+
+@functools.lru_cache(None)
+def texts_of(folder, last, is_play):
+    bases = (folder, *(os.path.join(folder, name) for name in sorted(SOURCES)))
+    names = [name for name in os.listdir(folder) if is_play and os.path.isfile(os.path.join(folder, name))]
+    # It names the password of the vault.
+    files = [os.path.join(folder, name) for name in names if not name.startswith("watches.")]
+    # Data of users or of workloads is in `files`.
+    for name in sorted((PLAY_SOURCES if is_play else SOURCES) - {"files"}):
+        for base, _, names in os.walk(os.path.join(folder, name)):
+            files += [os.path.join(base, name) for name in names]
+    return [pair for file in files[:MAX_TEXTS] for pair in read_text(file, (os.path.dirname(file), *bases))]
+
+
+@functools.lru_cache(None)
+def read_text(file, bases):
+    if not file.endswith((".yml", ".yaml", ".j2", ".json")) or not os.path.isfile(file):
+        return []
+    with open(file, errors="replace") as opened:
+        text = opened.read(MAX_TEXT)
+    if file.endswith(".j2"):
+        # The other text is that of workloads.
+        text = "\n".join(re.findall(r"\{[{%].*?[%}]\}", text, re.DOTALL))
+    return [(text, bases)]
 
 
 def is_literal(path):
     # A path that the author wrote somewhere in the project.
+    return is_literal_in(path, len(USED), len(PLAYS))
+
+
+@functools.lru_cache(None)
+def is_literal_in(path, *_):
+    known = {os.path.abspath(path), os.path.realpath(path)}
     home = os.path.join(os.path.expanduser("~"), "")
-    spellings = [path, "~/" + path[len(home):]] if path.startswith(home) else [path]
-    pattern = re.compile(r"(?<![\w./-])(?:%s)(?![\w./-])" % "|".join(map(re.escape, spellings)))
-    return any(pattern.search(text) for text in texts())
+    absolute = known | {"~/" + path[len(home):] for path in known if path.startswith(home)}
+    return any(pattern_of(absolute, known, bases).search(text) for text, bases in texts())
+
+
+def pattern_of(absolute, paths, bases):
+    relative = {os.path.relpath(path, base) for path in paths for base in bases}
+    relative = {path for path in relative if re.search(r"[./]", path) and re.search(r"\w", path)}
+    spellings = "|".join(map(re.escape, sorted(absolute | relative)))
+    # `{{ role_path }}` may be before it.
+    return re.compile(r"(?:(?<![\w./-])|(?<=\}\}/))(?:%s)(?![\w./-])" % spellings)
+
+
+def is_literal_role(name):
+    # Simple names are ordinary words.
+    if re.search(r"[./]", name):
+        pattern = r"(?<![\w./-])%s(?![\w./-])"
+    else:
+        pattern = r"(?m)(?:\b(?:role|name):|^\s*-|[\[,])\s*['\"]?%s['\"]?\s*(?:[,}\]#]|$)"
+    pattern = re.compile(pattern % re.escape(name))
+    return any(pattern.search(text) for text, _ in texts())
 
 
 def read_file(original, self, file_name, *args, **kwargs):
-    check(self.path_dwim(os.fsdecode(file_name)), lambda path: is_temporary(path) or is_inside(path) or is_literal(path))
-    return original(self, file_name, *args, **kwargs)
+    global RAW
+    path = self.path_dwim(os.fsdecode(file_name))
+    if not LOADS:
+        check_read(path)
+        if is_encrypted(path) and not is_temporary(path):
+            check(path, is_literal)
+    # Other files contain data.
+    before, RAW = RAW, not is_source(path)
+    try:
+        if RAW and original.__name__ == "get_real_file":
+            return original(self, file_name, decrypt=False)
+        return original(self, file_name, *args, **kwargs)
+    finally:
+        RAW = before
+
+
+def is_encrypted(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(ENCRYPTED)) == ENCRYPTED
+    except OSError:
+        return False
+
+
+def decrypt(original, self, data, *args, **kwargs):
+    return (data, True) if RAW else original(self, data, *args, **kwargs)
 
 
 def find_file(original, self, paths, folder, *args, **kwargs):
     found = original(self, paths, folder, *args, **kwargs)
     # Temporary files are data.
-    check(os.fsdecode(found), lambda path: folder not in ("tasks", "templates", "vars") or not is_temporary(path))
+    is_evaluated = folder in ("tasks", "templates", "vars")
+    if is_evaluated:
+        check(os.fsdecode(found), lambda path: not is_temporary(path))
+    check_read(os.fsdecode(found))
     return found
 
 
 def find_template(original, self, *args, **kwargs):
     source, path, is_current = original(self, *args, **kwargs)
     check(path, lambda path: not is_temporary(path))
+    check_read(path)
     return source, path, is_current
 
 
@@ -244,23 +412,66 @@ def load_variables(original, self, *args, **kwargs):
 
 
 def load_file(original, self, file_name, *args, **kwargs):
-    check(self.path_dwim(file_name))
+    global LOADS
+    check(self.path_dwim(file_name), is_included)
+    before, LOADS = LOADS, True
+    try:
+        return original(self, file_name, *args, **kwargs)
+    finally:
+        LOADS = before
+
+
+def load_playbook(original, self, file_name, *args, **kwargs):
+    path = os.path.join(self._loader.get_basedir(), file_name)
+    if not is_within(os.path.realpath(path), OWN):
+        name = collection_name(path)
+        check(path, lambda path: is_source(path) or name and is_literal_role(name))
+        add_known(NAMED, path)
+        add_known(PLAYS, os.path.dirname(path))
     return original(self, file_name, *args, **kwargs)
+
+
+def collection_name(path):
+    """Returns the name of a playbook of a collection."""
+    for folder in AnsibleCollectionConfig.collection_paths:
+        parts = os.path.relpath(path, os.path.join(folder, "ansible_collections")).split(os.sep)
+        if len(parts) > 3 and ".." not in parts and parts[2] == "playbooks":
+            return ".".join([*parts[:2], *parts[3:-1], parts[-1].rpartition(".")[0]])
+    return None
 
 
 def load_role_path(original, self, role_name):
     found = original(self, role_name)
     # A literal path may refer to a file that did not exist when the operator started.
-    if role_name not in VALUES:
-        check(found[1])
-    FOLDERS.add(found[1])
+    if is_template(role_name) or role_name not in ROLE_NAMES:
+        is_named = is_named_role(self, role_name, found[0])
+        check(found[1], lambda path: is_named or is_role_of_project(path) or is_literal(path))
+    add_known(USED, found[1])
     return found
 
 
+def is_named_role(self, role_name, found_name):
+    if self._role_collection:
+        return is_literal_role(found_name) or is_literal_role("%s.%s" % (self._role_collection, found_name))
+    return not is_template(role_name) and is_literal_role(role_name)
+
+
+def is_role_of_project(path):
+    found = os.path.realpath(path)
+    names = [os.path.join(folder, name) for folder in ROLES if os.path.isdir(folder) for name in os.listdir(folder)]
+    return found in USED or any(os.path.realpath(name) == found for name in names)
+
+
 def load_vars(original, self, filename, *args, **kwargs):
-    is_known = is_inside(filename)
+    global LOADS
+    is_known = is_source(filename)
     allow_named(filename)
-    failed, message, variables = original(self, filename, *args, **kwargs)
+    check(filename, is_included)
+    before, LOADS = LOADS, True
+    try:
+        failed, message, variables = original(self, filename, *args, **kwargs)
+    finally:
+        LOADS = before
     if not is_known:
         check_names("include_vars", variables)
     return failed, message, variables
@@ -273,7 +484,61 @@ def load_tasks(original, self, included_file, *args, **kwargs):
 
 def allow_named(path):
     if not any(map(is_template, VALUES)):
-        FOLDERS.add(os.path.realpath(path))
+        INCLUDED.add(os.path.realpath(path))
+
+
+def is_included(path):
+    return is_source(path) or os.path.realpath(path) in INCLUDED
+
+
+def execute_module(original, self, module_name=None, module_args=None, *args, **kwargs):
+    # Other connections have other files.
+    if self._connection.transport == "local":
+        name = (module_name or self._task.action).rpartition(".")[2]
+        arguments = self._task.args if module_args is None else module_args
+        for key in READ | NAMES_OF_PATHS:
+            paths = arguments.get(key)
+            for path in paths if isinstance(paths, list) else [paths]:
+                # Modules evaluate variables of the environment.
+                for path in {path, os.path.expandvars(os.path.expanduser(path))} if isinstance(path, str) else ():
+                    path = os.path.join(self._loader.get_basedir(), path)
+                    if os.path.exists(path):
+                        (check_read if key in READ or name in READERS else check_private)(path)
+    return original(self, module_name, module_args, *args, **kwargs)
+
+
+def check_private(path):
+    check(path, lambda _: True)
+
+
+def transfer_file(original, self, local_path, remote_path):
+    check_read(os.fsdecode(local_path))
+    return original(self, local_path, remote_path)
+
+
+def fetch_file(original, self, in_path, out_path):
+    check_read(os.path.join(OWN, os.path.expanduser(os.fsdecode(in_path))))
+    return original(self, in_path, out_path)
+
+
+def use_password(original, path, *args):
+    if os.fsdecode(path) != os.devnull:
+        check(os.path.realpath(os.fsdecode(path)), is_password)
+    return original(path, *args)
+
+
+def is_password(path):
+    """Returns true for a path that begins a term of the lookup, and for files below a folder that does."""
+    for text, _ in texts():
+        for term in PASSWORD_TERM.findall(text):
+            written = os.path.realpath(os.path.join(OWN, os.path.expanduser(term)))
+            if path == written:
+                return True
+            # New folders of a run contain nothing else.
+            is_new = is_within(written, OWN) and written != OWN
+            if term.endswith("/") and (os.path.dirname(path) == written or is_new and is_within(path, written)):
+                return True
+    return is_temporary(path) or is_literal(path)
 
 
 def wrap(of, name, function):
@@ -293,6 +558,7 @@ wrap(VariableManager, "get_vars", get_variables)
 wrap(TaskExecutor, "_execute", execute)
 wrap(ConfigManager, "get_config_value_and_origin", get_option)
 wrap(DataLoader, "load_from_file", load_file)
+wrap(DataLoader, "_decrypt_if_vault_data", decrypt)
 # Lookups, and actions such as copy and template.
 wrap(DataLoader, "_get_file_contents", read_file)
 wrap(DataLoader, "get_real_file", read_file)
@@ -300,6 +566,13 @@ wrap(DataLoader, "get_real_file", read_file)
 wrap(DataLoader, "path_dwim_relative_stack", find_file)
 # Files that templates include.
 wrap(FileSystemLoader, "get_source", find_template)
+# Files that modules read.
+wrap(ActionBase, "_execute_module", execute_module)
+wrap(ActionBase, "_transfer_file", transfer_file)
+wrap(connection_loader.get("ansible.builtin.local", class_only=True), "fetch_file", fetch_file)
+for name in ("_get_lock", "_read_password_file", "_write_password_file"):
+    wrap(sys.modules[lookup_loader.get("ansible.builtin.password", class_only=True).__module__], name, use_password)
+wrap(Playbook, "_load_playbook_data", load_playbook)
 wrap(RoleDefinition, "_load_role_path", load_role_path)
 wrap(StrategyBase, "_load_included_file", load_tasks)
 wrap(action_loader.get("ansible.builtin.include_vars", class_only=True), "_load_files", load_vars)

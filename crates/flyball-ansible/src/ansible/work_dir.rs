@@ -6,6 +6,7 @@
 
 use super::process::kill_marked;
 use rustix::process::geteuid;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -14,6 +15,8 @@ use std::sync::Once;
 
 /// File extension of locks.
 const LOCK: &str = "lock";
+/// Random bytes of a name, which are written as hexadecimal digits.
+const NAME_BYTES: usize = 16;
 /// Attempts to choose a new name if the folder is removed concurrently.
 const MAX_TRIES: usize = 10;
 
@@ -38,7 +41,7 @@ impl WorkDir {
 
     fn within(base: &Path) -> io::Result<Self> {
         for _ in 0..MAX_TRIES {
-            let name = super::random(16)?;
+            let name = super::random(NAME_BYTES)?;
             let (path, lock) = (base.join(&name), base.join(&name).with_extension(LOCK));
             let lock_file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&lock)?;
             // A concurrent cleanup may have locked the file first, and removed it.
@@ -102,6 +105,11 @@ fn is_private(path: &Path) -> bool {
 fn sweep(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let lock = entry.path();
+        // A password that a task stored has a lock of its own.
+        let name = lock.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+        if name.len() != 2 * NAME_BYTES || !name.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            continue;
+        }
         // Links and files of other users are skipped.
         let is_ours = fs::symlink_metadata(&lock)
             .is_ok_and(|found| found.is_file() && found.uid() == geteuid().as_raw() && found.nlink() == 1);
@@ -149,7 +157,8 @@ mod tests {
         let precious = temporary.join("precious");
         fs::create_dir(&precious).unwrap();
         fs::write(precious.join("file"), "kept").unwrap();
-        for (name, is_link) in [("dead", false), ("link", true)] {
+        let (dead, link) = ("d".repeat(32), "1".repeat(32));
+        for (name, is_link) in [(dead.as_str(), false), (link.as_str(), true)] {
             fs::write(base.join(name).with_extension(LOCK), "").unwrap();
             match is_link {
                 true => symlink(&precious, base.join(name)).unwrap(),
@@ -159,16 +168,20 @@ mod tests {
                 }
             }
         }
-        symlink(precious.join("file"), base.join("other.lock")).unwrap();
+        let other = base.join("2".repeat(32)).with_extension(LOCK);
+        symlink(precious.join("file"), &other).unwrap();
+        // Files with other names are not locks of runs.
+        let foreign = [base.join("precious.lock"), base.join("precious"), base.join("..lock")];
+        foreign.iter().for_each(|file| fs::write(file, "").unwrap());
         sweep(&base);
         let mut remaining: Vec<_> = fs::read_dir(&base).unwrap().map(|entry| entry.unwrap().path()).collect();
         remaining.sort();
-        let mut expected = vec![alive.path.clone(), alive.lock.clone(), base.join("other.lock")];
+        let mut expected = [&[alive.path.clone(), alive.lock.clone(), other][..], &foreign].concat();
         expected.sort();
         assert_eq!(remaining, expected);
         assert_eq!(fs::read_to_string(precious.join("file")).unwrap(), "kept");
         drop(alive);
-        assert_eq!(fs::read_dir(&base).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(&base).unwrap().count(), 4);
         fs::remove_dir_all(temporary).unwrap();
     }
 

@@ -1,7 +1,8 @@
 //! The real `ansible-playbook`, as a new process and with a worker. These tests run if `FLYBALL_TEST_ANSIBLE` is set,
-//! `ansible-playbook` is in `PATH`, and the collection `kubernetes.core` with Python's `kubernetes` is installed; they
-//! use real time, since it is a process.
+//! `ansible-playbook` is in `PATH`, and the collections of the package `ansible` and Python's `kubernetes` are
+//! installed; they use real time, since it is a process.
 
+use crate::features::VARIABLES;
 use crate::project::{Project, api, change, condition, data, shops};
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
@@ -41,6 +42,10 @@ with_both_executors! {
     literal_names_may_leave_the_project
     computed_names_of_lookups_stay_within_the_project
     computed_names_do_not_read_files_of_the_run
+    computed_names_reach_no_collection
+    vaults_are_not_opened_for_users
+    fields_configure_no_plugin
+    processes_of_runs_are_limited
     users_do_not_choose_objects_of_others
     spec_fields_run_no_command
     verbosity_decides_on_debug_tasks
@@ -299,7 +304,8 @@ async fn assert_refused_outside(written: Project, fields: &[&str], executor: Exe
     let relative = PathBuf::from("../".repeat(20)).join(outside.strip_prefix("/").unwrap());
     for field in fields {
         let file = match *field {
-            "vars_file" | "page" | "template_file" | "copied" => "vars.yml",
+            "vars_file" | "page" | "template_file" | "copied" | "table" | "user" | "moved" | "slurped" | "fetched"
+            | "sent" => "vars.yml",
             "tasks_file" | "part" => "tasks.yml",
             "book" => "play.yml",
             _ => "",
@@ -398,8 +404,17 @@ async fn computed_names_of_lookups_stay_within_the_project(executor: Executor) {
 - {debug: {msg: "{{ lookup('file', page) }}"}, when: page is defined}
 - {template: {src: '{{ template_file }}', dest: '{{ lookup("env", "TMPDIR") }}/a'}, when: template_file is defined}
 - {copy: {src: '{{ copied }}', dest: '{{ lookup("env", "TMPDIR") }}/b'}, when: copied is defined}
+- {debug: {msg: "{{ lookup('csvfile', 'more', file=table) }}"}, when: table is defined}
+- {debug: {msg: "{{ lookup('password', user ~ ' length=20') }}"}, when: user is defined}
+- {copy: {src: '{{ moved }}', dest: '{{ lookup("env", "TMPDIR") }}/d', remote_src: true}, when: moved is defined}
+- {slurp: {src: '{{ slurped }}'}, when: slurped is defined}
+- {fetch: {src: '{{ fetched }}', dest: '{{ lookup("env", "TMPDIR") }}/e', flat: true}, when: fetched is defined}
+- {uri: {url: 'http://127.0.0.1:1', method: POST, src: '{{ sent }}'}, when: sent is defined}
+- {assemble: {src: '{{ parts }}', dest: '{{ lookup("env", "TMPDIR") }}/f'}, when: parts is defined}
 - {copy: {src: inside.txt, dest: '{{ lookup("env", "TMPDIR") }}/c'}}
+- {slurp: {src: '{{ role_path }}/files/{{ inner | default("inside") }}.txt'}}
 - {debug: {msg: "{{ lookup('template', 'inside.j2') }}"}}
+- {debug: {msg: "{{ lookup('password', 'credentials/' ~ ansible_operator_meta.name) }}"}}
 "#;
     let files = [
         ("roles/a/tasks/main.yml", tasks),
@@ -408,7 +423,7 @@ async fn computed_names_of_lookups_stay_within_the_project(executor: Executor) {
     ];
     assert_refused_outside(
         Project::new(&named("lookups", executor), &files),
-        &["page", "template_file", "copied"],
+        &["page", "template_file", "copied", "table", "user", "moved", "slurped", "fetched", "sent", "parts"],
         executor,
     )
     .await;
@@ -420,6 +435,8 @@ async fn computed_names_do_not_read_files_of_the_run(executor: Executor) {
 - {debug: {msg: "{{ lookup('csvfile', 'apiVersion', file=table) }}"}, when: table is defined}
 - {include_vars: '{{ vars_file }}', when: vars_file is defined}
 - {copy: {src: '{{ copied }}', dest: '{{ lookup("env", "TMPDIR") }}/b'}, when: copied is defined}
+- {slurp: {src: '{{ slurped }}'}, when: slurped is defined}
+- {debug: {msg: "{{ lookup('password', 'credentials/' ~ user) }}"}, when: user is defined}
 - {copy: {content: '{{ title | default("a") }}', dest: '{{ lookup("env", "TMPDIR") }}/c'}}
 "#;
     let written = Project::role(&named("run-files", executor), tasks);
@@ -433,6 +450,9 @@ async fn computed_names_do_not_read_files_of_the_run(executor: Executor) {
         json!({"table": "kubeconfig"}),
         json!({"vars_file": "run.json"}),
         json!({"copied": "kubeconfig"}),
+        json!({"slurped": "kubeconfig"}),
+        json!({"slurped": "$KUBECONFIG"}),
+        json!({"user": "../kubeconfig"}),
         json!({}),
     ];
     for (number, spec) in specs.iter().enumerate() {
@@ -447,6 +467,153 @@ async fn computed_names_do_not_read_files_of_the_run(executor: Executor) {
         let is_refused = message.contains("is a file of the run");
         assert_eq!(is_refused, spec != &json!({}), "{spec}: {message}");
     }
+}
+
+/// Applies a custom resource with this spec, and returns the message with which its run fails; `None` after success.
+async fn outcome(test: &Test, name: &str, spec: &Value) -> Option<String> {
+    let shop = json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
+    test.apply(&shop.to_string()).await;
+    let objects = api(test, &shops());
+    let found = async |kind: &str| condition(&objects.get(name).await.unwrap(), kind);
+    let has = async |kind: &str| found(kind).await["status"] == "True";
+    test.eventually("it has ended", async || has("Successful").await || has("Failure").await).await;
+    let failure = found("Failure").await;
+    (failure["status"] == "True").then(|| failure["message"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn computed_names_reach_no_collection(executor: Executor) {
+    let tasks = "
+- {include_tasks: '{{ part }}.yml', when: part is defined}
+- {include_role: {name: '{{ flavor }}'}, when: flavor is defined}
+- {import_role: {name: community.sops._install_age}, when: false}
+- import_tasks: ../../../shared/tasks.yml
+- include_tasks: ../../../shared/tasks.yml
+";
+    let collection = "collections/ansible_collections/acme/shop";
+    let path = format!("{collection}/tests/b/tasks/main.yml");
+    let command = "- ansible.builtin.command: '{{ program }}'\n";
+    let play = "- {hosts: localhost, gather_facts: false, roles: [a]}\n";
+    let watches = "- {group: shop.example.com, version: v1, kind: Shop, playbook: play.yml}\n";
+    let files = [
+        ("watches.yaml", watches),
+        ("play.yml", play),
+        ("roles/a/tasks/main.yml", tasks),
+        ("roles/b/tasks/main.yml", "- debug: {}\n"),
+        ("roles/b/tests/part.yml", command),
+        ("shared/tasks.yml", "- debug: {}\n"),
+        ("shared/other.yml", command),
+        (&*path, command),
+    ];
+    let written = Project::new(&named("collections", executor), &files);
+    let canary = written.folder().join("CANARY");
+    let tests = written.folder().join(collection).join("tests/b");
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
+    let cases = [
+        (json!({"part": tests.join("tasks/main")}), true),
+        (json!({"part": format!("../../../{collection}/tests/b/tasks/main")}), true),
+        (json!({"part": "../../../shared/other"}), true),
+        (json!({"part": "../../b/tests/part"}), true),
+        (json!({"flavor": tests}), true),
+        (json!({"flavor": "community.sops.install"}), true),
+        (json!({"flavor": format!("../{collection}/tests/b")}), true),
+        (json!({"flavor": "b"}), false),
+        (json!({}), false),
+    ];
+    for (number, (mut spec, is_refused)) in cases.into_iter().enumerate() {
+        spec["program"] = format!("touch {}", canary.display()).into();
+        let message = outcome(&test, &format!("tenant{number}"), &spec).await;
+        assert_eq!(message.is_some(), is_refused, "{spec}: {message:?}");
+        let message = message.unwrap_or_default();
+        assert!(!is_refused || message.contains("outside of the project"), "{spec}: {message}");
+    }
+    assert!(!canary.exists(), "a command ran");
+}
+
+async fn vaults_are_not_opened_for_users(executor: Executor) {
+    let tasks = r#"
+- {debug: {msg: "{{ lookup('file', page) }}"}, when: page is defined}
+- {fail: {msg: "{{ lookup('file', 'literal.yml') }}"}, when: literal is defined}
+- {copy: {content: '{{ text }}', dest: '{{ lookup("env", "TMPDIR") }}/a'}, when: text is defined}
+- {fail: {msg: "copied {{ lookup('file', lookup('env', 'TMPDIR') ~ '/a') }}"}, when: text is defined}
+"#;
+    let watches = "- {group: shop.example.com, version: v1, kind: Shop, role: a, vaultPasswordFile: vault-password}\n";
+    let files = [
+        ("watches.yaml", watches),
+        ("vault-password", "swordfish"),
+        ("roles/a/tasks/main.yml", tasks),
+        ("roles/a/files/literal.yml", VARIABLES),
+        ("roles/a/files/computed.yml", VARIABLES),
+    ];
+    let written = Project::new(&named("vaults", executor), &files);
+    let password = written.folder().join("vault-password");
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
+    let cases = [
+        (json!({"page": password}), "password of a vault"),
+        (json!({"page": "../../../vault-password"}), "password of a vault"),
+        (json!({"page": "computed.yml"}), "use a literal path"),
+        (json!({"text": VARIABLES}), "copied $ANSIBLE_VAULT"),
+        (json!({"literal": true}), "greeting: hello"),
+    ];
+    for (number, (spec, expected)) in cases.iter().enumerate() {
+        let message = outcome(&test, &format!("tenant{number}"), spec).await.unwrap_or_default();
+        assert!(message.contains(expected), "{spec}: {message}");
+    }
+}
+
+/// A lookup with options of variables without a prefix, like `community.sops.sops`.
+const OPTIONS: &str = r#"
+DOCUMENTATION = """
+name: runs
+options:
+  binary: {type: str, default: none, vars: [{name: runs_binary}]}
+  word: {type: str, default: none, vars: [{name: runs_word}]}
+"""
+from ansible.plugins.lookup import LookupBase
+
+
+class LookupModule(LookupBase):
+    def run(self, terms, variables=None, **kwargs):
+        self.set_options(var_options=variables, direct=kwargs)
+        return [self.get_option("binary") + " " + self.get_option("word")]
+"#;
+
+async fn fields_configure_no_plugin(executor: Executor) {
+    let files = [
+        ("roles/a/tasks/main.yml", "- fail: {msg: \"found {{ lookup('runs') }}\"}\n"),
+        ("roles/a/defaults/main.yml", "runs_word: a\n"),
+        ("roles/a/lookup_plugins/runs.py", OPTIONS),
+    ];
+    let written = Project::new(&named("plugins", executor), &files);
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
+    let cases = [
+        (json!({"runsBinary": "/bin/echo"}), "the field 'runs_binary' sets the option 'binary'"),
+        (json!({"runsWord": "b"}), "found none b"),
+        (json!({}), "found none a"),
+    ];
+    for (number, (spec, expected)) in cases.iter().enumerate() {
+        let message = outcome(&test, &format!("tenant{number}"), spec).await.unwrap_or_default();
+        assert!(message.contains(expected), "{spec}: {message}");
+    }
+}
+
+async fn processes_of_runs_are_limited(executor: Executor) {
+    let tasks = "
+- {debug: {msg: \"{{ ('a' * count) | length }}\"}, when: count is defined}
+- ansible.builtin.shell: cat /proc/self/limits /proc/self/oom_score_adj
+  register: limits
+- ansible.builtin.fail: {msg: \"{{ limits.stdout_lines | map('regex_replace', ' +', ' ') | join(';') }}\"}
+";
+    let written = Project::role(&named("limits", executor), tasks);
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
+    let message = outcome(&test, "small", &json!({})).await.unwrap_or_default();
+    let limits =
+        ["cpu time 600 600", "data size 1073741824 1073741824", "file size 268435456 268435456", "core file size 0 0"];
+    for limit in limits {
+        assert!(message.contains(&format!("Max {limit} ")), "{limit}: {message}");
+    }
+    assert!(message.ends_with(";1000"), "{message}");
+    let message = outcome(&test, "large", &json!({"count": 2_000_000_000})).await;
+    assert!(message.is_some_and(|message| !message.contains("Max cpu time")), "it had enough memory");
 }
 
 /// A role whose users choose the objects that it deletes and patches.

@@ -66,8 +66,9 @@ def fork_modules():
     @functools.wraps(get)
     def get_with_context(*args, **kwargs):
         found = get(*args, **kwargs)
-        # Not a plugin of the project with this name.
-        if getattr(found.object, "ansible_name", None) == "ansible.builtin.local":
+        # Neither a class, nor a plugin of the project with this name.
+        is_class = isinstance(found.object, type)
+        if not is_class and getattr(found.object, "ansible_name", None) == "ansible.builtin.local":
             found.object.is_pipelining_enabled = functools.partial(is_pipelining_enabled, found.object)
             found.object.exec_command = functools.partial(exec_command, found.object, found.object.exec_command)
         return found
