@@ -4,6 +4,7 @@ use crate::access::{PRIMARY, PRIMARY_TYPE};
 use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute};
+use crate::memory::RunMemory;
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
@@ -22,7 +23,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// Timeout of a run: the maximum wait of its tasks.
 const DEADLINE: Duration = Duration::from_secs(1800);
@@ -47,7 +47,7 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let name = name(watches.folder());
     let mut operator = Operator::new(&name);
     let slots = (!watches.repeats).then(Slots::new);
-    let executors = Executors { watches, executor, slots, large: Arc::new(Semaphore::new(1)), workers: OnceCell::new() };
+    let executors = Executors { watches, executor, slots, memory: RunMemory::new(), workers: OnceCell::new() };
     for watch in &watches.entries {
         let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
@@ -114,7 +114,7 @@ fn controller(
         names: Arc::new(Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() }),
         slots: executors.slots.clone(),
         deferrals: Deferrals::default(),
-        large: executors.large.clone(),
+        memory: executors.memory.clone(),
     };
     let mut controller = Controller::of(&kind, roles).deadline(DEADLINE).concurrency(workers);
     if let Some(finalizer) = &watch.finalizer {
@@ -152,8 +152,7 @@ struct Executors<'w> {
     executor: Executor,
     /// The threads that poll runs; without them, runs are polled by the caller.
     slots: Option<Slots>,
-    /// Serializes the finalizers of large objects.
-    large: Arc<Semaphore>,
+    memory: RunMemory,
     /// The workers of `ansible-playbook`, or the reason why there are none.
     workers: OnceCell<Result<Arc<Workers>, String>>,
 }
