@@ -8,16 +8,13 @@
 //! template. Both executors use these checks.
 
 use crate::job::Job;
-use crate::playbook::{Kinds, Literals, SERVICE_ACCOUNT_TOKEN};
+use crate::playbook::{ALL_NAMESPACES, Kinds, Literals, SERVICE_ACCOUNT_TOKEN};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Annotations with the owner of objects without owner reference, as in operator-sdk.
 pub(crate) const PRIMARY: &str = "operator-sdk/primary-resource";
 pub(crate) const PRIMARY_TYPE: &str = "operator-sdk/primary-resource-type";
-
-/// Selects all namespaces in `allowNamespaces`.
-const ALL: &str = "*";
 
 /// Group and kind of service account token requests.
 pub(crate) const TOKEN_REQUEST: (&str, &str) = ("authentication.k8s.io", "TokenRequest");
@@ -60,8 +57,7 @@ impl Access {
 
     /// Rejects a namespace that neither the role nor `watches.yaml` names.
     pub(crate) fn check_namespace(&self, namespace: &str) -> Result<(), String> {
-        let named = |name: &str| self.kinds.namespaces.contains(name);
-        match self.is_own(Some(namespace)) || named(namespace) || named(ALL) {
+        match self.is_own(Some(namespace)) || self.kinds.is_namespace_named(namespace) {
             true => Ok(()),
             false => Err(format!(
                 "a custom resource in namespace {} may not change objects in namespace {namespace:?}: \
@@ -75,7 +71,7 @@ impl Access {
     pub(crate) fn check_listing_all_namespaces(&self, kind: &str) -> Result<(), String> {
         match self.own.is_none()
             || self.kinds.listed_in_all_namespaces.contains(kind)
-            || self.kinds.namespaces.contains(ALL)
+            || self.kinds.namespaces.contains(ALL_NAMESPACES)
         {
             true => Ok(()),
             false => Err(format!(

@@ -145,6 +145,8 @@ impl AnsiblePlaybook {
         let proxy = proxy::serve(job).await.map_err(|error| format!("cannot serve the proxy: {error}"))?;
         let folder = Folder::new(job, self, &proxy)
             .map_err(|error| format!("cannot create the working directory of the run: {error}"))?;
+        let written = folder.write_variables(job.extra.clone()).await;
+        written.map_err(|error| format!("cannot write the variables of the run: {error}"))?;
         // If the reconcile is canceled, all processes of the run are killed before their folder is removed.
         let mut processes = self.start(job.watch, &folder).await?;
         let (out, complaints) = processes.output().ok_or("the process has no output")?;

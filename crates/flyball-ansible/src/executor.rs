@@ -2,18 +2,23 @@
 
 use crate::ansible::AnsiblePlaybook;
 use crate::job::{Job, Outcome};
+use crate::memory;
 use crate::offload::Slots;
 use crate::playbook::Playbook;
 use crate::run;
 use crate::shares::Shares;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Runs a role or a playbook for an object.
 pub(crate) trait Execute: Send + Sync {
     /// Runs it once, and returns the outcome. A run leaves no state except in the cluster.
     fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome>;
+
+    /// Returns the estimated memory of an object in a run, in bytes.
+    fn memory(&self, object: &Value) -> usize;
 }
 
 /// The built-in executor.
@@ -38,10 +43,18 @@ impl Execute for BuiltIn {
         };
         slots.run(run.boxed()).boxed()
     }
+
+    fn memory(&self, object: &Value) -> usize {
+        memory::of_built_in(object)
+    }
 }
 
 impl Execute for AnsiblePlaybook {
     fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome> {
         self.run(job).boxed()
+    }
+
+    fn memory(&self, object: &Value) -> usize {
+        memory::of_ansible_playbook(object)
     }
 }

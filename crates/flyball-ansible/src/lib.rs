@@ -59,6 +59,7 @@ mod error;
 mod executor;
 mod fields;
 mod job;
+mod memory;
 mod names;
 mod offload;
 mod operator;

@@ -4,6 +4,7 @@ use crate::access::{PRIMARY, PRIMARY_TYPE};
 use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute};
+use crate::memory::RunMemory;
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
@@ -22,7 +23,6 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// Timeout of a run: the maximum wait of its tasks.
 const DEADLINE: Duration = Duration::from_secs(1800);
@@ -47,8 +47,7 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let name = name(watches.folder());
     let mut operator = Operator::new(&name);
     let slots = (!watches.repeats).then(Slots::new);
-    let executors =
-        Executors { watches, executor, slots, large: Arc::new(Semaphore::new(1)), workers: OnceCell::new() };
+    let executors = Executors { watches, executor, slots, memory: RunMemory::new(), workers: OnceCell::new() };
     for watch in &watches.entries {
         let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
@@ -115,7 +114,7 @@ fn controller(
         names: Arc::new(Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() }),
         slots: executors.slots.clone(),
         deferrals: Deferrals::default(),
-        large: executors.large.clone(),
+        memory: executors.memory.clone(),
     };
     let mut controller = Controller::of(&kind, roles).deadline(DEADLINE).concurrency(workers);
     if let Some(finalizer) = &watch.finalizer {
@@ -129,7 +128,9 @@ fn controller(
             controller = controller.dynamic(owned).filter(Predicate::never());
         } else if if owned.is_namespaced() { kinds.other_namespaces } else { watch.watch_cluster_scoped } {
             let primary = format!("{}.{}", watch.gvk.kind, watch.gvk.group);
-            controller = controller.dynamic(owned).watches(move |object, _| Ok(primary_of(object, &primary)));
+            let kinds = kinds.clone();
+            let owner = move |object: &_| primary_of(object, &primary, &kinds).into_iter().collect();
+            controller = controller.dynamic(owned).watches(move |object, _| Ok(owner(object)));
         }
     }
     for read in kinds.read.iter().filter(|read| **read != kind) {
@@ -151,8 +152,7 @@ struct Executors<'w> {
     executor: Executor,
     /// The threads that poll runs; without them, runs are polled by the caller.
     slots: Option<Slots>,
-    /// Serializes the finalizers of large objects.
-    large: Arc<Semaphore>,
+    memory: RunMemory,
     /// The workers of `ansible-playbook`, or the reason why there are none.
     workers: OnceCell<Result<Arc<Workers>, String>>,
 }
@@ -248,16 +248,20 @@ fn period(object: &DynamicObject) -> Option<&String> {
 }
 
 /// Returns the owner of an object without owner reference, from its annotations.
-fn primary_of(object: &DynamicObject, primary: &str) -> Vec<ObjectKey> {
+///
+/// Any editor of a namespace can write them, so they count only where runs for this owner may write.
+fn primary_of(object: &DynamicObject, primary: &str, kinds: &Kinds) -> Option<ObjectKey> {
     let annotation = |name: &str| object.metadata.annotations.as_ref()?.get(name);
-    match (annotation(PRIMARY), annotation(PRIMARY_TYPE)) {
-        (Some(key), Some(kind)) if kind == primary => {
-            let (namespace, name) =
-                key.split_once('/').map_or((None, key.as_str()), |(namespace, name)| (Some(namespace), name));
-            vec![ObjectKey::new(namespace, name)]
-        }
-        _ => Vec::new(),
-    }
+    let owner = annotation(PRIMARY).filter(|_| annotation(PRIMARY_TYPE).is_some_and(|kind| kind == primary))?;
+    let key = match owner.split_once('/') {
+        Some((namespace, name)) => ObjectKey::new(Some(namespace), name),
+        None => ObjectKey::new(None, owner),
+    };
+    let is_writable = match (object.metadata.namespace.as_deref(), key.namespace()) {
+        (None, _) | (_, None) => true,
+        (Some(namespace), Some(own)) => namespace == own || kinds.is_namespace_named(namespace),
+    };
+    is_writable.then_some(key)
 }
 
 /// Returns a kind with the names of the project's CRDs.
@@ -316,4 +320,29 @@ fn name(folder: &Path) -> String {
     let name: String = name.chars().map(letter).collect();
     let name = name.trim_matches('-');
     if name.is_empty() { "ansible-operator".to_owned() } else { name.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_annotations_count_only_where_its_runs_may_write() {
+        let kinds = |namespace: &str| Kinds { namespaces: [namespace.to_owned()].into(), ..Kinds::default() };
+        let find = |kinds: &Kinds, namespace: Option<&str>, owner: &str| {
+            let mut object = DynamicObject { types: None, metadata: Default::default(), data: Value::Null };
+            object.metadata.namespace = namespace.map(str::to_owned);
+            let annotations = [(PRIMARY, owner), (PRIMARY_TYPE, "Shop.example.com")];
+            object.metadata.annotations =
+                Some(annotations.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+            primary_of(&object, "Shop.example.com", kinds).map(|key| key.to_string())
+        };
+        let found = Some("b/victim".to_owned());
+        for namespace in [None, Some("b"), Some("shared")] {
+            assert_eq!(find(&kinds("shared"), namespace, "b/victim"), found);
+        }
+        assert_eq!(find(&kinds("shared"), Some("c"), "b/victim"), None);
+        assert_eq!(find(&kinds("*"), Some("c"), "b/victim"), found);
+        assert_eq!(find(&kinds("shared"), Some("c"), "victim"), Some("victim".to_owned()), "a cluster-scoped owner");
+    }
 }

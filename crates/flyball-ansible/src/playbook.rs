@@ -12,7 +12,7 @@ mod task;
 
 pub use coverage::{Coverage, Gap, GapKind, Line, PartCoverage, coverage};
 pub(crate) use declared::DeclaredVariables;
-pub(crate) use kinds::Kinds;
+pub(crate) use kinds::{ALL_NAMESPACES, Kinds};
 pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN, kind_of};
 pub(crate) use load::{candidate_paths, load, named};
 

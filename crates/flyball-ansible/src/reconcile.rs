@@ -2,6 +2,7 @@
 
 use crate::executor::Execute;
 use crate::job::{Job, Outcome};
+use crate::memory::{MAX_RUNS_BYTES, RunMemory};
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::Kinds;
@@ -10,7 +11,6 @@ use crate::template::Vars;
 use crate::variables::{self, RunVariables};
 use crate::watches::{Watch, parse_verbosity};
 use flyball::{Action, Backoff, Context, Error, Event, Kind, ObjectKey, Reconcile, Result};
-use flyball_core::memory;
 use flyball_core::time::{parse_unsigned_duration, rfc3339};
 use futures_util::FutureExt;
 use kube::Api;
@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// The annotation of an object with its reconcile period.
 pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
@@ -38,11 +37,8 @@ const DEFERRAL: Backoff = Backoff { base_delay: Duration::from_secs(5), max_dela
 /// Limit of objects whose deferrals are counted.
 const MAX_DEFERRED: usize = 10_000;
 
-/// Memory limit of spec and status of an object: more than ordinary objects of the maximum size take.
-const MAX_OBJECT_BYTES: usize = 16 << 20;
-
-/// The same for an object that is being deleted: its finalizer has to run, and such runs of large objects take turns.
-const MAX_DELETED_BYTES: usize = 64 << 20;
+/// Memory limit of an object that is being deleted: its finalizer has to run, and such runs of large objects take turns.
+const MAX_DELETED_BYTES: usize = 4 * MAX_RUNS_BYTES;
 
 /// A role or playbook as a reconciler.
 pub(crate) struct Roles {
@@ -59,8 +55,8 @@ pub(crate) struct Roles {
     /// Threads for expensive work on large objects; without them, it runs inline.
     pub(crate) slots: Option<Slots>,
     pub(crate) deferrals: Deferrals,
-    /// Serializes the finalizers of large objects of all kinds.
-    pub(crate) large: Arc<Semaphore>,
+    /// The memory of the runs of all kinds.
+    pub(crate) memory: RunMemory,
 }
 
 /// The objects whose last runs were deferred, with the number of these runs.
@@ -90,10 +86,12 @@ impl Reconcile for Roles {
 
     async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let before = &object.data["status"];
-        let period = match check_size(object, MAX_OBJECT_BYTES).and_then(|()| self.period(object)) {
+        let bytes = self.executor.memory(&object.data);
+        let period = match check_size(bytes, MAX_RUNS_BYTES).and_then(|()| self.period(object)) {
             Ok(period) => period,
             Err(problem) => return Err(self.refused(object, problem, cx).await?),
         };
+        let Some(_charge) = self.memory.charge(bytes) else { return Ok(self.deferred(cx.key())) };
         let generation = object.metadata.generation.unwrap_or(0);
         if self.watch.manage_status
             && let Some(conditions) = status::running(before, generation)
@@ -126,20 +124,15 @@ impl Reconcile for Roles {
     }
 
     async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
-        let _turn = match check_size(object, MAX_OBJECT_BYTES) {
-            Ok(()) => None,
-            Err(_) => {
-                if let Err(problem) = check_size(object, MAX_DELETED_BYTES) {
-                    let problem = format!("the finalizer cannot run: {problem}");
-                    return Err(self.refused(object, problem, cx).await?);
-                }
-                let Ok(turn) = self.large.try_acquire() else { return Ok(self.deferred(cx.key())) };
-                Some(turn)
-            }
-        };
+        let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
+        let bytes = executor.memory(&object.data);
+        if let Err(problem) = check_size(bytes, MAX_DELETED_BYTES) {
+            let problem = format!("the finalizer cannot run: {problem}");
+            return Err(self.refused(object, problem, cx).await?);
+        }
+        let Some(_charge) = self.memory.charge(bytes) else { return Ok(self.deferred(cx.key())) };
         let run_variables = self.variables(object, true).await;
         let refused = variables::explain(&run_variables.refused);
-        let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
         let outcome = self.run(object, run_variables.vars, cx, executor).await;
         if outcome.is_deferred {
             return Ok(self.deferred(cx.key()));
@@ -248,10 +241,13 @@ impl Roles {
     }
 }
 
-/// Rejects an object that would take too much memory: a run has several copies of it.
-fn check_size(object: &DynamicObject, limit: usize) -> Result<(), String> {
-    match memory::of(&object.data) > limit {
-        true => Err(format!("spec and status take more than {limit} bytes of memory: use fewer maps and longer texts")),
+/// Rejects an object that would take too much memory in a run.
+fn check_size(bytes: usize, limit: usize) -> Result<(), String> {
+    match bytes > limit {
+        true => Err(format!(
+            "spec and status would take more than {limit} bytes of memory in a run: use fewer fields and items, and \
+             longer texts"
+        )),
         false => Ok(()),
     }
 }
@@ -281,28 +277,18 @@ fn annotated_period(text: &str) -> Result<Option<Duration>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::of_built_in;
 
     #[test]
     fn large_objects_are_rejected_by_their_memory() {
-        let object = |spec: Value| {
-            let object =
-                json!({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a"}, "spec": spec});
-            serde_json::from_value::<DynamicObject>(object).unwrap()
-        };
-        assert!(
-            check_size(
-                &object(
-                    json!({"text": "a".repeat(1_500_000), "items": vec![json!({"name": "a", "value": "b"}); 10_000]})
-                ),
-                MAX_OBJECT_BYTES
-            )
-            .is_ok()
-        );
-        let large = object(json!(vec![json!({"": 0}); 50_000]));
-        assert!(check_size(&large, MAX_OBJECT_BYTES).unwrap_err().contains("16777216 bytes"));
-        assert!(check_size(&large, MAX_DELETED_BYTES).is_ok());
-        let larger = object(json!(vec![json!({"": 0}); 100_000]));
-        assert!(check_size(&larger, MAX_DELETED_BYTES).unwrap_err().contains("67108864 bytes"));
+        let check = |spec: Value, limit: usize| check_size(of_built_in(&json!({"spec": spec})), limit);
+        let items = vec![json!({"name": "a", "value": "b"}); 10_000];
+        assert!(check(json!({"text": "a".repeat(1_500_000), "items": items}), MAX_RUNS_BYTES).is_ok());
+        let large = json!(vec![json!({"": 0}); 50_000]);
+        assert!(check(large.clone(), MAX_RUNS_BYTES).unwrap_err().contains("150994944 bytes"));
+        assert!(check(large, MAX_DELETED_BYTES).is_ok());
+        let larger = json!(vec![json!({"": 0}); 100_000]);
+        assert!(check(larger, MAX_DELETED_BYTES).unwrap_err().contains("603979776 bytes"));
     }
 
     #[test]

@@ -23,20 +23,24 @@ pub(crate) struct Shares {
     max_per_namespace: usize,
     /// Limit of a namespace without others.
     max_of_only_namespace: usize,
+    /// Shares that only namespaces without a share get.
+    reserved: usize,
 }
 
 impl Shares {
     /// Shares for runs that wait: a quarter of the workers remains for others.
     pub(crate) fn of_waiting(workers: usize) -> Self {
-        Self::of(workers - workers / 4, workers / 2, workers)
+        Self::of(workers - workers / 4, workers / 2, 0, workers)
     }
 
-    /// Shares for runs of which it is unknown when they wait: a namespace may use all workers that no other one needs.
+    /// Shares for runs of which it is unknown when they wait: a quarter of the workers, at least one of several,
+    /// remains for namespaces without a run, since a run may last as long as a user likes.
     pub(crate) fn of_running(workers: usize) -> Self {
-        Self::of(workers, workers, workers)
+        let reserved = if workers > 1 { (workers / 4).max(1) } else { 0 };
+        Self::of(workers, workers, reserved, workers)
     }
 
-    fn of(max_total: usize, max_of_only_namespace: usize, workers: usize) -> Self {
+    fn of(max_total: usize, max_of_only_namespace: usize, reserved: usize, workers: usize) -> Self {
         let (in_use, released) = (Arc::default(), Arc::default());
         Self {
             in_use,
@@ -44,6 +48,7 @@ impl Shares {
             max_total: max_total.max(1),
             max_per_namespace: (workers / 2).max(1),
             max_of_only_namespace: max_of_only_namespace.max(1),
+            reserved,
         }
     }
 
@@ -60,7 +65,8 @@ impl Shares {
             true => self.max_of_only_namespace,
             false => self.max_per_namespace,
         };
-        if of_namespace >= limit || in_use.values().sum::<usize>() >= self.max_total {
+        let reserved = if is_cluster_scoped || of_namespace == 0 { 0 } else { self.reserved };
+        if of_namespace >= limit || in_use.values().sum::<usize>() + reserved >= self.max_total {
             return None;
         }
         in_use.insert(namespace.clone(), of_namespace + 1);
@@ -120,15 +126,22 @@ mod tests {
     }
 
     #[test]
-    fn namespace_without_others_runs_on_all_workers() {
+    fn quarter_of_the_workers_is_for_namespaces_without_a_run() {
         let shares = Shares::of_running(16);
         let mut of_a: Vec<_> = (0..20).filter_map(|_| shares.acquire(Some("a"))).collect();
-        assert_eq!(of_a.len(), 16);
-        of_a.truncate(10);
+        assert_eq!(of_a.len(), 12);
         let of_b: Vec<_> = (0..20).filter_map(|_| shares.acquire(Some("b"))).collect();
-        assert_eq!(of_b.len(), 6);
-        of_a.pop();
-        assert!(shares.acquire(Some("a")).is_none() && shares.acquire(Some("b")).is_some());
+        assert_eq!(of_b.len(), 1);
+        let of_c = shares.acquire(Some("c"));
+        assert!(of_c.is_some());
+        of_a.truncate(7);
+        let of_b: Vec<_> = of_b.into_iter().chain((0..20).filter_map(|_| shares.acquire(Some("b")))).collect();
+        assert_eq!(of_b.len(), 4);
+        for (workers, of_only_namespace) in [(1, 1), (2, 1), (3, 2), (4, 3)] {
+            let shares = Shares::of_running(workers);
+            let of_a: Vec<_> = (0..5).filter_map(|_| shares.acquire(Some("a"))).collect();
+            assert_eq!((of_a.len(), shares.acquire(Some("b")).is_some()), (of_only_namespace, workers > 1));
+        }
     }
 
     #[test]

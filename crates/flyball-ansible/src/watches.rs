@@ -447,12 +447,17 @@ pub(crate) fn role_paths(folder: &Path, role: &str) -> Vec<PathBuf> {
     if Path::new(role).is_absolute() {
         return absolute_places(folder, role);
     }
-    let paths = env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default();
-    let paths = env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty());
+    let paths = roles_path().into_iter();
     let mut places: Vec<_> = paths.flat_map(|path| [path.join(role), path.join("roles").join(role)]).collect();
     places.extend([folder.join("roles").join(role), folder.join(role)]);
     places.extend(collection_places(folder, role).into_iter().map(|(place, name)| place.join("roles").join(name)));
     places
+}
+
+/// Returns the folders in `ANSIBLE_ROLES_PATH`.
+pub(crate) fn roles_path() -> Vec<PathBuf> {
+    let paths = env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default();
+    env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
 /// Returns the possible paths of an absolute path: images of operator-sdk have the project in `/opt/ansible`.

@@ -224,13 +224,10 @@ impl Verb {
         let is_simple = !self.sharp && self.width.is_none() && self.precision.is_none() && matches!(letter, 's' | 'v');
         match value {
             Value::Str(text) if is_simple => out.text_of(text),
-            Value::Int(..) => {
-                out.written(matches!(letter, 'c' | 'q'), |bytes| self.write(bytes, value, letter, 0));
+            _ => {
+                let has_characters = matches!(letter, 'c' | 'q' | 'U') && !matches!(value, Value::Str(_));
+                out.written(has_characters || value.is_data(), |bytes| self.write(bytes, value, letter, 0));
             }
-            Value::List(_) if matches!(letter, 'c' | 'q') => {
-                out.written(true, |bytes| self.write(bytes, value, letter, 0))
-            }
-            _ => out.written(value.is_data(), |bytes| self.write(bytes, value, letter, 0)),
         }
     }
 

@@ -328,7 +328,9 @@ impl Value {
             Value::Str(text) => text.is_data(),
             Value::List(list) => list.items.iter().any(Value::is_data),
             Value::Map(map) => map.entries.borrow().iter().any(|(key, value)| key.is_data() || value.is_data()),
-            Value::Object(object) => object.is_made_of_texts(),
+            Value::Object(object) => {
+                object.is_made_of_texts() || object.fields().iter().any(|field| field.value.is_data())
+            }
             _ => false,
         }
     }
@@ -347,6 +349,10 @@ impl Value {
                     entries.iter().map(|(key, value)| (Key::new(&**key, true), value.to_data())).collect();
                 Value::Map(Map::new(map.kind, entries))
             }
+            Value::Object(object) => match &**object {
+                Object::Record(record) => Value::object(Object::Record(record.to_data())),
+                _ => self.clone(),
+            },
             other => other.clone(),
         }
     }

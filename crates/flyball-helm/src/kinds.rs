@@ -20,12 +20,19 @@ static LOOKUP: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(pattern).expect("the pattern is constant and valid")
 });
 
+/// A field with a literal namespace.
+static NAMESPACE: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"\bnamespace["']?:\s*["']?([a-z0-9][a-z0-9-]*)"#).expect("the pattern is constant and valid")
+});
+
 /// The kinds that releases of a chart may consist of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
     known: BTreeMap<(String, String), CreatedKind>,
     /// Rules of the Roles and ClusterRoles among the objects, and the bound ones: granting them requires having them.
     pub(crate) rules: Vec<PolicyRule>,
+    /// Namespaces of objects outside of the release's namespace.
+    pub(crate) namespaces: BTreeSet<String>,
     definitions: Vec<Definition>,
     /// Kinds that templates only look up.
     read: BTreeMap<(String, String), LookedUpKind>,
@@ -89,9 +96,10 @@ impl Kinds {
     /// Adds the kinds of the rendered objects of a chart, and the rules that they grant.
     pub(crate) fn add_rendered(&mut self, rendered: &[Resource], namespace: &str) {
         for resource in rendered {
-            let is_outside = resource.namespace().is_some_and(|there| there != namespace);
+            let outside = resource.namespace().filter(|there| *there != namespace);
+            self.namespaces.extend(outside.map(str::to_owned));
             let known = self.add(&resource.api_version, &resource.kind);
-            known.unowned |= is_outside || resource.is_kept();
+            known.unowned |= outside.is_some() || resource.is_kept();
         }
         for rule in rbac::granted(rendered) {
             if !self.rules.contains(&rule) {
@@ -101,8 +109,9 @@ impl Kinds {
     }
 
     /// Adds the kinds that the text of a template names literally: an `apiVersion` and a `kind` at line starts of one
-    /// document.
+    /// document. Adds its literal namespaces as well.
     pub(crate) fn add_literal(&mut self, template: &str) {
+        self.namespaces.extend(NAMESPACE.captures_iter(template).map(|found| found[1].to_owned()));
         for document in template.split("\n---") {
             let field = |name: &str| {
                 let value = document.lines().find_map(|line| line.strip_prefix(name))?;

@@ -266,8 +266,9 @@ fn controller(
     for known in kinds.iter() {
         controller = controller.dynamic(&known.kind).owns();
         if known.unowned && watch.watch_dependent_resources {
-            let kind = resources::qualified(&primary);
-            controller = controller.dynamic(&known.kind).watches(move |object, _| Ok(belongs_to(object, &kind)));
+            let (kind, kinds) = (resources::qualified(&primary), Arc::clone(&kinds));
+            let owner = move |object: &_| belongs_to(object, &kind, &kinds).into_iter().collect();
+            controller = controller.dynamic(&known.kind).watches(move |object, _| Ok(owner(object)));
         }
         if !watch.watch_dependent_resources && !matches!(known.kind.name(), "Job" | "Pod") {
             controller = controller.dynamic(&known.kind).filter(Predicate::never());
@@ -290,14 +291,35 @@ fn controller(
 }
 
 /// Returns the custom resource of this kind in an object's annotation.
-fn belongs_to(object: &DynamicObject, kind: &str) -> Vec<ObjectKey> {
+///
+/// Any editor of a namespace can write it, so it counts only where a release of this custom resource may have objects.
+fn belongs_to(object: &DynamicObject, kind: &str, kinds: &Kinds) -> Option<ObjectKey> {
     let note = |name: &str| object.metadata.annotations.as_ref()?.get(name).map(String::as_str);
-    let owner = note(annotation::OWNER).filter(|_| note(annotation::OWNER_KIND) == Some(kind));
-    owner
-        .map(|owner| match owner.split_once('/') {
-            Some((namespace, name)) => ObjectKey::new(Some(namespace), name),
-            None => ObjectKey::new(None, owner),
-        })
-        .into_iter()
-        .collect()
+    let owner = note(annotation::OWNER).filter(|_| note(annotation::OWNER_KIND) == Some(kind))?;
+    let Some((own, name)) = owner.split_once('/') else { return Some(ObjectKey::new(None, owner)) };
+    let is_possible = |namespace: &str| own.is_empty() || namespace == own || kinds.namespaces.contains(namespace);
+    object.metadata.namespace.as_deref().is_none_or(is_possible).then(|| ObjectKey::new(Some(own), name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_annotation_counts_only_where_its_release_may_have_objects() {
+        let mut kinds = Kinds::default();
+        kinds.add_literal("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: \"shared\"}\n");
+        let find = |namespace: Option<&str>, owner: &str| {
+            let mut object = DynamicObject { types: None, metadata: Default::default(), data: Default::default() };
+            object.metadata.namespace = namespace.map(str::to_owned);
+            let annotations = [(annotation::OWNER, owner), (annotation::OWNER_KIND, "Site.example.com")];
+            object.metadata.annotations =
+                Some(annotations.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+            belongs_to(&object, "Site.example.com", &kinds).map(|key| key.to_string())
+        };
+        for namespace in [None, Some("b"), Some("shared")] {
+            assert_eq!(find(namespace, "b/victim"), Some("b/victim".to_owned()));
+        }
+        assert_eq!(find(Some("c"), "b/victim"), None);
+    }
 }

@@ -6,20 +6,25 @@ use super::proxy::Proxy;
 use super::work_dir::WorkDir;
 use crate::job::Job;
 use crate::names::special_names;
-use crate::template::{PASSED, Var};
+use crate::template::{PASSED, Var, Vars};
 use crate::watches::{Runs, Watch};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The plugin that reports events, and the one that is loaded before any playbook is read.
 const CALLBACK: &str = include_str!("callback.py");
 const GUARD: &str = include_str!("guard.py");
+
+/// The computation time after which the priority of writing large variables is lowered.
+const QUICK_TIME: Duration = Duration::from_millis(4);
 
 /// A folder that only this user can access, removed on drop, or when its processes have ended.
 pub(super) struct Folder {
@@ -64,7 +69,6 @@ impl Folder {
         // An empty path is the folder of the run.
         folder.roles.extend(std::env::split_paths(&others).filter(|path| !path.as_os_str().is_empty()));
         folder.write("playbook.json", &playbook.to_string())?;
-        folder.write("variables.json", &Value::Object(variables(job)).to_string())?;
         folder.write("connection.json", &Value::Object(connection(job.watch)).to_string())?;
         folder.write(
             "inventory",
@@ -103,6 +107,19 @@ impl Folder {
 
     pub(super) fn secret(&self) -> &str {
         &self.secret
+    }
+
+    /// Writes the variables of a run. Text of users is marked as unsafe, so that it is not a template.
+    pub(super) async fn write_variables(&self, vars: Arc<Vars>) -> io::Result<()> {
+        let work_dir = self.work_dir();
+        flyball::offload(QUICK_TIME, move || {
+            let mut options = OpenOptions::new();
+            let options = options.write(true).create_new(true).mode(0o600);
+            let mut file = BufWriter::new(options.open(work_dir.path().join("variables.json"))?);
+            serde_json::to_writer(&mut file, &Variables(&vars))?;
+            file.flush()
+        })
+        .await
     }
 
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
@@ -193,25 +210,41 @@ fn connection(watch: &Watch) -> Map<String, Value> {
         .collect()
 }
 
-/// Returns the variables of a run. Text of users is marked as unsafe, so that it is not a template.
-fn variables(job: &Job<'_>) -> Map<String, Value> {
-    let value = |var: &Var| match var {
-        Var::Data(value) => unsafe_texts(value),
-        Var::Template(value) => (**value).clone(),
-    };
-    job.extra.iter().map(|(name, var)| (name.clone(), value(var))).collect()
+/// The variables of a run as JSON, which is written without a copy: a list of short texts has a multiple of its size.
+struct Variables<'v>(&'v Vars);
+
+impl Serialize for Variables<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().map(|(name, var)| (name, Variable(var))))
+    }
 }
 
-fn unsafe_texts(value: &Value) -> Value {
-    match value {
-        Value::String(text) => json!({"__ansible_unsafe": text}),
-        Value::Array(items) => items.iter().map(unsafe_texts).collect(),
-        Value::Object(fields) => {
-            // Such keys encode Ansible's own types.
-            let fields = fields.iter().filter(|(key, _)| !key.starts_with("__ansible_"));
-            Value::Object(fields.map(|(key, field)| (key.clone(), unsafe_texts(field))).collect())
+struct Variable<'v>(&'v Var);
+
+impl Serialize for Variable<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Var::Data(value) => UnsafeTexts(value).serialize(to),
+            Var::Template(value) => (**value).serialize(to),
         }
-        scalar => scalar.clone(),
+    }
+}
+
+/// A value with all its texts marked as unsafe.
+struct UnsafeTexts<'v>(&'v Value);
+
+impl Serialize for UnsafeTexts<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::String(text) => to.collect_map([("__ansible_unsafe", text)]),
+            Value::Array(items) => to.collect_seq(items.iter().map(UnsafeTexts)),
+            Value::Object(fields) => {
+                // Such keys encode Ansible's own types.
+                let fields = fields.iter().filter(|(key, _)| !key.starts_with("__ansible_"));
+                to.collect_map(fields.map(|(key, field)| (key, UnsafeTexts(field))))
+            }
+            scalar => scalar.serialize(to),
+        }
     }
 }
 
@@ -230,6 +263,9 @@ mod tests {
     #[test]
     fn special_keys_are_removed_from_data() {
         let data = json!({"a": [{"__ansible_vault": "x", "__ansible_unsafe": "y", "b": "{{ c }}"}]});
-        assert_eq!(unsafe_texts(&data), json!({"a": [{"b": {"__ansible_unsafe": "{{ c }}"}}]}));
+        assert_eq!(
+            serde_json::to_value(UnsafeTexts(&data)).unwrap(),
+            json!({"a": [{"b": {"__ansible_unsafe": "{{ c }}"}}]})
+        );
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::names::is_special;
 use crate::template::{is_template, normal, walk};
 use crate::vault::Vault;
-use crate::watches::{Runs, role_paths};
+use crate::watches::{Runs, role_paths, roles_path};
 use crate::yaml;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -34,24 +34,7 @@ pub(crate) struct DeclaredVariables {
 impl DeclaredVariables {
     /// Finds the variables of a role or playbook, and of all roles that it may run.
     pub(crate) fn of(runs: &Runs, project: &Path, vault: &Vault) -> Result<Self> {
-        let mut walk = Walker::of(project, vault);
-        let mut seen = BTreeSet::new();
-        walk.next.push(match runs {
-            Runs::Role(folder) => Unit::Role(normal(folder)),
-            Runs::Playbook(file) => Unit::File(normal(file)),
-        });
-        while let Some(unit) = walk.next.pop() {
-            if !seen.insert(unit.clone()) {
-                continue;
-            }
-            if seen.len() > MAX_FILES {
-                return Err(Error::file(project, format_args!("more than {MAX_FILES} roles and files")));
-            }
-            let (Unit::Role(path) | Unit::File(path)) = &unit;
-            walk.record_external_path(path);
-            walk.unit(&unit)?;
-        }
-        Ok(walk.found)
+        Walker::of(project, vault).search(runs)
     }
 
     pub(crate) fn join(&mut self, other: Self) {
@@ -77,6 +60,8 @@ struct UnitVariables {
 
 struct Walker<'p> {
     project: &'p Path,
+    /// Folders of roles outside of the project.
+    roles_path: Vec<PathBuf>,
     vault: &'p Vault,
     found: DeclaredVariables,
     /// The variables of the current unit.
@@ -115,6 +100,7 @@ impl<'p> Walker<'p> {
         let (found, names) = (DeclaredVariables::default(), UnitVariables::default());
         Self {
             project,
+            roles_path: roles_path(),
             vault,
             found,
             names,
@@ -122,6 +108,35 @@ impl<'p> Walker<'p> {
             beside: PathBuf::new(),
             files: Vec::new(),
             next: Vec::new(),
+        }
+    }
+
+    fn search(mut self, runs: &Runs) -> Result<DeclaredVariables> {
+        let mut seen = BTreeSet::new();
+        self.next.push(match runs {
+            Runs::Role(folder) => Unit::Role(normal(folder)),
+            Runs::Playbook(file) => Unit::File(normal(file)),
+        });
+        while let Some(unit) = self.next.pop() {
+            if !seen.insert(unit.clone()) {
+                continue;
+            }
+            if seen.len() > MAX_FILES {
+                return Err(Error::file(self.project, format_args!("more than {MAX_FILES} roles and files")));
+            }
+            let (Unit::Role(path) | Unit::File(path)) = &unit;
+            self.record_external_path(path);
+            self.unit(&unit)?;
+        }
+        Ok(self.found)
+    }
+
+    /// Reads a file of a folder whose files Ansible may load by any name. Those with other names than YAML files may
+    /// also be something else, such as a README.
+    fn read_any(&self, file: &Path) -> Result<Value> {
+        match read(file, self.vault) {
+            Err(_) if !is_loadable(file) => Ok(Value::Null),
+            read => read,
         }
     }
 
@@ -185,17 +200,14 @@ impl<'p> Walker<'p> {
             self.roles(&meta["dependencies"], folder)?;
         }
         for part in ["tasks", "handlers"] {
-            for file in walk(&folder.join(part))?.iter().filter(|file| is_loadable(file)) {
+            for file in walk(&folder.join(part))? {
                 self.beside = file.parent().unwrap_or(folder).to_owned();
-                self.tasks(&read(file, self.vault)?, folder, 0)?;
+                self.tasks(&self.read_any(&file)?, folder, 0)?;
             }
         }
         let mut seen = BTreeSet::new();
         while let Some(file) = self.files.pop() {
-            let is_read = ["defaults", "handlers", "meta", "tasks", "vars"]
-                .iter()
-                .any(|part| file.starts_with(folder.join(part)));
-            if is_read || !seen.insert(file.clone()) {
+            if !seen.insert(file.clone()) {
                 continue;
             }
             if seen.len() > MAX_FILES {
@@ -213,8 +225,8 @@ impl<'p> Walker<'p> {
 
     /// Records the variables in all files of a folder.
     fn variables(&mut self, folder: &Path) -> Result<()> {
-        for file in walk(folder)?.iter().filter(|file| is_loadable(file)) {
-            if let Value::Object(vars) = read(file, self.vault)? {
+        for file in walk(folder)? {
+            if let Value::Object(vars) = self.read_any(&file)? {
                 self.names.own.extend(vars.into_iter().map(|(name, _)| name));
             }
         }
@@ -228,12 +240,23 @@ impl<'p> Walker<'p> {
         }
         match tasks {
             Value::Array(items) => items.iter().try_for_each(|item| self.tasks(item, around, depth + 1)),
-            Value::Object(fields) => fields.iter().try_for_each(|(key, value)| self.field(key, value, around, depth)),
+            Value::Object(fields) => {
+                let args = fields.get("args").map(|args| self.arguments(args)).unwrap_or_default();
+                fields.iter().try_for_each(|(key, value)| self.field(key, value, &args, around, depth))
+            }
             _ => Ok(()),
         }
     }
 
-    fn field(&mut self, key: &str, value: &Value, around: &Path, depth: usize) -> Result<()> {
+    /// Searches a field of a task with these `args`.
+    fn field(
+        &mut self,
+        key: &str,
+        value: &Value,
+        args: &Map<String, Value>,
+        around: &Path,
+        depth: usize,
+    ) -> Result<()> {
         let own = &mut self.names.own;
         // Neither executor accepts computed names.
         let mut note = |name: &Value| own.extend(name.as_str().filter(|name| !is_template(name)).map(str::to_owned));
@@ -242,19 +265,10 @@ impl<'p> Walker<'p> {
             "register" => note(value),
             "loop_control" => ["loop_var", "index_var"].iter().for_each(|name| note(&value[*name])),
             "vars_prompt" => value.as_array().into_iter().flatten().for_each(|prompt| note(&prompt["name"])),
-            "set_fact" => {
-                let facts = self.arguments(value);
-                self.names.own.extend(facts.into_iter().map(|(name, _)| name).filter(|name| name != "cacheable"));
-            }
             "block" | "rescue" | "always" | "pre_tasks" | "tasks" | "post_tasks" | "handlers" => {
                 self.tasks(value, around, depth + 1)?;
             }
             "roles" => self.roles(value, around)?,
-            "include_role" | "import_role" => {
-                let arguments = self.arguments(value);
-                let name = arguments.get("name").or_else(|| arguments.get("role"));
-                self.reach_role(name.and_then(Value::as_str), around)?;
-            }
             "vars_files" => {
                 for file in value.as_array().into_iter().flatten() {
                     // An item may be a list of files, of which the first existing one is used.
@@ -262,13 +276,69 @@ impl<'p> Walker<'p> {
                     files.iter().try_for_each(|file| self.reach_file(file.as_str(), around))?;
                 }
             }
-            "include_vars" | "include_tasks" | "import_tasks" | "include" | "import_playbook" => {
-                let arguments = match value {
-                    Value::String(file) if !file.contains('=') => {
-                        Map::from_iter([("file".to_owned(), file.trim().into())])
-                    }
-                    other => self.arguments(other),
-                };
+            "action" | "local_action" => {
+                let (module, arguments) = self.named_action(value);
+                self.action(&module, &arguments, args, around, depth)?;
+            }
+            "module_defaults" => {
+                for (module, arguments) in value.as_object().into_iter().flatten() {
+                    self.action(module, arguments, args, around, depth)?;
+                }
+            }
+            _ => self.action(key, value, args, around, depth)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the module that `action` names, and its arguments.
+    fn named_action(&self, action: &Value) -> (String, Value) {
+        let split = |text: &str| {
+            let (module, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
+            (module.to_owned(), Value::from(rest))
+        };
+        let Value::Object(arguments) = action else { return split(action.as_str().unwrap_or_default()) };
+        let (module, pairs) = split(arguments.get("module").and_then(Value::as_str).unwrap_or_default());
+        let mut arguments = arguments.clone();
+        arguments.remove("module");
+        arguments.extend(self.arguments(&pairs));
+        (module, arguments.into())
+    }
+
+    /// Searches a module with its arguments, and those in `args`.
+    fn action(
+        &mut self,
+        module: &str,
+        arguments: &Value,
+        args: &Map<String, Value>,
+        around: &Path,
+        depth: usize,
+    ) -> Result<()> {
+        // A computed module may be any.
+        let module = if is_template(module) { "set_fact" } else { last(module) };
+        let is_file =
+            matches!(module, "include_vars" | "include_tasks" | "import_tasks" | "include" | "import_playbook");
+        if !is_file && !matches!(module, "set_fact" | "include_role" | "import_role") {
+            return Ok(());
+        }
+        let mut arguments = match arguments {
+            Value::String(file) if is_file && !file.contains('=') => {
+                Map::from_iter([("file".to_owned(), file.trim().into())])
+            }
+            other => self.arguments(other),
+        };
+        let nested = arguments.remove("args").map(|args| self.arguments(&args)).unwrap_or_default();
+        arguments.extend(nested.into_iter().chain(args.clone()));
+        match module {
+            "set_fact" => {
+                self.names.own.extend(arguments.into_iter().map(|(name, _)| name).filter(|name| name != "cacheable"));
+            }
+            "include_role" | "import_role" => {
+                self.tasks(arguments.get("apply").unwrap_or(&Value::Null), around, depth + 1)?;
+                let name = arguments.get("name").or_else(|| arguments.get("role"));
+                self.reach_role(name.and_then(Value::as_str), around)?;
+            }
+            _ => {
+                self.tasks(arguments.get("apply").unwrap_or(&Value::Null), around, depth + 1)?;
                 self.names.own.extend(arguments.get("name").and_then(Value::as_str).map(str::to_owned));
                 match arguments.get("dir").and_then(Value::as_str).filter(|dir| !is_template(dir)) {
                     Some(dir) => self.variables(&around.join(dir))?,
@@ -278,7 +348,6 @@ impl<'p> Walker<'p> {
                     }
                 }
             }
-            _ => {}
         }
         Ok(())
     }
@@ -325,8 +394,9 @@ impl<'p> Walker<'p> {
                 self.next.extend(found.map(Unit::Role));
             }
             None => {
-                let folder = self.project.join("roles");
-                let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+                let folders = self.roles_path.iter().flat_map(|path| [path.clone(), path.join("roles")]);
+                let folders = folders.chain([self.project.join("roles")]);
+                let entries = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
                 let mut roles: Vec<PathBuf> = entries.map(|entry| normal(&entry.path())).collect();
                 roles.sort();
                 self.next.extend(roles.into_iter().filter(|role| role.is_dir()).map(Unit::Role));
@@ -477,7 +547,42 @@ mod tests {
             {"hosts": "localhost", "vars": {"k": 1}, "tasks": [{"debug": {}, "register": "l"}], "roles": [{"role": "x", "m": 1, "vars": {"n": 1}}]},
             {"include_vars": {"file": "none.yml", "name": "o"}},
             {"hosts": "localhost", "vars_prompt": [{"name": "p"}]},
+            {"set_fact": {"q": 1}, "args": {"r": 1}},
+            {"set_fact": {"args": {"s": 1}}},
+            {"action": {"module": "set_fact t=1", "u": 1}},
+            {"local_action": "ansible.builtin.set_fact v=1"},
+            {"include_tasks": {"file": "none.yml", "apply": {"vars": {"w": 1}}}},
+            {"include_role": {"name": "none"}, "args": {"apply": {"vars": {"x": 1}}}},
+            {"action": "{{ module }} y=1"},
+            {"module_defaults": {"set_fact": {"z": 1}}, "block": []},
         ]);
-        assert_eq!(own(&tasks), ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"]);
+        let names: Vec<String> = ('a'..='z').map(String::from).collect();
+        assert_eq!(own(&tasks), names);
+    }
+
+    #[test]
+    fn task_files_with_any_name_and_roles_of_the_roles_path_are_found() {
+        let folder = std::env::temp_dir().join(format!("flyball-declared-any-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let files = [
+            ("roles/r/tasks/main.yml", "- include_tasks: sub.inc\n- include_role: {name: '{{ x }}'}\n"),
+            ("roles/r/tasks/sub.inc", "- set_fact: {a: 1}\n- include_vars: ../defaults/more.yml\n"),
+            ("roles/r/tasks/README.md", "# Tasks\n- [x: {"),
+            ("roles/r/tasks/from.inc", "- set_fact: {b: 1}\n"),
+            ("roles/r/vars/from.inc", "c: 1\n"),
+            ("roles/r/defaults/more.yml", "d: 1\n"),
+            ("path/other/tasks/main.yml", "- set_fact: {e: 1}\n"),
+        ];
+        for (path, text) in files {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let vault = Vault::default();
+        let mut walk = Walker::of(&folder, &vault);
+        walk.roles_path = vec![folder.join("path")];
+        let found = walk.search(&Runs::Role(folder.join("roles/r"))).unwrap();
+        assert_eq!(found.own.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Nesting limit of values that are searched.
 const MAX_DEPTH: usize = 16;
 
+/// Selects all namespaces in `allowNamespaces`.
+pub(crate) const ALL_NAMESPACES: &str = "*";
+
 /// The kinds that a role uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds {
@@ -89,6 +92,11 @@ impl Kinds {
         }
         found.read.retain(|kind| !found.created.contains(kind));
         Ok(found)
+    }
+
+    /// Returns true if the role or `watches.yaml` names a namespace.
+    pub(crate) fn is_namespace_named(&self, namespace: &str) -> bool {
+        self.namespaces.contains(namespace) || self.namespaces.contains(ALL_NAMESPACES)
     }
 
     pub(crate) fn join(&mut self, other: Self) {

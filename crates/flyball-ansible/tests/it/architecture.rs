@@ -3,6 +3,7 @@ use flyball_architecture::Sources;
 /// The layers from the bottom up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
+    ("memory", &[]),
     ("offload", &[]),
     ("services", &[]),
     ("shares", &[]),
@@ -19,9 +20,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("access", &["job", "playbook"]),
     ("ansible", &["access", "job", "names", "shares", "template", "watches", "yaml"]),
     ("run", &["access", "job", "playbook", "services", "shares", "template", "yaml"]),
-    ("executor", &["ansible", "job", "offload", "playbook", "run", "shares"]),
+    ("executor", &["ansible", "job", "memory", "offload", "playbook", "run", "shares"]),
     ("status", &["job", "run"]),
-    ("reconcile", &["executor", "job", "names", "offload", "playbook", "status", "template", "variables", "watches"]),
+    (
+        "reconcile",
+        &["executor", "job", "memory", "names", "offload", "playbook", "status", "template", "variables", "watches"],
+    ),
     (
         "operator",
         &[
@@ -29,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "ansible",
             "error",
             "executor",
+            "memory",
             "names",
             "offload",
             "playbook",

@@ -168,7 +168,7 @@ async fn large_object_is_finalized() {
     let failure = async || condition(&objects.get("corner").await.unwrap(), "Failure")["message"].to_string();
     change(&objects, "corner", json!({"spec": {"items": vec![json!({"a": 0}); 40_000]}})).await;
     sleep(Duration::from_secs(5)).await;
-    assert!(failure().await.contains("more than 16777216 bytes of memory"));
+    assert!(failure().await.contains("more than 150994944 bytes of memory"));
     objects.delete("corner", &DeleteParams::default()).await.unwrap();
     sleep(Duration::from_secs(5)).await;
     assert!(objects.get_opt("corner").await.unwrap().is_none());

@@ -46,6 +46,14 @@ impl Field {
     }
 }
 
+impl Record {
+    /// Returns the same struct with all strings in its fields marked as data.
+    pub(crate) fn to_data(&self) -> Record {
+        let field = |field: &Field| Field { value: field.value.to_data(), ..*field };
+        Record { fields: self.fields.iter().map(field).collect(), string: self.string.clone(), ..*self }
+    }
+}
+
 /// The body of a method.
 pub(crate) type MethodBody = fn(&Object, &[Value]) -> Result<Value, String>;
 
@@ -123,11 +131,16 @@ impl Object {
         }
     }
 
-    pub(crate) fn field(&self, name: &str) -> Option<Value> {
+    /// Returns the fields of a struct.
+    pub(crate) fn fields(&self) -> &[Field] {
         match self {
-            Object::Record(record) => record.fields.iter().find(|field| field.name == name).map(|f| f.value.clone()),
-            _ => None,
+            Object::Record(record) => &record.fields,
+            _ => &[],
         }
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<Value> {
+        self.fields().iter().find(|field| field.name == name).map(|field| field.value.clone())
     }
 
     pub(crate) fn method(&self, name: &str) -> Option<Method> {

@@ -111,6 +111,26 @@ fn lookup_reads_from_the_cluster() {
 }
 
 #[test]
+fn certificates_and_characters_of_untrusted_values_are_data() {
+    let template = "{{ $ca := genCA \"a\" 1 }}cert: {{ printf \"{{ fail \\\"evaluated\\\" }}\\n%s\" $ca.Cert | b64enc }}\n\
+                    key: {{ $ca.Key | b64enc }}\nnumber: 123";
+    let values = render(template, &RenderOptions::default()).unwrap().manifests[0].object.clone();
+    let values = Values::untrusted(values.as_object().unwrap().clone());
+    let template = "{{ $ca := buildCustomCert .Values.cert .Values.key }}a: {{ tpl $ca.Cert . | quote }}\n\
+                    b: {{ printf \"%v\" $ca | quote }}\nc: {{ toYaml $ca | quote }}\nd: {{ toJson (list $ca) | quote }}\n\
+                    e: {{ printf \"%#U\" .Values.number | quote }}\nf: {{ printf \"%c\" (dict \"a\" .Values.number) | quote }}";
+    let rendered = chart(template)
+        .render_with(&values, &release(), &Capabilities::default(), &RenderOptions::default())
+        .map_err(|error| error.to_string());
+    let manifest = &rendered.unwrap().manifests[0];
+    for (field, text) in manifest.object.as_object().unwrap() {
+        let (text, outline) = (text.as_str().unwrap(), manifest.outline()[field].as_str().unwrap());
+        let part = if matches!(field.as_str(), "e" | "f") { "{" } else { "{{ fail" };
+        assert!(text.contains(part) && !outline.contains(part), "{field}: {text}, {outline}");
+    }
+}
+
+#[test]
 fn random_values_follow_the_seed() {
     let draw = |seed| {
         let options = RenderOptions { seed: Seed::from_rng(&Rng::from_seed(seed)), ..RenderOptions::default() };
