@@ -57,9 +57,9 @@
 //! and one more for each 100 KiB; 8 MiB for a review of a write, 16 MiB for a conversion
 //! ([`Webhook::max_conversion_bytes`]), 64 MiB for all bodies together, of which the largest is rejected; 96 MiB for
 //! all parsed reviews, 128 MiB for all objects that are decoded from them as the operator's types, 64 MiB for those of
-//! conversions. A review that takes more than 64 MiB of typed objects alone is rejected, others wait. 8 MiB more of each
-//! of the last three are reserved for small reviews, so that an ordinary one, of up to 64 KiB, never waits for large
-//! ones.
+//! conversions. A review that takes more than 64 MiB of typed objects alone is rejected, others wait. 8 MiB more of
+//! each of the last three are reserved for small reviews, so that an ordinary one, of up to 64 KiB, never waits for
+//! large ones.
 //!
 //! Keys come from the operating system, never from the operator's [`Rng`](crate::Rng): a simulation calls
 //! [`Webhooks::handle`] instead, without TLS.

@@ -7,9 +7,9 @@
 //! `meter`. This module is independent of HTTP and of the contents of a review.
 //!
 //! Invariants: a body smaller than its share of the budget is never rejected because of others: if the budget is
-//! exhausted, some unfinished body exceeds its share, and the largest is rejected. A review of ordinary size never waits
-//! for larger ones: its body is not charged, and its tree and typed objects have reserved memory, see [`Pool`]. The
-//! holder of a part of a budget waits only for those after it, so they cannot block each other.
+//! exhausted, some unfinished body exceeds its share, and the largest is rejected. A review of ordinary size never
+//! waits for larger ones: its body is not charged, and its tree and typed objects have reserved memory, see [`Pool`].
+//! The holder of a part of a budget waits only for those after it, so they cannot block each other.
 
 use super::meter::Meter;
 use bytes::{Buf, BufMut};
