@@ -61,14 +61,14 @@ SETS_FACTS = HAS_COMPUTED_NAME = False
 # Variables of connections, users and interpreters that Ansible reads without a plugin.
 CONNECTION = {name for names in C.MAGIC_VARIABLE_MAPPING.values() for name in names} | set(C.COMMON_CONNECTION_VARS)
 CONNECTION_PATTERN = re.compile(r"ansible_become(_\w+)?|ansible_\w+_interpreter")
-# The project, and the folder with its roles.
+# The project, and the folders with its roles.
 PROJECT = os.path.realpath(RUN["project"])
 ROLES = {os.path.join(PROJECT, "roles")}
 # Roles in use, folders of playbooks, and other files with literal names.
 USED, PLAYS, NAMED = set(), set(), set()
-# Files that tasks include under literal names. Tasks may have written them, so they are data.
+# Files that tasks include under literal names. Tasks may have written them, so they are not decrypted.
 INCLUDED = set()
-# Their folders with tasks, variables and templates, and those of a role that tasks never read.
+# Folders of a role or play with tasks, variables and templates, and those of a role that only literal names refer to.
 SOURCES = {"defaults", "files", "handlers", "meta", "tasks", "templates", "vars"}
 PLAY_SOURCES = SOURCES | {"group_vars", "host_vars", "playbooks"}
 TESTS = {"molecule", "tests"}
@@ -81,7 +81,7 @@ PASSWORD_TERM = re.compile(r"""password\\?['"]\s*,\s*\\?['"]([^'"{}\s\\]+)""")
 # Arguments of modules that name files to read, those that only do so for some modules, and these modules.
 READ = {"local_path", "src", "values_files"}
 NAMES_OF_PATHS = {"file", "path", "paths"}
-READERS = {"read_csv", "slurp", "xml"}
+READERS = {"archive", "read_csv", "slurp", "xml"}
 # True while YAML is loaded, and while a file is read that must not be decrypted.
 LOADS = RAW = False
 
