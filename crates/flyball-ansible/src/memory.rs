@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Memory limit of the large objects in all runs, in bytes: the limit of the operator's Deployment, without the
-/// operator itself.
+/// Memory limit of the large objects in all runs, in bytes: that of the operator's Deployment, without the operator
+/// itself.
 pub(crate) const MAX_RUNS_BYTES: usize = 144 << 20;
 
 /// Memory up to which the object of a run is small.

@@ -37,8 +37,7 @@ const DEFERRAL: Backoff = Backoff { base_delay: Duration::from_secs(5), max_dela
 /// Limit of objects whose deferrals are counted.
 const MAX_DEFERRED: usize = 10_000;
 
-/// Memory limit of an object that is being deleted: its finalizer has to run, and such runs of large objects take
-/// turns.
+/// Memory limit of an object that is being deleted: its finalizer has to run, and such runs take turns.
 const MAX_DELETED_BYTES: usize = 4 * MAX_RUNS_BYTES;
 
 /// A role or playbook as a reconciler.

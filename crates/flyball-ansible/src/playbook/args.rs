@@ -324,7 +324,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Parses a value up to the next space outside of quotes and braces.
-fn value(text: &str) -> Result<(String, &str), String> {
+pub(super) fn value(text: &str) -> Result<(String, &str), String> {
     let mut out = String::new();
     let (mut quote, mut depth) = (None, 0_usize);
     for (at, letter) in text.char_indices() {

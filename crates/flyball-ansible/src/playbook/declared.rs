@@ -3,7 +3,7 @@
 //! Files are searched without evaluation, for either executor, including all roles that may run: a name with a
 //! template stands for all files of the project. Nothing is executed or validated.
 
-use super::args::pairs;
+use super::args::{pairs, value};
 use super::load::named;
 use crate::error::{Error, Result};
 use crate::names::is_special;
@@ -293,8 +293,8 @@ impl<'p> Walker<'p> {
     /// Returns the module that `action` names, and its arguments.
     fn named_action(&self, action: &Value) -> (String, Value) {
         let split = |text: &str| {
-            let (module, rest) = text.trim().split_once(char::is_whitespace).unwrap_or((text.trim(), ""));
-            (module.to_owned(), Value::from(rest))
+            let (module, rest) = value(text.trim()).unwrap_or((text.to_owned(), ""));
+            (module, Value::from(rest.trim()))
         };
         let Value::Object(arguments) = action else { return split(action.as_str().unwrap_or_default()) };
         let (module, pairs) = split(arguments.get("module").and_then(Value::as_str).unwrap_or_default());
