@@ -77,7 +77,13 @@ impl Connection {
         let namespace = config.default_namespace.clone();
         let client = flyball::connect(config).context(format!("cannot connect to {url}"))?;
         let version = client.apiserver_version().await;
-        version.map_err(|error| Error::caused(format!("the cluster at {url} did not respond"), error).hint(HINT))?;
+        version.map_err(|error| {
+            // Without a connection, the cause names the URL.
+            let is_named = matches!(error, kube::Error::Service(_));
+            let what =
+                if is_named { "the cluster did not respond".to_owned() } else { format!("{url} did not respond") };
+            Error::caused(what, error).hint(HINT)
+        })?;
         Ok(Self { client, namespace })
     }
 }

@@ -18,11 +18,11 @@ pub(crate) struct GenerateArgs {
     manifests: ManifestsArgs,
     /// Kind of files, in other tools
     #[arg(hide = true)]
-    what: Vec<String>,
+    what: Option<String>,
 }
 
 pub(crate) fn cmd_generate(args: &GenerateArgs) -> Result<()> {
-    match args.what.first() {
+    match &args.what {
         Some(what) => Err(replacement_error("generate", what)),
         None => cmd_manifests(&args.manifests),
     }

@@ -117,6 +117,6 @@ fn unusable_kubeconfig_is_named() {
                 users: [{name: a, user: {}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
     fs::write(home.0.join("dead"), dead).unwrap();
     let output: CommandOutput = home.run(&["demo", "--kubeconfig", "dead"]);
-    output.fails_with(&["the cluster at http://127.0.0.1:1/ did not respond: "]);
+    output.fails_with(&["the cluster did not respond: cannot connect to http://127.0.0.1:1/: "]);
     home.run(&["demo", "--kubeconfig", "dead", "--context", "b"]).fails_with(&["b"]);
 }

@@ -223,7 +223,7 @@ fn invalid_or_missing_objects_are_named() {
                 users: [{name: a, user: {}}], contexts: [{name: a, context: {cluster: a, user: a}}]}";
     fs::write(home.0.join("dead"), dead).unwrap();
     let output = home.run(&["get", "pods", "--kubeconfig", "dead"]);
-    output.fails_with(&["error: the cluster at http://127.0.0.1:1/ did not respond: "]);
+    output.fails_with(&["error: the cluster did not respond: cannot connect to http://127.0.0.1:1/: "]);
     assert_eq!(output.err.matches("127.0.0.1:1").count(), 1, "{output:?}");
     home.feed(&["apply", "-f", "-"], "").fails_with(&["no objects found in -"]);
     home.feed(&["apply", "-f", "-"], "{kind: Pod}").fails_with(&["error: Pod: apiVersion is missing"]);

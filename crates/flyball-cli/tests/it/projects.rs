@@ -34,11 +34,11 @@ fn saved_charts_and_roles_take_effect() {
     home.run(&["cluster", "up", "--quiet"]).ok();
     let web = project(&home, "--helm", "web-operator", "Web");
     let mut operator = run(&home, &web);
-    operator.until("outcome=Success");
+    operator.until("reconciled outcome=");
     // A new file of the chart with a new kind of objects.
     write(&web, "helm-charts/web/templates/more.yaml", CONFIG_MAP);
     operator.until("stopping the previous program");
-    operator.until("outcome=Success");
+    operator.until("reconciled outcome=");
     home.run(&["get", "configmap", "web-sample-more"]).ok();
     // An invalid chart does not stop the operator, nor does an invalid file.
     fs::write(web.join("watches.yaml"), "- {group: cache.acme.io, version: v1, kind: Web, chart: nowhere}\n").unwrap();
@@ -52,10 +52,10 @@ fn saved_charts_and_roles_take_effect() {
 
     let site = project(&home, "--ansible", "site-operator", "Site");
     let mut operator = run(&home, &site);
-    operator.until("outcome=Success");
+    operator.until("reconciled outcome=");
     edit(&site.join("roles/site/tasks/main.yml"), "replicas: \"{{ size }}\"", "replicas: 3");
     operator.until("stopping the previous program");
-    operator.until("outcome=Success");
+    operator.until("reconciled outcome=");
     let deployment = home.run(&["get", "deployment", "site-sample", "-o", "json"]).ok().out;
     assert_eq!(serde_json::from_str::<Value>(&deployment).unwrap()["spec"]["replicas"], 3);
     operator.stop();
@@ -245,7 +245,7 @@ fn projects_of_operator_sdk_work_unchanged() {
         let folder = of_operator_sdk(&home, plugin);
         let before = crate::scaffold::files(&folder);
         let mut operator = run(&home, &folder);
-        operator.until("outcome=Success");
+        operator.until("reconciled outcome=");
         operator.stop();
         home.run(&["get", "deployment", "nginx-sample"]).ok();
 
@@ -280,7 +280,7 @@ fn kinds_of_a_role_may_be_cluster_scoped() {
     let crd = fs::read_to_string(folder.join("config/crd/bases/cache.acme.io_tenants.yaml")).unwrap();
     assert!(crd.contains("scope: Cluster\n"), "{crd}");
     let mut operator = run(&home, &folder);
-    operator.until("outcome=Success");
+    operator.until("reconciled outcome=");
     let namespace = CommandOutput::of(&home.command(&["get", "namespace", "tenant-sample"]).output().unwrap());
     namespace.ok();
     operator.stop();

@@ -507,7 +507,7 @@ fn project_without_rust_code_needs_no_compiler() {
     let expected = "in watches.yaml
 + kinds: sites.v1.a.io
 - ansible-playbook: not installed
-    optional: roles that use other modules than the built-in ones need it, see docs/ansible-operators.md
+    optional, for roles with modules that are not built in: pip install ansible-core kubernetes
 - CRD: sites.a.io is not in config/crd
     add its CustomResourceDefinition there, or apply it to the cluster before the operator runs
 + cluster: version v1.";

@@ -150,7 +150,7 @@ Next: flyball run --samples
     let entries: Vec<Value> = serde_saphyr::from_str(&watches).unwrap();
     assert_eq!(
         entries[1],
-        json!({"group": "cache.acme.io", "version": "v1", "kind": "Site", "chart": "helm-charts/site"})
+        json!({"group": "cache.acme.io", "version": "v1", "kind": "Site", "chart": "helm-charts/site", "helmVersion": 4})
     );
     assert!(watches.starts_with("# Maps") && watches.ends_with("# +flyball:watch\n"), "{watches}");
 }
@@ -359,7 +359,7 @@ fn scaffolded_operators_run() {
         let mut command = home.command(&["run", "--samples", "--", "--metrics-addr=0", "--health-addr=0"]);
         command.current_dir(home.0.join(name));
         let mut operator = LineReader::new(command);
-        operator.until("outcome=Success");
+        operator.until("reconciled outcome=");
         let output = CommandOutput::of(&home.command(&["get", plural]).output().unwrap()).ok().out;
         assert!(output.contains(state), "{name}: {output}");
         operator.stop();
