@@ -254,14 +254,16 @@ impl Pool {
     /// Waits for this many bytes.
     async fn charge(&self, bytes: usize) -> PoolCharge {
         let acquire = |semaphore: &Arc<Semaphore>| semaphore.clone().acquire_many_owned(units(bytes));
-        let acquired = match bytes {
-            0..=UNCHARGED_BYTES => return None,
-            ..=SMALL_CHARGE_BYTES => tokio::select! {
+        if bytes <= UNCHARGED_BYTES {
+            return None;
+        }
+        let acquired = match bytes <= SMALL_CHARGE_BYTES {
+            true => tokio::select! {
                 biased;
                 acquired = acquire(&self.shared) => acquired,
                 acquired = acquire(&self.reserved) => acquired,
             },
-            _ => acquire(&self.shared).await,
+            false => acquire(&self.shared).await,
         };
         Some(acquired.expect("the semaphore is never closed"))
     }

@@ -202,7 +202,7 @@ impl World {
         assert!(memory() < MAX_MEMORY_MIB, "{} MiB are held", memory());
         assert_eq!(PANICS.load(Ordering::Relaxed), 0, "a task has panicked");
         self.assert_serves().await;
-        let received = received.map_or_else(|error| error.kind().to_string().into_bytes(), |received| received);
+        let received = received.unwrap_or_else(|error| error.kind().to_string().into_bytes());
         summary(&String::from_utf8_lossy(&received))
     }
 }
@@ -244,7 +244,8 @@ fn with_length(sent: &[u8]) -> Vec<u8> {
 /// Returns the memory of this process in MiB; 0 without `/proc`.
 fn memory() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or_default() * 4096 >> 20
+    let pages: u64 = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or_default();
+    (pages * 4096) >> 20
 }
 
 fn head(path: &str, length: &str) -> String {
