@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Limit of the name of a missing template in an error, in characters.
+const MAX_NAME_CHARS: usize = 1000;
+
 /// Stack size for a function: values may be nested a thousand levels deep.
 const VALUE_STACK: usize = 4 << 20;
 
@@ -64,9 +67,10 @@ impl Templates {
     /// Fails if there is none, or if it fails.
     pub(crate) fn execute(self: &Rc<Self>, world: &World<'_>, name: &str, data: Value) -> Result<Text, String> {
         let Some(tree) = self.get(name) else {
+            let start: String = name.chars().take(MAX_NAME_CHARS).collect();
             return Err(format!(
                 "template: no template {} associated with template \"gotpl\"",
-                quote::quote(name.as_bytes())
+                quote::quote(start.as_bytes())
             ));
         };
         if world.depth.get() >= world.budget.depth {
