@@ -5,7 +5,7 @@
 
 use crate::catalog::Resource;
 use crate::codec::Codec;
-use crate::registry::{ListResult, WriteOutcome};
+use crate::registry::{ListResult, WrittenObject};
 use crate::request::accept::{Encoding, Form, View};
 use crate::response::{self, Body};
 use crate::storage::Entry;
@@ -41,15 +41,15 @@ pub(crate) struct ResponseEncoder {
 
 impl ResponseEncoder {
     /// Encodes an object that was read or written.
-    pub(crate) fn written(&self, code: u16, written: &WriteOutcome) -> Result<Response<Body>, Status> {
+    pub(crate) fn written(&self, code: u16, written: &WrittenObject) -> Result<Response<Body>, Status> {
         match (written, self.form.view, self.form.encoding) {
-            (WriteOutcome::Stored(entry), View::Whole, Encoding::Json) => {
+            (WrittenObject::Stored(entry), View::Whole, Encoding::Json) => {
                 let mut bytes = BytesMut::from(&*self.codec.json(&self.resource, entry));
                 bytes.put_u8(b'\n');
                 Ok(response::answer(code, "application/json", bytes.freeze()))
             }
-            (WriteOutcome::Stored(entry), ..) => self.object(code, &self.codec.decode(&self.resource, entry)?),
-            (WriteOutcome::Unstored(object), ..) => self.object(code, object),
+            (WrittenObject::Stored(entry), ..) => self.object(code, &self.codec.decode(&self.resource, entry)?),
+            (WrittenObject::Unstored(object), ..) => self.object(code, object),
         }
     }
 

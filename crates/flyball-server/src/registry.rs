@@ -22,7 +22,7 @@ mod read;
 pub(crate) mod scale;
 mod seed;
 
-pub(crate) use change::{Change, Outcome, WriteOutcome, storage_error};
+pub(crate) use change::{Change, Outcome, WrittenObject, storage_error};
 pub(crate) use delete::{DeletionResult, check_preconditions};
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use read::{ListResult, Selection, parse_version};

@@ -7,6 +7,7 @@ use crate::project::{Project, api, change, condition, data, shops};
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
 use flyball_cluster::testing::Test;
+use futures_util::stream::{self, StreamExt};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
@@ -250,30 +251,23 @@ async fn computed_names_run_no_command(executor: Executor) {
         ("ansible_remote_tmp", json!({"ansible_remote_tmp": format!("$({script})")})),
         ("place", json!({"place": "elsewhere"})),
     ];
-    let objects = api(&test, &shops());
-    let shop = |name: &str, spec: Value| json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
-    let mut expected = Vec::new();
+    let mut cases = Vec::new();
     for (way, _, problem, _) in COMPUTED_NAMES {
         // One way suffices for a variable of the role.
         for (alias, facts) in facts.iter().filter(|(alias, _)| *alias != "place" || way == "key") {
-            let name = format!("{way}-{}", alias.replace('_', "-"));
             let spec = json!({"way": way, "facts": facts, "alias": alias, "values": [facts[*alias]], "module": "set_fact", "factsName": "ansible_facts"});
-            test.apply(&shop(&name, spec).to_string()).await;
-            expected.push((name, problem));
+            cases.push((spec, problem));
         }
     }
-    for (name, problem) in expected {
-        let found = async |kind: &str| condition(&objects.get(&name).await.unwrap(), kind);
-        let is = async |kind: &str| found(kind).await["status"] == "True";
-        test.eventually("it has ended", async || is("Successful").await || is("Failure").await).await;
-        let failure = found("Failure").await;
-        assert!(failure["message"].as_str().unwrap_or_default().contains(problem), "{name}: {failure}");
-        assert!(problem.is_empty() || failure["status"] == "True", "{name}: {failure}");
-    }
+    outcomes(&test, &cases, |spec, problem, message| {
+        assert!(problem.is_empty() || message.is_some(), "{spec} succeeds");
+        let message = message.unwrap_or_default();
+        assert!(message.contains(problem), "{spec}: {message}");
+    })
+    .await;
     assert!(!canary.exists(), "a command ran");
-    test.apply(&shop("good", json!({"way": "good", "facts": {"other": "a"}})).to_string()).await;
-    let is_successful = async || condition(&objects.get("good").await.unwrap(), "Successful")["status"] == "True";
-    test.eventually("it is successful", is_successful).await;
+    let good = json!({"way": "good", "facts": {"other": "a"}});
+    assert_eq!(outcome(&test, "good", &good).await, None);
 }
 
 /// Runs an operator for objects that refer to files outside of its project in each of the fields, and for one that
@@ -298,10 +292,9 @@ async fn assert_refused_outside(written: Project, fields: &[&str], executor: Exe
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    let objects = api(&test, &shops());
-    let shop = |name: &str, spec: &Value| json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
     // The path starts at the root, independent of the depth of the base.
     let relative = PathBuf::from("../".repeat(20)).join(outside.strip_prefix("/").unwrap());
+    let mut cases = Vec::new();
     for field in fields {
         let file = match *field {
             "vars_file" | "page" | "template_file" | "copied" | "table" | "user" | "moved" | "slurped" | "fetched"
@@ -310,23 +303,16 @@ async fn assert_refused_outside(written: Project, fields: &[&str], executor: Exe
             "book" => "play.yml",
             _ => "",
         };
-        for (number, base) in [&outside, &relative].into_iter().enumerate() {
-            let name = format!("{}{number}", field.replace('_', "-"));
-            let spec = json!({*field: base.join(file)});
-            test.apply(&shop(&name, &spec).to_string()).await;
-            let failure = async || condition(&objects.get(&name).await.unwrap(), "Failure");
-            test.eventually("it has failed", async || failure().await["status"] == "True").await;
-            let message = failure().await["message"].as_str().unwrap_or_default().to_owned();
-            let reasons = ["outside of the project", "not inside the expected role path"];
-            assert!(reasons.iter().any(|reason| message.contains(reason)), "{spec}: {message}");
-        }
+        cases.extend([&outside, &relative].map(|base| (json!({*field: base.join(file)}), ())));
     }
+    outcomes(&test, &cases, |spec, (), message| {
+        let message = message.unwrap_or_default();
+        let reasons = ["outside of the project", "not inside the expected role path"];
+        assert!(reasons.iter().any(|reason| message.contains(reason)), "{spec}: {message}");
+    })
+    .await;
     assert!(!canary.exists(), "a command ran");
-    test.apply("{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: good}}").await;
-    let is = async |kind: &str| condition(&objects.get("good").await.unwrap(), kind)["status"] == "True";
-    test.eventually("it has ended", async || is("Successful").await || is("Failure").await).await;
-    let failure = condition(&objects.get("good").await.unwrap(), "Failure");
-    assert_eq!(failure["status"], "False", "{failure}");
+    assert_eq!(outcome(&test, "good", &json!({})).await, None);
 }
 
 async fn computed_names_in_a_role_stay_within_the_project(executor: Executor) {
@@ -441,35 +427,31 @@ async fn computed_names_do_not_read_files_of_the_run(executor: Executor) {
 "#;
     let written = Project::role(&named("run-files", executor), tasks);
     let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
-    let objects = api(&test, &shops());
-    let specs = [
-        json!({"page": "kubeconfig"}),
-        json!({"page": "tmp/../run.json"}),
-        json!({"page": "connection.json"}),
-        json!({"page": "/proc/self/cwd/variables.json"}),
-        json!({"table": "kubeconfig"}),
-        json!({"vars_file": "run.json"}),
-        json!({"copied": "kubeconfig"}),
-        json!({"slurped": "kubeconfig"}),
-        json!({"slurped": "$KUBECONFIG"}),
-        json!({"user": "../kubeconfig"}),
-        json!({}),
+    let cases = [
+        (json!({"page": "kubeconfig"}), true),
+        (json!({"page": "tmp/../run.json"}), true),
+        (json!({"page": "connection.json"}), true),
+        (json!({"page": "/proc/self/cwd/variables.json"}), true),
+        (json!({"table": "kubeconfig"}), true),
+        (json!({"vars_file": "run.json"}), true),
+        (json!({"copied": "kubeconfig"}), true),
+        (json!({"slurped": "kubeconfig"}), true),
+        (json!({"slurped": "$KUBECONFIG"}), true),
+        (json!({"user": "../kubeconfig"}), true),
+        (json!({}), false),
     ];
-    for (number, spec) in specs.iter().enumerate() {
-        let name = format!("tenant{number}");
-        let shop =
-            json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
-        test.apply(&shop.to_string()).await;
-        let found = async |kind: &str| condition(&objects.get(&name).await.unwrap(), kind);
-        let has = async |kind: &str| found(kind).await["status"] == "True";
-        test.eventually("it has ended", async || has("Successful").await || has("Failure").await).await;
-        let message = found("Failure").await["message"].as_str().unwrap_or_default().to_owned();
-        let is_refused = message.contains("is a file of the run");
-        assert_eq!(is_refused, spec != &json!({}), "{spec}: {message}");
-    }
+    outcomes(&test, &cases, |spec, is_refused, message| {
+        let message = message.unwrap_or_default();
+        assert_eq!(message.contains("is a file of the run"), *is_refused, "{spec}: {message}");
+    })
+    .await;
 }
 
-/// Applies a custom resource with this spec, and returns the message with which its run fails; `None` after success.
+/// Number of custom resources of a table that exist at a time.
+const CONCURRENCY: usize = 4;
+
+/// Runs a role for a custom resource with this spec, and returns the message with which the run fails; `None` after
+/// success. The custom resource is deleted, so that a failed run is not repeated.
 async fn outcome(test: &Test, name: &str, spec: &Value) -> Option<String> {
     let shop = json!({"apiVersion": "shop.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec});
     test.apply(&shop.to_string()).await;
@@ -478,7 +460,18 @@ async fn outcome(test: &Test, name: &str, spec: &Value) -> Option<String> {
     let has = async |kind: &str| found(kind).await["status"] == "True";
     test.eventually("it has ended", async || has("Successful").await || has("Failure").await).await;
     let failure = found("Failure").await;
+    objects.delete(name, &DeleteParams::default()).await.unwrap();
     (failure["status"] == "True").then(|| failure["message"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Runs a role for each spec of a table, and passes each case and its [`outcome`] to a function.
+async fn outcomes<C>(test: &Test, cases: &[(Value, C)], check: impl Fn(&Value, &C, Option<String>)) {
+    let check = &check;
+    stream::iter(cases.iter().enumerate())
+        .for_each_concurrent(CONCURRENCY, async |(number, (spec, case))| {
+            check(spec, case, outcome(test, &format!("tenant{number}"), spec).await);
+        })
+        .await;
 }
 
 async fn computed_names_reach_no_collection(executor: Executor) {
@@ -486,8 +479,8 @@ async fn computed_names_reach_no_collection(executor: Executor) {
 - {include_tasks: '{{ part }}.yml', when: part is defined}
 - {include_role: {name: '{{ flavor }}'}, when: flavor is defined}
 - {import_role: {name: community.sops._install_age}, when: false}
-- import_tasks: ../../../shared/tasks.yml
-- include_tasks: ../../../shared/tasks.yml
+- import_tasks: ../../../common/tasks.yml
+- include_tasks: ../../../common/tasks.yml
 ";
     let collection = "collections/ansible_collections/acme/shop";
     let path = format!("{collection}/tests/b/tasks/main.yml");
@@ -500,8 +493,8 @@ async fn computed_names_reach_no_collection(executor: Executor) {
         ("roles/a/tasks/main.yml", tasks),
         ("roles/b/tasks/main.yml", "- debug: {}\n"),
         ("roles/b/tests/part.yml", command),
-        ("shared/tasks.yml", "- debug: {}\n"),
-        ("shared/other.yml", command),
+        ("common/tasks.yml", "- debug: {}\n"),
+        ("common/other.yml", command),
         (&*path, command),
     ];
     let written = Project::new(&named("collections", executor), &files);
@@ -511,7 +504,7 @@ async fn computed_names_reach_no_collection(executor: Executor) {
     let cases = [
         (json!({"part": tests.join("tasks/main")}), true),
         (json!({"part": format!("../../../{collection}/tests/b/tasks/main")}), true),
-        (json!({"part": "../../../shared/other"}), true),
+        (json!({"part": "../../../common/other"}), true),
         (json!({"part": "../../b/tests/part"}), true),
         (json!({"flavor": tests}), true),
         (json!({"flavor": "community.sops.install"}), true),
@@ -519,13 +512,16 @@ async fn computed_names_reach_no_collection(executor: Executor) {
         (json!({"flavor": "b"}), false),
         (json!({}), false),
     ];
-    for (number, (mut spec, is_refused)) in cases.into_iter().enumerate() {
+    let cases = cases.map(|(mut spec, is_refused)| {
         spec["program"] = format!("touch {}", canary.display()).into();
-        let message = outcome(&test, &format!("tenant{number}"), &spec).await;
-        assert_eq!(message.is_some(), is_refused, "{spec}: {message:?}");
+        (spec, is_refused)
+    });
+    outcomes(&test, &cases, |spec, is_refused, message| {
+        assert_eq!(message.is_some(), *is_refused, "{spec}: {message:?}");
         let message = message.unwrap_or_default();
         assert!(!is_refused || message.contains("outside of the project"), "{spec}: {message}");
-    }
+    })
+    .await;
     assert!(!canary.exists(), "a command ran");
 }
 
@@ -554,10 +550,11 @@ async fn vaults_are_not_opened_for_users(executor: Executor) {
         (json!({"text": VARIABLES}), "copied $ANSIBLE_VAULT"),
         (json!({"literal": true}), "greeting: hello"),
     ];
-    for (number, (spec, expected)) in cases.iter().enumerate() {
-        let message = outcome(&test, &format!("tenant{number}"), spec).await.unwrap_or_default();
+    outcomes(&test, &cases, |spec, expected, message| {
+        let message = message.unwrap_or_default();
         assert!(message.contains(expected), "{spec}: {message}");
-    }
+    })
+    .await;
 }
 
 /// A lookup with options of variables without a prefix, like `community.sops.sops`.
@@ -590,10 +587,11 @@ async fn fields_configure_no_plugin(executor: Executor) {
         (json!({"runsWord": "b"}), "found none b"),
         (json!({}), "found none a"),
     ];
-    for (number, (spec, expected)) in cases.iter().enumerate() {
-        let message = outcome(&test, &format!("tenant{number}"), spec).await.unwrap_or_default();
+    outcomes(&test, &cases, |spec, expected, message| {
+        let message = message.unwrap_or_default();
         assert!(message.contains(expected), "{spec}: {message}");
-    }
+    })
+    .await;
 }
 
 async fn processes_of_runs_are_limited(executor: Executor) {

@@ -137,3 +137,22 @@ fn rendering_is_deterministic() {
         assert_eq!(play(&case), play(&case), "{name}");
     }
 }
+
+#[test]
+fn flags_depend_on_the_version_of_helm() {
+    let check = |args: &[&str], expected: &str| {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
+        let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
+        let result =
+            TemplateArgs::parse(&args).and_then(|args| template(&args, Path::new("/"), clock, Seed::default()));
+        let error = result.unwrap_err();
+        assert!(error.starts_with(expected), "{args:?}: {error}");
+    };
+    for flag in ["--server-side", "--force-conflicts", "--force-replace", "--rollback-on-failure"] {
+        check(&["nowhere", flag], &format!("unknown flag: {flag}"));
+        check(&["nowhere", flag, "--helm-version=4"], "path \"nowhere\" not found");
+    }
+    check(&["nowhere", "--timeout=5m"], "path \"nowhere\" not found");
+    check(&["nowhere", "--timeout=x"], "invalid argument \"x\" for \"--timeout\" flag: time: invalid duration \"x\"");
+    check(&["nowhere", "--helm-version=5"], "invalid value '5' for '--helm-version");
+}

@@ -416,6 +416,10 @@ fn subcharts_are_resolved_as_by_helm() {
     fs::remove_dir_all(home.0.join("site/charts")).unwrap();
     home.run(&["helm", "dependency", "build", "site"]).ok();
     assert_eq!(home.entries("site/charts"), archives);
+    fs::remove_dir_all(home.0.join("site/charts")).unwrap();
+    home.run(&["helm", "template", "site"]).fails_with(&["missing in charts/ directory"]);
+    home.run(&["helm", "template", "site", "--dependency-update"]).ok();
+    assert_eq!(home.entries("site/charts"), archives);
     home.run(&["helm", "template", "site", "--set", "cache.enabled=true"]).ok();
     home.write_chart("site", &at_server(&SITE.replace("~0.4", "~0.5")));
     home.run(&["helm", "dependency", "build", "site"]).fails_with(&[

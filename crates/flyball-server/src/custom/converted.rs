@@ -44,6 +44,6 @@ impl ConversionCache {
 /// Prints nothing: the cache is not part of a CRD's declaration.
 impl fmt::Debug for ConversionCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Converted")
+        f.write_str("ConversionCache")
     }
 }

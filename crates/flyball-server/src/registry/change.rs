@@ -40,13 +40,13 @@ pub(crate) enum Change {
 /// The result of a write.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    pub(crate) object: WriteOutcome,
+    pub(crate) object: WrittenObject,
     pub(crate) created: bool,
 }
 
 /// An object that was written, or would have been.
 #[derive(Debug)]
-pub(crate) enum WriteOutcome {
+pub(crate) enum WrittenObject {
     Stored(Arc<Entry>),
     /// The object of a dry run, or one that this write removed.
     Unstored(Box<Object>),
@@ -82,13 +82,15 @@ impl Registry {
             candidate.normalize_empty();
             let object = candidate.object;
             let object = if object == live && !self.rewrites(&target.resource, &entry, &live).await? {
-                WriteOutcome::Stored(self.codec.convert(resource, entry).await?)
+                WrittenObject::Stored(self.codec.convert(resource, entry).await?)
             } else if writer.options.dry_run {
                 self.bounded_entry(resource, &key, object.clone(), 0, Some(&entry)).map_err(refusal)?;
-                WriteOutcome::Unstored(Box::new(object))
+                WrittenObject::Unstored(Box::new(object))
             } else {
                 match self.store_change(&target.resource, &key, &entry, object, &live).await? {
-                    Ok(WriteOutcome::Stored(entry)) => WriteOutcome::Stored(self.codec.convert(resource, entry).await?),
+                    Ok(WrittenObject::Stored(entry)) => {
+                        WrittenObject::Stored(self.codec.convert(resource, entry).await?)
+                    }
                     Ok(written) => written,
                     Err(storage::Error::Changed) => continue,
                     Err(error) => return Err(refusal(error)),
@@ -137,18 +139,18 @@ impl Registry {
         entry: &Arc<Entry>,
         object: Object,
         live: &Object,
-    ) -> Result<Result<WriteOutcome, storage::Error>, Status> {
+    ) -> Result<Result<WrittenObject, storage::Error>, Status> {
         if is_released(resource, &object, live) {
             // Watches receive the last stored object, the writer the changed one.
             let last = self.remove_stored(resource, key, entry).await;
-            return Ok(last.map(|_| WriteOutcome::Unstored(Box::new(object))));
+            return Ok(last.map(|_| WrittenObject::Unstored(Box::new(object))));
         }
         let (stored_as, object) = self.codec.as_stored(resource, object).await?;
         let make = |revision| self.bounded_entry(&stored_as, key, object, revision, Some(entry));
         let stored = self.store.put(&resource.table, key, Some(entry), make).await;
         Ok(stored.map(|entry| {
             self.note_written(resource);
-            WriteOutcome::Stored(entry)
+            WrittenObject::Stored(entry)
         }))
     }
 

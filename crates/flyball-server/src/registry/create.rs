@@ -2,7 +2,7 @@
 
 use super::Registry;
 use super::candidate::Candidate;
-use super::change::{Outcome, WriteOutcome, refusal};
+use super::change::{Outcome, WrittenObject, refusal};
 use super::managed::{By, Conversions};
 use super::meta;
 use crate::admission::{Attributes, Operation, Writer};
@@ -65,7 +65,7 @@ impl Registry {
         candidate.normalize_empty();
         if writer.options.dry_run {
             self.bounded_entry(resource, &key, candidate.object.clone(), 0, None).map_err(refusal)?;
-            return Ok(Outcome { object: WriteOutcome::Unstored(Box::new(candidate.object)), created: true });
+            return Ok(Outcome { object: WrittenObject::Unstored(Box::new(candidate.object)), created: true });
         }
         let (stored_as, object) = self.codec.as_stored(&target.resource, candidate.object).await?;
         let make = |revision| self.bounded_entry(&stored_as, &key, object, revision, None);
@@ -73,7 +73,7 @@ impl Registry {
             Ok(entry) => {
                 self.note_written(resource);
                 let entry = self.codec.convert(resource, entry).await?;
-                Ok(Outcome { object: WriteOutcome::Stored(entry), created: true })
+                Ok(Outcome { object: WrittenObject::Stored(entry), created: true })
             }
             Err(
                 error @ (storage::Error::NotKept { .. }

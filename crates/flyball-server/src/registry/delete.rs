@@ -1,7 +1,7 @@
 //! Deletion: immediately, or by a deletion timestamp until the grace period is over and finalizers are removed.
 
 use super::Registry;
-use super::change::WriteOutcome;
+use super::change::WrittenObject;
 use crate::admission::{Attributes, Writer};
 use crate::catalog::{Resource, Target};
 use crate::kinds::{NAMESPACE, Part};
@@ -20,7 +20,7 @@ pub(crate) enum DeletionResult {
     /// The object was deleted; this is its last state.
     Gone(Box<Object>),
     /// The object is only marked.
-    Marked(WriteOutcome),
+    Marked(WrittenObject),
 }
 
 impl Registry {
@@ -124,7 +124,7 @@ impl Registry {
             return Ok(Ok(if ends {
                 DeletionResult::Gone(object)
             } else {
-                DeletionResult::Marked(WriteOutcome::Unstored(object))
+                DeletionResult::Marked(WrittenObject::Unstored(object))
             }));
         }
         if object == live {
@@ -149,7 +149,7 @@ impl Registry {
                         removed => removed,
                     });
                 }
-                Ok(Ok(DeletionResult::Marked(WriteOutcome::Stored(self.codec.convert(resource, entry).await?))))
+                Ok(Ok(DeletionResult::Marked(WrittenObject::Stored(self.codec.convert(resource, entry).await?))))
             }
             Err(error) => Ok(Err(error)),
         }

@@ -8,7 +8,7 @@ use crate::admission::{Operation, Writer};
 use crate::auth::reviews;
 use crate::catalog::Target;
 use crate::kinds::{BINDING, NODE, POD, POD_DISRUPTION_BUDGET, Part, Subresource};
-use crate::registry::{Change, Registry, WriteOutcome, check_preconditions, storage_error};
+use crate::registry::{Change, Registry, WrittenObject, check_preconditions, storage_error};
 use crate::request::accept::{self, Form, View};
 use crate::request::options::{DeleteOptions, Write, WriteOptions};
 use crate::response::{self, Body};
@@ -213,7 +213,7 @@ async fn evict(registry: &Registry, call: &Call, target: &Target) -> Result<Resp
     };
     let status = Target { part: Part::Status, ..target.clone() };
     let noted = registry.change(&status, &Change::With(Box::new(note)), &writer).await?;
-    if let (Some(version), WriteOutcome::Stored(entry)) = (&mut options.resource_version, &noted.object) {
+    if let (Some(version), WrittenObject::Stored(entry)) = (&mut options.resource_version, &noted.object) {
         // It was the expected one until the condition was noted.
         *version = entry.revision.to_string();
     }

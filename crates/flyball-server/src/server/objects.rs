@@ -8,7 +8,7 @@ use crate::catalog::{Behavior, Catalog, Lookup, Resource, Target, protobuf, scal
 use crate::encoder::ResponseEncoder;
 use crate::kinds::{Answer, NAMESPACE, Part, Subresource, Verbs};
 use crate::registry::{
-    self, Change, DeletionResult, ListResult, Outcome, Patch, PatchKind, Registry, WriteOutcome, parse_version,
+    self, Change, DeletionResult, ListResult, Outcome, Patch, PatchKind, Registry, WrittenObject, parse_version,
 };
 use crate::request::ResourcePath;
 use crate::request::accept::{self, Form, View};
@@ -247,7 +247,7 @@ async fn get(
     if target.part == Part::Scale {
         return scaled(encoder, 200, &encoder.codec.decode(&target.resource, &entry)?);
     }
-    encoder.written(200, &WriteOutcome::Stored(entry))
+    encoder.written(200, &WrittenObject::Stored(entry))
 }
 
 /// Responds with the scale of an object.
@@ -259,10 +259,10 @@ fn scaled(encoder: &ResponseEncoder, code: u16, object: &Object) -> Result<Respo
 fn outcome(encoder: &ResponseEncoder, target: &Target, outcome: Outcome) -> Result<Response<Body>, Status> {
     let code = if outcome.created { 201 } else { 200 };
     match (target.part, outcome.object) {
-        (Part::Scale, WriteOutcome::Stored(entry)) => {
+        (Part::Scale, WrittenObject::Stored(entry)) => {
             scaled(encoder, code, &encoder.codec.decode(&encoder.resource, &entry)?)
         }
-        (Part::Scale, WriteOutcome::Unstored(object)) => scaled(encoder, code, &object),
+        (Part::Scale, WrittenObject::Unstored(object)) => scaled(encoder, code, &object),
         (_, written) => encoder.written(code, &written),
     }
 }

@@ -495,6 +495,25 @@ mod tests {
     }
 
     #[test]
+    fn flags_of_controller_runtime_are_accepted() {
+        #[derive(Args, Debug)]
+        struct NoFlags {}
+        let parsed = Cli::<NoFlags>::try_parse_from([
+            "op",
+            "--metrics-bind-address=:8443",
+            "--health-probe-bind-address=:8081",
+            "--leader-elect",
+            "--leader-election-id=a.example.com",
+            "--graceful-shutdown-timeout=5s",
+        ]);
+        let common = parsed.expect("they fit").common;
+        let address = |address: Option<Address>| address.and_then(|address| address.0).map(|address| address.port());
+        assert_eq!((address(common.metrics_addr), address(common.health_addr)), (Some(8443), Some(8081)));
+        assert_eq!(common.leader_elect_resource_name.as_deref(), Some("a.example.com"));
+        assert_eq!(common.grace, Some(Duration::from_secs(5)));
+    }
+
+    #[test]
     fn version_flag_prints_the_declared_version() {
         #[derive(Args, Debug)]
         #[command(version = "2.0")]

@@ -165,6 +165,10 @@ mod tests {
         let variables = [("FLYBALL_NAMESPACE", "c,d"), ("FLYBALL_PORT", "2"), ("FLYBALL_TOKEN", "")];
         check(&[], &variables, file, "c+d 2 file 2 true");
         check(&["--namespace=e", "-v", "--port", "3"], &variables, file, "e 3 file 1 true");
+        let of_operator_sdk = [("WATCH_NAMESPACE", "g,h"), ("FLYBALL_NAMESPACE", "")];
+        check(&[], &of_operator_sdk, file, "g+h 1 file 2 true");
+        check(&[], &[("WATCH_NAMESPACE", "g"), ("FLYBALL_NAMESPACE", "h")], file, "h 1 file 2 true");
+        check(&[], &[("WATCH_NAMESPACE", "")], file, "a+b 1 file 2 true");
         check(&[], &[("FLYBALL_QUICK", "false"), ("FLYBALL_TOKEN", "t")], "quick: true", " 8080 t 0 false");
     }
 

@@ -35,8 +35,8 @@ pub(super) struct Tail {
     pub(super) follows_others: bool,
 }
 
-/// A log to read.
-struct LogReader {
+/// A log file.
+struct LogFile {
     number: u64,
     is_last: bool,
     /// The revision of the snapshot.
@@ -69,7 +69,7 @@ pub(super) fn recover(folder: &Path, progress: &Progress) -> Result<RecoveredCon
     for number in first..=last {
         let path = folder.join(file_name(Kind::Log, number));
         if logs.contains(&number) {
-            let log = LogReader { number, is_last: number == last, snapshot_revision: whole };
+            let log = LogFile { number, is_last: number == last, snapshot_revision: whole };
             recovered.read_log(&path, &log, progress)?;
         } else if !logs.is_empty() || snapshot.is_some() {
             return Err(DataDirError::Missing { path });
@@ -126,8 +126,8 @@ impl RecoveredContent {
         }
     }
 
-    fn read_log(&mut self, path: &Path, log: &LogReader, progress: &Progress) -> Result<(), DataDirError> {
-        let &LogReader { number, is_last, snapshot_revision } = log;
+    fn read_log(&mut self, path: &Path, log: &LogFile, progress: &Progress) -> Result<(), DataDirError> {
+        let &LogFile { number, is_last, snapshot_revision } = log;
         let bytes = fs::read(path).during("read", path)?;
         let frames = Frames::of(&bytes).filter(|frames| frames.header().number == number);
         let mut frames = frames.ok_or_else(|| damaged(path, 0))?;
