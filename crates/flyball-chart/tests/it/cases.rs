@@ -148,11 +148,12 @@ fn flags_depend_on_the_version_of_helm() {
         let error = result.unwrap_err();
         assert!(error.starts_with(expected), "{args:?}: {error}");
     };
+    let missing = "non-absolute URLs should be in form of repo_name/path_to_chart, got: nowhere";
     for flag in ["--server-side", "--force-conflicts", "--force-replace", "--rollback-on-failure"] {
         check(&["nowhere", flag], &format!("unknown flag: {flag}"));
-        check(&["nowhere", flag, "--helm-version=4"], "path \"nowhere\" not found");
+        check(&["nowhere", flag, "--helm-version=4"], missing);
     }
-    check(&["nowhere", "--timeout=5m"], "path \"nowhere\" not found");
+    check(&["nowhere", "--timeout=5m"], missing);
     check(&["nowhere", "--timeout=x"], "invalid argument \"x\" for \"--timeout\" flag: time: invalid duration \"x\"");
     check(&["nowhere", "--helm-version=5"], "invalid value '5' for '--helm-version");
 }

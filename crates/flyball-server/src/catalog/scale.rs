@@ -1,12 +1,22 @@
 //! The scale of an object: its desired and current replicas.
 
 use super::resource::Resource;
-use flyball_core::{GroupVersionKind, Object, Status};
+use flyball_core::{GroupVersionKind, Object, Reason, Status};
 use serde_json::{Map, Value, json};
 
 /// The kind of a scale.
 pub(crate) fn kind() -> GroupVersionKind {
     GroupVersionKind::new("autoscaling", "v1", "Scale")
+}
+
+/// Returns the error for a body that is not a scale. For custom resources, it names no detail: kube-apiserver describes
+/// it with their scheme, which lacks the kind.
+pub(crate) fn decode_error(resource: &Resource, error: Status) -> Status {
+    const SCHEME: &str = "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go";
+    if resource.custom().is_none() || error.reason != Some(Reason::BadRequest) {
+        return error;
+    }
+    Status::bad_request(format!("no kind is registered for the type v1.Scale in scheme \"{SCHEME}\""))
 }
 
 /// Returns the value at a simple JSON path such as `.spec.replicas`.

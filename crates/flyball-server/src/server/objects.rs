@@ -3,7 +3,7 @@
 use super::Components;
 use super::actions;
 use super::call::{Call, document, unsupported, writer};
-use crate::catalog::decode::{self, DecodedObject};
+use crate::catalog::decode;
 use crate::catalog::{Behavior, Catalog, Lookup, Resource, Target, protobuf, scale};
 use crate::encoder::ResponseEncoder;
 use crate::kinds::{Answer, NAMESPACE, Part, Subresource, Verbs};
@@ -301,8 +301,10 @@ async fn update(
     let options = WriteOptions::read(&call.query, Write::Update)?;
     if target.part == Part::Scale {
         let kind = Catalog::action("Scale");
-        let document = document(call, &kind)?;
-        let DecodedObject { object, .. } = decode::body(&kind, document, &call.body, options.field_validation)?;
+        let decoded = document(call, &kind)
+            .and_then(|document| decode::body(&kind, document, &call.body, options.field_validation))
+            .map_err(|error| scale::decode_error(&target.resource, error))?;
+        let object = decoded.object;
         target.check_name(&object)?;
         let change = registry::scale::replace(&target.resource, object);
         let done = registry.change(target, &change, &writer(call, options)).await?;

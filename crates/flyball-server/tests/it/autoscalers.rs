@@ -128,6 +128,23 @@ async fn apply_to_the_scale_of_a_custom_resource_fails() {
 }
 
 #[tokio::test]
+async fn body_that_is_no_scale_is_rejected_by_the_scheme_of_custom_resources() {
+    let server = server().await;
+    let url = format!("{}/scale", scalable(&server, ".spec.size", json!({"size": 1})).await);
+    let bodies = [
+        json!({"apiVersion": "e.com/v1", "kind": "Widget", "metadata": {"name": "w"}}),
+        json!({"apiVersion": "v1", "kind": "List"}),
+        json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "w"}, "spec": {"replicas": "x"}}),
+    ];
+    for body in bodies {
+        let (code, response) = send(&server, Method::PUT, &url, "application/json", body).await;
+        let message = response["message"].as_str().unwrap();
+        assert_eq!(code, 400, "{response}");
+        assert!(message.starts_with("no kind is registered for the type v1.Scale in scheme "), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn nested_scale_field_is_released_without_a_new_owner() {
     for (path, spec, owned) in
         [(".spec.size", json!({"size": 1}), true), (".spec.in.size", json!({"in": {"size": 1}}), false)]
