@@ -8,6 +8,7 @@
 
 pub mod cron;
 pub mod field;
+pub mod json;
 pub mod memory;
 pub mod metadata;
 pub mod names;

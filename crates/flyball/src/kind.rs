@@ -106,6 +106,7 @@ pub(crate) fn type_of<T: AnyResource>(object: &T) -> Type {
 
 /// Decodes an object of this kind.
 pub(crate) fn decode<T: AnyResource>(json: &str, kind: &Kind) -> serde_json::Result<T> {
+    flyball_core::json::check_keys(json.as_bytes())?;
     <T::DynamicType as sealed::Decode<T>>::decode(json, kind)
 }
 

@@ -104,7 +104,6 @@ mod batch;
 mod conflict;
 pub mod description;
 mod error;
-mod json;
 mod kind;
 mod latch;
 mod metrics;

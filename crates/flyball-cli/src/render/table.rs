@@ -1,12 +1,13 @@
 //! Tables as in `kubectl get`, from the server.
 
 use crate::error::{Result, ResultExt};
-use crate::render::terminal::{Style, is_interactive, paint};
+use crate::render::terminal::{Colors, Style, escape_controls, is_interactive, paint};
 use http::Request;
 use http::header::ACCEPT;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::Value;
+use std::borrow::Cow;
 
 pub(crate) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 /// Blanks between columns.
@@ -117,18 +118,34 @@ fn paint_cell(cell: &str) -> String {
     }
 }
 
+/// Maximum length of a cell in characters: each row is as wide as the longest cell of its columns.
+const MAX_CELL_CHARS: usize = 1000;
+
+/// Returns the text of a cell: as in kubectl, the first line without control characters.
 fn cell_text(cell: Option<&Value>) -> String {
-    match cell {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    }
+    let text = match cell {
+        None | Some(Value::Null) => return String::new(),
+        Some(Value::String(text)) => Cow::Borrowed(text),
+        Some(other) => Cow::Owned(other.to_string()),
+    };
+    let first = text.split(['\x0c', '\n', '\r']).next().unwrap_or_default();
+    let cut = first.char_indices().nth(MAX_CELL_CHARS).map_or(first, |(end, _)| &first[..end]);
+    let more = if cut.len() < text.len() { "..." } else { "" };
+    escape_controls(cut, Colors::Escape).into_owned() + more
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn cells_are_single_lines_without_control_characters() {
+        let check = |cell: Value, expected: &str| assert_eq!(cell_text(Some(&cell)), expected);
+        check(json!("first\r\nfake-line   Normal"), "first...");
+        check(json!("\x1b[2Jcleared"), "^[[2Jcleared");
+        check(json!("x".repeat(MAX_CELL_CHARS + 1)), &("x".repeat(MAX_CELL_CHARS) + "..."));
+    }
 
     #[test]
     fn table_matches_kubectl() {

@@ -1,7 +1,11 @@
 //! Terminal output: colors and updates in place on a terminal, plain lines elsewhere.
+//!
+//! Objects, logs and messages contain text of others. On a terminal, control characters in it are visible, so that it
+//! cannot change what is displayed; elsewhere, lines are printed as they are.
 
 use crate::error::Error;
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
 /// The status line below all others on a terminal; empty if there is none.
@@ -47,13 +51,60 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
 
 /// Prints a line.
 pub(crate) fn print_line(text: &str) {
+    let text = visible_on(&stdout(), text);
     // A closed pipe must not interrupt the command.
     write_above_status_line(|| drop(writeln!(stdout(), "{text}")));
 }
 
 /// Prints a line of endless output; returns false if the reader has closed it.
 pub(crate) fn try_print_line(text: &str) -> bool {
-    writeln!(stdout(), "{text}").is_ok()
+    writeln!(stdout(), "{}", visible_on(&stdout(), text)).is_ok()
+}
+
+fn visible_on<'t>(stream: &impl IsTerminal, text: &'t str) -> Cow<'t, str> {
+    if stream.is_terminal() { escape_controls(text, Colors::Keep) } else { Cow::Borrowed(text) }
+}
+
+/// What becomes of color codes in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Colors {
+    Keep,
+    Escape,
+}
+
+/// Makes control characters visible: `^[` for ESC, `<9b>` for C1 controls and for characters that change the direction
+/// of text. Line breaks and tabs stay.
+#[doc(alias = "EscapeTerminal")]
+pub(crate) fn escape_controls(text: &str, colors: Colors) -> Cow<'_, str> {
+    let is_control = |char: char| {
+        let changes_direction = matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        char.is_control() && char != '\n' && char != '\t' || changes_direction
+    };
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let (mut escaped, mut rest) = (String::with_capacity(text.len() + 8), text);
+    while let Some(at) = rest.find(is_control) {
+        let (before, from) = rest.split_at(at);
+        escaped.push_str(before);
+        let color = color_code(from).filter(|_| colors == Colors::Keep);
+        let char = from.chars().next().unwrap_or_default();
+        match (color, char) {
+            (Some(code), _) => escaped.push_str(code),
+            (None, '\0'..='\x1f' | '\x7f') => escaped.extend(['^', char::from(char as u8 ^ 0x40)]),
+            (None, _) => escaped.push_str(&format!("<{:x}>", u32::from(char))),
+        }
+        rest = &from[color.map_or(char.len_utf8(), str::len)..];
+    }
+    escaped.push_str(rest);
+    Cow::Owned(escaped)
+}
+
+/// Returns the color code at the start of a text.
+fn color_code(text: &str) -> Option<&str> {
+    let parameters = text.strip_prefix("\x1b[")?;
+    let end = parameters.find(|char: char| !char.is_ascii_digit() && char != ';')?;
+    parameters[end..].starts_with('m').then(|| &text[..end + 3])
 }
 
 /// Prints a line with the name of its source, for several concurrent sources.
@@ -69,7 +120,8 @@ pub(crate) fn set_status_line(text: &str) {
     let screen = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(2);
     let cut: String = text.chars().take(screen - 1).collect();
     let mut status_line = STATUS_LINE.lock();
-    *status_line = if cut.is_empty() { cut } else { paint(Style::Faint, &cut) };
+    let cut = escape_controls(&cut, Colors::Escape);
+    *status_line = if cut.is_empty() { String::new() } else { paint(Style::Faint, &cut) };
     let _ = write!(stdout(), "\r\x1b[K{status_line}").and_then(|()| stdout().flush());
 }
 
@@ -86,6 +138,7 @@ fn write_above_status_line(write: impl FnOnce()) {
 /// Prints progress on a terminal; the next line overwrites it.
 pub(crate) fn print_progress(text: &str) {
     let mut out = stdout();
+    let text = visible_on(&out, text);
     let _ = write!(out, "\r\x1b[K{text}\r").and_then(|()| out.flush());
 }
 
@@ -96,12 +149,14 @@ pub(crate) fn print_labeled(word: &str, text: &str) {
         true => format!("\x1b[1m{word}:\x1b[0m"),
         false => format!("{word}:"),
     };
+    let text = visible_on(&stderr(), text);
     write_above_status_line(|| drop(writeln!(stderr(), "{word} {text}")));
 }
 
 /// Prints the standard error of another program.
 pub(crate) fn forward_stderr(text: &str) {
-    text.lines().for_each(|line| write_above_status_line(|| drop(writeln!(stderr(), "{line}"))));
+    let print = |line| writeln!(stderr(), "{}", visible_on(&stderr(), line));
+    text.lines().for_each(|line| write_above_status_line(|| drop(print(line))));
 }
 
 /// Prints an error and its hints on standard error.
@@ -125,8 +180,10 @@ impl LiveLines {
         if is_interactive() {
             let screen = rustix::termios::tcgetwinsize(stdout()).map_or(80, |size| usize::from(size.ws_col)).max(1);
             let rows: usize = self.shown.iter().map(|line| width(line).max(1).div_ceil(screen)).sum();
-            let up = if rows == 0 { String::new() } else { format!("\x1b[{rows}A\x1b[J") };
-            print_line(&(up + &lines.join("\n")));
+            if rows > 0 {
+                let _ = write!(stdout(), "\x1b[{rows}A\x1b[J");
+            }
+            print_line(&lines.join("\n"));
         } else {
             let same_heading = self.shown.first() == lines.first();
             for line in lines.iter().skip(usize::from(same_heading)) {
@@ -164,6 +221,16 @@ fn width(line: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_others_does_not_control_the_terminal() {
+        let check = |text: &str, expected: &str| assert_eq!(escape_controls(text, Colors::Keep), expected, "{text:?}");
+        check("plain\ttext\n", "plain\ttext\n");
+        check("\x1b[1;31mred\x1b[0m", "\x1b[1;31mred\x1b[0m");
+        check("\x1b[2J\x1b]0;title\x07\r\x1b", "^[[2J^[]0;title^G^M^[");
+        check("\u{9b}2J \u{202e}\x7fä", "<9b>2J <202e>^?ä");
+        assert_eq!(escape_controls("\x1b[31mred", Colors::Escape), "^[[31mred");
+    }
 
     #[test]
     fn colors_have_no_width() {

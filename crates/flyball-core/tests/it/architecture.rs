@@ -3,6 +3,7 @@ use flyball_architecture::Sources;
 /// The layers, lowest first: each module and its allowed imports.
 const LAYERS: &[(&str, &[&str])] = &[
     ("gvk", &[]),
+    ("json", &[]),
     ("memory", &[]),
     ("names", &[]),
     ("quantity", &[]),

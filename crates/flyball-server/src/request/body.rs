@@ -4,7 +4,7 @@
 
 use super::syntax::json_error;
 use crate::limits;
-use flyball_core::Status;
+use flyball_core::{Status, json};
 use flyball_schema::decode::has_room;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -91,6 +91,7 @@ pub(crate) fn places(bytes: &[u8], remarks: &[String]) -> Vec<usize> {
 }
 
 fn read_json(bytes: &[u8]) -> Result<Document, Error> {
+    json::check_keys(bytes).map_err(|error| Error::Json(error.to_string()))?;
     let notes = Notes::default();
     let seed = Reader { format: Format::Json, path: Path::ROOT, notes: &notes };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);

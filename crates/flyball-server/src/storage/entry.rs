@@ -7,9 +7,9 @@ use super::past::{PastBytes, PastState};
 use super::{Error, Revision};
 use crate::limits;
 use bytes::Bytes;
+use flyball_core::json::{self, Members};
 use flyball_core::{Object, ObjectKey};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, Write};
@@ -189,21 +189,26 @@ impl<'de> Visitor<'de> for Measure {
 
 /// Parses the body of an object without building it, and returns its nesting depth.
 pub(crate) fn measure(body: &[u8]) -> Result<u8, EntryError> {
-    #[derive(serde::Deserialize)]
-    struct ObjectHead<'b> {
-        #[serde(borrow)]
-        metadata: &'b RawValue,
-    }
     let unreadable = |error: serde_json::Error| EntryError { why: error.to_string() };
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let depth = Measure.deserialize(&mut deserializer).map_err(unreadable)?;
     deserializer.end().map_err(unreadable)?;
-    let shell: ObjectHead<'_> = serde_json::from_slice(body).map_err(unreadable)?;
-    if body.starts_with(b"{") && shell.metadata.get().starts_with('{') {
-        Ok(depth)
-    } else {
-        Err(EntryError { why: "it is no object with metadata".into() })
+    if has_metadata(body) { Ok(depth) } else { Err(EntryError { why: "it is no object with metadata".into() }) }
+}
+
+/// Returns true if valid JSON is an object whose metadata is an object as well.
+fn has_metadata(body: &[u8]) -> bool {
+    let Ok(mut members) = Members::new(body, 0) else { return false };
+    let mut count = 0;
+    while let Ok(Some(member)) = members.next() {
+        if json::text(&body[member.key.start - 1..=member.key.end]).as_deref() == Some("metadata") {
+            count += 1;
+            if body[member.value.start] != b'{' {
+                return false;
+            }
+        }
     }
+    count == 1
 }
 
 impl Entry {
@@ -280,8 +285,9 @@ impl Entry {
 
     /// Decodes the object, without `apiVersion` and `kind`.
     pub(crate) fn object(&self) -> Result<Object, EntryError> {
-        let value: serde_json::Value =
-            serde_json::from_slice(&self.body).map_err(|error| EntryError { why: error.to_string() })?;
+        let value: serde_json::Value = json::check_keys(&self.body)
+            .and_then(|()| serde_json::from_slice(&self.body))
+            .map_err(|error| EntryError { why: error.to_string() })?;
         Object::try_from(value).map_err(|_| EntryError { why: "it is no JSON object".into() })
     }
 
@@ -301,12 +307,11 @@ impl Entry {
 
     /// Returns the stored JSON of the metadata.
     pub(crate) fn metadata(&self) -> &[u8] {
-        #[derive(serde::Deserialize)]
-        struct ObjectHead<'e> {
-            #[serde(borrow)]
-            metadata: &'e RawValue,
-        }
-        serde_json::from_slice(&self.body).map_or(b"{}", |shell: ObjectHead<'_>| shell.metadata.get().as_bytes())
+        let metadata = || {
+            let start = Members::new(&self.body, 0)?.find("metadata")?;
+            start.map(|start| json::value_end(&self.body, start).map(|end| &self.body[start..end])).transpose()
+        };
+        metadata().ok().flatten().unwrap_or(b"{}")
     }
 
     /// Returns the memory of the entry in bytes.

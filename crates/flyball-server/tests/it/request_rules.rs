@@ -286,6 +286,32 @@ async fn bodies_of_other_versions_and_kinds_are_rejected() {
     }
 }
 
+/// With its feature `raw_value`, `serde_json` parses the value of this key, without a limit of nesting.
+#[tokio::test]
+async fn keys_of_maps_have_no_meaning_for_the_decoder() {
+    let server = server().await;
+    let mut nested = "1".to_owned();
+    for _ in 0..20 {
+        nested = format!("{}{}{}", "[".repeat(100), json!({"$serde_json::private::RawValue": nested}), "]".repeat(100));
+        // One backslash stays one backslash.
+        nested = nested.replace("\\\"", "\\u0022").replace("\\\\", "\\u005c");
+    }
+    for value in ["not JSON", "{\"a\":1}", &nested] {
+        let map = json!({"metadata": {"name": "x"}, "data": {"$serde_json::private::RawValue": value, "b": "c"}});
+        assert_eq!(post(&server, MAPS, map).await.0, 201);
+        let (code, changed) = send(
+            &server,
+            Method::PATCH,
+            &format!("{MAPS}/x"),
+            "application/merge-patch+json",
+            json!({"data": {"b": "d"}}),
+        )
+        .await;
+        assert_eq!((code, &changed["data"]["$serde_json::private::RawValue"]), (200, &json!(value)));
+        assert_eq!(send(&server, Method::DELETE, &format!("{MAPS}/x"), "application/json", json!({})).await.0, 200);
+    }
+}
+
 #[tokio::test]
 async fn non_list_element_order_names_its_type() {
     let server = server().await;

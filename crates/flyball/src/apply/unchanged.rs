@@ -8,7 +8,7 @@
 //! If the API server normalizes a value (`1000m` to `1`), the comparison reports a change. Then
 //! [`NormalizationCache`](crate::context) recognizes the result of the last apply.
 
-use crate::json::{Cursor, MalformedJson, Raw};
+use flyball_core::json::{Cursor, MalformedJson, Raw};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::mem::replace;

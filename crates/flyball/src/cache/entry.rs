@@ -1,9 +1,9 @@
 //! A cached object: its JSON, and the positions of metadata for indexes and predicates.
 
 use super::fields::{Fields, KeptFields};
-use crate::json::{self, Elements, MalformedJson, Members, Raw};
 use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;
+use flyball_core::json::{self, Elements, MalformedJson, Members, Raw};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -156,11 +156,13 @@ impl Entry {
 
     /// Decodes the fields that are kept.
     pub(crate) fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        json::check_keys(self.json.as_bytes())?;
         serde_json::from_str(&self.json)
     }
 
     /// Decodes the fields that are kept, restricted to those in `shape`.
     pub(crate) fn decode_like(&self, shape: &Value) -> serde_json::Result<Value> {
+        json::check_keys(self.json.as_bytes())?;
         json::decode_like(&self.json, shape)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The JSON of an object is copied field by field without the dropped fields, and without building a tree.
 
-use crate::json::{self, Elements, MalformedJson, Members};
+use flyball_core::json::{self, Elements, MalformedJson, Members};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Values that the API server stores in another form than they were applied, such as `1000m` as `1`.
 
 use crate::cache::StoreId;
-use crate::json::{self, Raw};
 use flyball_core::ObjectKey;
+use flyball_core::json::{self, Raw};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,6 +1,6 @@
 //! Framing of responses: lines of a watch, items of a list.
 
-use crate::json::{self, MalformedJson, Members};
+use flyball_core::json::{self, MalformedJson, Members};
 use kube::core::Status;
 use std::borrow::Cow;
 

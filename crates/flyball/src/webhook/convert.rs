@@ -8,9 +8,9 @@ use super::budget;
 use super::handler::write;
 use super::meter::Meter;
 use crate::kind::{Kind, Resource};
+use flyball_core::json::{self, MalformedJson, Raw};
 use flyball_core::memory;
-use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 const API_VERSION: &str = "apiextensions.k8s.io/v1";
 const KIND: &str = "ConversionReview";
-/// Length of a response without objects.
-const RESPONSE_BYTES: usize = 256;
+/// The end of a response, behind the converted objects.
+const TAIL: &str = "]}}";
 
 /// Converts an object of one version to another.
 type Step = dyn Fn(&Value, &Meter) -> Result<Value, String> + Send + Sync;
@@ -96,41 +96,11 @@ where
     Ok(converted)
 }
 
-/// The request in JSON.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review<'a> {
-    api_version: String,
-    kind: String,
-    #[serde(borrow)]
-    request: Option<Request<'a>>,
-}
-
 /// The request of a review.
-#[derive(Deserialize)]
 pub(super) struct Request<'a> {
     uid: String,
-    #[serde(rename = "desiredAPIVersion")]
     desired: String,
-    #[serde(borrow, default)]
-    objects: Vec<&'a RawValue>,
-}
-
-/// The response in JSON.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer {
-    api_version: &'static str,
-    kind: &'static str,
-    response: Response,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Response {
-    uid: String,
-    converted_objects: Vec<Box<RawValue>>,
-    result: Value,
+    objects: Vec<Raw<'a>>,
 }
 
 /// Size of an object in the lists of texts, in both directions.
@@ -169,14 +139,10 @@ pub(super) fn tree_bytes(body: &[u8]) -> usize {
 
 /// Returns the response to a request. If one object cannot be converted, the review fails: the API server accepts all
 /// objects or none.
-pub(super) fn answer(
-    kinds: &BTreeMap<String, Arc<Conversions>>,
-    request: &Request<'_>,
-    meter: &Meter,
-) -> Result<String, String> {
-    let convert = |object: &RawValue| {
+pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, request: &Request<'_>, meter: &Meter) -> String {
+    let convert = |object: Raw<'_>| {
         let object: Value =
-            serde_json::from_str(object.get()).map_err(|error| format!("cannot decode an object: {error}"))?;
+            serde_json::from_str(object.0).map_err(|error| format!("cannot decode an object: {error}"))?;
         let kind = object["kind"].as_str().unwrap_or_default();
         let group =
             object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map_or("", |(group, _)| group);
@@ -185,15 +151,15 @@ pub(super) fn answer(
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let converted =
             conversions.convert(object, &request.desired, meter).map_err(|why| format!("{name:?}: {why}"))?;
-        to_raw_value(&converted).map_err(|error| format!("{name:?}: {error}"))
+        serde_json::to_string(&converted).map_err(|error| format!("{name:?}: {error}"))
     };
     let converted: Result<Vec<_>, String> = request
         .objects
         .iter()
         .map(|object| {
-            let converted = meter.temporarily(|| convert(object))?;
+            let converted = meter.temporarily(|| convert(*object))?;
             // In the list and in the response.
-            meter.charge(2 * converted.get().len()).map_err(|error| error.to_string())?;
+            meter.charge(2 * converted.len()).map_err(|error| error.to_string())?;
             Ok(converted)
         })
         .collect();
@@ -201,30 +167,50 @@ pub(super) fn answer(
 }
 
 /// Returns the response to a request that fails.
-pub(super) fn refuse(request: &Request<'_>, why: &dyn Display) -> Result<String, String> {
+pub(super) fn refuse(request: &Request<'_>, why: &dyn Display) -> String {
     respond(request, Err(why.to_string()))
 }
 
-/// Reads the request of a review, or returns the reason why it is invalid.
+/// Reads the request of a review, or returns the reason why it is invalid. The objects are not decoded.
 pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
-    let review: Review<'_> =
-        serde_json::from_slice(body).map_err(|error| format!("not a ConversionReview: {error}"))?;
-    if (review.api_version.as_str(), review.kind.as_str()) != (API_VERSION, KIND) {
-        return Err(format!("expected {API_VERSION} {KIND}, not {} {}", review.api_version, review.kind));
+    json::check_keys(body).map_err(|error| invalid(&error))?;
+    let text = str::from_utf8(body).map_err(|error| invalid(&error))?;
+    let field = |of: Raw<'_>, name: &str| Ok(of.find(name)?.and_then(Raw::text).unwrap_or_default().into_owned());
+    let read = || {
+        let review = Raw(text);
+        let kind = (field(review, "apiVersion")?, field(review, "kind")?);
+        let Some(request) = review.find("request")? else { return Ok((kind, None)) };
+        let objects = request.find("objects")?.and_then(Raw::elements).unwrap_or_default();
+        let (uid, desired) = (field(request, "uid")?, field(request, "desiredAPIVersion")?);
+        Ok((kind, Some(Request { uid, desired, objects })))
+    };
+    let ((api_version, kind), request) = read().map_err(|error: MalformedJson| invalid(&error))?;
+    if (&*api_version, &*kind) != (API_VERSION, KIND) {
+        return Err(format!("expected {API_VERSION} {KIND}, not {api_version} {kind}"));
     }
-    review.request.ok_or_else(|| "the review has no request".into())
+    request.ok_or_else(|| "the review has no request".into())
 }
 
-fn respond(request: &Request<'_>, converted: Result<Vec<Box<RawValue>>, String>) -> Result<String, String> {
-    let (converted_objects, result) = match converted {
+fn invalid(error: &dyn Display) -> String {
+    format!("not a ConversionReview: {error}")
+}
+
+fn respond(request: &Request<'_>, converted: Result<Vec<String>, String>) -> String {
+    let (objects, result) = match converted {
         Ok(objects) => (objects, json!({"status": "Success"})),
         Err(why) => (Vec::new(), json!({"status": "Failure", "message": why})),
     };
+    let head = format!(
+        r#"{{"apiVersion":"{API_VERSION}","kind":"{KIND}","response":{{"uid":{},"result":{result},"convertedObjects":["#,
+        Value::from(&*request.uid)
+    );
     // A buffer that grows would be copied.
-    let length: usize = converted_objects.iter().map(|object| object.get().len() + 1).sum();
-    let mut text = Vec::with_capacity(length + request.uid.len() + RESPONSE_BYTES);
-    let response = Response { uid: request.uid.clone(), converted_objects, result };
-    let answer = Answer { api_version: API_VERSION, kind: KIND, response };
-    serde_json::to_writer(&mut text, &answer).map_err(|error| error.to_string())?;
-    String::from_utf8(text).map_err(|error| error.to_string())
+    let length: usize = objects.iter().map(|object| object.len() + 1).sum();
+    let mut text = String::with_capacity(head.len() + length + TAIL.len());
+    text.push_str(&head);
+    for (index, object) in objects.iter().enumerate() {
+        text.push_str(if index == 0 { "" } else { "," });
+        text.push_str(object);
+    }
+    text + TAIL
 }

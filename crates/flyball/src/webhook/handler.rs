@@ -245,8 +245,9 @@ impl io::Write for TreeSize {
 }
 
 fn read(body: &[u8]) -> Result<WireRequest, Refusal> {
-    let review: Review =
-        serde_json::from_slice(body).map_err(|error| Refusal::Invalid(format!("not an AdmissionReview: {error}")))?;
+    let review: Review = flyball_core::json::check_keys(body)
+        .and_then(|()| serde_json::from_slice(body))
+        .map_err(|error| Refusal::Invalid(format!("not an AdmissionReview: {error}")))?;
     let Review { api_version, kind, request } = review;
     match request {
         Some(sent) if api_version == "admission.k8s.io/v1" && kind == "AdmissionReview" => Ok(sent),

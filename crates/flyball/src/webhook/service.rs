@@ -181,8 +181,7 @@ impl Handler for ConversionHandler {
         Box::pin(async move {
             let request = convert::read(body).map_err(Refusal::Invalid)?;
             let answered = budget.converted.decode(|meter| convert::answer(&self.0, &request, meter)).await;
-            let (answered, charge) = answered.unwrap_or_else(|error| (convert::refuse(&request, &error), None));
-            let text = answered.map_err(Refusal::Invalid)?;
+            let (text, charge) = answered.unwrap_or_else(|error| (convert::refuse(&request, &error), None));
             Ok(budget::Response { text, charge })
         })
     }

@@ -10,11 +10,11 @@ use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, is_interactive, paint, print_labeled, print_line, print_progress};
 use clap::Args;
+use flyball_core::json::Raw;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use kube::Client;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -169,10 +169,13 @@ async fn get<T: serde::de::DeserializeOwned>(client: &Client, url: &str) -> kube
     client.request(Request::get(url).body(Vec::new()).map_err(kube::Error::HttpError)?).await
 }
 
+async fn get_text(client: &Client, url: &str) -> kube::Result<String> {
+    client.request_text(Request::get(url).body(Vec::new()).map_err(kube::Error::HttpError)?).await
+}
+
 #[derive(Deserialize)]
 struct List {
     metadata: ListMeta,
-    items: Vec<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -211,26 +214,28 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
     let root = format!("/apis/{group}/{through}");
     let (mut token, mut last_key, mut seen) = (String::new(), args.after.clone().unwrap_or_default(), 0);
     loop {
-        let page: List = match get(client, &format!("{root}/{plural}?limit={}&continue={token}", args.page)).await {
+        let text = match get_text(client, &format!("{root}/{plural}?limit={}&continue={token}", args.page)).await {
             // The continue token has expired: the list continues with the current objects.
             Err(kube::Error::Api(status)) if status.code == 410 && !token.is_empty() => {
                 token = status.metadata.and_then(|metadata| metadata.continue_).unwrap_or_default();
                 continue;
             }
             Err(error) => return Err(migration_error(error, &last_key)),
-            Ok(page) => page,
+            Ok(text) => text,
         };
-        for objects in page.items.chunks(MAX_CONCURRENT_UPDATES) {
+        let page: List = serde_json::from_str(&text).context("cannot parse the list")?;
+        let items = Raw(&text).find("items").context("cannot parse the list")?.and_then(Raw::elements);
+        for objects in items.unwrap_or_default().chunks(MAX_CONCURRENT_UPDATES) {
             let mut stored = JoinSet::new();
             for raw in objects {
-                let object: Object = serde_json::from_str(raw.get()).context("cannot parse an object of the list")?;
+                let object: Object = serde_json::from_str(raw.0).context("cannot parse an object of the list")?;
                 if object.metadata.key() > last_key {
                     stored.spawn(store(
                         client.clone(),
                         root.clone(),
                         plural.clone(),
                         object.metadata,
-                        raw.clone(),
+                        raw.0.to_owned(),
                         args.dry_run,
                     ));
                 }
@@ -290,7 +295,7 @@ async fn store(
     root: String,
     plural: String,
     object: ObjectMeta,
-    raw: Box<RawValue>,
+    raw: String,
     dry_run: bool,
 ) -> (String, kube::Result<StoreOutcome>) {
     let place = object.namespace.as_ref().map(|namespace| format!("namespaces/{namespace}/")).unwrap_or_default();
@@ -298,7 +303,7 @@ async fn store(
     let url = format!("{root}/{place}{plural}/{}?fieldManager=flyball-migrate{parameter}", object.name);
     let request = Request::builder().method(Method::PUT).uri(url).header(CONTENT_TYPE, "application/json");
     let stored = async {
-        let request = request.body(raw.get().as_bytes().to_vec()).map_err(kube::Error::HttpError)?;
+        let request = request.body(raw.into_bytes()).map_err(kube::Error::HttpError)?;
         match client.request::<Object>(request).await {
             Ok(_) if dry_run => Ok(StoreOutcome::Checked),
             Ok(now) if now.metadata.resource_version == object.resource_version => Ok(StoreOutcome::Unchanged),

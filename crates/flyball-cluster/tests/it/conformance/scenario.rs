@@ -1,7 +1,7 @@
 //! The file format of scenarios.
 
+use super::json_text::JsonText;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,7 +54,7 @@ pub(crate) struct Call {
     pub(crate) query: Map<String, Value>,
     #[serde(default)]
     pub(crate) headers: Map<String, Value>,
-    pub(crate) body: Option<Box<RawValue>>,
+    pub(crate) body: Option<JsonText>,
     pub(crate) raw: Option<String>,
     pub(crate) content_type: Option<String>,
     pub(crate) accept: Option<String>,

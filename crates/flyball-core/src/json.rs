@@ -4,6 +4,10 @@
 //! scanners return the end of a value and the positions of an object's members; the caller decodes the piece that it
 //! needs with serde. Skipped text is not validated: invalid JSON may pass here and is rejected when it is decoded.
 
+mod reserved;
+
+pub use reserved::{check_keys, has_reserved_keys};
+
 use memchr::memchr2;
 use serde::de::Error;
 use serde_json::{Map, Number, Value};
@@ -13,10 +17,11 @@ use std::ops::Range;
 /// The text is not valid JSON, or is truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed JSON at byte {0}")]
-pub(crate) struct MalformedJson(pub(crate) usize);
+pub struct MalformedJson(pub usize);
 
 /// Returns the position of the first byte from `at` that is not white space.
-pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
+#[inline]
+pub fn blank(json: &[u8], mut at: usize) -> usize {
     while matches!(json.get(at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
         at += 1;
     }
@@ -25,7 +30,7 @@ pub(crate) fn blank(json: &[u8], mut at: usize) -> usize {
 
 /// Returns the end of the string whose opening quote is at `at`.
 #[inline]
-pub(crate) fn string_end(json: &[u8], at: usize) -> Result<usize, MalformedJson> {
+pub fn string_end(json: &[u8], at: usize) -> Result<usize, MalformedJson> {
     string(json, at).map(|(end, _)| end)
 }
 
@@ -45,7 +50,7 @@ fn string(json: &[u8], at: usize) -> Result<(usize, bool), MalformedJson> {
 
 /// Returns the position of the first quote or backslash from `at`.
 #[inline]
-pub(crate) fn quote_or_backslash(json: &[u8], at: usize) -> Option<usize> {
+pub fn quote_or_backslash(json: &[u8], at: usize) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     // The high bit of the first byte that is zero; bits after it may be set as well.
     let zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7);
@@ -64,7 +69,8 @@ pub(crate) fn quote_or_backslash(json: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Returns the end of the value that starts at `at`.
-pub(crate) fn value_end(json: &[u8], at: usize) -> Result<usize, MalformedJson> {
+#[inline]
+pub fn value_end(json: &[u8], at: usize) -> Result<usize, MalformedJson> {
     match json.get(at) {
         Some(b'"') => string_end(json, at),
         Some(b'{' | b'[') => container_end(json, at + 1),
@@ -77,7 +83,8 @@ pub(crate) fn value_end(json: &[u8], at: usize) -> Result<usize, MalformedJson> 
 }
 
 /// Returns the end of the object or array that contains `at`, a position between members or before its end.
-pub(crate) fn container_end(json: &[u8], mut at: usize) -> Result<usize, MalformedJson> {
+#[inline]
+pub fn container_end(json: &[u8], mut at: usize) -> Result<usize, MalformedJson> {
     let mut depth = 1usize;
     while let Some(byte) = json.get(at) {
         match byte {
@@ -93,11 +100,11 @@ pub(crate) fn container_end(json: &[u8], mut at: usize) -> Result<usize, Malform
 
 /// A member of an object: the positions of its key (without quotes) and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Member {
+pub struct Member {
     /// The key, without its quotes.
-    pub(crate) key: Range<usize>,
+    pub key: Range<usize>,
     /// The value, without white space around it.
-    pub(crate) value: Range<usize>,
+    pub value: Range<usize>,
 }
 
 /// Iterates over the items of the object or array that starts at `at`.
@@ -111,6 +118,7 @@ struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
+    #[inline]
     fn new(json: &'a [u8], at: usize, open: u8, close: u8) -> Result<Self, MalformedJson> {
         let at = blank(json, at);
         if json.get(at) != Some(&open) {
@@ -120,6 +128,7 @@ impl<'a> Items<'a> {
     }
 
     /// Moves to the start of the next item, `None` after the last one.
+    #[inline]
     fn advance(&mut self) -> Result<Option<usize>, MalformedJson> {
         let mut at = blank(self.json, self.at);
         if self.json.get(at) == Some(&self.close) {
@@ -137,7 +146,7 @@ impl<'a> Items<'a> {
 }
 
 /// Iterates over the members of an object.
-pub(crate) struct Members<'a> {
+pub struct Members<'a> {
     items: Items<'a>,
     /// True if the last key has escapes.
     escaped: bool,
@@ -145,12 +154,14 @@ pub(crate) struct Members<'a> {
 
 impl<'a> Members<'a> {
     /// Starts at the object that starts at `at`.
-    pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, MalformedJson> {
+    #[inline]
+    pub fn new(json: &'a [u8], at: usize) -> Result<Self, MalformedJson> {
         Ok(Self { items: Items::new(json, at, b'{', b'}')?, escaped: false })
     }
 
     /// Returns the next member, `None` after the last one.
-    pub(crate) fn next(&mut self) -> Result<Option<Member>, MalformedJson> {
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Member>, MalformedJson> {
         let Some((key, start)) = self.begin()? else { return Ok(None) };
         let end = value_end(self.items.json, start)?;
         self.resume(end);
@@ -158,7 +169,7 @@ impl<'a> Members<'a> {
     }
 
     /// Finds the start of a member's value, without searching its end.
-    pub(crate) fn find(mut self, key: &str) -> Result<Option<usize>, MalformedJson> {
+    pub fn find(mut self, key: &str) -> Result<Option<usize>, MalformedJson> {
         while let Some((found, start)) = self.begin()? {
             if &self.items.json[found] == key.as_bytes() {
                 return Ok(Some(start));
@@ -170,7 +181,8 @@ impl<'a> Members<'a> {
     }
 
     /// Returns the key of the next member and the start of its value; the caller reports the end of the value.
-    pub(crate) fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, MalformedJson> {
+    #[inline]
+    pub fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, MalformedJson> {
         let Some(at) = self.items.advance()? else { return Ok(None) };
         let json = self.items.json;
         if json.get(at) != Some(&b'"') {
@@ -186,27 +198,28 @@ impl<'a> Members<'a> {
     }
 
     /// Continues after a value.
-    pub(crate) fn resume(&mut self, end: usize) {
+    #[inline]
+    pub fn resume(&mut self, end: usize) {
         self.items.at = end;
     }
 
     /// Returns the end of the object.
-    pub(crate) fn end(self) -> Result<usize, MalformedJson> {
+    pub fn end(self) -> Result<usize, MalformedJson> {
         container_end(self.items.json, self.items.at)
     }
 }
 
 /// Iterates over the elements of an array.
-pub(crate) struct Elements<'a>(Items<'a>);
+pub struct Elements<'a>(Items<'a>);
 
 impl<'a> Elements<'a> {
     /// Starts at the array that starts at `at`.
-    pub(crate) fn new(json: &'a [u8], at: usize) -> Result<Self, MalformedJson> {
+    pub fn new(json: &'a [u8], at: usize) -> Result<Self, MalformedJson> {
         Items::new(json, at, b'[', b']').map(Self)
     }
 
     /// Returns the position of the next element, `None` after the last one.
-    pub(crate) fn next(&mut self) -> Result<Option<Range<usize>>, MalformedJson> {
+    pub fn next(&mut self) -> Result<Option<Range<usize>>, MalformedJson> {
         let Some(at) = self.begin()? else { return Ok(None) };
         let end = value_end(self.0.json, at)?;
         self.resume(end);
@@ -214,63 +227,65 @@ impl<'a> Elements<'a> {
     }
 
     /// Returns the start of the next element; the caller reports its end.
-    pub(crate) fn begin(&mut self) -> Result<Option<usize>, MalformedJson> {
+    #[inline]
+    pub fn begin(&mut self) -> Result<Option<usize>, MalformedJson> {
         self.0.advance()
     }
 
     /// Continues after an element.
-    pub(crate) fn resume(&mut self, end: usize) {
+    pub fn resume(&mut self, end: usize) {
         self.0.at = end;
     }
 
     /// Returns the end of the array, when there is no next element.
-    pub(crate) fn end(&self) -> usize {
+    pub fn end(&self) -> usize {
         self.0.at + 1
     }
 }
 
 /// A value in JSON text, which is decoded on demand.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raw<'a>(pub(crate) &'a str);
+pub struct Raw<'a>(pub &'a str);
 
 /// A value in JSON text whose end is not known yet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor<'a> {
+pub struct Cursor<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    pub(crate) fn is_object(self) -> bool {
+    /// Returns true if the value is an object.
+    pub fn is_object(self) -> bool {
         self.text.as_bytes().get(self.at) == Some(&b'{')
     }
 
     /// Starts at the members of an object.
-    pub(crate) fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
+    pub fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
         Ok(NamedMembers { text: self.text, members: Members::new(self.text.as_bytes(), self.at)? })
     }
 
     /// Returns its end, as an offset in the enclosing text.
-    pub(crate) fn end(self) -> Result<usize, MalformedJson> {
+    pub fn end(self) -> Result<usize, MalformedJson> {
         value_end(self.text.as_bytes(), self.at)
     }
 
     /// Returns the value and its end.
-    pub(crate) fn read_value(self) -> Result<(Raw<'a>, usize), MalformedJson> {
+    pub fn read_value(self) -> Result<(Raw<'a>, usize), MalformedJson> {
         let end = self.end()?;
         Ok((Raw(&self.text[self.at..end]), end))
     }
 }
 
 /// Iterates over the members of an object with their names.
-pub(crate) struct NamedMembers<'a> {
+pub struct NamedMembers<'a> {
     text: &'a str,
     members: Members<'a>,
 }
 
 impl<'a> NamedMembers<'a> {
     /// Returns the next member, `None` after the last one.
-    pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, MalformedJson> {
+    pub fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, MalformedJson> {
         let Some((name, value)) = self.begin()? else { return Ok(None) };
         let (value, end) = value.read_value()?;
         self.resume(end);
@@ -278,7 +293,7 @@ impl<'a> NamedMembers<'a> {
     }
 
     /// Returns the next member; the caller reports its end.
-    pub(crate) fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Cursor<'a>)>, MalformedJson> {
+    pub fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Cursor<'a>)>, MalformedJson> {
         let Some((key, at)) = self.members.begin()? else { return Ok(None) };
         let name = match self.members.escaped {
             true => unquoted(&self.text[key.start - 1..=key.end]).ok_or(MalformedJson(key.start))?,
@@ -288,29 +303,29 @@ impl<'a> NamedMembers<'a> {
     }
 
     /// Continues after a value.
-    pub(crate) fn resume(&mut self, end: usize) {
+    pub fn resume(&mut self, end: usize) {
         self.members.resume(end);
     }
 
     /// Returns the end of the object.
-    pub(crate) fn end(self) -> Result<usize, MalformedJson> {
+    pub fn end(self) -> Result<usize, MalformedJson> {
         self.members.end()
     }
 }
 
 impl<'a> Raw<'a> {
     /// Starts at the members of an object.
-    pub(crate) fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
+    pub fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
         self.begun().members()
     }
 
     /// Drops its end.
-    pub(crate) fn begun(self) -> Cursor<'a> {
+    pub fn begun(self) -> Cursor<'a> {
         Cursor { text: self.0, at: 0 }
     }
 
     /// Finds a member of an object.
-    pub(crate) fn find(self, name: &str) -> Result<Option<Self>, MalformedJson> {
+    pub fn find(self, name: &str) -> Result<Option<Self>, MalformedJson> {
         let mut members = self.members()?;
         while let Some((found, value)) = members.next()? {
             if found == name {
@@ -321,7 +336,7 @@ impl<'a> Raw<'a> {
     }
 
     /// Returns the elements of an array; `None` for other values.
-    pub(crate) fn elements(self) -> Option<Vec<Self>> {
+    pub fn elements(self) -> Option<Vec<Self>> {
         let (mut elements, mut found) = (Elements::new(self.0.as_bytes(), 0).ok()?, Vec::new());
         while let Some(element) = elements.next().ok()? {
             found.push(Raw(&self.0[element]));
@@ -330,7 +345,7 @@ impl<'a> Raw<'a> {
     }
 
     /// Returns true if the values are equal. Numbers are compared as floats.
-    pub(crate) fn is(self, value: &Value) -> bool {
+    pub fn is(self, value: &Value) -> bool {
         match value {
             Value::Null => self.0 == "null",
             Value::Bool(value) => self.0 == if *value { "true" } else { "false" },
@@ -342,19 +357,19 @@ impl<'a> Raw<'a> {
     }
 
     /// Returns a string; `None` for other values.
-    pub(crate) fn text(self) -> Option<Cow<'a, str>> {
+    pub fn text(self) -> Option<Cow<'a, str>> {
         unquoted(self.0)
     }
 
     /// Decodes it; `None` if it is invalid.
-    pub(crate) fn decode(self) -> Option<Value> {
+    pub fn decode(self) -> Option<Value> {
         serde_json::from_str(self.0).ok()
     }
 }
 
 /// Decodes the parts of a value that are in `shape`: of objects the members that `shape` has as well, other values
 /// completely.
-pub(crate) fn decode_like(json: &str, shape: &Value) -> serde_json::Result<Value> {
+pub fn decode_like(json: &str, shape: &Value) -> serde_json::Result<Value> {
     let Value::Object(shape) = shape else { return serde_json::from_str(json) };
     let Ok(mut members) = Members::new(json.as_bytes(), 0) else { return serde_json::from_str(json) };
     let mut found = Map::new();
@@ -369,7 +384,8 @@ pub(crate) fn decode_like(json: &str, shape: &Value) -> serde_json::Result<Value
 }
 
 /// Reads a string value; `None` for other types.
-pub(crate) fn text(value: &[u8]) -> Option<Cow<'_, str>> {
+#[inline]
+pub fn text(value: &[u8]) -> Option<Cow<'_, str>> {
     unquoted(std::str::from_utf8(value).ok()?)
 }
 
@@ -382,7 +398,8 @@ fn unquoted(value: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Reads an integer value; `None` for other values.
-pub(crate) fn integer(value: &[u8]) -> Option<i64> {
+#[inline]
+pub fn integer(value: &[u8]) -> Option<i64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
