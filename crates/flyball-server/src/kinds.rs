@@ -21,6 +21,14 @@ mod usage;
 mod webhook_client;
 mod workload;
 
+/// Declares the modules of a group's kinds, and `KINDS`, their values in this order, which is that of discovery.
+macro_rules! kinds {
+    ($($visibility:vis mod $kind:ident;)*) => {
+        $($visibility mod $kind;)*
+        pub(super) static KINDS: &[&$crate::kinds::kind::Kind] = &[$(&$kind::KIND),*];
+    };
+}
+
 // The groups.
 mod admissionregistration;
 mod apiextensions;
@@ -61,11 +69,10 @@ pub(crate) use admissionregistration::{
     VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING, VALIDATING_WEBHOOK_CONFIGURATION,
 };
 pub(crate) use apiextensions::CUSTOM_RESOURCE_DEFINITION;
-pub(crate) use authorization::SUBJECT_ACCESS_REVIEW;
 pub(crate) use certificates::{CERTIFICATE_SIGNING_REQUEST, requested_groups};
 pub(crate) use core::Service;
 pub(crate) use core::{
-    BINDING, EVENT, LIMIT_RANGE, NAMESPACE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA,
+    BINDING, LIMIT_RANGE, NAMESPACE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA,
     SECRET, SERVICE, SERVICE_ACCOUNT, pod_usage,
 };
 pub(crate) use node::RUNTIME_CLASS;

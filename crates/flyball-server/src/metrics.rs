@@ -3,8 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/instrumentation/metrics/>.
 
 use crate::bounds::{REFUSALS, RequestClass, SharedBounds};
-use crate::catalog::{Behavior, Catalog, Resource};
-use crate::kinds::Part;
+use crate::catalog::Catalog;
 use crate::request::{Query, RequestInfo};
 use crate::response::{self, Body};
 use crate::storage::Store;
@@ -67,7 +66,7 @@ impl Series {
         let Some(resource) = catalog.get(&path.group, &path.version, &path.resource) else {
             return Self { verb, ..Self::default() };
         };
-        let subresource = path.subresource.as_deref().and_then(|name| subresource(&resource, name));
+        let subresource = path.subresource.as_deref().and_then(|name| Some(resource.subresource(name)?.name));
         let scope = if path.name.is_some() || request.verb == "create" {
             "resource"
         } else if path.namespace.is_some() {
@@ -121,13 +120,6 @@ fn verb(parts: &Parts, request: &RequestInfo) -> &'static str {
         "delete" | "deletecollection" => "DELETE",
         "get" | "head" => "GET",
         _ => "other",
-    }
-}
-
-fn subresource(resource: &Resource, name: &str) -> Option<&'static str> {
-    match &resource.behavior {
-        Behavior::BuiltIn(kind) => kind.subresources.iter().map(|known| known.name).find(|known| *known == name),
-        Behavior::Custom(_) => [Part::Status, Part::Scale].map(Part::name).into_iter().find(|known| *known == name),
     }
 }
 

@@ -69,7 +69,7 @@ fn hash(version: &Version) -> String {
     use std::fmt::Write;
     let mut text = env!("CARGO_PKG_VERSION").to_owned();
     for resource in served(version) {
-        let custom = resource.custom().map(|custom| (custom.status, custom.scale.is_some()));
+        let custom = resource.custom().map(|custom| custom.subresources);
         let _ = write!(text, "|{}:{}:{custom:?}", resource.plural, resource.schema_number);
     }
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());

@@ -84,6 +84,8 @@ pub(crate) struct Kind {
     pub(crate) allocates_addresses: bool,
     /// True if objects declare resources.
     pub(crate) declares_resources: bool,
+    /// True if owner references to the kind are invalid.
+    pub(crate) cannot_own: bool,
 }
 
 impl fmt::Debug for Kind {
@@ -105,12 +107,21 @@ pub(crate) struct Deletion {
     pub(crate) outlives: fn(&Object) -> bool,
     /// Completes an object that is marked for deletion, given its previous state.
     pub(crate) mark: fn(&mut Object, &Object, &Clock),
+    /// True if the objects are namespaces: the removal of one includes the unreadable objects in it.
+    pub(crate) removes_content: bool,
 }
 
 impl Deletion {
     /// Deletes objects without finalizers immediately, with their dependents.
     pub(super) const AT_ONCE: Self =
-        Self { grace: None, orphans: false, warning: None, outlives: |_| false, mark: |_, _, _| {} };
+        Self {
+            grace: None,
+            orphans: false,
+            warning: None,
+            outlives: |_| false,
+            mark: |_, _, _| {},
+            removes_content: false,
+        };
 }
 
 /// The verbs of a resource.
@@ -187,6 +198,13 @@ pub(crate) enum Review {
     Access,
     /// An action of any user in the namespace of the review.
     LocalAccess,
+}
+
+impl Review {
+    /// Returns true if the review evaluates the rules of a user.
+    pub(crate) fn authorizes(self) -> bool {
+        !matches!(self, Self::SelfSubject | Self::Token)
+    }
 }
 
 /// The number of times that the metadata of an update is validated; errors are repeated accordingly.
@@ -323,6 +341,7 @@ impl Kind {
             quota_usage: |_, _| None,
             allocates_addresses: false,
             declares_resources: false,
+            cannot_own: false,
         }
     }
 
@@ -458,6 +477,10 @@ impl Kind {
 
     pub(super) const fn declares_resources(self) -> Self {
         Self { declares_resources: true, ..self }
+    }
+
+    pub(super) const fn cannot_own(self) -> Self {
+        Self { cannot_own: true, ..self }
     }
 
     pub(super) const fn also_reads(self, versions: &'static [&'static str]) -> Self {

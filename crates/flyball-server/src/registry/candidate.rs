@@ -3,7 +3,7 @@
 use super::managed::{self, By};
 use super::meta;
 use crate::admission::Writer;
-use crate::catalog::{Behavior, Catalog, Resource, Target};
+use crate::catalog::{Catalog, Resource, Target};
 use crate::kinds::{Checks, Part};
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object, Rng, Status, names};
@@ -223,8 +223,7 @@ pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
     if !resource.has_part(Part::Status) || resource.is_created_with_status() {
         return;
     }
-    let zero = resource.empty.get("status").filter(|_| matches!(resource.behavior, Behavior::BuiltIn(_)));
-    match zero.filter(|zero| !zero.is_null()) {
+    match resource.empty.get("status").filter(|zero| !zero.is_null()) {
         Some(zero) => object.insert("status".into(), zero.clone()),
         None => object.remove("status"),
     };

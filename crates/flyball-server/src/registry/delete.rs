@@ -4,7 +4,7 @@ use super::Registry;
 use super::change::WrittenObject;
 use crate::admission::{Attributes, Writer};
 use crate::catalog::{Resource, Target};
-use crate::kinds::{NAMESPACE, Part};
+use crate::kinds::Part;
 use crate::request::options::{DeleteOptions, Propagation};
 use crate::storage::{self, Entry};
 use flyball_core::{GroupResource, Object, ObjectKey, Status, time};
@@ -176,7 +176,7 @@ impl Registry {
         key: &ObjectKey,
         entry: &Arc<Entry>,
     ) -> Result<Arc<Entry>, storage::Error> {
-        if resource.is(&NAMESPACE) {
+        if resource.deletion().is_some_and(|deletion| deletion.removes_content) {
             self.remove_unreadable(|_, of| of.namespace() == Some(key.name()), key.name()).await?;
         }
         let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await?;

@@ -1,7 +1,7 @@
 //! Patches of objects.
 
 use crate::catalog::decode::{self, DecodedObject};
-use crate::catalog::{Behavior, Catalog, Resource, scheme, undeterminable};
+use crate::catalog::{Catalog, Resource, scheme, undeterminable};
 use crate::codec::convert_whole;
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_json, go_print, go_quote};
@@ -153,31 +153,30 @@ impl Patch {
             fit_numbers(resource.schema.node(), &mut patched);
         }
         let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
-        match resource.behavior {
-            // A strategic patch is applied to the Go type, which has no `apiVersion` and `kind`.
-            Behavior::BuiltIn(_) if self.kind == PatchKind::Strategic => object.set_kind(&resource.kind),
-            Behavior::BuiltIn(_) => {
-                if let Some(other) = catalog.and_then(|catalog| other_version(catalog, resource, &object)) {
-                    let (mut object, unknown) = match decode::read_as(&other, object) {
-                        Ok(read) => read,
-                        Err(why) => return refuse(&why),
-                    };
-                    other.default_within(&mut object, None)?;
-                    object = convert_whole(&other, resource, object);
-                    return self.decoded(object, unknown, validation, refuse);
-                }
-                if let Some(why) = other_kind(resource, &object) {
-                    return refuse(&why);
-                }
-                // kube-apiserver decodes an object without a version as an unknown type, without metadata.
-                if object.api_version().is_empty() {
-                    return Err(undeterminable(live.name()));
-                }
-            }
-            Behavior::Custom(_) if object.api_version() != live.api_version() || object.kind() != live.kind() => {
+        if resource.custom().is_some() {
+            if object.api_version() != live.api_version() || object.kind() != live.kind() {
                 return Err(other_custom_kind(resource, &object));
             }
-            Behavior::Custom(_) => {}
+        } else if strategic {
+            // A strategic patch is applied to the Go type, which has no `apiVersion` and `kind`.
+            object.set_kind(&resource.kind);
+        } else {
+            if let Some(other) = catalog.and_then(|catalog| other_version(catalog, resource, &object)) {
+                let (mut object, unknown) = match decode::read_as(&other, object) {
+                    Ok(read) => read,
+                    Err(why) => return refuse(&why),
+                };
+                other.default_within(&mut object, None)?;
+                object = convert_whole(&other, resource, object);
+                return self.decoded(object, unknown, validation, refuse);
+            }
+            if let Some(why) = other_kind(resource, &object) {
+                return refuse(&why);
+            }
+            // kube-apiserver decodes an object without a version as an unknown type, without metadata.
+            if object.api_version().is_empty() {
+                return Err(undeterminable(live.name()));
+            }
         }
         let (object, unknown) = match decode::read_as(resource, object) {
             Ok(read) => read,

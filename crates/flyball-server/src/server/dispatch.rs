@@ -9,7 +9,6 @@ use crate::auth::{self, Action, On, User};
 use crate::bounds::{Flow, RequestClass, UNFINISHED};
 use crate::definitions::CleanUp;
 use crate::encoder;
-use crate::kinds::CUSTOM_RESOURCE_DEFINITION;
 use crate::link::Link;
 use crate::metrics::{self, Series};
 use crate::registry::parse_version;
@@ -203,7 +202,8 @@ async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
 /// Returns the CRDs that a request may have changed; `None` for requests that never wait for changes of CRDs.
 fn concerned_definitions(server: &Components, call: &Call) -> Option<CleanUp> {
     let path = call.info.resource.as_ref().filter(|_| call.writes())?;
-    if *path.group == *CUSTOM_RESOURCE_DEFINITION.group && *path.resource == *CUSTOM_RESOURCE_DEFINITION.plural {
+    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource)?;
+    if resource.declares_resources() {
         return Some(match &path.name {
             Some(name) => CleanUp::One(name.clone()),
             None if call.method == Method::POST => CleanUp::Nothing,
@@ -211,7 +211,6 @@ fn concerned_definitions(server: &Components, call: &Call) -> Option<CleanUp> {
         });
     }
     // It may have removed the last object of a CRD that is being deleted.
-    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource)?;
     let terminating = resource.custom().is_some_and(|custom| custom.terminating);
     terminating.then(|| CleanUp::One(format!("{}.{}", path.resource, path.group)))
 }

@@ -4,7 +4,7 @@ use super::Components;
 use super::actions;
 use super::call::{Call, document, unsupported, writer};
 use crate::catalog::decode::{self, DecodedObject};
-use crate::catalog::{Behavior, Catalog, Lookup, Resource, Target, protobuf, scale};
+use crate::catalog::{Catalog, Lookup, Resource, Target, protobuf, scale};
 use crate::encoder::ResponseEncoder;
 use crate::kinds::{Answer, NAMESPACE, Part, Subresource, Verbs};
 use crate::registry::{
@@ -126,30 +126,20 @@ fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Route, 
         }
         return Ok(Route::Objects(target));
     };
-    let (part, verbs, action) = match &resource.behavior {
-        Behavior::Custom(_) => {
-            let part = [Part::Status, Part::Scale]
-                .into_iter()
-                .find(|part| part.name() == subresource && resource.has_part(*part));
-            let Some(part) = part else {
-                return Err(
-                    Status::not_found(&resource.group_resource(), target.name.as_deref().unwrap_or_default()).into()
-                );
-            };
-            (Some(part), &["get", "patch", "update"][..], None)
-        }
-        Behavior::BuiltIn(kind) => match kind.subresources.iter().find(|known| known.name == subresource) {
-            Some(known) => (known.part, known.verbs, Some(known)),
-            None => return Err(Status::unknown_resource().into()),
-        },
+    let Some(subresource) = resource.subresource(subresource) else {
+        return Err(if custom {
+            Status::not_found(&resource.group_resource(), target.name.as_deref().unwrap_or_default()).into()
+        } else {
+            Status::unknown_resource().into()
+        });
     };
-    if !verbs.contains(&verb) {
+    if !subresource.verbs.contains(&verb) {
         return Err(refuse().into());
     }
-    match (part, action) {
-        (None, Some(subresource)) => Ok(Route::Action { target, subresource }),
-        (part, _) => Ok(Route::Objects(Target { part: part.unwrap_or(Part::Whole), ..target })),
-    }
+    Ok(match subresource.part {
+        Some(part) => Route::Objects(Target { part, ..target }),
+        None => Route::Action { target, subresource },
+    })
 }
 
 async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Result<Response<Body>, Status> {

@@ -8,8 +8,9 @@ use super::Components;
 use super::call::Call;
 use crate::auth::{MASTERS, User};
 use crate::bounds::{Flow, Offload};
+use crate::catalog::Resource;
 use crate::custom::CustomKind;
-use crate::kinds::{CUSTOM_RESOURCE_DEFINITION, SUBJECT_ACCESS_REVIEW};
+use crate::kinds::Review;
 use crate::limits;
 use crate::link::Link;
 use crate::request::ResourcePath;
@@ -55,19 +56,18 @@ fn load(server: &Components, call: &Call) -> Option<usize> {
 
 /// Returns true if a request may compute for long however small its objects are.
 fn is_slow(server: &Components, call: &Call, path: &ResourcePath) -> bool {
-    let custom = || server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
-    let of_custom = |is: fn(&CustomKind) -> bool| {
-        custom().is_some_and(|resource| resource.custom().is_some_and(|custom| is(custom)))
-    };
+    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
+    let resource = resource.as_deref();
+    let of_custom = |is: fn(&CustomKind) -> bool| resource.and_then(Resource::custom).is_some_and(|custom| is(custom));
     if call.writes() {
         // With very many rules, decisions and updates of the policy take long.
-        let decides = if *path.group == *SUBJECT_ACCESS_REVIEW.group {
+        let decides = if resource.and_then(Resource::review).is_some_and(Review::authorizes) {
             server.authorizer.is_slow_somewhere()
         } else {
             server.authorizer.is_slow(path.namespace.as_deref().unwrap_or_default())
         };
         // A write to a CRD compiles its schemas, and judges and serves all CRDs.
-        if *path.group == *CUSTOM_RESOURCE_DEFINITION.group && *path.resource == *CUSTOM_RESOURCE_DEFINITION.plural {
+        if resource.is_some_and(Resource::declares_resources) {
             return true;
         }
         // Expressions of policies and of schemas may cost much.

@@ -15,6 +15,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
     .validate(validate)
     .short(&["ev"])
     .create_on_update()
+    .cannot_own()
     .fields(FIELDS, field);
 
 pub(in crate::kinds) const COLUMNS: &[Heading] = &[

@@ -9,7 +9,7 @@ use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Namespace", "namespaces")
-    .deletion(Deletion { outlives: has_spec_finalizers, mark, ..Deletion::AT_ONCE })
+    .deletion(Deletion { outlives: has_spec_finalizers, mark, removes_content: true, ..Deletion::AT_ONCE })
     .printed(COLUMNS, row)
     .validate(validate)
     .checks(Checks::Whole)
