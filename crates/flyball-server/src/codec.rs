@@ -26,8 +26,8 @@ fn convert_object(from: &Resource, to: &Resource, object: Object) -> Object {
 
 /// Converts an object to another version of its resource, with all fields.
 pub(crate) fn convert_whole(from: &Resource, to: &Resource, mut object: Object) -> Object {
-    from.to_stored_form(&mut object);
-    to.from_stored_form(&mut object);
+    from.write_stored(&mut object);
+    to.read_stored(&mut object);
     object.set_kind(&to.kind);
     object
 }
@@ -61,7 +61,7 @@ impl Codec {
     pub(crate) fn decode(&self, resource: &Resource, entry: &Entry) -> Result<Object, EntryError> {
         let mut object = entry.object()?;
         if resource.custom().is_none() || entry.schema == resource.schema_number {
-            resource.from_stored_form(&mut object);
+            resource.read_stored(&mut object);
             object.set_kind(&resource.kind);
             return Ok(object);
         }
@@ -81,7 +81,7 @@ impl Codec {
     /// Encodes an object as an entry.
     pub(crate) fn encode(&self, resource: &Resource, key: &ObjectKey, mut object: Object, revision: Revision) -> Entry {
         if resource.custom().is_none() {
-            resource.to_stored_form(&mut object);
+            resource.write_stored(&mut object);
             let facts = resource.facts(&object);
             return Entry::new(key.clone(), object, revision, facts, 0);
         }

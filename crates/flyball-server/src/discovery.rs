@@ -73,7 +73,7 @@ pub(crate) fn issuer() -> Response<Body> {
 }
 
 /// Responds to a path below `/api` or `/apis`; `None` if it is unknown.
-pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> Option<Response<Body>> {
+pub(crate) fn respond(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> Option<Response<Body>> {
     let Some(form) = negotiate_discovery(accept) else {
         // Only the two roots have aggregated discovery; paths below them return lists.
         return Some(response::status(&not_acceptable(crate::request::accept::BUILT_IN)));
@@ -109,13 +109,13 @@ pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> 
     if value.is_null() {
         return Some(response::status(&Status::unknown_resource()));
     }
-    let mut answer = plain(&value);
+    let mut response = plain(&value);
     if value["kind"] == "APIGroupDiscoveryList" {
         // Clients check the type of the document by this header.
         let full = HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
-        answer.headers_mut().insert(CONTENT_TYPE, full);
+        response.headers_mut().insert(CONTENT_TYPE, full);
     }
-    Some(answer)
+    Some(response)
 }
 
 /// The versions of a group that serve something.

@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/instrumentation/metrics/>.
 
-use crate::bounds::{REFUSALS, RequestClass, SharedBounds};
+use crate::bounds::{REJECTION_REASONS, RequestClass, SharedBounds};
 use crate::catalog::Catalog;
 use crate::request::{Query, RequestInfo};
 use crate::response::{self, Body};
@@ -186,7 +186,7 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     }
     let name = "apiserver_flowcontrol_rejected_requests_total";
     page.family(name, "counter", "Requests rejected with 429.");
-    for (reason, count) in REFUSALS.iter().zip(metrics.shared.refused()) {
+    for (reason, count) in REJECTION_REASONS.iter().zip(metrics.shared.rejected()) {
         let labels = "flow_schema=\"global-default\",priority_level=\"global-default\"";
         page.value(name, format_args!("{labels},reason=\"{reason}\""), count);
     }
@@ -229,5 +229,5 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     let name = "flyball_storage_revision";
     page.family(name, "counter", "Revision of the latest write.");
     let _ = writeln!(page.0, "{name} {}", metrics.store.revision());
-    response::answer(200, "text/plain; version=0.0.4; charset=utf-8", page.0)
+    response::new(200, "text/plain; version=0.0.4; charset=utf-8", page.0)
 }

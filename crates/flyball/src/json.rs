@@ -231,7 +231,7 @@ impl<'a> Elements<'a> {
 
 /// A value in JSON text, which is decoded on demand.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raw<'a>(pub(crate) &'a str);
+pub(crate) struct RawJson<'a>(pub(crate) &'a str);
 
 /// A value in JSON text whose end is not known yet.
 #[derive(Clone, Copy, Debug)]
@@ -256,9 +256,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the value and its end.
-    pub(crate) fn read_value(self) -> Result<(Raw<'a>, usize), MalformedJson> {
+    pub(crate) fn read_value(self) -> Result<(RawJson<'a>, usize), MalformedJson> {
         let end = self.end()?;
-        Ok((Raw(&self.text[self.at..end]), end))
+        Ok((RawJson(&self.text[self.at..end]), end))
     }
 }
 
@@ -270,7 +270,7 @@ pub(crate) struct NamedMembers<'a> {
 
 impl<'a> NamedMembers<'a> {
     /// Returns the next member, `None` after the last one.
-    pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, MalformedJson> {
+    pub(crate) fn next(&mut self) -> Result<Option<(Cow<'a, str>, RawJson<'a>)>, MalformedJson> {
         let Some((name, value)) = self.begin()? else { return Ok(None) };
         let (value, end) = value.read_value()?;
         self.resume(end);
@@ -298,7 +298,7 @@ impl<'a> NamedMembers<'a> {
     }
 }
 
-impl<'a> Raw<'a> {
+impl<'a> RawJson<'a> {
     /// Starts at the members of an object.
     pub(crate) fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
         self.begun().members()
@@ -324,7 +324,7 @@ impl<'a> Raw<'a> {
     pub(crate) fn elements(self) -> Option<Vec<Self>> {
         let (mut elements, mut found) = (Elements::new(self.0.as_bytes(), 0).ok()?, Vec::new());
         while let Some(element) = elements.next().ok()? {
-            found.push(Raw(&self.0[element]));
+            found.push(RawJson(&self.0[element]));
         }
         Some(found)
     }

@@ -2,7 +2,7 @@
 
 use crate::custom::CustomKind;
 use crate::kinds::{
-    Answer, Checks, Deletion, Heading, Kind, Part, Review, Row, ScalePaths, Subresource, Verbs, View, library,
+    Checks, Deletion, DeletionResponse, Heading, Kind, Part, Review, Row, ScalePaths, Subresource, Verbs, View, library,
 };
 use crate::limits::MAX_WEIGHT;
 use crate::request::body;
@@ -200,8 +200,8 @@ impl Resource {
         }
     }
 
-    pub(crate) fn deleted_as(&self) -> Answer {
-        self.as_built_in().map_or(Answer::Status, |kind| kind.deleted_as)
+    pub(crate) fn deleted_as(&self) -> DeletionResponse {
+        self.as_built_in().map_or(DeletionResponse::Status, |kind| kind.deleted_as)
     }
 
     pub(crate) fn subresources(&self) -> &'static [Subresource] {
@@ -291,16 +291,16 @@ impl Resource {
     }
 
     /// Converts an object of a built-in kind to its stored form, if that differs.
-    pub(crate) fn to_stored_form(&self, object: &mut Object) {
+    pub(crate) fn write_stored(&self, object: &mut Object) {
         self.as_built_in().and_then(|kind| kind.stored).into_iter().for_each(|stored| (stored.write)(object));
     }
 
     /// Converts the stored form to an object of the built-in kind.
-    pub(crate) fn from_stored_form(&self, object: &mut Object) {
+    pub(crate) fn read_stored(&self, object: &mut Object) {
         self.as_built_in().and_then(|kind| kind.stored).into_iter().for_each(|stored| (stored.read)(object));
     }
 
-    /// Returns the columns that are compiled in; those that a CRD declares follow.
+    /// Returns the columns that no CRD declares; they precede those that one does.
     pub(crate) fn columns(&self) -> &'static [Heading] {
         self.as_built_in().map_or(&[Heading::NAME], |kind| kind.columns)
     }
@@ -353,7 +353,7 @@ impl Resource {
     }
 
     /// The kind that errors name: the stored one.
-    pub(crate) fn refused_kind(&self) -> GroupVersionKind {
+    pub(crate) fn error_kind(&self) -> GroupVersionKind {
         GroupVersionKind { group: self.table.group.clone(), ..self.kind.clone() }
     }
 

@@ -210,7 +210,9 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
                 errors.push(FieldError::invalid(path.field(field), value, "must not be empty"));
             }
         }
-        let banned = |kind: &GroupVersionKind| kinds::built_in().any(|known| known.cannot_own && known.group_version_kind() == *kind);
+        let banned = |kind: &GroupVersionKind| {
+            kinds::built_in().any(|known| known.cannot_own && known.group_version_kind() == *kind)
+        };
         if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
             errors.push(FieldError::invalid(
                 path,

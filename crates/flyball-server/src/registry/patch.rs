@@ -133,7 +133,7 @@ impl Patch {
     ) -> Result<DecodedObject, Status> {
         // Strategic patches produce a value, the others a text.
         let strategic = self.kind == PatchKind::Strategic;
-        let refuse = |why: &str| {
+        let reject = |why: &str| {
             let shown = if strategic {
                 go_print(&self.value)
             } else {
@@ -147,12 +147,12 @@ impl Patch {
             Err(Status::invalid(&GroupVersionKind::default(), "", &[error]))
         };
         if let Some(why) = strategic.then(|| misfit(resource.schema.node(), &patched)).flatten() {
-            return refuse(&why);
+            return reject(&why);
         }
         if strategic {
             fit_numbers(resource.schema.node(), &mut patched);
         }
-        let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
+        let Ok(mut object) = Object::try_from(patched) else { return reject("not an object") };
         if resource.custom().is_some() {
             if object.api_version() != live.api_version() || object.kind() != live.kind() {
                 return Err(other_custom_kind(resource, &object));
@@ -164,14 +164,14 @@ impl Patch {
             if let Some(other) = catalog.and_then(|catalog| other_version(catalog, resource, &object)) {
                 let (mut object, unknown) = match decode::read_as(&other, object) {
                     Ok(read) => read,
-                    Err(why) => return refuse(&why),
+                    Err(why) => return reject(&why),
                 };
                 other.default_within(&mut object, None)?;
                 object = convert_whole(&other, resource, object);
-                return self.decoded(object, unknown, validation, refuse);
+                return self.decoded(object, unknown, validation, reject);
             }
             if let Some(why) = other_kind(resource, &object) {
-                return refuse(&why);
+                return reject(&why);
             }
             // kube-apiserver decodes an object without a version as an unknown type, without metadata.
             if object.api_version().is_empty() {
@@ -180,9 +180,9 @@ impl Patch {
         }
         let (object, unknown) = match decode::read_as(resource, object) {
             Ok(read) => read,
-            Err(why) => return refuse(&why),
+            Err(why) => return reject(&why),
         };
-        self.decoded(object, unknown, validation, refuse)
+        self.decoded(object, unknown, validation, reject)
     }
 
     /// Returns a decoded object with its warnings, or rejects it because of them.
@@ -191,7 +191,7 @@ impl Patch {
         object: Object,
         unknown: Vec<String>,
         validation: FieldValidation,
-        refuse: impl FnOnce(&str) -> Result<DecodedObject, Status>,
+        reject: impl FnOnce(&str) -> Result<DecodedObject, Status>,
     ) -> Result<DecodedObject, Status> {
         if validation == FieldValidation::Ignore {
             return Ok(DecodedObject { object, warnings: Vec::new() });
@@ -200,7 +200,7 @@ impl Patch {
         let found: Vec<String> = self.duplicates.iter().cloned().chain(unknown).collect();
         match validation {
             FieldValidation::Strict if !found.is_empty() => {
-                refuse(&format!("strict decoding error: {}", found.join(", ")))
+                reject(&format!("strict decoding error: {}", found.join(", ")))
             }
             _ => Ok(DecodedObject { object, warnings: found }),
         }

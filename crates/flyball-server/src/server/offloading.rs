@@ -104,8 +104,8 @@ pub(super) async fn decide<T: Send>(
 }
 
 /// Polls the response of a request on threads of its own.
-pub(super) async fn answer<T: Send>(offload: &mut Offload, mut answer: BoxFuture<'_, T>) -> T {
-    poll_fn(|cx| ready!(offload.poll(cx, |cx| answer.as_mut().poll(cx)))).await
+pub(super) async fn respond<T: Send>(offload: &mut Offload, mut response: BoxFuture<'_, T>) -> T {
+    poll_fn(|cx| ready!(offload.poll(cx, |cx| response.as_mut().poll(cx)))).await
 }
 
 #[cfg(test)]
@@ -150,9 +150,9 @@ mod tests {
         let views = ["application/json", "application/json;as=Table;g=meta.k8s.io;v=v1", "application/yaml"];
         let create = async |n: usize, bytes: usize| {
             let object = json!({"metadata": {"name": format!("map-{n}")}, "data": {"a": "a".repeat(bytes)}});
-            let answer = server.handle(request(Method::POST, MAPS, object.to_string())).await;
-            assert_eq!(answer.status(), 201);
-            drop::<http::Response<Body>>(answer);
+            let response = server.handle(request(Method::POST, MAPS, object.to_string())).await;
+            assert_eq!(response.status(), 201);
+            drop::<http::Response<Body>>(response);
         };
         for n in 0..10 {
             create(n, 100).await;
@@ -229,8 +229,8 @@ mod tests {
         const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let created = async |path: &str, object: &serde_json::Value| {
-            let answer = server.handle(request(Method::POST, path, object.to_string())).await;
-            answer.status().as_u16()
+            let response = server.handle(request(Method::POST, path, object.to_string())).await;
+            response.status().as_u16()
         };
         let rule = json!({"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"]});
         let expensive = "object.data.all(key, authorizer.path('/x').check('get').allowed() || true)";
@@ -277,8 +277,8 @@ mod tests {
         let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "many"});
         let binding = json!({"metadata": {"name": "many"}, "roleRef": role_ref});
         for (kind, object) in [("rolebindings", binding), ("roles", role)] {
-            let answer = server.handle(post(&format!("{RBAC}/{kind}"), &object)).await;
-            assert_eq!(answer.status(), 201);
+            let response = server.handle(post(&format!("{RBAC}/{kind}"), &object)).await;
+            assert_eq!(response.status(), 201);
         }
         for (request, expected) in requests() {
             let path = request.uri().path().to_owned();

@@ -119,7 +119,7 @@ pub(super) struct Request<'a> {
 /// The response in JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ReviewResponse {
     api_version: &'static str,
     kind: &'static str,
     response: Response,
@@ -169,7 +169,7 @@ pub(super) fn tree_bytes(body: &[u8]) -> usize {
 
 /// Returns the response to a request. If one object cannot be converted, the review fails: the API server accepts all
 /// objects or none.
-pub(super) fn answer(
+pub(super) fn convert_all(
     kinds: &BTreeMap<String, Arc<Conversions>>,
     request: &Request<'_>,
     meter: &Meter,
@@ -201,7 +201,7 @@ pub(super) fn answer(
 }
 
 /// Returns the response to a request that fails.
-pub(super) fn refuse(request: &Request<'_>, why: &dyn Display) -> Result<String, String> {
+pub(super) fn reject(request: &Request<'_>, why: &dyn Display) -> Result<String, String> {
     respond(request, Err(why.to_string()))
 }
 
@@ -224,7 +224,7 @@ fn respond(request: &Request<'_>, converted: Result<Vec<Box<RawValue>>, String>)
     let length: usize = converted_objects.iter().map(|object| object.get().len() + 1).sum();
     let mut text = Vec::with_capacity(length + request.uid.len() + RESPONSE_BYTES);
     let response = Response { uid: request.uid.clone(), converted_objects, result };
-    let answer = Answer { api_version: API_VERSION, kind: KIND, response };
-    serde_json::to_writer(&mut text, &answer).map_err(|error| error.to_string())?;
+    let response = ReviewResponse { api_version: API_VERSION, kind: KIND, response };
+    serde_json::to_writer(&mut text, &response).map_err(|error| error.to_string())?;
     String::from_utf8(text).map_err(|error| error.to_string())
 }

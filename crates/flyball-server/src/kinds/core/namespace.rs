@@ -2,8 +2,9 @@
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Deletion, Kind, Part, Subresource as Sub, Verbs};
+use crate::kinds::kind::{Checks, Deletion, Kind, Verbs};
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::names::{dns_label, qualified_name};
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
