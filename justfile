@@ -10,6 +10,11 @@ demo *args:
 test:
     cargo test --workspace
 
+# Format all code, including modules that a macro declares
+fmt:
+    cargo fmt --all
+    find crates/flyball-server/src/kinds -name '*.rs' -exec rustfmt --edition 2024 {} +
+
 # Run all checks that main must pass
 ci:
     .ci/run

@@ -5,8 +5,8 @@
 //! references to the reconciled object. A callback plugin reports events line by line, as ansible-runner does. The
 //! folder and all processes of the run are removed at its end.
 
+mod directory;
 mod events;
-mod folder;
 mod process;
 mod proxy;
 mod target;
@@ -16,8 +16,8 @@ mod worker;
 use crate::job::{Job, Outcome, TaskError};
 use crate::shares::Shares;
 use crate::watches::{Runs, Watch};
+use directory::{RunDirectory, environment};
 use events::Events;
-use folder::{Folder, environment};
 use process::Group;
 use ring::rand::SecureRandom as _;
 use std::collections::BTreeSet;
@@ -123,7 +123,7 @@ impl AnsiblePlaybook {
         }
     }
 
-    async fn start(&self, watch: &Watch, folder: &Folder) -> Result<Processes, String> {
+    async fn start(&self, watch: &Watch, folder: &RunDirectory) -> Result<Processes, String> {
         let passed = environment(watch);
         if let Start::Worker(workers) | Start::WorkerOrProcess(workers) = &self.start {
             match workers.fork(passed.clone(), folder.work_dir(), &folder.request(&ARGUMENTS)?).await {
@@ -143,7 +143,7 @@ impl AnsiblePlaybook {
 
     async fn events(&self, job: &Job<'_>) -> Result<Events, String> {
         let proxy = proxy::serve(job).await.map_err(|error| format!("cannot serve the proxy: {error}"))?;
-        let folder = Folder::new(job, self, &proxy)
+        let folder = RunDirectory::new(job, self, &proxy)
             .map_err(|error| format!("cannot create the working directory of the run: {error}"))?;
         let written = folder.write_variables(job.extra.clone()).await;
         written.map_err(|error| format!("cannot write the variables of the run: {error}"))?;

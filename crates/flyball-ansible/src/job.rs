@@ -44,7 +44,7 @@ pub(crate) struct TaskError {
     /// The error of the API server, if it is the cause.
     pub(crate) error: Option<flyball::Error>,
     /// True if the run is not retried before something changes.
-    pub(crate) is_refused: bool,
+    pub(crate) is_rejected: bool,
     /// True if the run cannot wait now, see [`Outcome::is_deferred`].
     pub(crate) is_deferred: bool,
 }
@@ -72,12 +72,12 @@ impl TaskError {
             message.truncate(end);
             message.push('…');
         }
-        Self { message, task: String::new(), error: None, is_refused: false, is_deferred: false }
+        Self { message, task: String::new(), error: None, is_rejected: false, is_deferred: false }
     }
 
     /// Creates a permanent failure: the object or the role requests something forbidden or unknown.
-    pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Self { is_refused: true, ..Self::new(message) }
+    pub(crate) fn rejected(message: impl Into<String>) -> Self {
+        Self { is_rejected: true, ..Self::new(message) }
     }
 
     /// Ends a run that cannot wait now.

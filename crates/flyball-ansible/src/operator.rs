@@ -43,8 +43,8 @@ const DEADLINE: Duration = Duration::from_secs(1800);
 /// If a role, playbook or CRD cannot be read; if a task uses a module, an argument or a keyword, or a template uses a
 /// filter, that the built-in executor does not support. The error contains file and task.
 pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
-    let definitions = definitions(watches.folder())?;
-    let name = name(watches.folder());
+    let definitions = definitions(watches.directory())?;
+    let name = name(watches.directory());
     let mut operator = Operator::new(&name);
     let slots = (!watches.repeats).then(Slots::new);
     let executors = Executors { watches, executor, slots, memory: RunMemory::new(), workers: OnceCell::new() };
@@ -71,7 +71,7 @@ fn controller(
     definitions: &[CustomResourceDefinition],
     name: &str,
 ) -> Result<ControllerParts> {
-    let folder = executors.watches.folder();
+    let folder = executors.watches.directory();
     let mut declared = DeclaredVariables::of(&watch.runs, folder, &watch.vault)?;
     let defaults = &executors.watches.defaults;
     let workers = watch.concurrency.unwrap_or(defaults.max_concurrent_reconciles.get());
@@ -168,7 +168,7 @@ impl Executors<'_> {
         vars: &Map<String, Value>,
         shares: &ControllerShares,
     ) -> Result<(Box<dyn Execute>, Kinds)> {
-        let (folder, vault) = (self.watches.folder(), &watch.vault);
+        let (folder, vault) = (self.watches.directory(), &watch.vault);
         let load = || load(runs, folder, vault, !watch.services.is_empty());
         let file = |problem: String| Error::file(&self.watches.path, problem);
         let find = || {

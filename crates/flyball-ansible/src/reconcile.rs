@@ -89,7 +89,7 @@ impl Reconcile for Roles {
         let bytes = self.executor.memory(&object.data);
         let period = match check_size(bytes, MAX_RUNS_BYTES).and_then(|()| self.period(object)) {
             Ok(period) => period,
-            Err(problem) => return Err(self.refused(object, problem, cx).await?),
+            Err(problem) => return Err(self.rejected(object, problem, cx).await?),
         };
         let Some(_charge) = self.memory.charge(bytes) else { return Ok(self.deferred(cx.key())) };
         let generation = object.metadata.generation.unwrap_or(0);
@@ -99,13 +99,13 @@ impl Reconcile for Roles {
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
         let run_variables = self.variables(object, false).await;
-        let refused = variables::explain(&run_variables.refused);
+        let rejected = variables::explain(&run_variables.rejected);
         let outcome = self.run(object, run_variables.vars, cx, &*self.executor).await;
         if outcome.is_deferred {
             return Ok(self.deferred(cx.key()));
         }
         self.deferrals.end(cx.key());
-        self.write_status(object, &outcome, refused.as_deref(), cx).await?;
+        self.write_status(object, &outcome, rejected.as_deref(), cx).await?;
         if outcome.changed > 0 {
             // The next run replaces these counts in the status.
             let Outcome { ok, changed, skipped, failures, .. } = outcome;
@@ -128,18 +128,18 @@ impl Reconcile for Roles {
         let bytes = executor.memory(&object.data);
         if let Err(problem) = check_size(bytes, MAX_DELETED_BYTES) {
             let problem = format!("the finalizer cannot run: {problem}");
-            return Err(self.refused(object, problem, cx).await?);
+            return Err(self.rejected(object, problem, cx).await?);
         }
         let Some(_charge) = self.memory.charge(bytes) else { return Ok(self.deferred(cx.key())) };
         let run_variables = self.variables(object, true).await;
-        let refused = variables::explain(&run_variables.refused);
+        let rejected = variables::explain(&run_variables.rejected);
         let outcome = self.run(object, run_variables.vars, cx, executor).await;
         if outcome.is_deferred {
             return Ok(self.deferred(cx.key()));
         }
         self.deferrals.end(cx.key());
         if outcome.failure.is_some() {
-            self.write_status(object, &outcome, refused.as_deref(), cx).await?;
+            self.write_status(object, &outcome, rejected.as_deref(), cx).await?;
         }
         ended(outcome)?;
         Ok(Action::done())
@@ -154,9 +154,9 @@ impl Roles {
     }
 
     /// Writes the reason why a run could not start to the status, and returns it as an error.
-    async fn refused(&self, object: &DynamicObject, problem: String, cx: &Context<DynamicObject>) -> Result<Error> {
+    async fn rejected(&self, object: &DynamicObject, problem: String, cx: &Context<DynamicObject>) -> Result<Error> {
         if self.watch.manage_status {
-            let conditions = status::refused(&object.data["status"], &problem);
+            let conditions = status::rejected(&object.data["status"], &problem);
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
         Ok(Error::from(problem).terminal())
@@ -208,20 +208,20 @@ impl Roles {
         &self,
         object: &DynamicObject,
         outcome: &Outcome,
-        refused: Option<&str>,
+        rejected: Option<&str>,
         cx: &Context<DynamicObject>,
     ) -> Result<()> {
         let before = &object.data["status"];
         if let Some(fields) = status::fields(before, outcome, !self.watch.manage_status) {
             self.patch_status(object, fields, cx).await?;
         }
-        if let Some(refused) = refused.filter(|_| !self.watch.manage_status) {
-            tracing::warn!("{refused}");
-            cx.event(Event::warning("NamesRefused", refused));
+        if let Some(rejected) = rejected.filter(|_| !self.watch.manage_status) {
+            tracing::warn!("{rejected}");
+            cx.event(Event::warning("NamesRefused", rejected));
         }
         if self.watch.manage_status {
             let mut conditions = status::done(before, outcome, &rfc3339(cx.now()));
-            status::set_variables_condition(&mut conditions, refused);
+            status::set_variables_condition(&mut conditions, rejected);
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
         Ok(())
@@ -258,7 +258,7 @@ fn ended(outcome: Outcome) -> Result<()> {
         None => Ok(()),
         Some(failure) => {
             let error = failure.error.unwrap_or_else(|| Error::from(failure.message));
-            let error = if failure.is_refused { error.terminal() } else { error };
+            let error = if failure.is_rejected { error.terminal() } else { error };
             Err(error.context(format_args!("task {}", failure.task)))
         }
     }

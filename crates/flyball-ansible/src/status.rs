@@ -50,7 +50,7 @@ pub(crate) fn done(before: &Value, outcome: &Outcome, now: &str) -> Vec<Value> {
 }
 
 /// Returns the conditions when a run could not start.
-pub(crate) fn refused(before: &Value, problem: &str) -> Vec<Value> {
+pub(crate) fn rejected(before: &Value, problem: &str) -> Vec<Value> {
     let outcome = Outcome { failure: Some(TaskError::new(problem)), ..Outcome::default() };
     let mut conditions = done(before, &outcome, "");
     for condition in &mut conditions {
@@ -65,10 +65,10 @@ pub(crate) fn refused(before: &Value, problem: &str) -> Vec<Value> {
 const VARIABLES: &str = "VariablesAccepted";
 
 /// Adds the condition about rejected fields. An existing condition is updated when no fields are rejected any more.
-pub(crate) fn set_variables_condition(conditions: &mut Vec<Value>, refused: Option<&str>) {
+pub(crate) fn set_variables_condition(conditions: &mut Vec<Value>, rejected: Option<&str>) {
     let existing = conditions.iter().position(|condition| condition["type"] == VARIABLES);
     let existing = existing.map(|existing| conditions.remove(existing));
-    let (status, reason, message) = match (refused, existing) {
+    let (status, reason, message) = match (rejected, existing) {
         (Some(message), _) => ("False", "NamesRefused", message),
         (None, Some(_)) => ("True", "NamesAccepted", ""),
         (None, None) => return,

@@ -26,12 +26,12 @@ mod time;
 
 pub(crate) use budget::Budget;
 pub(crate) use check::{
-    Missing, check_expression, check_file, check_text, literal_files, missing_in_expression, missing_in_text,
+    MissingFunction, check_expression, check_file, check_text, literal_files, missing_in_expression, missing_in_text,
     queried_kinds,
 };
 pub(crate) use files::{Files, normal, walk};
 use includes::Includes;
-use output::Bounded;
+use output::LimitedText;
 pub(crate) use scope::{OMIT, PASSED, Scope, Var, Vars, data, templates};
 pub(crate) use sequence::sequence;
 pub(crate) use sources::Sources;
@@ -102,7 +102,7 @@ fn undefined() -> Error {
 }
 
 /// Creates the error for an invalid argument of a filter.
-fn refuse(problem: impl Into<String>) -> Error {
+fn reject(problem: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, problem.into())
 }
 
@@ -113,7 +113,7 @@ fn weigh(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
 
 fn weigh_within(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<(), Error> {
     let Some(inner) = depth.checked_sub(1) else {
-        return Err(refuse(format!("the value is nested deeper than {MAX_DEPTH}")));
+        return Err(reject(format!("the value is nested deeper than {MAX_DEPTH}")));
     };
     if let Some(text) = value.as_str() {
         return state.consume_fuel(1 + (text.len() / BYTES_PER_FUEL) as u64);
@@ -167,7 +167,7 @@ fn from_json(value: impl serde::Serialize) -> Value {
 
 /// Converts a value from the engine.
 fn to_json(value: &Value) -> Result<serde_json::Value, Error> {
-    serde_json::to_value(value).map_err(|error| refuse(error.to_string()))
+    serde_json::to_value(value).map_err(|error| reject(error.to_string()))
 }
 
 /// Formats an error on one line, without positions in internal texts.

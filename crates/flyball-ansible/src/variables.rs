@@ -23,7 +23,7 @@ const MAX_NAME_LENGTH: usize = 64;
 pub(crate) struct RunVariables {
     pub(crate) vars: Vars,
     /// Sorted by name.
-    pub(crate) refused: Vec<(String, Reason)>,
+    pub(crate) rejected: Vec<(String, Reason)>,
 }
 
 /// Returns the variables of a run: name and namespace, the fields of the spec, the whole object, and the `vars` of
@@ -31,13 +31,13 @@ pub(crate) struct RunVariables {
 ///
 /// Values from the object are data; only values of the operator's author are templates.
 pub(crate) fn of(object: &DynamicObject, watch: &Watch, names: &Names, finalizes: bool) -> RunVariables {
-    let (fields, refused) = of_object(object, watch, names);
+    let (fields, rejected) = of_object(object, watch, names);
     let mut vars = data(fields);
     vars.extend(templates(&watch.vars));
     if let Some(finalizer) = watch.finalizer.as_ref().filter(|_| finalizes) {
         vars.extend(templates(&finalizer.vars));
     }
-    RunVariables { vars, refused }
+    RunVariables { vars, rejected }
 }
 
 fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<String, Value>, Vec<(String, Reason)>) {
@@ -47,7 +47,7 @@ fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<
     let whole = serde_json::to_value(object).unwrap_or_default();
     let own: BTreeMap<_, _> =
         own_names(&watch.gvk).into_iter().zip([meta.clone(), meta, whole, spec.clone()]).collect();
-    let (mut vars, mut refused) = (BTreeMap::new(), Vec::new());
+    let (mut vars, mut rejected) = (BTreeMap::new(), Vec::new());
     let fields = spec.as_object().into_iter().flatten();
     let named = |field: &String| if watch.snake_case { snake(field) } else { field.clone() };
     // A field with the exact name of its variable takes precedence over others.
@@ -60,22 +60,22 @@ fn of_object(object: &DynamicObject, watch: &Watch, names: &Names) -> (BTreeMap<
             reason => reason,
         };
         match reason {
-            Some(reason) => refused.push((field.clone(), reason)),
+            Some(reason) => rejected.push((field.clone(), reason)),
             None => drop(vars.insert(name, if watch.snake_case { snake_keys(value) } else { value.clone() })),
         }
     }
-    refused.sort_by(|(left, _), (right, _)| left.cmp(right));
+    rejected.sort_by(|(left, _), (right, _)| left.cmp(right));
     vars.extend(own);
-    (vars, refused)
+    (vars, rejected)
 }
 
 /// Describes the rejected fields; `None` if there are none.
-pub(crate) fn explain(refused: &[(String, Reason)]) -> Option<String> {
-    if refused.is_empty() {
+pub(crate) fn explain(rejected: &[(String, Reason)]) -> Option<String> {
+    if rejected.is_empty() {
         return None;
     }
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (field, reason) in refused.iter().take(MAX_NAMES_SHOWN) {
+    for (field, reason) in rejected.iter().take(MAX_NAMES_SHOWN) {
         // Escaped, since it may contain any character.
         let mut name: String = field.chars().take(MAX_NAME_LENGTH).flat_map(char::escape_debug).collect();
         if field.chars().nth(MAX_NAME_LENGTH).is_some() {
@@ -85,12 +85,12 @@ pub(crate) fn explain(refused: &[(String, Reason)]) -> Option<String> {
     }
     let mut parts: Vec<String> =
         by_reason.into_iter().map(|(reason, fields)| format!("{} ({reason})", fields.join(", "))).collect();
-    if refused.len() > MAX_NAMES_SHOWN {
-        parts.push(format!("and {} more", refused.len() - MAX_NAMES_SHOWN));
+    if rejected.len() > MAX_NAMES_SHOWN {
+        parts.push(format!("and {} more", rejected.len() - MAX_NAMES_SHOWN));
     }
     // The count comes first, since long messages are truncated.
-    let fields = if refused.len() == 1 { "field of the spec is" } else { "fields of the spec are" };
-    Some(format!("{} {fields} not passed to the role as variables: {}", refused.len(), parts.join("; ")))
+    let fields = if rejected.len() == 1 { "field of the spec is" } else { "fields of the spec are" };
+    Some(format!("{} {fields} not passed to the role as variables: {}", rejected.len(), parts.join("; ")))
 }
 
 #[cfg(test)]
@@ -110,8 +110,8 @@ mod tests {
             "metadata": {"name": "a", "namespace": "b"}, "spec": {"replicaCount": 2, "size": 1}});
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         let names = Names::default();
-        let RunVariables { vars, refused } = of(&object, &Watch { snake_case: true, ..watch.clone() }, &names, false);
-        assert!(refused.is_empty());
+        let RunVariables { vars, rejected } = of(&object, &Watch { snake_case: true, ..watch.clone() }, &names, false);
+        assert!(rejected.is_empty());
         let data = |name: &str| match &vars[name] {
             Var::Data(value) => (**value).clone(),
             Var::Template(value) => json!({"template": **value}),
@@ -136,12 +136,12 @@ mod tests {
         let spec = json!({"ansibleConnection": "ssh", "ansible_ssh_common_args": "-o ProxyCommand=x", "AnsibleUser": "root",
             "vars": {"a": 1}, "hostvars": {}, "meta": {"namespace": "kube-system"}, "Meta": {}, "_example_com_shop": 1, "ａnsible_port": 1, "size": 2});
         for snake_case in [true, false] {
-            let RunVariables { vars, refused } = variables_of(&spec, &Names::default(), snake_case);
+            let RunVariables { vars, rejected } = variables_of(&spec, &Names::default(), snake_case);
             assert_eq!(
                 vars.keys().collect::<Vec<_>>(),
                 ["_example_com_shop", "_example_com_shop_spec", "ansible_operator_meta", "meta", "size"]
             );
-            assert_eq!(refused.len(), 9, "{refused:?}");
+            assert_eq!(rejected.len(), 9, "{rejected:?}");
             let Var::Data(meta) = &vars["meta"] else { panic!("it is data") };
             assert_eq!(**meta, json!({"name": "a", "namespace": "b"}));
             let Var::Data(whole) = &vars["_example_com_shop_spec"] else { panic!("it is data") };
@@ -151,14 +151,14 @@ mod tests {
 
     #[test]
     fn exact_spelling_of_a_variable_takes_precedence() {
-        let RunVariables { vars, refused } =
+        let RunVariables { vars, rejected } =
             variables_of(&json!({"fooBar": 1, "foo_bar": 2, "barBaz": 3, "bar-baz": 4}), &Names::default(), true);
         let value = |name: &str| match &vars[name] {
             Var::Data(value) | Var::Template(value) => (**value).clone(),
         };
         assert_eq!((value("foo_bar"), value("bar_baz")), (json!(2), json!(4)));
         assert_eq!(
-            refused,
+            rejected,
             [("barBaz".to_owned(), Reason::SecondSpelling), ("fooBar".to_owned(), Reason::SecondSpelling)]
         );
     }
@@ -167,13 +167,13 @@ mod tests {
     fn rejected_fields_are_listed_within_bounds() {
         assert_eq!(explain(&[]), None);
         let long = "a".repeat(10_000);
-        let mut refused = vec![("vars".to_owned(), Reason::Magic), ("x\n{{ y }}".to_owned(), Reason::NotAName)];
-        refused.extend((0..50).map(|number| (format!("{long}{number}"), Reason::Role)));
-        let message = explain(&refused).unwrap();
+        let mut rejected = vec![("vars".to_owned(), Reason::Magic), ("x\n{{ y }}".to_owned(), Reason::NotAName)];
+        rejected.extend((0..50).map(|number| (format!("{long}{number}"), Reason::Role)));
+        let message = explain(&rejected).unwrap();
         assert!(message.contains("vars (reserved by Ansible)") && message.contains("x\\n{{ y }}"), "{message}");
         assert!(message.starts_with("52 fields of the spec are not passed"), "{message}");
         assert!(message.ends_with("; and 42 more") && message.len() < 2000, "{message}");
-        let one = explain(&refused[..1]).unwrap();
+        let one = explain(&rejected[..1]).unwrap();
         assert!(one.starts_with("1 field of the spec is not passed") && !one.contains("more"), "{one}");
     }
 }

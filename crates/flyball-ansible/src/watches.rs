@@ -183,15 +183,15 @@ impl Watches {
         for (number, entry) in entries.into_iter().enumerate() {
             let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
             let name = format!("{}{}", number + 1, kind.unwrap_or_default());
-            let refuse = |FieldError { field, problem }| Error::Entry {
+            let reject = |FieldError { field, problem }| Error::Entry {
                 path: path.to_owned(),
                 entry: name.clone(),
                 field,
                 problem,
             };
-            let watch = read_entry(entry, folder).map_err(refuse)?;
+            let watch = read_entry(entry, folder).map_err(reject)?;
             if !known.insert(watch.gvk.clone()) {
-                return Err(refuse(FieldError::new(
+                return Err(reject(FieldError::new(
                     "kind",
                     "another entry has the same group, version and kind: merge the entries",
                 )));
@@ -222,7 +222,7 @@ impl Watches {
     }
 
     /// Returns the folder of the file, which is the project folder.
-    pub fn folder(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
@@ -320,17 +320,17 @@ fn read_vault(fields: &mut Fields, folder: &Path) -> Result<Vault, FieldError> {
 
 /// Rejects a name in `allowVariables` that no field of a spec can have as variable name.
 fn check_variable(name: &str, gvk: &GroupVersionKind, snake_case: bool) -> Result<(), FieldError> {
-    let refuse = |problem: String| Err(FieldError::new("allowVariables", problem));
+    let reject = |problem: String| Err(FieldError::new("allowVariables", problem));
     match never_allowed(name, &own_names(gvk)) {
-        Some(Reason::Operator) => refuse(format!(
+        Some(Reason::Operator) => reject(format!(
             "{name} is reserved for a variable of the operator, which no field of the spec can replace: remove the name, and rename the \
              field"
         )),
         Some(_) => {
-            refuse(format!("invalid variable name {name:?}: use letters, digits and _, not starting with a digit"))
+            reject(format!("invalid variable name {name:?}: use letters, digits and _, not starting with a digit"))
         }
         None if snake_case && snake(name) != name => {
-            refuse(format!("snakeCaseParameters converts {name} to {}: use that name", snake(name)))
+            reject(format!("snakeCaseParameters converts {name} to {}: use that name", snake(name)))
         }
         None => Ok(()),
     }

@@ -4,7 +4,7 @@ mod compose;
 mod lines;
 mod scalar;
 
-pub(crate) use compose::Invalid;
+pub(crate) use compose::ScalarError;
 pub(crate) use lines::Lines;
 
 use crate::error::{Error, Result};
@@ -52,18 +52,18 @@ pub(crate) fn documents(text: &str, vault: &Vault) -> Result<Vec<Value>, String>
 
 /// Parses all non-empty documents of a text that users may have written, at least in part. Their values may take a
 /// number of bytes, see [`memory`](flyball_core::memory).
-pub(crate) fn documents_within(text: &str, bytes: usize) -> Result<Vec<Value>, Invalid> {
+pub(crate) fn documents_within(text: &str, bytes: usize) -> Result<Vec<Value>, ScalarError> {
     non_empty(compose::compose(text, bytes, None))
 }
 
-fn non_empty(documents: Result<Vec<Value>, Invalid>) -> Result<Vec<Value>, Invalid> {
+fn non_empty(documents: Result<Vec<Value>, ScalarError>) -> Result<Vec<Value>, ScalarError> {
     let mut documents = documents?;
     documents.retain(|document| !document.is_null());
     Ok(documents)
 }
 
 /// Describes the problem of a string.
-pub(crate) fn invalid(problem: &Invalid) -> String {
+pub(crate) fn invalid(problem: &ScalarError) -> String {
     format!("invalid YAML: {problem}")
 }
 

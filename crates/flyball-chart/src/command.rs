@@ -14,7 +14,7 @@ use crate::template::exec::Templates;
 use crate::template::node::Source;
 use crate::value::Value;
 use crate::world::{Budget, World};
-use crate::{Capabilities, Chart, HelmVersion, Release, RenderOptions, Rendered, Seed};
+use crate::{Capabilities, Chart, HelmVersion, Release, RenderOptions, RenderedChart, Seed};
 use flags::{ClusterFlags, IdleFlags};
 use flyball_core::Clock;
 use flyball_core::time::parse_duration;
@@ -288,7 +288,7 @@ fn generated_name(text: &str, clock: &Clock, seed: &Seed) -> Result<String, Stri
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 
-fn print(args: &TemplateArgs, chart: &Chart, rendered: &Rendered) -> String {
+fn print(args: &TemplateArgs, chart: &Chart, rendered: &RenderedChart) -> String {
     // CRDs can have megabytes, and a growing buffer would need a second copy.
     let mut size = rendered.manifests.iter().map(document_size).sum();
     size += printed_hooks(args, rendered).map(|hook| document_size(&hook.manifest)).sum::<usize>();
@@ -328,7 +328,7 @@ fn print_files(
     folder: &str,
     release: &str,
     chart: &Chart,
-    rendered: &Rendered,
+    rendered: &RenderedChart,
 ) -> (String, Vec<(String, String)>) {
     let mut text = String::new();
     let mut files: Vec<(String, String)> = Vec::new();
@@ -354,7 +354,7 @@ fn print_files(
     (text, files)
 }
 
-fn printed_hooks<'r>(args: &TemplateArgs, rendered: &'r Rendered) -> impl Iterator<Item = &'r crate::Hook> {
+fn printed_hooks<'r>(args: &TemplateArgs, rendered: &'r RenderedChart) -> impl Iterator<Item = &'r crate::Hook> {
     let (none, no_tests) = (args.no_hooks, args.skip_tests);
     let is_test = |hook: &crate::Hook| hook.events.contains(&crate::HookEvent::Test);
     rendered.hooks.iter().filter(move |hook| !(none || no_tests && is_test(hook)))

@@ -1,8 +1,8 @@
 //! Helm charts: `helm template` and `helm lint` without Helm, a cluster or I/O while rendering.
 //!
 //! A [`Chart`] is loaded from a directory or an archive; with [`Values`], a [`Release`] and [`Capabilities`] it renders
-//! to [`Rendered`]: manifests in installation order, hooks, and notes. Rendering is a pure function: the clock, the
-//! seed and the cluster for `lookup` are arguments in [`RenderOptions`].
+//! to [`RenderedChart`]: manifests in installation order, hooks, and notes. Rendering is a pure function: the clock,
+//! the seed and the cluster for `lookup` are arguments in [`RenderOptions`].
 //!
 //! The reference is Helm, 3 or [4](HelmVersion): `tests/cases` contains charts with the output of Helm itself, which
 //! this crate reproduces byte for byte. Messages are therefore those of Helm and Go, and this crate has its own YAML
@@ -43,7 +43,9 @@ pub use command::{
 pub use helm::HelmVersion;
 pub use lint::{Lint, LintMessage, Severity};
 pub use release::Release;
-pub use render::{DeletePolicy, Hook, HookEvent, Manifest, RenderError, RenderOptions, Rendered, outline_difference};
+pub use render::{
+    DeletePolicy, Hook, HookEvent, Manifest, RenderError, RenderOptions, RenderedChart, outline_difference,
+};
 pub use seed::Seed;
 pub use semver::{Constraints, Error as ConstraintsError, Version};
 pub use values::{ReadFile, Values, ValuesError};

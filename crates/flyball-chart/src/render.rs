@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 /// A rendered chart.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Rendered {
+pub struct RenderedChart {
     /// In installation order.
     pub manifests: Vec<Manifest>,
     /// In Helm's order of kinds; not part of the installed manifests.
@@ -219,7 +219,7 @@ impl Chart {
         values: &Values,
         release: &Release,
         capabilities: &Capabilities,
-    ) -> Result<Rendered, RenderError> {
+    ) -> Result<RenderedChart, RenderError> {
         self.render_with(values, release, capabilities, &RenderOptions::default())
     }
 
@@ -233,7 +233,7 @@ impl Chart {
         release: &Release,
         capabilities: &Capabilities,
         options: &RenderOptions<'_>,
-    ) -> Result<Rendered, RenderError> {
+    ) -> Result<RenderedChart, RenderError> {
         stacker::grow(STACK, || render(self, values, release, capabilities, options))
     }
 }
@@ -244,7 +244,7 @@ fn render(
     release: &Release,
     capabilities: &Capabilities,
     options: &RenderOptions<'_>,
-) -> Result<Rendered, RenderError> {
+) -> Result<RenderedChart, RenderError> {
     let _bounds = memory::Scope::new(options.budget.bytes);
     let mut chart = chart.clone();
     let mut log = Vec::new();

@@ -8,5 +8,5 @@ mod format;
 mod matching;
 mod run;
 
-pub(crate) use format::{FOLDER, Suite};
+pub(crate) use format::{DIRECTORY, Suite};
 pub(crate) use run::{CaseResult, UsedPermissions, run};

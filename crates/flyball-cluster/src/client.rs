@@ -57,13 +57,13 @@ impl ControllerClients {
                 let (resource, namespace) = resource_of(request.uri().path());
                 if matches!(*request.method(), Method::GET | Method::HEAD) {
                     return match unresponsive.read(&resource, &namespace, server.oneshot(request)).await {
-                        Some(Ok(answer)) => Ok(answer),
+                        Some(Ok(response)) => Ok(response),
                         None => Err(NoResponse::ToRead { resource }),
                     };
                 }
-                let answer: Result<Result<_, Infallible>, _> = timeout(WRITE_TIMEOUT, server.oneshot(request)).await;
-                match answer {
-                    Ok(Ok(answer)) => Ok(answer),
+                let response: Result<Result<_, Infallible>, _> = timeout(WRITE_TIMEOUT, server.oneshot(request)).await;
+                match response {
+                    Ok(Ok(response)) => Ok(response),
                     Err(_) => Err(NoResponse::ToWrite { resource }),
                 }
             }
@@ -105,10 +105,10 @@ fn resource_of(path: &str) -> (String, String) {
 
 /// The resources of which reads timed out.
 #[derive(Clone, Default)]
-struct UnresponsiveResources(Arc<Mutex<BTreeMap<String, Unresponsive>>>);
+struct UnresponsiveResources(Arc<Mutex<BTreeMap<String, UnresponsiveResource>>>);
 
 /// A resource of which reads timed out: in some namespaces, since there may be nothing to convert in others.
-struct Unresponsive {
+struct UnresponsiveResource {
     /// The time of the next read that is tried in any of the namespaces.
     next: Instant,
     /// The time of the next read that is tried, by namespace.
@@ -133,7 +133,7 @@ impl UnresponsiveResources {
     fn attempt<'a>(&'a self, resource: &'a str, namespace: &'a str) -> Option<Attempt<'a>> {
         let attempt = |due| Some(Attempt { resources: self, resource, namespace, due });
         let mut resources = self.0.lock();
-        let Some(Unresponsive { next, namespaces }) = resources.get_mut(resource) else { return attempt(None) };
+        let Some(UnresponsiveResource { next, namespaces }) = resources.get_mut(resource) else { return attempt(None) };
         let Some(due) = namespaces.get_mut(namespace) else { return attempt(None) };
         let now = Instant::now();
         if *due > now || *next > now {
@@ -145,7 +145,7 @@ impl UnresponsiveResources {
 
     fn responded(&self, resource: &str, namespace: &str) {
         let mut resources = self.0.lock();
-        let Some(Unresponsive { next, namespaces }) = resources.get_mut(resource) else { return };
+        let Some(UnresponsiveResource { next, namespaces }) = resources.get_mut(resource) else { return };
         if namespaces.remove(namespace).is_some() {
             // Another namespace may be tried at once.
             *next = Instant::now();
@@ -157,7 +157,7 @@ impl UnresponsiveResources {
 
     fn timed_out(&self, resource: &str, namespace: &str) {
         let (mut resources, now) = (self.0.lock(), Instant::now());
-        let new = || Unresponsive { next: now, namespaces: BTreeMap::new() };
+        let new = || UnresponsiveResource { next: now, namespaces: BTreeMap::new() };
         let resource = resources.entry(resource.to_owned()).or_insert_with(new);
         resource.namespaces.retain(|_, due| now.saturating_duration_since(*due) < UNRESPONSIVE_TTL);
         resource.namespaces.insert(namespace.to_owned(), now + READ_RETRY_INTERVAL);
@@ -238,9 +238,9 @@ mod tests {
         let resources = UnresponsiveResources::default();
         let read = async |limit| timeout(limit, resources.read("widgets", "a", pending::<()>())).await;
         assert_eq!(read(2 * READ_TIMEOUT).await, Ok(None));
-        let refused = Instant::now();
+        let rejected = Instant::now();
         assert_eq!(read(2 * READ_TIMEOUT).await, Ok(None));
-        assert_eq!(refused.elapsed(), Duration::ZERO, "it is not tried");
+        assert_eq!(rejected.elapsed(), Duration::ZERO, "it is not tried");
         tokio::time::advance(READ_RETRY_INTERVAL).await;
         assert!(read(READ_TIMEOUT / 10).await.is_err(), "it is tried, and cancelled");
         assert!(resources.attempt("widgets", "a").is_none(), "few are tried at the same time");

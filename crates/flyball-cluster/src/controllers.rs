@@ -266,7 +266,7 @@ impl FromIterator<Controller> for Controllers {
     }
 }
 
-type Running = BoxFuture<'static, ()>;
+type ControllerFuture = BoxFuture<'static, ()>;
 
 /// One of the controllers that run together, with its user.
 struct Member {
@@ -317,7 +317,7 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
     if let Some(tell) = on_panic {
         shared = shared.on_panic(move |place, text| tell(place, text));
     }
-    let mut apart: Vec<Running> = Vec::new();
+    let mut apart: Vec<ControllerFuture> = Vec::new();
     let clients = ControllerClients::new(server);
     for controller in &controllers.0 {
         let me = Member { controller: *controller, client: clients.client_of(controller.user()) };
@@ -325,7 +325,7 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
         shared = match controller {
             Controller::GarbageCollector => {
                 let watches = client_of(server, controller.user());
-                apart.push(Box::pin(garbage_collector::run(watches, me.client, rng)) as Running);
+                apart.push(Box::pin(garbage_collector::run(watches, me.client, rng)) as ControllerFuture);
                 shared
             }
             Controller::ClusterRoleAggregation => shared.controller(me.named(cluster_role::controller())),
@@ -390,7 +390,7 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
     pending().await
 }
 
-fn run_operator(operator: Operator, client: kube::Client) -> Running {
+fn run_operator(operator: Operator, client: kube::Client) -> ControllerFuture {
     Box::pin(async move {
         let result = operator.run(client, pending()).await;
         result.expect("the operator has a valid name and no listeners");

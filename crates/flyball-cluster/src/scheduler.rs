@@ -27,7 +27,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
-use pods::Pending;
+use pods::PendingPod;
 use serde_json::json;
 use state::{Decision, State};
 use std::sync::Arc;
@@ -185,7 +185,7 @@ impl Scheduler {
         }
     }
 
-    async fn bind(&self, pending: &Pending, node: &str) -> kube::Result<()> {
+    async fn bind(&self, pending: &PendingPod, node: &str) -> kube::Result<()> {
         let binding = Binding {
             metadata: ObjectMeta {
                 name: pending.pod.metadata.name.clone(),
@@ -206,7 +206,7 @@ impl Scheduler {
     }
 
     /// Sets the condition that a pod is unschedulable; returns false if it was set before.
-    async fn mark_unschedulable(&self, pending: &Pending, why: &str) -> bool {
+    async fn mark_unschedulable(&self, pending: &PendingPod, why: &str) -> bool {
         let conditions = pending.pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let before = conditions.into_iter().find(|condition| condition.type_ == "PodScheduled");
         let is_unschedulable =
@@ -236,7 +236,7 @@ impl Scheduler {
         written.is_ok()
     }
 
-    async fn publish(&self, pending: &Pending, note: Note) {
+    async fn publish(&self, pending: &PendingPod, note: Note) {
         if self.allowance.try_acquire() {
             note.by(state::NAME).publish(&self.client, &*pending.pod, &self.clock, &self.rng).await;
         }

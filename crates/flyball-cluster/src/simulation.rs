@@ -37,7 +37,7 @@ pub struct Faults {
     /// A write is rejected with 409, like a conflict with another client.
     pub conflict: f64,
     /// A request fails with 500 and has no effect.
-    pub refused: f64,
+    pub rejected: f64,
     /// A request has its effect, but fails with 500.
     pub lost: f64,
     /// The stream of a watch breaks off before a frame.
@@ -56,7 +56,7 @@ pub struct Faults {
 impl Faults {
     /// No faults.
     pub const NONE: Self =
-        Self { conflict: 0.0, refused: 0.0, lost: 0.0, cut: 0.0, late: 0.0, repeated: 0.0, expired: 0.0, slow: 0.0 };
+        Self { conflict: 0.0, rejected: 0.0, lost: 0.0, cut: 0.0, late: 0.0, repeated: 0.0, expired: 0.0, slow: 0.0 };
 
     /// Maximum delay of a request or a frame of a watch.
     pub const MAX_DELAY: Duration = Duration::from_secs(5);
@@ -136,34 +136,36 @@ impl Wire {
             delay.await;
         }
         if is_continuation(request.uri().query().unwrap_or_default()) && self.occurs(self.faults.expired) {
-            return Ok(
-                self.answer(number, Status::new(410, Reason::Expired, "simulated: the resource version has expired"))
-            );
+            return Ok(self.error_response(
+                number,
+                Status::new(410, Reason::Expired, "simulated: the resource version has expired"),
+            ));
         }
         if writes && self.occurs(self.faults.conflict) {
-            return Ok(
-                self.answer(number, Status::new(409, Reason::Conflict, "simulated: conflict with another client"))
-            );
+            return Ok(self.error_response(
+                number,
+                Status::new(409, Reason::Conflict, "simulated: conflict with another client"),
+            ));
         }
-        if self.occurs(self.faults.refused) {
-            return Ok(self.answer(number, Status::internal("simulated: refused")));
+        if self.occurs(self.faults.rejected) {
+            return Ok(self.error_response(number, Status::internal("simulated: refused")));
         }
         let lost = self.occurs(self.faults.lost);
-        let answer = server.handle(request.map(http_body_util::Full::new)).await;
+        let response = server.handle(request.map(http_body_util::Full::new)).await;
         if lost {
-            return Ok(self.answer(number, Status::internal("simulated: executed, but the response was lost")));
+            return Ok(self.error_response(number, Status::internal("simulated: executed, but the response was lost")));
         }
-        let (head, body) = answer.into_parts();
+        let (head, body) = response.into_parts();
         self.trace.record(&self.now(), number, format_args!("{}", head.status.as_u16()));
         Ok(Response::from_parts(head, RecordedBody::new(body, number, self)))
     }
 
-    fn answer(self: &Arc<Self>, number: u64, status: Status) -> Response<RecordedBody> {
+    fn error_response(self: &Arc<Self>, number: u64, status: Status) -> Response<RecordedBody> {
         self.trace.record(&self.now(), number, format_args!("{}", status.code));
         let body = flyball_server::Body::from(serde_json::to_vec(&status).unwrap_or_default());
-        let mut answer = Response::new(RecordedBody::new(body, number, self.clone()));
-        *answer.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        answer
+        let mut response = Response::new(RecordedBody::new(body, number, self.clone()));
+        *response.status_mut() = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response
     }
 
     fn occurs(&self, share: f64) -> bool {

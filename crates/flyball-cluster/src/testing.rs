@@ -117,7 +117,7 @@ pub struct Setup {
 pub struct Test {
     installed: Arc<Launcher>,
     rules: Vec<PolicyRule>,
-    running: Option<Running>,
+    running: Option<RunningOperator>,
 }
 
 /// Parts that start the operator.
@@ -130,7 +130,7 @@ struct Launcher {
     runs: AtomicU64,
 }
 
-struct Running {
+struct RunningOperator {
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), RunError>>,
 }
@@ -405,7 +405,7 @@ impl Test {
     /// Kills the operator at once, without a graceful shutdown. Its webhooks do not respond until it is
     /// [restarted](Self::restart).
     pub async fn crash(&mut self) {
-        if let Some(Running { task, .. }) = self.running.take() {
+        if let Some(RunningOperator { task, .. }) = self.running.take() {
             task.abort();
             // An aborted task returns an error.
             let _ = task.await;
@@ -419,7 +419,7 @@ impl Test {
     ///
     /// If it had ended with an error.
     pub async fn restart(&mut self) {
-        if let Some(Running { stop, task }) = self.running.take() {
+        if let Some(RunningOperator { stop, task }) = self.running.take() {
             // If it has exited, its result is checked below.
             let _ = stop.send(());
             let result =
@@ -428,7 +428,7 @@ impl Test {
         }
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(self.installed.clone().run(stopped));
-        self.running = Some(Running { stop, task });
+        self.running = Some(RunningOperator { stop, task });
     }
 
     /// Returns true if the crash of [`Setup::crash_before`] or [`Setup::crash_after`] has happened.

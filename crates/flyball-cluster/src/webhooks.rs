@@ -1,7 +1,7 @@
 //! Webhooks of operators in the same process, as in simulations.
 
 use flyball::webhook::Webhooks;
-use flyball_server::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};
+use flyball_server::{Caller, WebhookCall, WebhookFuture, WebhookResponse};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use http_body_util::Full;
@@ -53,7 +53,7 @@ impl Caller for LocalWebhooks {
             let request = request.body(Full::new(call.body)).map_err(|error| error.to_string())?;
             let (head, body) = webhooks.handle(request).await.into_parts();
             let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-            Ok(WebhookAnswer {
+            Ok(WebhookResponse {
                 code: head.status.as_u16(),
                 content_type: content_type.unwrap_or_default().to_owned(),
                 body,

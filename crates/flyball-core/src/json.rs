@@ -245,7 +245,7 @@ impl<'a> Elements<'a> {
 
 /// A value in JSON text, which is decoded on demand.
 #[derive(Clone, Copy, Debug)]
-pub struct Raw<'a>(pub &'a str);
+pub struct RawJson<'a>(pub &'a str);
 
 /// A value in JSON text whose end is not known yet.
 #[derive(Clone, Copy, Debug)]
@@ -271,9 +271,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Returns the value and its end.
-    pub fn read_value(self) -> Result<(Raw<'a>, usize), MalformedJson> {
+    pub fn read_value(self) -> Result<(RawJson<'a>, usize), MalformedJson> {
         let end = self.end()?;
-        Ok((Raw(&self.text[self.at..end]), end))
+        Ok((RawJson(&self.text[self.at..end]), end))
     }
 }
 
@@ -285,7 +285,7 @@ pub struct NamedMembers<'a> {
 
 impl<'a> NamedMembers<'a> {
     /// Returns the next member, `None` after the last one.
-    pub fn next(&mut self) -> Result<Option<(Cow<'a, str>, Raw<'a>)>, MalformedJson> {
+    pub fn next(&mut self) -> Result<Option<(Cow<'a, str>, RawJson<'a>)>, MalformedJson> {
         let Some((name, value)) = self.begin()? else { return Ok(None) };
         let (value, end) = value.read_value()?;
         self.resume(end);
@@ -313,7 +313,7 @@ impl<'a> NamedMembers<'a> {
     }
 }
 
-impl<'a> Raw<'a> {
+impl<'a> RawJson<'a> {
     /// Starts at the members of an object.
     pub fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
         self.begun().members()
@@ -339,7 +339,7 @@ impl<'a> Raw<'a> {
     pub fn elements(self) -> Option<Vec<Self>> {
         let (mut elements, mut found) = (Elements::new(self.0.as_bytes(), 0).ok()?, Vec::new());
         while let Some(element) = elements.next().ok()? {
-            found.push(Raw(&self.0[element]));
+            found.push(RawJson(&self.0[element]));
         }
         Some(found)
     }

@@ -42,7 +42,8 @@ fn is_label(text: &str) -> bool {
     has_edges(text, lower_alphanumeric, b"-")
 }
 
-fn is_subdomain(text: &str) -> bool {
+/// Returns true if a text is a DNS name (RFC 1123) of any length.
+pub fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 

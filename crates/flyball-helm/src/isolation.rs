@@ -10,7 +10,7 @@ use crate::kinds::Kinds;
 use crate::resources::{ManifestError, Resource};
 use flyball::Kind;
 use flyball_chart::outline_difference;
-use flyball_chart::{Manifest, Rendered};
+use flyball_chart::{Manifest, RenderedChart};
 
 /// The API group of objects that grant permissions. Ansible operators guard the same kinds.
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -40,7 +40,7 @@ fn is_token(resource: &Resource) -> bool {
 /// Rejects objects outside of the namespace or granting permissions whose identity or structure is not literal in the
 /// chart, unless values may determine the structure.
 pub(crate) fn check(
-    rendered: &Rendered,
+    rendered: &RenderedChart,
     kinds: &Kinds,
     namespace: &str,
     structure_from_values: bool,

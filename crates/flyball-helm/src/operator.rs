@@ -186,7 +186,7 @@ impl<'w> Builder<'w> {
 }
 
 fn assemble(watches: &Watches, extensions: &BTreeMap<String, Arc<Extensions>>) -> Result<Operator, OperatorError> {
-    let folder = watches.folder();
+    let folder = watches.directory();
     let definitions = definition::read(folder)?;
     let samples = definition::samples(folder)?;
     let slots = Arc::new(Slots::new(watches.repeats()));

@@ -4,31 +4,32 @@
 //! reconcile first compares the current revision with the desired one, and continues where the last reconcile ended.
 //! A reconcile never blocks: changes of the awaited objects trigger the next one.
 
+mod rendering;
 mod rollback;
+mod uninstall;
 
+use self::rendering::Rendering;
 use self::rollback::{Rollback, origin, rolled_back_upgrade};
 use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT, UPGRADE_FORCE};
 use crate::current::CurrentChart;
-use crate::delete_hooks;
 use crate::extensions::Extensions;
 use crate::history::{self, Contents, History, RevisionAnnotations, StoredRevision};
 use crate::install::{Operation, Progress, time_to_retry};
 use crate::kinds::Kinds;
-use crate::lookup::{Lookups, Visibility};
+use crate::lookup::Visibility;
 use crate::rendering::{Share, Slots};
-use crate::resources::{self, Owner};
-use crate::source::{RenderRequest, Source};
+use crate::resources::Owner;
+use crate::source::Source;
 use crate::status::{self, FailedOperation, ReleaseError, Report};
-use crate::storage::{Info, Revision, State};
+use crate::storage::{Revision, State};
 use crate::verified::{VerifiedRevisions, is_same};
 use crate::watches::{Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
-use flyball_chart::{HelmVersion, Release, Seed, Values};
+use flyball_chart::{Seed, Values};
 use flyball_core::memory;
-use flyball_core::time::{Timestamp, rfc3339};
 use kube::ResourceExt;
 use kube::core::DynamicObject;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,14 +74,6 @@ struct Request<'a> {
     values: Values,
     /// The digest of chart and values.
     inputs: String,
-}
-
-/// The inputs of a rendering besides chart and values.
-struct Rendering {
-    version: u32,
-    seed: Seed,
-    at: Timestamp,
-    visibility: Visibility,
 }
 
 impl Reconcile for Releases {
@@ -487,201 +480,6 @@ impl Plan<'_> {
         Ok(Progress::Done)
     }
 
-    /// Returns true if the revision in a Secret equals what the chart renders from the same inputs; `None` if all
-    /// slots are occupied.
-    ///
-    /// Revisions that this process rendered are not rendered again.
-    async fn is_genuine(
-        &self,
-        cx: &Context<DynamicObject>,
-        request: &Request<'_>,
-        version: u32,
-        revision: &Revision,
-        seed: &Seed,
-    ) -> Result<Option<bool>> {
-        let Owner { release, namespace, .. } = request.owner;
-        if self.verified.has(namespace, release, revision) {
-            return Ok(Some(true));
-        }
-        // A rollback installed what the chart rendered for an earlier revision.
-        let version = if revision.info.rollback_revision > 0 { origin(revision) } else { version };
-        let is_genuine = self.renders(cx, request, version, revision, seed, |rendered| is_same(revision, rendered));
-        let Some((is_genuine, lookups)) = is_genuine.await? else { return Ok(None) };
-        if is_genuine {
-            self.verified.add(namespace, release, revision, lookups);
-        }
-        Ok(Some(is_genuine))
-    }
-
-    /// Renders what the revision in a Secret should contain; `None` if all slots are occupied.
-    async fn render_again(
-        &self,
-        cx: &Context<DynamicObject>,
-        request: &Request<'_>,
-        version: u32,
-        revision: &Revision,
-        seed: &Seed,
-        visibility: Visibility,
-    ) -> Result<Option<(Revision, Lookups)>> {
-        // The passing of time alone does not make a new revision.
-        let at = revision.info.last_deployed.parse().unwrap_or_else(|_| cx.now());
-        self.candidate(cx, request, Some(revision), Rendering { version, seed: seed.clone(), at, visibility }).await
-    }
-
-    /// Returns true if the chart, with the current results of `lookup`, renders a revision that passes a check, and
-    /// returns the lookups; `None` if all slots are occupied.
-    ///
-    /// A chart may omit an object because `lookup` finds it. That alone is no reason to delete it, which would be a
-    /// reason to create it again.
-    async fn renders(
-        &self,
-        cx: &Context<DynamicObject>,
-        request: &Request<'_>,
-        version: u32,
-        revision: &Revision,
-        seed: &Seed,
-        check: impl Fn(&Revision) -> bool,
-    ) -> Result<Option<(bool, Vec<Lookups>)>> {
-        let rendered = self.render_again(cx, request, version, revision, seed, Visibility::All).await?;
-        let Some((rendered, of_all)) = rendered else { return Ok(None) };
-        if check(&rendered) {
-            return Ok(Some((true, vec![of_all])));
-        }
-        if !self.source.looks_up() {
-            return Ok(Some((false, Vec::new())));
-        }
-        let (manifest, other) = (rendered.manifest, revision.manifest.clone());
-        if !self.slots.offload(move || resources::has_fewer_objects(&manifest, &other)).await? {
-            return Ok(Some((false, Vec::new())));
-        }
-        let rendered = self.render_again(cx, request, version, revision, seed, Visibility::OfOthers).await?;
-        Ok(rendered.map(|(rendered, of_others)| (check(&rendered), vec![of_all, of_others])))
-    }
-
-    /// Returns true if the templates, with the current results of `lookup`, still render the installed objects. Renders
-    /// them only if these results have changed.
-    async fn is_as_deployed(
-        &self,
-        cx: &Context<DynamicObject>,
-        request: &Request<'_>,
-        version: u32,
-        deployed: &Revision,
-        seed: &Seed,
-    ) -> bool {
-        let Owner { release, namespace, .. } = request.owner;
-        if self.are_lookups_current(cx, &request.owner).await {
-            return true;
-        }
-        // As at the deployment: neither the number of the next revision nor an upgrade makes a new revision.
-        let is_same = |rendered: &Revision| rendered.manifest == deployed.manifest;
-        match self.renders(cx, request, version, deployed, seed, is_same).await {
-            Ok(Some((true, lookups))) => {
-                self.verified.add(namespace, release, deployed, lookups);
-                true
-            }
-            // Without a free slot, changes are found by the next reconcile.
-            Ok(None) => true,
-            Ok(Some((false, _))) | Err(_) => false,
-        }
-    }
-
-    /// Returns true if the lookups of the last rendering still have the same answers.
-    async fn are_lookups_current(&self, cx: &Context<DynamicObject>, owner: &Owner<'_>) -> bool {
-        let lookups = self.verified.lookups(owner.namespace, owner.release);
-        for lookups in &lookups {
-            if !lookups.are_current(cx, self.kinds, owner.namespace, owner.release).await.unwrap_or(false) {
-                return false;
-            }
-        }
-        !lookups.is_empty()
-    }
-
-    /// Renders the desired revision.
-    async fn candidate(
-        &self,
-        cx: &Context<DynamicObject>,
-        request: &Request<'_>,
-        deployed: Option<&Revision>,
-        Rendering { version, seed, at, visibility }: Rendering,
-    ) -> Result<Option<(Revision, Lookups)>> {
-        let Owner { release, namespace, .. } = request.owner;
-        // Later renderings only have the recorded time.
-        let at = rfc3339(at).parse().unwrap_or(at);
-        // Every revision after the first is an upgrade, even if the first is rendered again.
-        let is_upgrade = version > 1;
-        let target = Release { name: release.into(), namespace: namespace.into(), revision: version, is_upgrade };
-        target.check_name().map_err(|problem| Error::from(problem).terminal())?;
-        let (values, evaluates) = (request.values.clone(), self.watch.evaluate_templates);
-        let render_request = RenderRequest { values, release: target, seed, at, evaluates, visibility };
-        let rendered = self.source.render(cx, self.kinds, self.slots, render_request).await?;
-        let Some((rendered, lookups)) = rendered else { return Ok(None) };
-        let (structure_from_values, helm) = (self.watch.structure_from_values, self.source.helm());
-        let now = rfc3339(at);
-        let first = deployed.map(|revision| revision.info.first_deployed.clone()).filter(|first| !first.is_empty());
-        let (state, description) = match is_upgrade {
-            true => (State::PendingUpgrade, "Preparing upgrade"),
-            false => (State::PendingInstall, "Initial install underway"),
-        };
-        let mut revision = Revision {
-            name: release.into(),
-            info: Info {
-                first_deployed: first.unwrap_or_else(|| now.clone()),
-                last_deployed: now,
-                deleted: (helm == HelmVersion::V3).then(String::new),
-                description: description.into(),
-                status: state,
-                notes: rendered.notes.clone(),
-                ..Info::default()
-            },
-            chart: self.source.stored(),
-            config: request.values.as_map().clone(),
-            manifest: String::new(),
-            hooks: Vec::new(),
-            version,
-            namespace: namespace.into(),
-            apply_method: if helm == HelmVersion::V4 { "ssa".into() } else { String::new() },
-            other: Map::new(),
-        };
-        let kinds = Arc::clone(self.kinds);
-        let finish = move || {
-            crate::isolation::check(&rendered, &kinds, &revision.namespace, structure_from_values)?;
-            let texts = rendered.manifests.iter().map(|manifest| (manifest.path.as_str(), manifest.text.as_str()));
-            revision.manifest = resources::manifest(texts);
-            revision.hooks = crate::source::stored_hooks(&rendered.hooks, helm);
-            // All objects must be valid before anything is written.
-            crate::install::check(&revision, &kinds, &revision.namespace)?;
-            Ok::<_, resources::ManifestError>(revision)
-        };
-        let revision = self.slots.offload(finish).await?.map_err(|error| Error::from(error).terminal())?;
-        Ok(Some((revision, lookups)))
-    }
-
-    /// Returns the values of a custom resource: its spec, overridden by `overrideValues` in `watches.yaml`.
-    fn request<'a>(&self, object: &DynamicObject, owner: Owner<'a>) -> Result<Request<'a>> {
-        let spec = match &object.data["spec"] {
-            Value::Object(spec) => spec.clone(),
-            Value::Null => Map::new(),
-            _ => return Err(Error::from("spec must be an object: it contains the chart's values").terminal()),
-        };
-        let spec =
-            self.extensions.values(object, spec).map_err(|error| error.context("cannot map the spec to values"))?;
-        let values = self.values(spec)?;
-        let inputs = self.source.inputs(&values, self.watch);
-        Ok(Request { owner, values, inputs })
-    }
-
-    /// Overrides values by `overrideValues` in `watches.yaml`.
-    fn values(&self, values: Map<String, Value>) -> Result<Values> {
-        let mut values = Values::untrusted(values);
-        for (path, value) in &self.watch.override_values {
-            let argument = format!("{path}={value}");
-            let wrong =
-                |error| Error::from(error).context(format_args!("overrideValues.{path} in watches.yaml")).terminal();
-            values.set_string(&argument).map_err(wrong)?;
-        }
-        Ok(values)
-    }
-
     /// Rejects a release of another chart or another custom resource, and makes the custom resource its owner.
     async fn check_owner(&self, cx: &Context<DynamicObject>, owner: &Owner<'_>, history: &mut History) -> Result<()> {
         let release = owner.release;
@@ -699,62 +497,6 @@ impl Plan<'_> {
         }
         history.claim(cx, owner).await
     }
-
-    async fn uninstall(
-        &self,
-        object: &DynamicObject,
-        owner: Owner<'_>,
-        cx: &Context<DynamicObject>,
-        waits: bool,
-    ) -> Result<Progress> {
-        let mut history = History::read(cx, &owner).await?;
-        if !history.is_owned(&owner) {
-            // The custom resource never took over the release, for example because it was always paused.
-            return Ok(Progress::Done);
-        }
-        let Contents { deployed, newer } = history.contents(cx, self.slots, self.source.chart_name()).await?;
-        if !self.slots.may_hold(&self.share, contents_size(object, [newer.as_ref(), deployed.as_ref()])) {
-            return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
-        }
-        let Some(mut revision) = newer.or(deployed) else {
-            return match history.problems.first() {
-                // Its objects are unknown.
-                Some(problem) if history.other_chart.is_none() => Err(invalid(problem).into()),
-                // The release belongs to another chart, or its Secrets are deleted.
-                _ => Ok(Progress::Done),
-            };
-        };
-        // Its revisions are deleted one by one, and this one last.
-        history.claim(cx, &owner).await?;
-        let Some(mut last) = history.last().cloned() else { return Ok(Progress::Done) };
-        let annotations = last.annotations();
-        let is_verified = self.verified.has(owner.namespace, owner.release, &revision);
-        if !is_verified && revision.hooks.iter().any(delete_hooks::is_delete_hook) {
-            let seed = annotations.seed.clone().unwrap_or_default();
-            let rendered = match self.request(object, owner) {
-                Ok(request) => self.render_again(cx, &request, last.version, &revision, &seed, Visibility::All).await,
-                Err(error) => Err(error),
-            };
-            let rendered = match rendered {
-                Ok(Some((rendered, _))) => rendered,
-                Ok(None) => return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned())),
-                Err(error) if error.downcast_ref::<kube::Error>().is_some() => return Err(error),
-                // The chart renders nothing for these values.
-                Err(_) => Revision::default(),
-            };
-            let replace = move || (delete_hooks::replace_unverified(&mut revision, &rendered), revision);
-            let skipped;
-            (skipped, revision) = self.slots.offload(replace).await?;
-            if !skipped.is_empty() {
-                report_skipped(cx, &revision.name, &skipped);
-                if revision.info.status == State::Uninstalling {
-                    // So they are reported once.
-                    last = history::update(cx, self.slots, &last, &revision, &annotations).await?;
-                }
-            }
-        }
-        self.operation(cx, object, owner, history, last, revision, annotations).uninstall(waits).await
-    }
 }
 
 /// Returns the size of a custom resource's spec with that of its revisions.
@@ -765,14 +507,4 @@ fn contents_size(object: &DynamicObject, revisions: [Option<&Revision>; 2]) -> u
 /// Describes a Secret that is not a revision of the release, and the remedy.
 fn invalid(problem: &str) -> String {
     format!("{problem}: delete the Secret")
-}
-
-/// Publishes an event about hooks that are not run.
-fn report_skipped(cx: &Context<DynamicObject>, release: &str, hooks: &[String]) {
-    let names = hooks.join(", ");
-    tracing::warn!(release, hooks = names, "hooks skipped: the chart does not render them");
-    let note = format!(
-        "Hooks {names} of release {release} were not run: the chart does not render them for this custom resource"
-    );
-    cx.event(Event::warning("HooksSkipped", note));
 }

@@ -14,7 +14,7 @@ use crate::watches::Watch;
 use flyball::{Clock, Context, Error, Result};
 use flyball_chart::{
     Budget, Capabilities, Chart, DeletePolicy, HelmVersion, Hook, HookEvent, Release, RenderError, RenderOptions,
-    Rendered, Seed, Values,
+    RenderedChart, Seed, Values,
 };
 use flyball_core::time::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -50,7 +50,7 @@ struct Job {
 }
 
 impl Job {
-    fn render(&self, budget: Budget) -> Result<Rendered, RenderError> {
+    fn render(&self, budget: Budget) -> Result<RenderedChart, RenderError> {
         let RenderRequest { values, release, seed, at, evaluates, .. } = &self.request;
         let (at, seed) = (*at, seed.clone());
         let options = RenderOptions {
@@ -170,7 +170,7 @@ impl Source {
         kinds: &Arc<Kinds>,
         slots: &Slots,
         request: RenderRequest,
-    ) -> Result<Option<(Rendered, Lookups)>> {
+    ) -> Result<Option<(RenderedChart, Lookups)>> {
         let capabilities = match self.uses_capabilities {
             true => discovery::capabilities(cx, self.helm).await?,
             false => Capabilities::of(self.helm),

@@ -220,12 +220,12 @@ impl Watches {
         self.reloads
     }
 
-    /// Returns the folder of the project.
-    pub fn folder(&self) -> &Path {
+    /// Returns the directory of the project.
+    pub fn directory(&self) -> &Path {
         &self.folder
     }
 
-    /// Returns the name of the project: the `projectName` in the file `PROJECT`, or the name of the project's folder,
+    /// Returns the name of the project: the `projectName` in the file `PROJECT`, or the name of the project directory,
     /// reduced to a valid name in a cluster.
     pub fn name(&self) -> String {
         let folder = self.folder.canonicalize().unwrap_or_else(|_| self.folder.clone());

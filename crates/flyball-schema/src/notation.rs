@@ -28,7 +28,7 @@
 //! The files are part of the program: an error in one is a broken invariant and panics. A test parses all of them.
 
 use crate::schema::{
-    Field, Id, List, ListKind, Map, Node, Open, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text,
+    Field, Id, List, ListKind, Map, Node, OpenSchema, Patch, Presence, Root, Schema, Schemas, Shape, Struct, Text,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,7 +154,7 @@ impl Reader {
             ["open", _, ref types @ ..] => {
                 let sort = |pair: &[&'static str]| (number(pair[1]), self.ty(declaration.package, pair[0]));
                 let numbered: Vec<(u32, Id)> = types.chunks_exact(2).map(sort).collect();
-                Schema { go, shape: Shape::Open(Open { object: numbered[0].1, numbered }), ..Schema::default() }
+                Schema { go, shape: Shape::Open(OpenSchema { object: numbered[0].1, numbered }), ..Schema::default() }
             }
             ["struct" | "kind", _, ref flags @ ..] => {
                 let mut fields = BTreeMap::new();

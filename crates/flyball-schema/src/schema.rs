@@ -63,7 +63,7 @@ pub enum Shape {
     #[default]
     Any,
     /// Any JSON; objects have another schema.
-    Open(Open),
+    Open(OpenSchema),
     /// True or false.
     Boolean,
     /// An integer with this number of bits.
@@ -97,7 +97,7 @@ pub enum Text {
 
 /// Any JSON, with a separate schema for objects.
 #[derive(Clone, Debug)]
-pub struct Open {
+pub struct OpenSchema {
     /// Schema of an object, and of each item of a list.
     pub object: Id,
     /// The fields in protobuf: one for each type of value.

@@ -35,14 +35,14 @@ use futures_util::future::{BoxFuture, Either, Ready, ready};
 use std::sync::{Arc, Weak};
 
 /// The result of a plugin, which most compute at once.
-type Answer<'a> = Either<Ready<Result<(), Status>>, BoxFuture<'a, Result<(), Status>>>;
+type PluginResult<'a> = Either<Ready<Result<(), Status>>, BoxFuture<'a, Result<(), Status>>>;
 
 /// Allows a request.
-fn pass<'a>() -> Answer<'a> {
+fn pass<'a>() -> PluginResult<'a> {
     decided(Ok(()))
 }
 
-fn decided<'a>(decision: Result<(), Status>) -> Answer<'a> {
+fn decided<'a>(decision: Result<(), Status>) -> PluginResult<'a> {
     Either::Left(ready(decision))
 }
 
@@ -54,7 +54,7 @@ trait Plugin: Send + Sync {
         _attributes: &'a Attributes<'a>,
         _object: Option<&'a mut Object>,
         _reinvocation: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         pass()
     }
 
@@ -69,7 +69,7 @@ trait Plugin: Send + Sync {
     }
 
     /// Rejects a request because of its final object.
-    fn validate<'a>(&'a self, _attributes: &'a Attributes<'a>, _object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, _attributes: &'a Attributes<'a>, _object: Option<&'a Object>) -> PluginResult<'a> {
         pass()
     }
 }

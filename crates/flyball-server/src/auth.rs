@@ -17,11 +17,11 @@ mod tokens;
 
 pub(crate) use authenticate::Authenticator;
 pub(crate) use authorize::{Authorizer, PolicyImage, is_policy};
-pub(crate) use coverage::{Missing, missing};
+pub(crate) use coverage::{MissingRules, missing};
 pub(crate) use rbac::Rule;
 pub(crate) use tokens::{ISSUER, Issuer};
 
-use tokens::{Bound, Refusal};
+use tokens::{Bound, TokenError};
 
 use crate::request::RequestInfo;
 use flyball_core::{GroupResource, Status};
@@ -99,17 +99,17 @@ pub(crate) const MASTERS: &str = "system:masters";
 pub(crate) struct Action<'a> {
     pub(crate) user: &'a User,
     pub(crate) verb: &'a str,
-    pub(crate) on: On<'a>,
+    pub(crate) on: ActionTarget<'a>,
 }
 
 /// The resource or path of an action.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum On<'a> {
+pub(crate) enum ActionTarget<'a> {
     Resource { group: &'a str, resource: &'a str, subresource: &'a str, namespace: &'a str, name: &'a str },
     Path(&'a str),
 }
 
-impl<'a> On<'a> {
+impl<'a> ActionTarget<'a> {
     /// Returns the resource or path of a request.
     pub(crate) fn of(request: &'a RequestInfo) -> Self {
         let Some(path) = &request.resource else { return Self::Path(&request.path) };
@@ -145,14 +145,14 @@ impl Action<'_> {
     pub(crate) fn forbidden(&self) -> Status {
         let user = flyball_core::field::go_quote(&self.user.name);
         match self.on {
-            On::Path(path) => {
+            ActionTarget::Path(path) => {
                 let quoted = flyball_core::field::go_quote(path);
                 let why = format!("User {user} cannot {} path {quoted}", self.verb);
                 let mut status = Status::forbidden(&GroupResource::default(), "", why);
                 status.details = Some(Box::default());
                 status
             }
-            On::Resource { group, resource, subresource, namespace, name } => {
+            ActionTarget::Resource { group, resource, subresource, namespace, name } => {
                 let full =
                     if subresource.is_empty() { resource.to_owned() } else { format!("{resource}/{subresource}") };
                 let place = if namespace.is_empty() {

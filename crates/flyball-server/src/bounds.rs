@@ -8,7 +8,7 @@ mod offload;
 mod pool;
 
 pub(crate) use offload::Offload;
-pub(crate) use pool::{Flow, Hold, Pool, REFUSALS};
+pub(crate) use pool::{Flow, Hold, Pool, REJECTION_REASONS};
 
 use std::time::Duration;
 
@@ -195,13 +195,13 @@ impl SharedBounds {
         self.slots(class).used()
     }
 
-    /// Returns the numbers of rejected requests, by [`REFUSALS`].
-    pub(crate) fn refused(&self) -> [u64; 2] {
+    /// Returns the numbers of rejected requests, by [`REJECTION_REASONS`].
+    pub(crate) fn rejected(&self) -> [u64; 2] {
         let Self { received, unsent, read, .. } = self;
         let levels = [received, unsent, read].into_iter().flat_map(|levels| [&levels.exempt, &levels.others]);
         let pools = [&self.reads, &self.writes, &self.exempt, &self.watches].into_iter().chain(levels);
-        let all: Vec<[u64; 2]> = pools.map(Pool::refused).collect();
-        [0, 1].map(|why| all.iter().map(|refused| refused[why]).sum())
+        let all: Vec<[u64; 2]> = pools.map(Pool::rejected).collect();
+        [0, 1].map(|why| all.iter().map(|rejected| rejected[why]).sum())
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
         let (second, third) =
             tokio::join!(shared.slot(RequestClass::Read, &flow), shared.slot(RequestClass::Read, &flow));
         assert!(second.is_none() && third.is_none());
-        assert_eq!(shared.refused(), [1, 1], "one waited in vain, the other found the line full");
+        assert_eq!(shared.rejected(), [1, 1], "one waited in vain, the other found the line full");
         let (write, exempt) =
             (shared.slot(RequestClass::Write, &flow).await, shared.slot(RequestClass::Exempt, &flow).await);
         assert!(write.is_some() && exempt.is_some());

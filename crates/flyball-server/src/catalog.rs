@@ -12,7 +12,7 @@ pub(crate) mod scheme;
 mod target;
 
 pub(crate) use custom::resources as resources_of_definition;
-pub(crate) use resource::{Behavior, Resource};
+pub(crate) use resource::Resource;
 pub(crate) use target::{Target, undeterminable};
 
 use crate::custom::schema_number;

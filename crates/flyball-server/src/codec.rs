@@ -5,7 +5,7 @@
 //! depend on the request. No lock is held while a webhook converts. See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>.
 
-use crate::catalog::{Behavior, Catalog, CurrentCatalog, Resource, decode};
+use crate::catalog::{Catalog, CurrentCatalog, Resource, decode};
 use crate::custom::schema_number;
 use crate::storage::{Entry, EntryError, Revision};
 use crate::webhook::{ConversionMemory, Webhooks};
@@ -26,20 +26,18 @@ fn convert_object(from: &Resource, to: &Resource, object: Object) -> Object {
 
 /// Converts an object to another version of its resource, with all fields.
 pub(crate) fn convert_whole(from: &Resource, to: &Resource, mut object: Object) -> Object {
-    if let (Behavior::BuiltIn(from), Behavior::BuiltIn(kind)) = (&from.behavior, &to.behavior) {
-        from.stored.iter().for_each(|stored| (stored.write)(&mut object));
-        kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
-    }
+    from.write_stored(&mut object);
+    to.read_stored(&mut object);
     object.set_kind(&to.kind);
     object
 }
 
 /// Removes fields of a converted object that are unknown to its version; defaults are not applied.
 fn pruned(resource: &Resource, object: Object) -> Object {
-    match resource.behavior {
-        Behavior::BuiltIn(_) => object,
-        _ => decode::read_as(resource, object.clone()).map_or(object, |(read, _)| read),
+    if resource.custom().is_none() {
+        return object;
     }
+    decode::read_as(resource, object.clone()).map_or(object, |(read, _)| read)
 }
 
 /// Storage does not depend on HTTP: its decode errors are converted to a `Status` here.
@@ -62,54 +60,42 @@ impl Codec {
     /// Decodes a stored object as a version of its resource.
     pub(crate) fn decode(&self, resource: &Resource, entry: &Entry) -> Result<Object, EntryError> {
         let mut object = entry.object()?;
-        if entry.schema == resource.schema_number {
+        if resource.custom().is_none() || entry.schema == resource.schema_number {
+            resource.read_stored(&mut object);
             object.set_kind(&resource.kind);
             return Ok(object);
         }
-        Ok(match &resource.behavior {
-            Behavior::BuiltIn(kind) => {
-                kind.stored.iter().for_each(|stored| (stored.read)(&mut object));
-                object.set_kind(&resource.kind);
-                object
-            }
-            Behavior::Custom(_) => {
-                // By the schema of its stored version, with the defaults of that version only.
-                let stored = self.catalog().written_version(resource, entry.schema);
-                let stored = stored.as_deref().unwrap_or(resource);
-                object.set_kind(&stored.kind);
-                if !schema_number::same_schema(entry.schema, stored.schema_number)
-                    && let Ok((read, _)) = decode::read_as(stored, object.clone())
-                {
-                    object = read;
-                }
-                stored.default(&mut object);
-                if stored.kind == resource.kind { object } else { convert_object(stored, resource, object) }
-            }
-        })
+        // By the schema of its stored version, with the defaults of that version only.
+        let stored = self.catalog().written_version(resource, entry.schema);
+        let stored = stored.as_deref().unwrap_or(resource);
+        object.set_kind(&stored.kind);
+        if !schema_number::same_schema(entry.schema, stored.schema_number)
+            && let Ok((read, _)) = decode::read_as(stored, object.clone())
+        {
+            object = read;
+        }
+        stored.default(&mut object);
+        Ok(if stored.kind == resource.kind { object } else { convert_object(stored, resource, object) })
     }
 
     /// Encodes an object as an entry.
     pub(crate) fn encode(&self, resource: &Resource, key: &ObjectKey, mut object: Object, revision: Revision) -> Entry {
-        let (schema, facts) = match &resource.behavior {
-            Behavior::BuiltIn(kind) => {
-                kind.stored.iter().for_each(|stored| (stored.write)(&mut object));
-                (0, resource.facts(&object))
-            }
-            Behavior::Custom(_) => {
-                let stored = self.catalog().storage_version(resource);
-                let stored = stored.as_deref().unwrap_or(resource);
-                if stored.kind != resource.kind {
-                    object = convert_object(resource, stored, object);
-                }
-                // Objects that were written through another version may lack defaults of this one: reads apply them.
-                let mut whole = object.clone();
-                stored.default(&mut whole);
-                let number = stored.schema_number;
-                let number = if whole == object { number } else { schema_number::incomplete(number) };
-                (number, stored.facts(&whole))
-            }
-        };
-        Entry::new(key.clone(), object, revision, facts, schema)
+        if resource.custom().is_none() {
+            resource.write_stored(&mut object);
+            let facts = resource.facts(&object);
+            return Entry::new(key.clone(), object, revision, facts, 0);
+        }
+        let stored = self.catalog().storage_version(resource);
+        let stored = stored.as_deref().unwrap_or(resource);
+        if stored.kind != resource.kind {
+            object = convert_object(resource, stored, object);
+        }
+        // Objects that were written through another version may lack defaults of this one: reads apply them.
+        let mut whole = object.clone();
+        stored.default(&mut whole);
+        let number = stored.schema_number;
+        let schema = if whole == object { number } else { schema_number::incomplete(number) };
+        Entry::new(key.clone(), object, revision, stored.facts(&whole), schema)
     }
 
     /// Encodes a stored object as JSON of a version of its resource.

@@ -9,12 +9,13 @@ mod converted;
 mod json_path;
 pub(crate) mod schema_number;
 
-pub(crate) use columns::{Column, cells};
+pub(crate) use columns::cells;
 
+use columns::Column;
 use conversion::Conversion;
 use converted::ConversionCache;
 
-use crate::kinds::{Part, validate_embedded};
+use crate::kinds::{Part, Subresource, validate_embedded};
 use flyball_core::field::{ErrorType, FieldError, Path, go_print};
 use flyball_core::{GroupVersionKind, Object};
 use flyball_schema::rules::Findings;
@@ -28,7 +29,7 @@ pub(crate) struct CustomKind {
     pub(crate) definition: String,
     pub(crate) storage_version: String,
     pub(crate) served: bool,
-    pub(crate) status: bool,
+    pub(crate) subresources: &'static [Subresource],
     pub(crate) scale: Option<Scale>,
     pub(crate) columns: Vec<Column>,
     /// Paths that objects can be selected by, such as `.spec.host`.
@@ -82,11 +83,17 @@ impl CustomKind {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let openapi = version.pointer("/schema/openAPIV3Schema").cloned();
         let selectable = version["selectableFields"].as_array().into_iter().flatten();
+        let has = |name: &str| version["subresources"].get(name).is_some();
         Self {
             definition: crd.name().to_owned(),
             storage_version: storage.to_owned(),
             served: version["served"] == true,
-            status: version.pointer("/subresources/status").is_some(),
+            subresources: match (has("status"), has("scale")) {
+                (true, true) => &[Subresource::STATUS, Subresource::SCALE],
+                (true, false) => &[Subresource::STATUS],
+                (false, true) => &[Subresource::SCALE],
+                (false, false) => &[],
+            },
             scale: version.pointer("/subresources/scale").map(|scale| Scale {
                 spec: text(&scale["specReplicasPath"]),
                 status: text(&scale["statusReplicasPath"]),
@@ -109,10 +116,6 @@ impl CustomKind {
     pub(crate) fn has_slow_rows(&self) -> bool {
         columns::are_slow(&self.columns)
     }
-
-    /// Prepares a written object: resets the fields that a write of this part must not change.
-    #[expect(clippy::unused_self, reason = "same signature as the function of built-in kinds")]
-    pub(crate) fn prepare(&self, _object: &mut Object, _old: Option<&Object>, _part: Part) {}
 
     /// Validates an object or its change.
     pub(crate) fn validate(&self, schema: &Root, object: &Object, old: Option<&Object>, part: Part) -> Findings {

@@ -3,7 +3,7 @@
 //! Server certificates are always verified: by the CA bundle of the webhook, or by the system's certificates if it has
 //! none. Proxies of the environment are not used.
 
-use crate::webhook::{Caller, ResponseMemory, WebhookAnswer, WebhookCall, WebhookFuture};
+use crate::webhook::{Caller, ResponseMemory, WebhookCall, WebhookFuture, WebhookResponse};
 use bytes::{Bytes, BytesMut};
 use flyball_tls::Trust;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
@@ -47,7 +47,7 @@ impl Caller for Dialer {
     }
 }
 
-async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
+async fn dial(call: WebhookCall) -> Result<WebhookResponse, String> {
     let tls = connector(&call.ca_bundle).map_err(|error| format!("unable to load root certificates: {error}"))?;
     let name = ServerName::try_from(call.server_name.clone()).map_err(|_| {
         format!(
@@ -69,7 +69,7 @@ async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
             Err(error) => return Err(error),
         };
         let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        Ok(WebhookAnswer { code: head.status.as_u16(), content_type: content_type.to_owned(), body })
+        Ok(WebhookResponse { code: head.status.as_u16(), content_type: content_type.to_owned(), body })
     };
     // The connection is driven with the exchange, and closed if the exchange is dropped.
     let driven = async {
@@ -78,7 +78,7 @@ async fn dial(call: WebhookCall) -> Result<WebhookAnswer, String> {
     };
     tokio::select! {
         biased;
-        answered = exchange => answered,
+        response = exchange => response,
         never = driven => never,
     }
 }
@@ -131,8 +131,8 @@ fn unreachable(address: &str, error: &io::Error) -> String {
 
 /// Returns Go's error for a certificate that is not trusted.
 fn untrusted(name: &str, error: &io::Error) -> String {
-    let refused = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
-    let why = match refused {
+    let rejected = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    let why = match rejected {
         Some(Error::InvalidCertificate(why)) => match why {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "certificate signed by unknown authority".to_owned()

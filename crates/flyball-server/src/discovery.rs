@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api>.
 
 use crate::auth::ISSUER;
-use crate::catalog::{Behavior, Catalog, Group, Resource, Version};
+use crate::catalog::{Catalog, Group, Resource, Version};
 use crate::request::accept::{Discovery, Form, negotiate_discovery, not_acceptable};
 use crate::response::{self, Body};
 use flyball_core::Status;
@@ -25,7 +25,6 @@ const MIN_COMPATIBILITY: &str = "35";
 
 /// The verbs of custom resources, in the order in which they are listed.
 const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 fn plain(value: &Value) -> Response<Body> {
     response::value(200, Form::PLAIN, value)
@@ -74,7 +73,7 @@ pub(crate) fn issuer() -> Response<Body> {
 }
 
 /// Responds to a path below `/api` or `/apis`; `None` if it is unknown.
-pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> Option<Response<Body>> {
+pub(crate) fn respond(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> Option<Response<Body>> {
     let Some(form) = negotiate_discovery(accept) else {
         // Only the two roots have aggregated discovery; paths below them return lists.
         return Some(response::status(&not_acceptable(crate::request::accept::BUILT_IN)));
@@ -110,13 +109,13 @@ pub(crate) fn answer(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> 
     if value.is_null() {
         return Some(response::status(&Status::unknown_resource()));
     }
-    let mut answer = plain(&value);
+    let mut response = plain(&value);
     if value["kind"] == "APIGroupDiscoveryList" {
         // Clients check the type of the document by this header.
         let full = HeaderValue::from_static("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList");
-        answer.headers_mut().insert(CONTENT_TYPE, full);
+        response.headers_mut().insert(CONTENT_TYPE, full);
     }
-    Some(answer)
+    Some(response)
 }
 
 /// The versions of a group that serve something.
@@ -131,48 +130,10 @@ fn describe_group(name: &str, group: &Group) -> Value {
     json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
 }
 
-/// A subresource in discovery.
-struct Sub {
-    name: &'static str,
-    /// Group, version and kind, if they are not those of the resource.
-    kind: Option<(String, String, String)>,
-    verbs: Vec<&'static str>,
-}
-
-fn subresources(resource: &Resource) -> Vec<Sub> {
-    match &resource.behavior {
-        Behavior::BuiltIn(kind) => {
-            let sub = |sub: &crate::kinds::Subresource| {
-                let (group, version) = sub.group_version.unwrap_or_default();
-                let kind = sub.kind.map(|kind| (group.to_owned(), version.to_owned(), kind.to_owned()));
-                Sub { name: sub.name, kind, verbs: sub.verbs.to_vec() }
-            };
-            kind.subresources.iter().map(sub).collect()
-        }
-        Behavior::Custom(custom) => {
-            let own = &resource.kind;
-            let status = custom.status.then(|| Sub {
-                name: "status",
-                kind: Some((own.group.to_string(), own.version.to_string(), own.kind.to_string())),
-                verbs: PART_VERBS.to_vec(),
-            });
-            let scale = custom.scale.is_some().then(|| Sub {
-                name: "scale",
-                kind: Some(("autoscaling".into(), "v1".into(), "Scale".into())),
-                verbs: PART_VERBS.to_vec(),
-            });
-            status.into_iter().chain(scale).collect()
-        }
-    }
-}
-
 fn verbs(resource: &Resource) -> Vec<&'static str> {
-    match &resource.behavior {
-        Behavior::BuiltIn(kind) => kind.verbs.names().to_vec(),
-        Behavior::Custom(custom) if custom.terminating => {
-            CUSTOM_VERBS.into_iter().filter(|verb| *verb != "create").collect()
-        }
-        Behavior::Custom(_) => CUSTOM_VERBS.to_vec(),
+    match resource.custom() {
+        None => resource.verbs().names().to_vec(),
+        Some(custom) => CUSTOM_VERBS.into_iter().filter(|verb| !custom.terminating || *verb != "create").collect(),
     }
 }
 
@@ -196,18 +157,17 @@ fn resources(catalog: &Catalog, group: &str, version: &str) -> Option<Value> {
         }
         entry.insert("storageVersionHash".into(), hash(resource).into());
         list.push(Value::Object(entry));
-        for sub in subresources(resource) {
+        for sub in resource.subresources() {
             let mut entry = Map::new();
             entry.insert("name".into(), format!("{}/{}", resource.plural, sub.name).into());
             entry.insert("singularName".into(), "".into());
             entry.insert("namespaced".into(), resource.namespaced.into());
-            let (group, version, kind) =
-                sub.kind.unwrap_or_else(|| (String::new(), String::new(), resource.kind.kind.to_string()));
-            if !version.is_empty() && (*group != *resource.kind.group || *version != *resource.kind.version) {
+            let (group, version) = sub.group_version.unwrap_or_default();
+            if !version.is_empty() && (*resource.kind.group != *group || *resource.kind.version != *version) {
                 entry.insert("group".into(), group.into());
                 entry.insert("version".into(), version.into());
             }
-            entry.insert("kind".into(), kind.into());
+            entry.insert("kind".into(), sub.kind.unwrap_or(&resource.kind.kind).into());
             entry.insert("verbs".into(), sub.verbs.into());
             list.push(Value::Object(entry));
         }
@@ -264,10 +224,12 @@ fn aggregated_resource(resource: &Arc<Resource>) -> Value {
     if !resource.categories.is_empty() {
         entry.insert("categories".into(), json!(resource.categories));
     }
-    let subs: Vec<Value> = subresources(resource)
-        .into_iter()
+    let subs: Vec<Value> = resource
+        .subresources()
+        .iter()
         .map(|sub| {
-            let response = sub.kind.map_or_else(|| own.clone(), |(group, version, name)| kind(&group, &version, &name));
+            let (group, version) = sub.group_version.unwrap_or_default();
+            let response = sub.kind.map_or_else(|| own.clone(), |name| kind(group, version, name));
             json!({"subresource": sub.name, "responseKind": response, "verbs": sub.verbs})
         })
         .collect();

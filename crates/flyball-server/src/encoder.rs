@@ -46,7 +46,7 @@ impl ResponseEncoder {
             (WrittenObject::Stored(entry), View::Whole, Encoding::Json) => {
                 let mut bytes = BytesMut::from(&*self.codec.json(&self.resource, entry));
                 bytes.put_u8(b'\n');
-                Ok(response::answer(code, "application/json", bytes.freeze()))
+                Ok(response::new(code, "application/json", bytes.freeze()))
             }
             (WrittenObject::Stored(entry), ..) => self.object(code, &self.codec.decode(&self.resource, entry)?),
             (WrittenObject::Unstored(object), ..) => self.object(code, object),
@@ -168,7 +168,7 @@ impl ResponseEncoder {
             this.item(out, entry);
         });
         let pieces = std::iter::once(self.list_head(metadata)).chain(items);
-        response::answer(200, "application/json", Body::lazy(pieces, converts))
+        response::new(200, "application/json", Body::lazy(pieces, converts))
     }
 
     /// Encodes a list, with its items under `key`, in another view or encoding.
@@ -183,7 +183,7 @@ impl ResponseEncoder {
             response::item(this.form.encoding, out, std::mem::take(&mut is_first), list[key][0].take());
         });
         let pieces = std::iter::once(before.into()).chain(items);
-        response::answer(200, self.form.content_type(), Body::lazy(pieces, true))
+        response::new(200, self.form.content_type(), Body::lazy(pieces, true))
     }
 
     /// Returns one object of a list in the view; `None` if it cannot be decoded.

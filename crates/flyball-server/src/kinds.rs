@@ -17,9 +17,18 @@ mod load_balancer;
 mod pod_spec;
 mod printer;
 mod rules;
+mod subresource;
 mod usage;
 mod webhook_client;
 mod workload;
+
+/// Declares the modules of a group's kinds, and `KINDS`, their values in this order, which is that of discovery.
+macro_rules! kinds {
+    ($($visibility:vis mod $kind:ident;)*) => {
+        $($visibility mod $kind;)*
+        pub(super) static KINDS: &[&$crate::kinds::kind::Kind] = &[$(&$kind::KIND),*];
+    };
+}
 
 // The groups.
 mod admissionregistration;
@@ -50,8 +59,9 @@ pub(crate) use apiextensions::custom_resource_definition::{self as definition, v
 pub use built_in::built_in_schema;
 pub(crate) use built_in::{ACTIONS, built_in, library, of_group};
 pub(crate) use flowcontrol::objects as flow_objects;
-pub(crate) use kind::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Subresource, Verbs};
+pub(crate) use kind::{Checks, Deletion, DeletionResponse, Kind, Review, ScalePaths, Verbs};
 pub(crate) use printer::{Heading, Row, View};
+pub(crate) use subresource::{Part, Subresource};
 pub use usage::Amounts;
 pub(crate) use usage::amounts;
 
@@ -61,12 +71,11 @@ pub(crate) use admissionregistration::{
     VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING, VALIDATING_WEBHOOK_CONFIGURATION,
 };
 pub(crate) use apiextensions::CUSTOM_RESOURCE_DEFINITION;
-pub(crate) use authorization::SUBJECT_ACCESS_REVIEW;
 pub(crate) use certificates::{CERTIFICATE_SIGNING_REQUEST, requested_groups};
 pub(crate) use core::Service;
 pub(crate) use core::{
-    BINDING, EVENT, LIMIT_RANGE, NAMESPACE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA,
-    SECRET, SERVICE, SERVICE_ACCOUNT, pod_usage,
+    BINDING, LIMIT_RANGE, NAMESPACE, NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_QUOTA, SECRET,
+    SERVICE, SERVICE_ACCOUNT, pod_usage,
 };
 pub(crate) use node::RUNTIME_CLASS;
 pub(crate) use policy::POD_DISRUPTION_BUDGET;

@@ -56,4 +56,4 @@ pub use kinds::built_in_schema;
 pub use response::Body;
 pub use serve::serve;
 pub use server::{Options, Server, Snapshot};
-pub use webhook::{Caller, ResponseMemory, WebhookAnswer, WebhookCall, WebhookFuture};
+pub use webhook::{Caller, ResponseMemory, WebhookCall, WebhookFuture, WebhookResponse};

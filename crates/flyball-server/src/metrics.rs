@@ -2,9 +2,8 @@
 //!
 //! See <https://kubernetes.io/docs/reference/instrumentation/metrics/>.
 
-use crate::bounds::{REFUSALS, RequestClass, SharedBounds};
-use crate::catalog::{Behavior, Catalog, Resource};
-use crate::kinds::Part;
+use crate::bounds::{REJECTION_REASONS, RequestClass, SharedBounds};
+use crate::catalog::Catalog;
 use crate::request::{Query, RequestInfo};
 use crate::response::{self, Body};
 use crate::storage::Store;
@@ -67,7 +66,7 @@ impl Series {
         let Some(resource) = catalog.get(&path.group, &path.version, &path.resource) else {
             return Self { verb, ..Self::default() };
         };
-        let subresource = path.subresource.as_deref().and_then(|name| subresource(&resource, name));
+        let subresource = path.subresource.as_deref().and_then(|name| Some(resource.subresource(name)?.name));
         let scope = if path.name.is_some() || request.verb == "create" {
             "resource"
         } else if path.namespace.is_some() {
@@ -121,13 +120,6 @@ fn verb(parts: &Parts, request: &RequestInfo) -> &'static str {
         "delete" | "deletecollection" => "DELETE",
         "get" | "head" => "GET",
         _ => "other",
-    }
-}
-
-fn subresource(resource: &Resource, name: &str) -> Option<&'static str> {
-    match &resource.behavior {
-        Behavior::BuiltIn(kind) => kind.subresources.iter().map(|known| known.name).find(|known| *known == name),
-        Behavior::Custom(_) => [Part::Status, Part::Scale].map(Part::name).into_iter().find(|known| *known == name),
     }
 }
 
@@ -194,7 +186,7 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     }
     let name = "apiserver_flowcontrol_rejected_requests_total";
     page.family(name, "counter", "Requests rejected with 429.");
-    for (reason, count) in REFUSALS.iter().zip(metrics.shared.refused()) {
+    for (reason, count) in REJECTION_REASONS.iter().zip(metrics.shared.rejected()) {
         let labels = "flow_schema=\"global-default\",priority_level=\"global-default\"";
         page.value(name, format_args!("{labels},reason=\"{reason}\""), count);
     }
@@ -237,5 +229,5 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     let name = "flyball_storage_revision";
     page.family(name, "counter", "Revision of the latest write.");
     let _ = writeln!(page.0, "{name} {}", metrics.store.revision());
-    response::answer(200, "text/plain; version=0.0.4; charset=utf-8", page.0)
+    response::new(200, "text/plain; version=0.0.4; charset=utf-8", page.0)
 }

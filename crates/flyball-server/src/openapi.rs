@@ -69,7 +69,7 @@ fn hash(version: &Version) -> String {
     use std::fmt::Write;
     let mut text = env!("CARGO_PKG_VERSION").to_owned();
     for resource in served(version) {
-        let custom = resource.custom().map(|custom| (custom.status, custom.scale.is_some()));
+        let custom = resource.custom().map(|custom| custom.subresources);
         let _ = write!(text, "|{}:{}:{custom:?}", resource.plural, resource.schema_number);
     }
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
@@ -84,14 +84,14 @@ pub(crate) fn document(documents: &Documents, catalog: &Arc<Catalog>, path: &[&s
     let (group, name) = match path {
         ["api", version] => ("", *version),
         ["apis", group, version] => (*group, *version),
-        _ => return response::answer(404, "text/plain; charset=utf-8", ""),
+        _ => return response::new(404, "text/plain; charset=utf-8", ""),
     };
     let version = catalog.group(group).and_then(|group| group.versions.iter().find(|known| *known.name == *name));
     let Some(version) = version.filter(|version| !served(version).is_empty()) else {
-        return response::answer(404, "text/plain; charset=utf-8", "");
+        return response::new(404, "text/plain; charset=utf-8", "");
     };
     let body = documents.get(catalog, path.join("/"), || json_text(&group_version(version)));
-    let mut response = response::answer(200, "application/json", body);
+    let mut response = response::new(200, "application/json", body);
     if hashed {
         let forever = http::HeaderValue::from_static("public, immutable");
         response.headers_mut().insert(http::header::VARY, http::HeaderValue::from_static("Accept"));
@@ -125,13 +125,13 @@ pub(crate) fn v2(documents: &Documents, catalog: &Arc<Catalog>, accept: Option<&
         _ => None,
     };
     let Some(media) = accept.unwrap_or_default().split(',').find_map(media) else {
-        return response::answer(406, "text/plain; charset=utf-8", "");
+        return response::new(406, "text/plain; charset=utf-8", "");
     };
     let body = documents.get(catalog, format!("v2 {media}"), || {
         let document = all_versions(catalog);
         if media == protobuf::RETURNED_TYPE { protobuf::document(&document) } else { json_text(&document) }
     });
-    response::answer(200, media, body)
+    response::new(200, media, body)
 }
 
 /// Renders the document of all served resources.

@@ -113,7 +113,7 @@ fn length(pieces: &VecDeque<Bytes>) -> u64 {
 }
 
 /// Returns a response with a content type.
-pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
+pub(crate) fn new(code: u16, content_type: &'static str, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -122,7 +122,7 @@ pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body
 
 /// Returns a response of plain text.
 pub(crate) fn text(code: u16, text: impl Into<String>) -> Response<Body> {
-    answer(code, "text/plain; charset=utf-8", text.into())
+    new(code, "text/plain; charset=utf-8", text.into())
 }
 
 /// Returns a response of a JSON value, in the requested encoding.
@@ -135,7 +135,7 @@ pub(crate) fn value(code: u16, form: Form, value: &Value) -> Response<Body> {
         }
         Encoding::Yaml => yaml(value).into_bytes(),
     };
-    answer(code, form.content_type(), bytes)
+    new(code, form.content_type(), bytes)
 }
 
 /// Maximum number of bytes of a value in YAML's block style, whose indentation can turn a character into a line.
@@ -143,8 +143,8 @@ const MAX_BLOCKS: usize = 4 * MAX_BODY_BYTES;
 
 /// Writes a value as YAML, which JSON is too.
 fn yaml(value: &Value) -> String {
-    struct Bounded(String);
-    impl fmt::Write for Bounded {
+    struct BoundedText(String);
+    impl fmt::Write for BoundedText {
         fn write_str(&mut self, text: &str) -> fmt::Result {
             if self.0.len() + text.len() > MAX_BLOCKS {
                 return Err(fmt::Error);
@@ -153,7 +153,7 @@ fn yaml(value: &Value) -> String {
             Ok(())
         }
     }
-    let mut blocks = Bounded(String::new());
+    let mut blocks = BoundedText(String::new());
     match serde_saphyr::to_fmt_writer(&mut blocks, value) {
         Ok(()) => blocks.0,
         Err(_) => format!("{value}\n"),

@@ -161,12 +161,12 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
         // The box is freed when the response begins: a stream of HTTP/2 keeps its future until the body ends. The
         // future of the response is created in its turn, as a client may send a hundred requests at once.
         Box::pin(async move {
-            let Some((mut counted, request)) = admitted else { return session.refuse() };
+            let Some((mut counted, request)) = admitted else { return session.reject() };
             pacer.turn().await;
             if !counted.begin() {
-                return session.refuse();
+                return session.reject();
             }
-            let response = Box::pin(session.answer(request, user)).await;
+            let response = Box::pin(session.respond(request, user)).await;
             drop(counted);
             Ok(response)
         })
@@ -203,7 +203,7 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
 
 impl Session {
     /// Responds to a request.
-    async fn answer(self, mut request: Request<Incoming>, user: Option<Arc<User>>) -> Response<ConnectionBody> {
+    async fn respond(self, mut request: Request<Incoming>, user: Option<Arc<User>>) -> Response<ConnectionBody> {
         let link = self.link();
         request.extensions_mut().insert(link.clone());
         user.map(|user| request.extensions_mut().insert(User::clone(&user)));
@@ -213,7 +213,7 @@ impl Session {
 
     /// Rejects a request that exceeds the memory limit: over HTTP/2 by resetting its stream, which frees all of its
     /// memory.
-    fn refuse(self) -> Result<Response<ConnectionBody>, h2::Error> {
+    fn reject(self) -> Result<Response<ConnectionBody>, h2::Error> {
         if streams::current().is_some() {
             return Err(h2::Reason::REFUSED_STREAM.into());
         }

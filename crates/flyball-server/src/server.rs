@@ -27,7 +27,7 @@ use crate::openapi::Documents;
 use crate::registry::Registry;
 use crate::storage::{Limits, Store};
 use crate::watch::Readers;
-use crate::webhook::{Caller, Unreachable, Webhooks};
+use crate::webhook::{Caller, OfflineCaller, Webhooks};
 use flyball_core::{Clock, Rng};
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Options {
         let keys = rng.fork("keys");
         let mut secret = [0; 32];
         secret.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&keys.next().to_le_bytes()));
-        Self { clock, rng, secret, webhooks: Arc::new(Unreachable), bounds: Bounds::default() }
+        Self { clock, rng, secret, webhooks: Arc::new(OfflineCaller), bounds: Bounds::default() }
     }
 }
 

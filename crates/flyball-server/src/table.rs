@@ -2,9 +2,9 @@
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>.
 
-use crate::catalog::{Behavior, Resource};
-use crate::custom::{Column, cells};
-use crate::kinds::{Heading, Row, View};
+use crate::catalog::Resource;
+use crate::custom;
+use crate::kinds::{Row, View};
 use flyball_core::{Clock, Object, Status};
 use serde_json::{Map, Value, json};
 
@@ -36,32 +36,22 @@ impl Include {
 /// Writes the headings of a table.
 pub(crate) fn headings(resource: &Resource) -> Value {
     let heading = |name: &str, ty: &str, format: &str, description: &str, priority: i64| json!({"name": name, "type": ty, "format": format, "description": description, "priority": priority});
-    let built_in = |h: &Heading| heading(h.name, h.ty, h.format, h.description, h.priority);
-    match &resource.behavior {
-        Behavior::BuiltIn(kind) => kind.columns.iter().map(built_in).collect(),
-        Behavior::Custom(custom) => {
-            let own = custom.columns.iter().map(|c: &Column| {
-                let description = if c.description.is_empty() {
-                    format!("Custom resource definition column (in JSONPath format): {}", c.path)
-                } else {
-                    c.description.clone()
-                };
-                heading(&c.name, &c.ty, &c.format, &description, c.priority)
-            });
-            std::iter::once(built_in(&Heading::NAME)).chain(own).collect()
-        }
-    }
+    let own = resource.columns().iter().map(|c| heading(c.name, c.ty, c.format, c.description, c.priority));
+    let declared = resource.custom().into_iter().flat_map(|custom| &custom.columns).map(|c| {
+        let description = if c.description.is_empty() {
+            format!("Custom resource definition column (in JSONPath format): {}", c.path)
+        } else {
+            c.description.clone()
+        };
+        heading(&c.name, &c.ty, &c.format, &description, c.priority)
+    });
+    own.chain(declared).collect()
 }
 
 /// Writes the row of an object, which contains `kind` and `apiVersion`.
 pub(crate) fn row(resource: &Resource, object: &Object, include: Include, clock: &Clock) -> Value {
-    let Row { cells, conditions } = match &resource.behavior {
-        Behavior::BuiltIn(kind) => (kind.printer)(&View { object, clock }),
-        Behavior::Custom(custom) => {
-            let cells = std::iter::once(object.name().into()).chain(cells(&custom.columns, object, clock));
-            Row { cells: cells.collect(), conditions: None }
-        }
-    };
+    let Row { mut cells, conditions } = resource.row(&View { object, clock });
+    cells.extend(resource.custom().into_iter().flat_map(|custom| custom::cells(&custom.columns, object, clock)));
     let mut row = Map::new();
     row.insert("cells".into(), cells.into());
     if let Some(conditions) = conditions {

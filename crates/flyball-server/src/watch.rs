@@ -15,7 +15,7 @@ use crate::link::Link;
 use crate::registry::{Registry, Selection, parse_version};
 use crate::request::accept::{Encoding, View, not_acceptable};
 use crate::request::options::ListOptions;
-use crate::response::{Body, answer as respond, status_value};
+use crate::response::{self, Body, status_value};
 use crate::storage::{self, Entry, Event, PendingEntries, Revision, WriteNotifier};
 use crate::table;
 use crate::webhook;
@@ -59,7 +59,7 @@ pub(crate) fn sends_state(options: &ListOptions) -> bool {
 }
 
 /// Responds to a watch, with the memory for the objects that it begins with.
-pub(crate) async fn answer(
+pub(crate) async fn respond(
     registry: &Arc<Registry>,
     readers: &Arc<Readers>,
     encoder: ResponseEncoder,
@@ -109,7 +109,7 @@ pub(crate) async fn answer(
         readers: readers.clone(),
         encoder,
     };
-    Ok(respond(200, "application/json", Body::stream(Readers::read(watch, connection))))
+    Ok(response::new(200, "application/json", Body::stream(Readers::read(watch, connection))))
 }
 
 /// A watch under way.

@@ -162,7 +162,7 @@ pub(crate) struct ReviewResponse {
 
 /// The response of a webhook.
 #[derive(Clone, Debug)]
-pub struct WebhookAnswer {
+pub struct WebhookResponse {
     /// HTTP code.
     pub code: u16,
     /// Media type, empty if absent.
@@ -172,7 +172,7 @@ pub struct WebhookAnswer {
 }
 
 /// A response, or the error message of Go's HTTP client.
-pub type WebhookFuture = Pin<Box<dyn Future<Output = Result<WebhookAnswer, String>> + Send>>;
+pub type WebhookFuture = Pin<Box<dyn Future<Output = Result<WebhookResponse, String>> + Send>>;
 
 /// Sends requests to webhooks.
 ///
@@ -184,9 +184,9 @@ pub trait Caller: Send + Sync {
 
 /// Reaches no webhook at all, as on a machine where nothing listens.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unreachable;
+pub(crate) struct OfflineCaller;
 
-impl Caller for Unreachable {
+impl Caller for OfflineCaller {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
         Box::pin(async move { Err(format!("dial tcp {}: connect: connection refused", call.address)) })
     }
@@ -325,7 +325,7 @@ pub(crate) struct Webhooks {
     store: Arc<Store>,
     rng: Rng,
     /// The memory of responses.
-    answers: Levels,
+    responses: Levels,
     /// The memory of converted objects.
     converted: Levels,
     /// The part of it for the responses of each configuration or CRD to each user, while there are any.
@@ -335,14 +335,14 @@ pub(crate) struct Webhooks {
 
 impl Webhooks {
     pub(crate) fn new(caller: Arc<dyn Caller>, store: Arc<Store>, rng: Rng, bounds: &Bounds) -> Self {
-        let [answers, converted] = [(); 2].map(|()| Levels::new(bounds.webhook_response_bytes, bounds.waiting));
-        Self { caller, store, rng, answers, converted, owners: Mutex::default(), bounds: bounds.clone() }
+        let [responses, converted] = [(); 2].map(|()| Levels::new(bounds.webhook_response_bytes, bounds.waiting));
+        Self { caller, store, rng, responses, converted, owners: Mutex::default(), bounds: bounds.clone() }
     }
 
     /// Returns the memory for a response to the user of the request.
     fn response_memory(&self, client: &Client) -> ResponseMemory {
         let flow = SCOPE.try_with(|scope| scope.flow.clone()).unwrap_or_else(|_| Flow::unidentified());
-        let (owner, pool) = (self.owner_pool(client, &flow), self.answers.of(&flow).clone());
+        let (owner, pool) = (self.owner_pool(client, &flow), self.responses.of(&flow).clone());
         let (max_wait, holds) = (self.bounds.max_wait, Mutex::default());
         ResponseMemory(Some(Arc::new(Reservation { owner, pool, flow, max_wait, holds })))
     }
@@ -434,8 +434,8 @@ fn split_host(host: &str) -> (&str, u16) {
 const MAX_SHOWN_BYTES: usize = 4 << 10;
 
 /// Decodes a response as kube-apiserver's client does.
-fn read(response: &WebhookAnswer) -> Result<Value, String> {
-    let WebhookAnswer { code, content_type, body } = response;
+fn read(response: &WebhookResponse) -> Result<Value, String> {
+    let WebhookResponse { code, content_type, body } = response;
     let parsed: Option<Value> = serde_json::from_slice(body).ok();
     if !(200..=206).contains(code) {
         let status = parsed.as_ref().filter(|value| value["kind"] == "Status" && value["status"] != "Success");
@@ -444,7 +444,7 @@ fn read(response: &WebhookAnswer) -> Result<Value, String> {
         }
         let text = content_type.starts_with("text/");
         let text = if text { String::from_utf8_lossy(body).trim().to_owned() } else { "unknown".to_owned() };
-        return Err(refusal(*code, &text));
+        return Err(client_message(*code, &text));
     }
     if body.is_empty() {
         return Err(format!("0-length response with status code: {code} and content type: {content_type}"));
@@ -463,7 +463,7 @@ fn read(response: &WebhookAnswer) -> Result<Value, String> {
 }
 
 /// Returns client-go's message for a response that is no `Status`.
-fn refusal(code: u16, text: &str) -> String {
+fn client_message(code: u16, text: &str) -> String {
     match code {
         400 => "the server rejected our request for an unknown reason".into(),
         401 => "the server has asked for the client to provide credentials".into(),
@@ -498,7 +498,7 @@ mod tests {
     async fn responses_are_charged_to_the_user_of_the_request() {
         let store = Arc::new(Store::new(crate::storage::Limits::of(&Bounds::default())));
         let bounds = Bounds { webhook_response_bytes: 1 << 20, ..Bounds::default() };
-        let webhooks = Webhooks::new(Arc::new(Unreachable), store, Rng::from_seed(1), &bounds);
+        let webhooks = Webhooks::new(Arc::new(OfflineCaller), store, Rng::from_seed(1), &bounds);
         let (ann, bob) = (Flow::of("ann", false, true), Flow::of("bob", false, true));
         let calls = std::cell::Cell::new(0);
         // Each call is of another webhook.
@@ -510,8 +510,8 @@ mod tests {
         let slow = memory(&ann).await;
         slow.reserve(400 << 10).await.unwrap();
         let second = memory(&ann).await;
-        let refused = second.reserve(400 << 10).await.unwrap_err();
-        assert!(refused.contains("take too much memory"), "{refused}");
+        let rejected = second.reserve(400 << 10).await.unwrap_err();
+        assert!(rejected.contains("take too much memory"), "{rejected}");
         assert!(memory(&bob).await.reserve(400 << 10).await.is_ok(), "others have their share");
         assert!(memory(&ann).await.reserve(MAX_WEBHOOK_RESPONSE_BYTES + 1).await.unwrap_err().contains("more than"));
         slow.charge(1 << 20);
@@ -519,14 +519,14 @@ mod tests {
         drop(slow);
         assert!(second.reserve(400 << 10).await.is_ok());
         drop(second);
-        assert_eq!(webhooks.answers.used(), 0);
+        assert_eq!(webhooks.responses.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn webhook_leaves_memory_for_responses_of_others() {
         let store = Arc::new(Store::new(crate::storage::Limits::of(&Bounds::default())));
         let bounds = Bounds { webhook_response_bytes: 8 << 20, ..Bounds::default() };
-        let webhooks = Webhooks::new(Arc::new(Unreachable), store, Rng::from_seed(1), &bounds);
+        let webhooks = Webhooks::new(Arc::new(OfflineCaller), store, Rng::from_seed(1), &bounds);
         let flow = Flow::of("ann", false, true);
         let memory = async |owner: &str| {
             let client = Client::read(owner, &Value::Null);
@@ -539,7 +539,7 @@ mod tests {
                 held.push(response);
             }
         }
-        assert_eq!((held.len(), webhooks.answers.used()), (8, 1 << 20), "a quarter of the user's share");
+        assert_eq!((held.len(), webhooks.responses.used()), (8, 1 << 20), "a quarter of the user's share");
         let honest = memory("honest").await;
         honest.reserve(1 << 20).await.unwrap();
         let long = memory("long").await;
@@ -548,6 +548,6 @@ mod tests {
         long.reserve(1_500_000).await.unwrap();
         drop((held, honest, long));
         memory("evil").await.reserve(1 << 20).await.unwrap();
-        assert_eq!((webhooks.answers.used(), webhooks.owners.lock().len()), (0, 1));
+        assert_eq!((webhooks.responses.used(), webhooks.owners.lock().len()), (0, 1));
     }
 }

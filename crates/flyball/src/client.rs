@@ -124,9 +124,9 @@ impl RequestSender {
         async move {
             let method = request.method().clone();
             if request.extensions().get::<NoRetry>().is_some() {
-                let answer = self.sender.send(request).await;
-                self.metrics.count(&method, answer.as_ref().ok().map(Response::status));
-                return answer;
+                let response = self.sender.send(request).await;
+                self.metrics.count(&method, response.as_ref().ok().map(Response::status));
+                return response;
             }
             for attempt in 1.. {
                 let again = copy(&request);
@@ -135,17 +135,17 @@ impl RequestSender {
                     gate.pass(&request).map_err(|shut| kube::Error::Service(shut.into()))?;
                 }
                 let wait = {
-                    let answer = while_open(gate, self.sender.send(request)).await;
-                    let status = answer.as_ref().ok().map(Response::status);
+                    let response = while_open(gate, self.sender.send(request)).await;
+                    let status = response.as_ref().ok().map(Response::status);
                     self.metrics.count(&method, status);
                     Span::current().record("status", status.map(|status| status.as_u16()));
-                    let answer = answer?;
-                    match (retry_delay(&answer), again) {
+                    let response = response?;
+                    match (retry_delay(&response), again) {
                         (Some(wait), Some(again)) if attempt <= MAX_RETRIES => {
                             request = again;
                             wait
                         }
-                        _ => return Ok(answer),
+                        _ => return Ok(response),
                     }
                 };
                 sleep(wait.max(BACKOFF.with_jitter(attempt, &self.rng)).min(MAX_RETRY_WAIT)).await;
@@ -167,7 +167,7 @@ async fn while_open<T>(gate: Option<&Gate>, mut exchange: BoxFuture<'_, kube::Re
             },
         };
         match timeout_at(end, &mut exchange).await {
-            Ok(answer) => return answer,
+            Ok(response) => return response,
             Err(_) if end == deadline => return Err(kube::Error::Service(ResponseTimeout.into())),
             // The lease may have been renewed in the meantime.
             Err(_) => {}
@@ -186,9 +186,9 @@ fn copy(request: &Request<Body>) -> Option<Request<Body>> {
 }
 
 /// Returns the delay in `Retry-After`, if the server did not start to process the request.
-fn retry_delay<B>(answer: &Response<B>) -> Option<Duration> {
-    let after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    match answer.status() {
+fn retry_delay<B>(response: &Response<B>) -> Option<Duration> {
+    let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    match response.status() {
         StatusCode::TOO_MANY_REQUESTS => Some(Duration::from_secs(after.unwrap_or_default())),
         StatusCode::SERVICE_UNAVAILABLE => after.map(Duration::from_secs),
         _ => None,
@@ -208,9 +208,9 @@ pub(crate) fn exchange_dated(
     client: &kube::Client,
     request: Request<Vec<u8>>,
 ) -> BoxFuture<'_, kube::Result<DatedResponse>> {
-    Box::pin(in_time(HttpService::send(client, request.map(Body::from)).and_then(async |answer| {
-        let date = date(answer.headers());
-        Ok((read_body(answer).await, date))
+    Box::pin(in_time(HttpService::send(client, request.map(Body::from)).and_then(async |response| {
+        let date = date(response.headers());
+        Ok((read_body(response).await, date))
     })))
 }
 
@@ -226,11 +226,11 @@ fn in_time<T>(exchange: impl Future<Output = kube::Result<T>>) -> impl Future<Ou
 }
 
 /// Reads the body of a response; an error status is an error.
-async fn read_body(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
-    if !answer.status().is_success() {
-        return Err(kube::Error::Api(Box::pin(refusal(answer)).await.boxed()));
+async fn read_body(response: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
+    if !response.status().is_success() {
+        return Err(kube::Error::Api(Box::pin(error_status(response)).await.boxed()));
     }
-    let mut body = Limited::new(answer.into_body(), MAX_RESPONSE_BYTES);
+    let mut body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES);
     // Copied, because each chunk references the whole buffer of a connection, and the response may be kept for a long
     // time.
     let mut bytes = Vec::new();
@@ -242,10 +242,10 @@ async fn read_body(answer: Response<ResponseBody>) -> kube::Result<Vec<u8>> {
 }
 
 /// Parses the `Status` of an error response; other text becomes its message.
-pub(crate) async fn refusal(answer: Response<ResponseBody>) -> Status {
-    let code = answer.status().as_u16();
-    let wait = retry_delay(&answer);
-    let body = Limited::new(answer.into_body(), MAX_STATUS_BYTES).collect().await;
+pub(crate) async fn error_status(response: Response<ResponseBody>) -> Status {
+    let code = response.status().as_u16();
+    let wait = retry_delay(&response);
+    let body = Limited::new(response.into_body(), MAX_STATUS_BYTES).collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     let mut status: Status = serde_json::from_slice(&body)
         .unwrap_or_else(|_| Status::failure(String::from_utf8_lossy(&body).trim(), "").with_code(code));
@@ -303,12 +303,12 @@ mod tests {
         let client = RetryingClient::new(link, metrics, &Rng::from_seed(1), Some(gate.clone()));
         let ask = async |method: &str| {
             let (began, request) = (Instant::now(), Request::builder().method(method).uri("/a").body(Vec::new()));
-            let answer = client.exchange(request.unwrap()).await;
-            (answer, began.elapsed().as_secs())
+            let response = client.exchange(request.unwrap()).await;
+            (response, began.elapsed().as_secs())
         };
         gate.open_until(Instant::now() + Duration::from_secs(10));
-        let (answer, took) = ask("PATCH").await;
-        let error = answer.unwrap_err();
+        let (response, took) = ask("PATCH").await;
+        let error = response.unwrap_err();
         assert!(
             took == 10 && is_ambiguous(&error) && error.to_string().contains("lost its lease"),
             "{took} s: {error}"
@@ -321,7 +321,7 @@ mod tests {
             sleep(Duration::from_secs(8)).await;
             gate.open_until(Instant::now() + Duration::from_secs(15));
         };
-        let ((answer, took), ()) = tokio::join!(ask("PATCH"), renew);
-        assert!(answer.is_ok() && took == 20, "{took} s: {answer:?}");
+        let ((response, took), ()) = tokio::join!(ask("PATCH"), renew);
+        assert!(response.is_ok() && took == 20, "{took} s: {response:?}");
     }
 }

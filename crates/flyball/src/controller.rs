@@ -388,7 +388,7 @@ impl<R: Reconcile> Controller<R> {
         self
     }
 
-    /// Sets how many objects are reconciled at the same time: 16 by default, at least 1.
+    /// Sets the maximum number of concurrent reconciles: 16 by default, at least 1.
     ///
     /// Namespaces are served round-robin and share the workers: if the controller had objects in several namespaces
     /// since its start, one namespace has at most half of the workers that others leave, so that its slow objects do

@@ -273,9 +273,9 @@ mod tests {
 
     #[test]
     fn error_chain_contains_each_cause_once() {
-        let refusal =
+        let error =
             || kube::Error::Api(Status::failure("widgets \"a\" is forbidden", "Forbidden").with_code(403).boxed());
-        assert_eq!(chain(&refusal()), "widgets \"a\" is forbidden");
+        assert_eq!(chain(&error()), "widgets \"a\" is forbidden");
         let disk = || std::io::Error::other("disk full");
         assert_eq!(chain(&kube::Error::Service(disk().into())), "ServiceError: disk full");
     }

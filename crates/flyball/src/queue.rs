@@ -22,7 +22,7 @@ pub use bucket::RetryRate;
 pub use measured::MeasuredQueue;
 pub(crate) use metrics::{MonitoredQueue, QueueCollector};
 use state::{HashedKey, Salt};
-pub(crate) use state::{Item, Next, Priority, Workers};
+pub(crate) use state::{Item, NextStep, Priority, Workers};
 
 use crate::backoff::Backoff;
 use crate::cache::StoreId;
@@ -211,7 +211,7 @@ impl Queue {
     pub(crate) fn done(
         &self,
         item: &Item,
-        next: Next,
+        next: NextStep,
         writes: Vec<Write>,
         is_gone: impl Fn(StoreId, &ObjectKey, &str) -> bool,
     ) -> Option<Work> {

@@ -94,10 +94,10 @@ fn close_one(open: &mut Vec<OpenConnection>) -> bool {
 }
 
 /// Serves HTTP requests until the client disconnects.
-pub(crate) async fn answer<S, F>(
+pub(crate) async fn serve_connection<S, F>(
     stream: S,
     pace: Arc<Pace>,
-    answer: impl Fn(Request<RequestBody>) -> F,
+    respond: impl Fn(Request<RequestBody>) -> F,
 ) -> Result<(), BoxError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -108,10 +108,10 @@ where
         let pace = pace.clone();
         let is_head = *request.method() == Method::HEAD;
         pace.request_received(!request.body().is_end_stream());
-        let answered = answer(request.map(|body| RequestBody { body, pace: pace.clone() }));
+        let response = respond(request.map(|body| RequestBody { body, pace: pace.clone() }));
         async move {
-            let response = answered.await;
-            pace.answers(if is_head { 0 } else { response.body().size_hint().lower() });
+            let response = response.await;
+            pace.begin_response(if is_head { 0 } else { response.body().size_hint().lower() });
             Ok::<_, Infallible>(response)
         }
     });
@@ -139,7 +139,7 @@ mod tests {
                 }
                 Response::new(Full::from("hello"))
             };
-            answer(stream, pace, page).await
+            serve_connection(stream, pace, page).await
         };
         tokio::spawn(accept(listener, limit, pages));
         address

@@ -37,7 +37,7 @@ use http::Response;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::core::Status;
-use session::{Answer, End, Pause, Request, Session, Step};
+use session::{End, Pause, Request, ResponseFormat, Session, Step};
 use std::future::pending;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -52,9 +52,9 @@ const ACCEPT_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataLis
 const ACCEPT_METADATA_EVENTS: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// Timeout of the start of a response.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a server that has not begun a response is probed.
-const PROMPT_ANSWER: Duration = Duration::from_secs(1);
+const PROBE_DELAY: Duration = Duration::from_secs(1);
 /// Minimum transfer rate of a list, after the first half minute.
 const MIN_BYTES_PER_SECOND: u64 = 32 << 10;
 /// Time for which the server must report a kind with known objects as missing: a starting server, or an unavailable
@@ -100,9 +100,9 @@ impl Watcher {
             }
             let request = self.session.request();
             let pause = match self.send(&request).await {
-                Ok(body) => match request.answer {
-                    Answer::List => self.list(Chunks::new(body, request.silence, MIN_BYTES_PER_SECOND)).await,
-                    Answer::Events => self.watch(Chunks::new(body, request.silence, u64::MAX)).await,
+                Ok(body) => match request.format {
+                    ResponseFormat::List => self.list(Chunks::new(body, request.silence, MIN_BYTES_PER_SECOND)).await,
+                    ResponseFormat::Events => self.watch(Chunks::new(body, request.silence, u64::MAX)).await,
                 },
                 Err(pause) => pause,
             };
@@ -147,7 +147,7 @@ impl Watcher {
             Err(end) => return Err(self.session.ended(end, Duration::ZERO)),
         };
         if !session::is_gateway_error(response.status().as_u16()) {
-            self.reach.answered();
+            self.reach.record_response();
         }
         if response.status().is_success() {
             self.session.accepted();
@@ -156,37 +156,37 @@ impl Watcher {
             }
             return Ok(response.into_body());
         }
-        let status = timeout(request.silence, client::refusal(response)).await;
+        let status = timeout(request.silence, client::error_status(response)).await;
         let status = status.unwrap_or_else(|_| Status::failure("the response is incomplete", "").with_code(504));
-        Err(self.session.refused(&status, Duration::ZERO))
+        Err(self.session.rejected(&status, Duration::ZERO))
     }
 
     /// Returns the head of a response, or the reason why there is none.
     async fn get(&self, request: &Request) -> Result<Response<ResponseBody>, End> {
-        let accept = match (self.metadata_only, request.answer) {
+        let accept = match (self.metadata_only, request.format) {
             (false, _) => ACCEPT_OBJECTS,
-            (true, Answer::List) => ACCEPT_METADATA_LIST,
-            (true, Answer::Events) => ACCEPT_METADATA_EVENTS,
+            (true, ResponseFormat::List) => ACCEPT_METADATA_LIST,
+            (true, ResponseFormat::Events) => ACCEPT_METADATA_EVENTS,
         };
         let get = http::Request::get(&request.uri).header(http::header::ACCEPT, accept);
         let get = get.extension(NoRetry).body(Body::empty());
         let get = get.expect("paths of kinds and numbers make a valid request");
-        let mut sent = pin!(timeout(ANSWER_TIMEOUT, self.client.send(get)));
-        let answered = match timeout(PROMPT_ANSWER, &mut sent).await {
-            Ok(answered) => answered,
+        let mut sent = pin!(timeout(RESPONSE_TIMEOUT, self.client.send(get)));
+        let result = match timeout(PROBE_DELAY, &mut sent).await {
+            Ok(result) => result,
             Err(_) => {
                 self.reach.missed(self.session.schedule());
                 tokio::select! {
                     biased;
-                    answered = &mut sent => answered,
+                    result = &mut sent => result,
                     () = self.lost() => return Err(End::Lost),
                 }
             }
         };
-        match answered {
+        match result {
             Ok(response) => response.map_err(|error| End::Unreachable(chain(&error))),
             Err(_) if self.reach.is_missing() => {
-                Err(End::Unreachable(format!("no response within {} s", ANSWER_TIMEOUT.as_secs())))
+                Err(End::Unreachable(format!("no response within {} s", RESPONSE_TIMEOUT.as_secs())))
             }
             Err(_) => Err(End::Late),
         }
@@ -268,7 +268,7 @@ impl Watcher {
                 Ok(chunk) => chunk,
                 Err(end) => break end,
             };
-            reach.answered();
+            reach.record_response();
             let (writer, session, metrics) = (&mut self.writer, &mut self.session, &self.metrics);
             let (mut stop, mut is_alive) = (None, false);
             let pushed = lines.push(&chunk, |line| {
@@ -276,7 +276,7 @@ impl Watcher {
                     return;
                 }
                 stop = match session.line(line) {
-                    Step::Stop(status) => Some(session.refused(&status, began.elapsed())),
+                    Step::Stop(status) => Some(session.rejected(&status, began.elapsed())),
                     Step::Lost(error) => apply_step(Step::Lost(error), session, writer, metrics),
                     step => {
                         is_alive = true;

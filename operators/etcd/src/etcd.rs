@@ -76,7 +76,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// etcd rejected the call.
     #[error("etcd at {endpoint} returned {code}: {message}")]
-    Refused {
+    Rejected {
         /// Endpoint of the member.
         endpoint: String,
         /// The HTTP status.

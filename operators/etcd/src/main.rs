@@ -3,7 +3,7 @@
 use clap::Args;
 use etcd_operator::etcd::Gateway;
 use etcd_operator::metrics::ClusterMetrics;
-use etcd_operator::snapshots::Folder;
+use etcd_operator::snapshots::SnapshotDirectory;
 use flyball::{Operator, Task};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ struct Flags {
 
 fn main() -> ExitCode {
     Operator::main_with(|flags: Flags| {
-        let folder = Folder::new(flags.snapshots, flags.snapshots_url, flags.snapshot_limit << 20);
+        let folder = SnapshotDirectory::new(flags.snapshots, flags.snapshots_url, flags.snapshot_limit << 20);
         let snapshots = Arc::new(folder.clone());
         let server = Task::new("snapshots", move |cx| async move {
             let listener = TcpListener::bind(flags.snapshots_addr).await?;

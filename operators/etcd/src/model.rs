@@ -312,16 +312,16 @@ impl Model {
         let mut state = self.state();
         *state.calls.entry(name).or_default() += 1;
         let (rejected, lost) = (state.rng.fraction() < state.faults.rejected, state.rng.fraction() < state.faults.lost);
-        let refuse = |code, message: &str| Error::Refused { endpoint: endpoint.into(), code, message: message.into() };
+        let reject = |code, message: &str| Error::Rejected { endpoint: endpoint.into(), code, message: message.into() };
         if rejected {
-            return Err(refuse(503, "simulated: etcdserver: request timed out"));
+            return Err(reject(503, "simulated: etcdserver: request timed out"));
         }
         state.settle();
         let Some((token, id, version)) = state.reach(endpoint) else {
             return Err(Error::Unreachable { endpoint: endpoint.into(), source: "connection refused".into() });
         };
-        let answer = work(&mut state, token, id, version).map_err(|(code, message)| refuse(code, message))?;
-        if lost { Err(refuse(500, "simulated: executed, but the response was lost")) } else { Ok(answer) }
+        let response = work(&mut state, token, id, version).map_err(|(code, message)| reject(code, message))?;
+        if lost { Err(reject(500, "simulated: executed, but the response was lost")) } else { Ok(response) }
     }
 }
 

@@ -25,7 +25,7 @@ pub const FETCH: &str = "fetch-snapshot";
 /// The init container that restores the database from the snapshot.
 pub const RESTORE: &str = "restore-snapshot";
 const FETCH_IMAGE: &str = "busybox:1.37";
-const FOLDER: &str = "/var/etcd";
+const DIRECTORY: &str = "/var/etcd";
 const SNAPSHOT: &str = "/var/etcd/snapshot.db";
 const DATA: &str = "/var/etcd/data";
 
@@ -109,7 +109,7 @@ pub fn pod(cluster: &EtcdCluster, life: &Incarnation, name: &str, version: &str,
     let peers = others.iter().chain([&name]).map(|name| format!("{name}={}", peer_url(cluster, name)));
     let peers = peers.collect::<Vec<_>>().join(",");
     let state = if matches!(start, Start::New(_)) { "new" } else { "existing" };
-    let mounts = json!([{"name": "data", "mountPath": FOLDER}]);
+    let mounts = json!([{"name": "data", "mountPath": DIRECTORY}]);
     let health = json!({"httpGet": {"path": "/health", "port": CLIENT_PORT}, "periodSeconds": 5, "timeoutSeconds": 5});
     let mut spec = json!({
         // The data of a member is lost with its pod, which is never recreated under the same name.

@@ -1,8 +1,8 @@
 //! Storage of snapshots: named files, which members fetch over HTTP.
 
-mod folder;
+mod directory;
 
-pub use folder::Folder;
+pub use directory::SnapshotDirectory;
 
 use crate::etcd::Chunks;
 use std::future::Future;

@@ -152,7 +152,7 @@ impl Simulator {
         state
     }
 
-    async fn answer(self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
+    async fn respond(self, request: Request<Bytes>) -> Result<Response<Bytes>, BoxError> {
         let fault = {
             let mut state = self.state();
             let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
@@ -162,26 +162,26 @@ impl Simulator {
         match fault {
             None => Ok(self.handle(&request)),
             Some(Fault::LostRequest) => Err("connection reset before the request arrived".into()),
-            Some(Fault::LostAnswer) => {
+            Some(Fault::LostResponse) => {
                 self.handle(&request);
                 Err("connection reset before the response arrived".into())
             }
             Some(Fault::Status(status)) => Ok(response::status(status)),
-            Some(Fault::Refusal(name)) => Ok(response::fault(&Problem::Named(name))),
+            Some(Fault::Rejection(name)) => Ok(response::fault(&Problem::Named(name))),
             Some(Fault::FailedTask(name)) => {
                 self.state().api.tasks.fail_next(Some(name));
-                let answer = self.handle(&request);
+                let response = self.handle(&request);
                 self.state().api.tasks.fail_next(None);
-                Ok(answer)
+                Ok(response)
             }
             Some(Fault::EndOfSessions) => {
                 self.end_sessions();
                 Ok(self.handle(&request))
             }
             Some(Fault::Delay(delay)) => {
-                let answer = self.handle(&request);
+                let response = self.handle(&request);
                 tokio::time::sleep(delay).await;
-                Ok(answer)
+                Ok(response)
             }
         }
     }
@@ -201,6 +201,6 @@ impl Service<Request<Bytes>> for Simulator {
     }
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        Box::pin(self.clone().answer(request))
+        Box::pin(self.clone().respond(request))
     }
 }

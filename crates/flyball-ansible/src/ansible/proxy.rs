@@ -197,9 +197,9 @@ impl Forwarder {
             parts.uri = path.into();
         }
         match self.client.send(Request::from_parts(parts, Body::from(body))).await {
-            Ok(mut answer) => {
-                remove_hop_by_hop_headers(answer.headers_mut());
-                answer
+            Ok(mut response) => {
+                remove_hop_by_hop_headers(response.headers_mut());
+                response
             }
             Err(error) => error_response(StatusCode::BAD_GATEWAY, "InternalError", &error.to_string()),
         }
@@ -437,10 +437,10 @@ fn remove_hop_by_hop_headers(headers: &mut HeaderMap) {
 
 fn error_response(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code.as_u16()});
-    let mut answer = Response::new(Body::from(status.to_string().into_bytes()));
-    *answer.status_mut() = code;
-    answer.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-    answer
+    let mut response = Response::new(Body::from(status.to_string().into_bytes()));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    response
 }
 
 #[cfg(test)]

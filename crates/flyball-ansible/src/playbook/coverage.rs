@@ -9,7 +9,7 @@ use super::task::{Resolve, read_tasks};
 use super::{Role, Task};
 use crate::error::{Error, Result};
 use crate::template::{
-    Files, Missing, check_file, literal_files, missing_in_expression, missing_in_text, normal, walk,
+    Files, MissingFunction, check_file, literal_files, missing_in_expression, missing_in_text, normal, walk,
 };
 use crate::vault::Vault;
 use crate::watches::Runs;
@@ -422,16 +422,16 @@ impl<'p> Survey<'p> {
     fn read(&mut self, task: &Value, file: &Path) -> Result<()> {
         let tasks = if self.includes.is_some() { self.home.clone() } else { self.home.join("tasks") };
         let (loader, home, includes) = (&mut self.loader, &*self.home, self.includes.as_mut());
-        let mut found = Alone(TaskContext { loader, home, tasks, file, depth: 0, includes });
+        let mut found = TaskResolver(TaskContext { loader, home, tasks, file, depth: 0, includes });
         let path = Arc::new(file.to_owned());
         read_tasks(Value::Array(vec![task.clone()]), &path, 0, &mut found).map(drop)
     }
 }
 
 /// Resolves references of a task without reading imported tasks, which count on their own.
-struct Alone<'l>(TaskContext<'l>);
+struct TaskResolver<'l>(TaskContext<'l>);
 
-impl Resolve for Alone<'_> {
+impl Resolve for TaskResolver<'_> {
     fn import(&mut self, file: &str) -> Result<Arc<[Task]>, String> {
         let found = self.0.find(file)?;
         self.0.includes.iter_mut().for_each(|includes| includes.push(found.clone()));
@@ -469,11 +469,11 @@ fn gaps_of(value: &Value, is_condition: bool) -> Vec<(GapKind, String)> {
     }
 }
 
-fn named(name: Missing) -> (GapKind, String) {
+fn named(name: MissingFunction) -> (GapKind, String) {
     match name {
-        Missing::Filter(name) => (GapKind::Filter, name),
-        Missing::Test(name) => (GapKind::Test, name),
-        Missing::Lookup(name) => (GapKind::Lookup, name),
+        MissingFunction::Filter(name) => (GapKind::Filter, name),
+        MissingFunction::Test(name) => (GapKind::Test, name),
+        MissingFunction::Lookup(name) => (GapKind::Lookup, name),
     }
 }
 

@@ -199,11 +199,11 @@ impl Loader {
     }
 
     pub(super) fn read_play(&mut self, play: Value, file: &Path) -> Result<Play> {
-        let refuse = |mistake: crate::fields::FieldError| {
+        let reject = |mistake: crate::fields::FieldError| {
             Error::file(file, format_args!("play: {}: {}", mistake.field, mistake.problem))
         };
         let folder = normal(file.parent().unwrap_or(&self.project));
-        let mut fields = Fields::of(play).map_err(refuse)?;
+        let mut fields = Fields::of(play).map_err(reject)?;
         for ignored in
             ["name", "gather_facts", "collections", "connection", "tags", "any_errors_fatal", "gather_subset"]
         {
@@ -216,7 +216,7 @@ impl Loader {
         if fields.remove("become").is_some_and(|become_root| truth(&become_root) != Some(false)) {
             return Err(Error::file(file, "play: become is not supported: remove it"));
         }
-        let vars = fields.map("vars").map_err(refuse)?;
+        let vars = fields.map("vars").map_err(reject)?;
         check_all(&Value::Object(vars.clone()))
             .map_err(|problem| Error::file(file, format_args!("vars: {problem}")))?;
         let no_log = fields.remove("no_log");
@@ -233,7 +233,7 @@ impl Loader {
             ..Play::default()
         };
         let lists = ["pre_tasks", "roles", "tasks", "post_tasks", "handlers"].map(|list| (list, fields.remove(list)));
-        fields.finish().map_err(refuse)?;
+        fields.finish().map_err(reject)?;
         let path = Arc::new(file.to_owned());
         let mut pending = Vec::new();
         for (list, content) in lists {

@@ -71,13 +71,13 @@ pub(super) fn read_tasks(
 }
 
 fn read_task(task: Value, file: &Arc<PathBuf>, position: &str, depth: usize, found: &mut dyn Resolve) -> Result<Task> {
-    let refuse = |problem: String| Error::task(file, position, problem);
+    let reject = |problem: String| Error::task(file, position, problem);
     let Value::Object(mut fields) = task else {
-        return Err(refuse(format!("must be a map, not {}", type_name(&task))));
+        return Err(reject(format!("must be a map, not {}", type_name(&task))));
     };
     let mut keywords = Keywords { fields: &mut fields, file, position };
     let vars = keywords.map("vars")?;
-    check_all(&Value::Object(vars.clone())).map_err(&refuse)?;
+    check_all(&Value::Object(vars.clone())).map_err(&reject)?;
     let mut task = Task {
         name: String::new(),
         file: file.clone(),
@@ -85,7 +85,7 @@ fn read_task(task: Value, file: &Arc<PathBuf>, position: &str, depth: usize, fou
         vars: Arc::new(templates(&vars)),
         when: keywords.conditions("when")?.unwrap_or_default(),
         repeat: keywords.repeat()?,
-        register: keywords.text("register")?.map(|name| literal_name(name).map_err(&refuse)).transpose()?,
+        register: keywords.text("register")?.map(|name| literal_name(name).map_err(&reject)).transpose()?,
         until: keywords.conditions("until")?.unwrap_or_default(),
         retries: keywords.value("retries")?,
         delay: keywords.value("delay")?,
@@ -101,7 +101,7 @@ fn read_task(task: Value, file: &Arc<PathBuf>, position: &str, depth: usize, fou
     let args = keywords.map("args")?;
     // `no_log` in `apply` counts as `no_log` of the task itself.
     let applied = fields.values().find_map(|arguments| arguments.get("apply")?.get("no_log").cloned());
-    applied.iter().try_for_each(check_all).map_err(&refuse)?;
+    applied.iter().try_for_each(check_all).map_err(&reject)?;
     task.no_log = task.no_log.or(applied);
     task.action = read_action(&mut fields, args, file, position, depth, found)?;
     task.name = name.unwrap_or_else(|| position.to_owned());
@@ -109,11 +109,11 @@ fn read_task(task: Value, file: &Arc<PathBuf>, position: &str, depth: usize, fou
         && (task.repeat.is_some() || task.register.is_some() || !task.until.is_empty() || task.retries.is_some())
     {
         let remedy = "set loop, register and until on the inner tasks, or on include_tasks and include_role";
-        return Err(refuse(format!("a block or import does not support loop, register and until: {remedy}")));
+        return Err(reject(format!("a block or import does not support loop, register and until: {remedy}")));
     }
     match fields.keys().next() {
         None => Ok(task),
-        Some(keyword) => Err(refuse(format!("the built-in executor does not support keyword {keyword}: remove it"))),
+        Some(keyword) => Err(reject(format!("the built-in executor does not support keyword {keyword}: remove it"))),
     }
 }
 
@@ -126,7 +126,7 @@ fn read_action(
     depth: usize,
     found: &mut dyn Resolve,
 ) -> Result<Action> {
-    let refuse = |problem: String| Error::task(file, position, problem);
+    let reject = |problem: String| Error::task(file, position, problem);
     if let Some(tasks) = fields.remove("block") {
         let mut section = |tasks: Value| read_tasks(tasks, file, depth + 1, &mut *found).map(Arc::from);
         let (rescue, always) = (fields.remove("rescue"), fields.remove("always"));
@@ -138,25 +138,25 @@ fn read_action(
     }
     // The remaining key is the module; if there are several, one is an unknown keyword.
     let Some(key) = fields.keys().find(|key| is_action(key.as_str())).or_else(|| fields.keys().next()).cloned() else {
-        return Err(refuse("no module: add one".into()));
+        return Err(reject("no module: add one".into()));
     };
     let arguments = fields.remove(&key).unwrap_or_default();
     let file_of = |arguments: &Value, what: &str| -> Result<(Value, Map<String, Value>)> {
         let arguments = match arguments {
             Value::String(text) if text.contains('=') && !text.contains("{{") => {
-                Value::Object(pairs(text).map_err(&refuse)?)
+                Value::Object(pairs(text).map_err(&reject)?)
             }
             Value::String(text) => return Ok((text.trim().into(), Map::new())),
             other => other.clone(),
         };
-        let Value::Object(mut options) = arguments else { return Err(refuse(format!("{key} has no {what}"))) };
-        let file = options.remove("file").ok_or_else(|| refuse(format!("{key} has no {what}: set file")))?;
+        let Value::Object(mut options) = arguments else { return Err(reject(format!("{key} has no {what}"))) };
+        let file = options.remove("file").ok_or_else(|| reject(format!("{key} has no {what}: set file")))?;
         options.remove("apply");
         Ok((file, options))
     };
     let literal = |value: &Value| value.as_str().filter(|text| !crate::template::is_template(text)).map(str::to_owned);
     let rest = |options: Map<String, Value>| match options.keys().next() {
-        Some(option) => Err(refuse(format!("{key}: the built-in executor does not support argument {option}"))),
+        Some(option) => Err(reject(format!("{key}: the built-in executor does not support argument {option}"))),
         None => Ok(()),
     };
     let is = |name: &str| is_builtin(&key, name);
@@ -164,41 +164,41 @@ fn read_action(
         let (name, options) = file_of(&arguments, "task file")?;
         rest(options)?;
         let name = literal(&name)
-            .ok_or_else(|| refuse("import_tasks does not support templates: use include_tasks".into()))?;
-        let tasks = found.import(&name).map_err(&refuse)?;
+            .ok_or_else(|| reject("import_tasks does not support templates: use include_tasks".into()))?;
+        let tasks = found.import(&name).map_err(&reject)?;
         Ok(Action::Block { tasks, rescue: Arc::default(), always: Arc::default() })
     } else if is("include_tasks") || is("include") {
         let (name, options) = file_of(&arguments, "task file")?;
         rest(options)?;
-        check_all(&name).map_err(&refuse)?;
-        found.include(literal(&name).as_deref()).map_err(&refuse)?;
+        check_all(&name).map_err(&reject)?;
+        found.include(literal(&name).as_deref()).map_err(&reject)?;
         Ok(Action::IncludeTasks(name))
     } else if is("include_vars") {
         let (name, mut options) = file_of(&arguments, "variable file")?;
         let into = options.remove("name").and_then(|name| name.as_str().map(str::to_owned));
-        let into = into.map(literal_name).transpose().map_err(&refuse)?;
+        let into = into.map(literal_name).transpose().map_err(&reject)?;
         rest(options)?;
-        check_all(&name).map_err(&refuse)?;
-        found.include_vars(literal(&name).as_deref()).map_err(&refuse)?;
+        check_all(&name).map_err(&reject)?;
+        found.include_vars(literal(&name).as_deref()).map_err(&reject)?;
         Ok(Action::IncludeVars { file: name, name: into })
     } else if is("include_role") || is("import_role") {
         let arguments = match arguments {
-            Value::String(text) => Value::Object(pairs(&text).map_err(&refuse)?),
+            Value::String(text) => Value::Object(pairs(&text).map_err(&reject)?),
             other => other,
         };
         let name = arguments.get("name").or_else(|| arguments.get("role")).and_then(literal);
         let name =
-            name.ok_or_else(|| refuse(format!("{key} has no literal role name: set name without a template")))?;
+            name.ok_or_else(|| reject(format!("{key} has no literal role name: set name without a template")))?;
         let tasks_from = arguments.get("tasks_from").map_or(Some("main".to_owned()), literal);
         let tasks_from = tasks_from
-            .ok_or_else(|| refuse("the built-in executor does not support templates in tasks_from".into()))?;
+            .ok_or_else(|| reject("the built-in executor does not support templates in tasks_from".into()))?;
         let known = ["name", "role", "tasks_from", "public", "apply", "allow_duplicates"];
         if let Some(option) =
             arguments.as_object().and_then(|options| options.keys().find(|o| !known.contains(&o.as_str())))
         {
-            return Err(refuse(format!("{key}: the built-in executor does not support argument {option}")));
+            return Err(reject(format!("{key}: the built-in executor does not support argument {option}")));
         }
-        let folder = found.role(&name, &tasks_from).map_err(&refuse)?;
+        let folder = found.role(&name, &tasks_from).map_err(&reject)?;
         Ok(Action::Role { folder, tasks_from, is_static: is("import_role") })
     } else {
         let arguments = match arguments {
@@ -209,19 +209,19 @@ fn read_action(
             Value::Null if !args.is_empty() => Value::Object(args),
             other => other,
         };
-        let (module, arguments) = module(&key, arguments).map_err(&refuse)?;
+        let (module, arguments) = module(&key, arguments).map_err(&reject)?;
         if module == Module::Uri && !found.allows_services() {
             let remedy = "list them in allowServices in watches.yaml, or have the role run by ansible-playbook";
-            return Err(refuse(format!("the built-in executor supports {key} only for declared services: {remedy}")));
+            return Err(reject(format!("the built-in executor supports {key} only for declared services: {remedy}")));
         }
         if module == Module::SetFact {
-            arguments.keys().cloned().try_for_each(|fact| literal_name(fact).map(drop)).map_err(&refuse)?;
+            arguments.keys().cloned().try_for_each(|fact| literal_name(fact).map(drop)).map_err(&reject)?;
         }
         for (name, argument) in &arguments {
             // Conditions and variable names are expressions without braces.
             let is_expression = matches!((module, name.as_str()), (Module::Assert, "that") | (Module::Debug, "var"));
             let checked = if is_expression { check_conditions(argument) } else { check_all(argument) };
-            checked.map_err(|problem| refuse(format!("{name}: {problem}")))?;
+            checked.map_err(|problem| reject(format!("{name}: {problem}")))?;
         }
         Ok(Action::Module(module, arguments))
     }
@@ -263,13 +263,13 @@ struct Keywords<'a> {
 }
 
 impl Keywords<'_> {
-    fn refuse(&self, keyword: &str, problem: impl std::fmt::Display) -> Error {
+    fn reject(&self, keyword: &str, problem: impl std::fmt::Display) -> Error {
         Error::task(self.file, self.position, format_args!("{keyword}: {problem}"))
     }
 
     fn value(&mut self, keyword: &str) -> Result<Option<Value>> {
         let value = self.fields.remove(keyword).filter(|value| !value.is_null());
-        value.iter().try_for_each(check_all).map_err(|problem| self.refuse(keyword, problem))?;
+        value.iter().try_for_each(check_all).map_err(|problem| self.reject(keyword, problem))?;
         Ok(value)
     }
 
@@ -278,7 +278,7 @@ impl Keywords<'_> {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(Value::Number(number)) => Ok(Some(number.to_string())),
-            Some(other) => Err(self.refuse(keyword, format_args!("must be a string, not {}", type_name(&other)))),
+            Some(other) => Err(self.reject(keyword, format_args!("must be a string, not {}", type_name(&other)))),
         }
     }
 
@@ -289,7 +289,7 @@ impl Keywords<'_> {
             Some(Value::Array(items)) => Ok(items.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
             Some(other) => {
                 Err(self
-                    .refuse(keyword, format_args!("must be a string or a list of strings, not {}", type_name(&other))))
+                    .reject(keyword, format_args!("must be a string or a list of strings, not {}", type_name(&other))))
             }
         }
     }
@@ -298,7 +298,7 @@ impl Keywords<'_> {
         match self.fields.remove(keyword) {
             None | Some(Value::Null) => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
-            Some(other) => Err(self.refuse(keyword, format_args!("must be a map, not {}", type_name(&other)))),
+            Some(other) => Err(self.reject(keyword, format_args!("must be a map, not {}", type_name(&other)))),
         }
     }
 
@@ -309,7 +309,7 @@ impl Keywords<'_> {
             Some(Value::Array(conditions)) => conditions,
             Some(condition) => vec![condition],
         };
-        conditions.iter().try_for_each(check_conditions).map_err(|problem| self.refuse(keyword, problem))?;
+        conditions.iter().try_for_each(check_conditions).map_err(|problem| self.reject(keyword, problem))?;
         Ok(Some(conditions))
     }
 
@@ -328,7 +328,7 @@ impl Keywords<'_> {
             if let Some(items) = self.value(keyword)? {
                 let name = |control: &mut Map<String, Value>, option: &str| {
                     let name = control.remove(option).and_then(|name| name.as_str().map(str::to_owned));
-                    name.map(literal_name).transpose().map_err(|problem| self.refuse("loop_control", problem))
+                    name.map(literal_name).transpose().map_err(|problem| self.reject("loop_control", problem))
                 };
                 repeat = Some(Loop {
                     over,
@@ -341,11 +341,11 @@ impl Keywords<'_> {
         }
         control.retain(|option, _| !matches!(option.as_str(), "label" | "extended" | "extended_allitems"));
         if let Some(unknown) = control.keys().next() {
-            return Err(self.refuse("loop_control", format_args!("the built-in executor does not support {unknown}")));
+            return Err(self.reject("loop_control", format_args!("the built-in executor does not support {unknown}")));
         }
         if let Some(other) = self.fields.keys().find(|keyword| keyword.starts_with("with_")) {
             let remedy = "use loop, with_items, with_list, with_dict, with_indexed_items or with_sequence";
-            return Err(self.refuse(other, format_args!("the built-in executor does not support this loop: {remedy}")));
+            return Err(self.reject(other, format_args!("the built-in executor does not support this loop: {remedy}")));
         }
         Ok(repeat)
     }
@@ -362,7 +362,7 @@ impl Keywords<'_> {
             };
             if !is_harmless {
                 return Err(
-                    self.refuse(keyword, format_args!("the built-in executor only supports {harmless}: remove it"))
+                    self.reject(keyword, format_args!("the built-in executor only supports {harmless}: remove it"))
                 );
             }
         }

@@ -39,7 +39,7 @@ pub(super) struct Call {
 }
 
 /// A response.
-pub(super) struct Answer {
+pub(super) struct Response {
     pub(super) url: Uri,
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -49,21 +49,21 @@ pub(super) struct Answer {
 
 impl Call {
     /// Sends the request, and follows redirects within the host.
-    pub(super) async fn send(&self) -> Result<Answer, String> {
-        let exchange = tokio::time::timeout(self.timeout, self.send_until_answered());
+    pub(super) async fn send(&self) -> Result<Response, String> {
+        let exchange = tokio::time::timeout(self.timeout, self.follow_redirects());
         exchange.await.map_err(|_| format!("timed out after {} s", self.timeout.as_secs_f64()))?
     }
 
-    async fn send_until_answered(&self) -> Result<Answer, String> {
+    async fn follow_redirects(&self) -> Result<Response, String> {
         let address = self.address().await?;
         let mut url = self.url.clone();
         for redirects in 0..=MAX_REDIRECTS {
-            let mut answer = self.exchange(&url, address).await?;
-            answer.is_redirected = redirects > 0;
+            let mut response = self.exchange(&url, address).await?;
+            response.is_redirected = redirects > 0;
             let is_safe = self.follows && matches!(self.method, Method::GET | Method::HEAD);
-            match redirect(&url, &answer).filter(|_| is_safe) {
+            match redirect(&url, &response).filter(|_| is_safe) {
                 Some(next) => url = next,
-                None => return Ok(answer),
+                None => return Ok(response),
             }
         }
         Err(format!("more than {MAX_REDIRECTS} redirects"))
@@ -83,7 +83,7 @@ impl Call {
         }
     }
 
-    async fn exchange(&self, url: &Uri, address: SocketAddr) -> Result<Answer, String> {
+    async fn exchange(&self, url: &Uri, address: SocketAddr) -> Result<Response, String> {
         let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
         if !is_https(url) {
             return self.exchange_over(stream, url).await;
@@ -100,7 +100,7 @@ impl Call {
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         url: &Uri,
-    ) -> Result<Answer, String> {
+    ) -> Result<Response, String> {
         let problem = |error: hyper::Error| error.to_string();
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(problem)?;
         let path = url.path_and_query().map_or("/", |path| path.as_str());
@@ -119,7 +119,7 @@ impl Call {
             let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await.map_err(|error| {
                 format!("cannot read the response, which may have up to {MAX_RESPONSE_BYTES} bytes: {error}")
             })?;
-            Ok(Answer {
+            Ok(Response {
                 url: url.clone(),
                 status: head.status,
                 headers: head.headers,
@@ -134,7 +134,7 @@ impl Call {
         };
         tokio::select! {
             biased;
-            answered = exchange => answered,
+            result = exchange => result,
             never = driven => never,
         }
     }
@@ -149,11 +149,11 @@ fn port(url: &Uri) -> u16 {
 }
 
 /// Returns the target of a redirect within the same host.
-fn redirect(url: &Uri, answer: &Answer) -> Option<Uri> {
-    if !matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+fn redirect(url: &Uri, response: &Response) -> Option<Uri> {
+    if !matches!(response.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
-    let location = answer.headers.get(LOCATION)?.to_str().ok()?;
+    let location = response.headers.get(LOCATION)?.to_str().ok()?;
     let location = location.split('#').next().unwrap_or_default();
     // Relative to the host; `//` begins another host.
     if location.starts_with('/') && !location.starts_with("//") {
@@ -174,14 +174,14 @@ mod tests {
         let check = |location: &str, expected: Option<&str>| {
             let headers = [(LOCATION, location.parse().unwrap())].into_iter().collect();
             let url: Uri = "http://api.b.svc:80/a?b=c".parse().unwrap();
-            let answer = Answer {
+            let response = Response {
                 url: url.clone(),
                 status: StatusCode::FOUND,
                 headers,
                 body: Bytes::new(),
                 is_redirected: false,
             };
-            assert_eq!(redirect(&url, &answer).map(|url| url.to_string()).as_deref(), expected, "{location}");
+            assert_eq!(redirect(&url, &response).map(|url| url.to_string()).as_deref(), expected, "{location}");
         };
         check("/b?x=y#z", Some("http://api.b.svc:80/b?x=y"));
         check("http://api.b.svc/b", Some("http://api.b.svc/b"));

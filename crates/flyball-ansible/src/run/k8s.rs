@@ -7,7 +7,7 @@
 use super::Run;
 use super::modules::Arguments;
 use super::objects::{self, Change};
-use super::tasks::Done;
+use super::tasks::TaskResult;
 use super::wait::Wait;
 use crate::job::TaskError;
 use crate::playbook::Literals;
@@ -29,7 +29,7 @@ impl Run<'_> {
         arguments: &Arguments,
         named: &Literals,
         scope: &Arc<Scope>,
-    ) -> Result<Done, TaskError> {
+    ) -> Result<TaskResult, TaskError> {
         let budget = self.budget.clone();
         let definitions = self.evaluate(|| definitions(&budget, arguments, scope)).await.map_err(TaskError::new)?;
         let state = arguments.get("state").map_or("present".to_owned(), to_text);
@@ -61,8 +61,8 @@ impl Run<'_> {
         }
         let changed = results.iter().any(|result| result["changed"] == true);
         let mut done = match <[Value; 1]>::try_from(results) {
-            Ok([result]) => Done::with(result),
-            Err(results) => Done::with(json!({"changed": changed, "result": {"results": results}})),
+            Ok([result]) => TaskResult::with(result),
+            Err(results) => TaskResult::with(json!({"changed": changed, "result": {"results": results}})),
         };
         done.failure = failure;
         Ok(done)
@@ -99,7 +99,7 @@ impl Run<'_> {
         Ok(Change { changed, object: None, method: "delete" })
     }
 
-    pub(super) async fn k8s_info(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
+    pub(super) async fn k8s_info(&mut self, arguments: &Arguments) -> Result<TaskResult, TaskError> {
         let (version, kind) = named(arguments).map_err(TaskError::new)?;
         let kind = self.kind(&version, &kind)?;
         // Without a namespace it lists all of them, as Ansible does, unless it reads a single object.
@@ -123,13 +123,13 @@ impl Run<'_> {
                         .access()
                         .check_listing_all_namespaces(kind.name())
                         .map(|()| None)
-                        .map_err(TaskError::refused)?,
+                        .map_err(TaskError::rejected)?,
                 };
                 let found = match self.job.cx.dynamic(&kind).list(namespace.as_deref()).await {
                     // The cluster does not serve this kind, so there are no objects.
                     Err(error) if error.status().is_some_and(|status| status.code == 404) => {
                         let nothing = json!({"changed": false, "api_found": false, "resources": []});
-                        return Ok(Done::with(nothing));
+                        return Ok(TaskResult::with(nothing));
                     }
                     found => found.map_err(TaskError::of)?,
                 };
@@ -148,7 +148,7 @@ impl Run<'_> {
             object
         };
         let resources: Vec<_> = found.into_iter().filter(selected).filter_map(shown).collect();
-        Ok(Done::with(json!({"changed": false, "api_found": true, "resources": resources})))
+        Ok(TaskResult::with(json!({"changed": false, "api_found": true, "resources": resources})))
     }
 
     /// Sets the number of replicas of an object, or the parallelism of a Job.
@@ -157,7 +157,7 @@ impl Run<'_> {
         arguments: &Arguments,
         named: &Literals,
         scope: &Arc<Scope>,
-    ) -> Result<Done, TaskError> {
+    ) -> Result<TaskResult, TaskError> {
         let number = |name: &str| match arguments.get(name) {
             None => Ok(None),
             Some(value) => match value.as_i64().or_else(|| value.as_str()?.trim().parse().ok()) {
@@ -185,7 +185,7 @@ impl Run<'_> {
         let is_other = version.is_some_and(|version| object.metadata.resource_version != Some(version))
             || number("current_replicas")?.is_some_and(|expected| expected != count);
         if is_other || count == replicas {
-            return Ok(Done::with(json!({"changed": false, "result": live, "duration": 0})));
+            return Ok(TaskResult::with(json!({"changed": false, "result": live, "duration": 0})));
         }
         let patch = json!({"apiVersion": definition["apiVersion"], "kind": definition["kind"],
             "metadata": {"name": key.name(), "namespace": key.namespace()}, "spec": {field: replicas}});
@@ -195,11 +195,11 @@ impl Run<'_> {
         waits.entry("wait").or_insert(true.into());
         waits.entry("wait_timeout").or_insert(20.into());
         let change = self.waited(change, Wait::of(&waits).as_ref(), false).await?;
-        Ok(Done::with(json!({"changed": change.changed, "result": change.object})))
+        Ok(TaskResult::with(json!({"changed": change.changed, "result": change.object})))
     }
 
     /// Records status fields of the reconciled object; they are written at the end of the run.
-    pub(super) fn k8s_status(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
+    pub(super) fn k8s_status(&mut self, arguments: &Arguments) -> Result<TaskResult, TaskError> {
         let (version, kind) = named(arguments).map_err(TaskError::new)?;
         let object = self.job.object;
         let types = object.types.clone().unwrap_or_default();
@@ -232,7 +232,7 @@ impl Run<'_> {
         let mut after = before.clone();
         merge(&mut after, status.clone());
         merge(&mut self.outcome.status, status);
-        Ok(Done::with(json!({"changed": before != after, "result": {"status": after}})))
+        Ok(TaskResult::with(json!({"changed": before != after, "result": {"status": after}})))
     }
 }
 
@@ -443,7 +443,7 @@ impl Run<'_> {
         let namespace = self.namespace(&kind, object["metadata"]["namespace"].as_str())?;
         let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {
-            TaskError::refused(format!(
+            TaskError::rejected(format!(
                 "the {} has no metadata.name, and generateName would create an object in each run",
                 kind.name()
             ))

@@ -29,7 +29,7 @@ impl Run<'_> {
                 return Err(format!("the objects of lookups in the task exceed {MAX_RESULT_BYTES} bytes of memory"));
             }
             budget.charge(weight(&found)?)?;
-            budget.sources.answer(&query, found);
+            budget.sources.set_result(&query, found);
         }
         Err(format!("the task has more than {MAX_QUERIES} lookups of objects"))
     }

@@ -1,6 +1,6 @@
 //! The modules without cluster access, and the common evaluation of arguments.
 
-use super::tasks::{Done, seconds};
+use super::tasks::{TaskResult, seconds};
 use super::{Frame, Run, Stop};
 use crate::job::{MIN_REQUEUE, TaskError};
 use crate::playbook::{Literals, Module};
@@ -22,19 +22,19 @@ impl<'r> Run<'r> {
         arguments: &Map<String, Value>,
         scope: &Arc<Scope>,
         frame: &Frame<'r>,
-    ) -> Result<Done, Stop> {
+    ) -> Result<TaskResult, Stop> {
         // Conditions and variable names are evaluated by their modules.
         match module {
             Module::Assert => {
                 let done = self.evaluate(|| assert(arguments, scope)).await;
-                return Ok(done.unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
+                return Ok(done.unwrap_or_else(|problem| TaskResult::failed(TaskError::new(problem))));
             }
             Module::Debug => {
                 let done = {
                     let verbosity = self.job.verbosity;
                     self.evaluate(|| debug(arguments, scope, verbosity)).await
                 };
-                return Ok(done.unwrap_or_else(|problem| Done::failed(TaskError::new(problem))));
+                return Ok(done.unwrap_or_else(|problem| TaskResult::failed(TaskError::new(problem))));
             }
             _ => {}
         }
@@ -42,7 +42,7 @@ impl<'r> Run<'r> {
         let literal_host = arguments.get("url").and_then(Value::as_str).and_then(literal_host);
         let arguments = match self.evaluate(|| evaluate(arguments, scope)).await {
             Ok(arguments) => arguments,
-            Err(problem) => return Ok(Done::failed(TaskError::new(problem))),
+            Err(problem) => return Ok(TaskResult::failed(TaskError::new(problem))),
         };
         let done = match module {
             Module::K8s => Box::pin(self.k8s(&arguments, &named, scope)).await,
@@ -55,7 +55,7 @@ impl<'r> Run<'r> {
                 for (name, value) in arguments.iter().filter(|(name, _)| name.as_str() != "cacheable") {
                     self.set_fact(name, value.clone())?;
                 }
-                Ok(Done::with(json!({"ansible_facts": arguments, "changed": false})))
+                Ok(TaskResult::with(json!({"ansible_facts": arguments, "changed": false})))
             }
             Module::Fail => {
                 let message = arguments.get("msg").map_or("Failed as requested from task".to_owned(), to_text);
@@ -65,7 +65,7 @@ impl<'r> Run<'r> {
                 let minutes = arguments.get("minutes").map_or(Duration::ZERO, |minutes| seconds(minutes, 0.0) * 60);
                 let pause = minutes + arguments.get("seconds").map_or(Duration::ZERO, |pause| seconds(pause, 0.0));
                 self.pause(pause).await?;
-                Ok(Done::ok())
+                Ok(TaskResult::ok())
             }
             Module::Meta => return self.meta(&arguments, frame).await,
             Module::Assert | Module::Debug => unreachable!("these modules were handled above"),
@@ -73,30 +73,30 @@ impl<'r> Run<'r> {
         match done {
             // Neither `ignore_errors` nor `rescue` apply.
             Err(failure) if failure.is_deferred => Err(Stop::Deferred),
-            done => Ok(done.unwrap_or_else(Done::failed)),
+            done => Ok(done.unwrap_or_else(TaskResult::failed)),
         }
     }
 
-    async fn meta(&mut self, arguments: &Arguments, frame: &Frame<'r>) -> Result<Done, Stop> {
+    async fn meta(&mut self, arguments: &Arguments, frame: &Frame<'r>) -> Result<TaskResult, Stop> {
         match arguments.get("action").and_then(Value::as_str) {
             Some("end_play" | "end_host") => return Err(Stop::Play),
             Some("end_role") => return Err(Stop::Role),
             Some("flush_handlers") => self.handlers(frame).await?,
             _ => {}
         }
-        Ok(Done { counts: false, ..Done::ok() })
+        Ok(TaskResult { counts: false, ..TaskResult::ok() })
     }
 
-    fn requeue_after(&mut self, arguments: &Arguments) -> Result<Done, TaskError> {
+    fn requeue_after(&mut self, arguments: &Arguments) -> Result<TaskResult, TaskError> {
         let time = arguments.get("time").map(to_text).unwrap_or_default();
         let period = parse_unsigned_duration(&time)
             .ok_or_else(|| TaskError::new(format!("time: invalid duration {time:?}: use a duration such as 30s")))?;
         self.outcome.requeue_after = Some(period.max(MIN_REQUEUE));
-        Ok(Done::with(json!({"period": time})))
+        Ok(TaskResult::with(json!({"period": time})))
     }
 }
 
-fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, String> {
+fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<TaskResult, String> {
     let that = match arguments.get("that") {
         Some(Value::Array(conditions)) => conditions.clone(),
         Some(condition) => vec![condition.clone()],
@@ -114,13 +114,13 @@ fn assert(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Done, St
     }
     let message =
         arguments.get("success_msg").map_or(Ok("All assertions passed".into()), |message| scope.render(message))?;
-    Ok(Done::with(json!({"changed": false, "msg": message})))
+    Ok(TaskResult::with(json!({"changed": false, "msg": message})))
 }
 
-fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>, verbosity: u8) -> Result<Done, String> {
+fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>, verbosity: u8) -> Result<TaskResult, String> {
     let required = arguments.get("verbosity").map_or(Ok(Value::Null), |required| scope.render(required))?;
     if seconds(&required, 0.0) > Duration::from_secs(verbosity.into()) {
-        return Ok(Done::with(
+        return Ok(TaskResult::with(
             json!({"skipped": true, "changed": false, "skipped_reason": "Verbosity threshold not met."}),
         ));
     }
@@ -133,7 +133,7 @@ fn debug(arguments: &Map<String, Value>, scope: &Arc<Scope>, verbosity: u8) -> R
         (None, Some(message)) => json!({"msg": scope.render(message)?}),
         (None, None) => json!({"msg": "Hello world!"}),
     };
-    let mut done = Done::with(result);
+    let mut done = TaskResult::with(result);
     done.result.insert("changed".into(), false.into());
     Ok(done)
 }

@@ -30,10 +30,10 @@ impl Run<'_> {
     /// Returns a kind, if it was known at startup.
     pub(super) fn kind(&self, api_version: &str, kind: &str) -> Result<Kind, TaskError> {
         let requested = kind_of(api_version, kind)
-            .ok_or_else(|| TaskError::refused(format!("invalid apiVersion {api_version:?} or kind {kind:?}")))?;
+            .ok_or_else(|| TaskError::rejected(format!("invalid apiVersion {api_version:?} or kind {kind:?}")))?;
         let known = self.job.kinds.created.get(&requested).or_else(|| self.job.kinds.read.get(&requested));
         known.cloned().ok_or_else(|| {
-            TaskError::refused(format!(
+            TaskError::rejected(format!(
                 "the operator has no permissions for {kind} of {api_version}, since the kind was unknown at startup: write apiVersion \
                  and kind literally in a task, a template or a variable of the role"
             ))
@@ -52,7 +52,7 @@ impl Run<'_> {
         }
         let own = self.job.cx.key().namespace();
         let namespace = requested.filter(|namespace| !namespace.is_empty()).or(own).unwrap_or("default");
-        self.access().check_namespace(namespace).map_err(TaskError::refused)?;
+        self.access().check_namespace(namespace).map_err(TaskError::rejected)?;
         Ok(Some(namespace.to_owned()))
     }
 
@@ -61,7 +61,7 @@ impl Run<'_> {
         if let Some(wrong) =
             [Some(key.name()), key.namespace()].into_iter().flatten().find(|name| !is_path_segment(name))
         {
-            return Err(TaskError::refused(format!("invalid name of an object or namespace: {wrong:?}")));
+            return Err(TaskError::rejected(format!("invalid name of an object or namespace: {wrong:?}")));
         }
         self.job.cx.dynamic(kind).get(key).await.map_err(TaskError::of)
     }
@@ -72,7 +72,7 @@ impl Run<'_> {
         let access = self.access();
         access
             .check_write(&kind.gvk().group, kind.name(), key.namespace(), definition, named)
-            .map_err(TaskError::refused)?;
+            .map_err(TaskError::rejected)?;
         let mut definition = definition.clone();
         if let Some(namespace) = key.namespace() {
             definition["metadata"]["namespace"] = namespace.into();
@@ -122,7 +122,7 @@ impl Run<'_> {
         let access = self.access();
         access
             .check_write(&kind.gvk().group, kind.name(), key.namespace(), definition, named)
-            .map_err(TaskError::refused)?;
+            .map_err(TaskError::rejected)?;
         match self.get(&kind, &key).await? {
             Some(before) => self.patch(&kind, &key, &before, definition.clone(), replaces_lists).await,
             // As in Ansible, which only logs a warning.
@@ -194,7 +194,7 @@ impl Run<'_> {
 
 fn decode(definition: Value) -> Result<DynamicObject, TaskError> {
     serde_json::from_value(definition)
-        .map_err(|error| TaskError::refused(format!("invalid Kubernetes object in definition: {error}")))
+        .map_err(|error| TaskError::rejected(format!("invalid Kubernetes object in definition: {error}")))
 }
 
 fn change(object: &DynamicObject, changed: bool, method: &'static str) -> Result<Change, TaskError> {

@@ -138,8 +138,8 @@ impl<'r> Run<'r> {
                     Ok(items) => self.run_items(task, repeat, items, frame).await?,
                     // If all items are skipped, errors in the loop's value are ignored.
                     Err(problem) => match self.evaluate(|| applies(task, frame, &scope)).await {
-                        Ok(false) => Done::skipped(),
-                        _ => Done::failed(TaskError::new(format!("loop: {problem}"))),
+                        Ok(false) => TaskResult::skipped(),
+                        _ => TaskResult::failed(TaskError::new(format!("loop: {problem}"))),
                     },
                 }
             }
@@ -153,7 +153,7 @@ impl<'r> Run<'r> {
         repeat: &'r Loop,
         items: Vec<Value>,
         frame: &Frame<'r>,
-    ) -> Result<Done, Stop> {
+    ) -> Result<TaskResult, Stop> {
         let (mut results, mut failure, mut size_of_results) = (Vec::new(), None, 0);
         let count = items.len();
         for (index, item) in items.into_iter().enumerate() {
@@ -184,7 +184,7 @@ impl<'r> Run<'r> {
             failed.message = format!("One or more items failed: {}", failed.message);
             result.insert("msg".into(), failed.message.as_str().into());
         }
-        Ok(Done { result, failure, counts: true })
+        Ok(TaskResult { result, failure, counts: true })
     }
 
     /// Charges the work of a task, and ends the run if the budget is exhausted: tasks cannot ignore or rescue that.
@@ -207,7 +207,7 @@ impl<'r> Run<'r> {
     }
 
     /// Runs a task for one item, with retries.
-    async fn run_item(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
+    async fn run_item(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<TaskResult, Stop> {
         self.count().map_err(|problem| Stop::Failed(TaskError { task: of(task), ..TaskError::new(problem) }))?;
         self.charge(task, WORK_PER_TASK)?;
         self.budget.yield_turn().await;
@@ -215,9 +215,9 @@ impl<'r> Run<'r> {
         let scope = self.scope(frame, &task.vars, looped);
         match self.evaluate(|| applies(task, frame, &scope)).await {
             Ok(true) => {}
-            Ok(false) => return Ok(Done::skipped()),
+            Ok(false) => return Ok(TaskResult::skipped()),
             Err(problem) => {
-                return Ok(Done::failed(TaskError::new(format!("the conditional check failed: {problem}"))));
+                return Ok(TaskResult::failed(TaskError::new(format!("the conditional check failed: {problem}"))));
             }
         }
         let retries = task.retries.as_ref().map(|retries| number(retries, &scope));
@@ -238,7 +238,7 @@ impl<'r> Run<'r> {
             let evaluated = self.evaluate_result(task, frame, looped, &mut done).await;
             let satisfied = match evaluated {
                 Err(problem) => {
-                    done = Done::failed(TaskError::new(problem));
+                    done = TaskResult::failed(TaskError::new(problem));
                     true
                 }
                 Ok(satisfied) => satisfied,
@@ -260,12 +260,12 @@ impl<'r> Run<'r> {
         task: &Task,
         frame: &Frame<'_>,
         looped: &Vars,
-        done: &mut Done,
+        done: &mut TaskResult,
     ) -> Result<bool, String> {
         let failed = done.failure.is_some();
         done.result.entry("failed").or_insert(failed.into());
         done.result.entry("changed").or_insert(false.into());
-        let scope = |run: &Self, done: &Done| {
+        let scope = |run: &Self, done: &TaskResult| {
             let mut looped = looped.clone();
             if let Some(name) = &task.register {
                 looped.insert(name.clone(), Var::Data(Arc::new(done.result.clone().into())));
@@ -302,7 +302,7 @@ impl<'r> Run<'r> {
     }
 
     /// Executes the action of a task.
-    async fn run_action(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<Done, Stop> {
+    async fn run_action(&mut self, task: &'r Task, frame: &Frame<'r>, looped: &Vars) -> Result<TaskResult, Stop> {
         let scope = self.scope(frame, &task.vars, looped);
         match &task.action {
             Action::Module(module, arguments) => Box::pin(self.module(*module, arguments, &scope, frame)).await,
@@ -310,12 +310,12 @@ impl<'r> Run<'r> {
                 let file = match self.evaluate(|| scope.render(file)).await {
                     Ok(Value::String(file)) => file,
                     Ok(other) => {
-                        return Ok(Done::failed(TaskError::new(format!(
+                        return Ok(TaskResult::failed(TaskError::new(format!(
                             "the task file name must be a string, not {}",
                             type_name(&other)
                         ))));
                     }
-                    Err(problem) => return Ok(Done::failed(TaskError::new(problem))),
+                    Err(problem) => return Ok(TaskResult::failed(TaskError::new(problem))),
                 };
                 let tasks = match frame.role {
                     Some(role) => candidate_paths(&file, &task.file, &role.folder.join("tasks"))
@@ -326,38 +326,38 @@ impl<'r> Run<'r> {
                         .find_map(|p| frame.play.includes.get(p)),
                 };
                 let Some(tasks) = tasks else {
-                    return Ok(Done::failed(TaskError::new(format!("no task file {file} {FILES_OF_ROLE}"))));
+                    return Ok(TaskResult::failed(TaskError::new(format!("no task file {file} {FILES_OF_ROLE}"))));
                 };
                 let mut inner = frame.within(&task.vars);
                 inner.vars.push(Arc::new(looped.clone()));
                 inner.ignore_errors = task.ignore_errors.clone().or(inner.ignore_errors);
                 inner.no_log = task.no_log.clone().or(inner.no_log);
                 self.tasks(tasks, &inner).await?;
-                Ok(Done::ok())
+                Ok(TaskResult::ok())
             }
             Action::Role { folder, tasks_from, .. } => {
                 let mut inner = frame.within(&Arc::default());
                 inner.params.extend([task.vars.clone(), Arc::new(looped.clone())]);
                 inner.no_log = task.no_log.clone().or(inner.no_log);
                 Box::pin(self.role(folder, tasks_from, &inner)).await?;
-                Ok(Done::ok())
+                Ok(TaskResult::ok())
             }
             Action::IncludeVars { file, name } => Ok(self.include_vars(file, name.as_deref(), &scope, frame)),
             Action::Block { .. } => unreachable!("blocks are expanded to their tasks"),
         }
     }
 
-    fn include_vars(&mut self, file: &Value, name: Option<&str>, scope: &Arc<Scope>, frame: &Frame<'_>) -> Done {
+    fn include_vars(&mut self, file: &Value, name: Option<&str>, scope: &Arc<Scope>, frame: &Frame<'_>) -> TaskResult {
         let file = match scope.render(file) {
             Ok(file) => file.as_str().unwrap_or_default().to_owned(),
-            Err(problem) => return Done::failed(TaskError::new(problem)),
+            Err(problem) => return TaskResult::failed(TaskError::new(problem)),
         };
         let found = frame.role.and_then(|role| {
             let folders = [role.folder.join("vars"), role.folder.clone(), role.folder.join("tasks")];
             folders.iter().find_map(|folder| role.var_files.get(&candidate_paths(&file, folder, folder)[1]))
         });
         let Some(vars) = found else {
-            return Done::failed(TaskError::new(format!("no variable file {file} {FILES_OF_ROLE}")));
+            return TaskResult::failed(TaskError::new(format!("no variable file {file} {FILES_OF_ROLE}")));
         };
         match name {
             None => {
@@ -372,7 +372,7 @@ impl<'r> Run<'r> {
                 Arc::make_mut(&mut self.included).insert(name.to_owned(), Var::Template(Arc::new(fields.into())));
             }
         }
-        Done::ok()
+        TaskResult::ok()
     }
 
     /// Logs the result of a task, which is not hidden.
@@ -387,7 +387,7 @@ impl<'r> Run<'r> {
     }
 
     /// Counts, registers and reports the result of a task.
-    fn ended(&mut self, task: &Task, frame: &Frame<'_>, mut done: Done) -> Result<(), Stop> {
+    fn ended(&mut self, task: &Task, frame: &Frame<'_>, mut done: TaskResult) -> Result<(), Stop> {
         self.charge(task, 0)?;
         let scope = self.scope(frame, &task.vars, &Vars::new());
         let no_log = task.no_log.as_ref().or(frame.no_log.as_ref());
@@ -427,14 +427,14 @@ impl<'r> Run<'r> {
 }
 
 /// The result of a task.
-pub(super) struct Done {
+pub(super) struct TaskResult {
     pub(super) result: Map<String, Value>,
     pub(super) failure: Option<TaskError>,
     /// Ansible counts the task.
     pub(super) counts: bool,
 }
 
-impl Done {
+impl TaskResult {
     pub(super) fn ok() -> Self {
         Self { result: Map::new(), failure: None, counts: true }
     }

@@ -3,9 +3,9 @@
 //! See <https://docs.ansible.com/ansible/latest/collections/ansible/builtin/uri_module.html>.
 
 use super::Run;
-use super::http::{Answer, Call};
+use super::http::{Call, Response};
 use super::modules::Arguments;
-use super::tasks::Done;
+use super::tasks::TaskResult;
 use crate::job::TaskError;
 use crate::template::BYTES_PER_FUEL;
 use crate::yaml::{to_text, truth, type_name};
@@ -25,32 +25,32 @@ const MAX_JSON_BYTES: usize = 32 << 20;
 
 impl Run<'_> {
     /// Sends a request to a service. `literal` is the host of the URL, if it is literal in the task.
-    pub(super) async fn uri(&mut self, arguments: &Arguments, literal: Option<&str>) -> Result<Done, TaskError> {
+    pub(super) async fn uri(&mut self, arguments: &Arguments, literal: Option<&str>) -> Result<TaskResult, TaskError> {
         let watch = self.job.watch.clone();
         if watch.repeats {
-            return Err(TaskError::refused("uri is not available in simulations"));
+            return Err(TaskError::rejected("uri is not available in simulations"));
         }
-        let call = call(arguments, watch.services.resolver.clone()).map_err(TaskError::refused)?;
+        let call = call(arguments, watch.services.resolver.clone()).map_err(TaskError::rejected)?;
         let access = self.access();
         let host = call.url.host().unwrap_or_default();
-        watch.services.check(host, literal, |namespace| access.is_own(Some(namespace))).map_err(TaskError::refused)?;
+        watch.services.check(host, literal, |namespace| access.is_own(Some(namespace))).map_err(TaskError::rejected)?;
         let expected = status_codes(arguments.get("status_code")).map_err(TaskError::new)?;
         // Users may delay the response.
         if !self.has_share().await {
             return Err(TaskError::deferred());
         }
         let start = Instant::now();
-        let answered = call.send().await;
+        let response = call.send().await;
         let elapsed = start.elapsed().as_secs();
         let budget = self.budget.clone();
         let returns_content = arguments.get("return_content").and_then(truth) == Some(true);
-        let (status, mut result, problem) = match answered {
-            Ok(answer) => {
-                budget.charge((answer.body.len() / BYTES_PER_FUEL) as u64).map_err(TaskError::new)?;
-                let status = i64::from(answer.status.as_u16());
+        let (status, mut result, problem) = match response {
+            Ok(response) => {
+                budget.charge((response.body.len() / BYTES_PER_FUEL) as u64).map_err(TaskError::new)?;
+                let status = i64::from(response.status.as_u16());
                 let fails = !expected.contains(&status);
-                let reason = answer.status.canonical_reason().unwrap_or_default();
-                let result = result(&answer, returns_content || fails).map_err(TaskError::new)?;
+                let reason = response.status.canonical_reason().unwrap_or_default();
+                let result = result(&response, returns_content || fails).map_err(TaskError::new)?;
                 (status, result, format!("HTTP Error {status}: {reason}"))
             }
             Err(problem) => {
@@ -60,7 +60,7 @@ impl Run<'_> {
         };
         let own = json!({"status": status, "changed": false, "elapsed": elapsed});
         result.extend(own.as_object().cloned().unwrap_or_default());
-        let mut done = Done::with(Value::Object(result));
+        let mut done = TaskResult::with(Value::Object(result));
         if !expected.contains(&status) {
             let failure = TaskError::new(format!("Status code was {status} and not {expected:?}: {problem}"));
             done.fail(failure);
@@ -173,14 +173,14 @@ fn status_codes(codes: Option<&Value>) -> Result<Vec<i64>, String> {
 }
 
 /// Returns the fields of a result from the response.
-fn result(answer: &Answer, with_content: bool) -> Result<Map<String, Value>, String> {
+fn result(response: &Response, with_content: bool) -> Result<Map<String, Value>, String> {
     let mut result = Map::new();
-    for name in answer.headers.keys() {
+    for name in response.headers.keys() {
         let values: Vec<_> =
-            answer.headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+            response.headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
         result.insert(name.as_str().replace('-', "_"), values.join(", ").into());
     }
-    let content_type = answer.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type = response.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim().to_lowercase();
     let is_json = matches!(content_type.rsplit('/').next(), Some("json" | "javascript"));
     // The fields of Ansible replace headers with the same names.
@@ -188,17 +188,17 @@ fn result(answer: &Answer, with_content: bool) -> Result<Map<String, Value>, Str
         result.remove(own);
     }
     if is_json {
-        if memory::of_text(&answer.body) > MAX_JSON_BYTES {
+        if memory::of_text(&response.body) > MAX_JSON_BYTES {
             return Err(format!("the response takes more than {MAX_JSON_BYTES} bytes of memory"));
         }
-        result.extend(serde_json::from_slice(&answer.body).ok().map(|json| ("json".to_owned(), json)));
+        result.extend(serde_json::from_slice(&response.body).ok().map(|json| ("json".to_owned(), json)));
     }
     if with_content {
-        result.insert("content".into(), String::from_utf8_lossy(&answer.body).into());
+        result.insert("content".into(), String::from_utf8_lossy(&response.body).into());
     }
-    result.insert("msg".into(), format!("OK ({} bytes)", answer.body.len()).into());
-    result.insert("url".into(), answer.url.to_string().into());
-    result.insert("redirected".into(), answer.is_redirected.into());
+    result.insert("msg".into(), format!("OK ({} bytes)", response.body.len()).into());
+    result.insert("url".into(), response.url.to_string().into());
+    result.insert("redirected".into(), response.is_redirected.into());
     Ok(result)
 }
 

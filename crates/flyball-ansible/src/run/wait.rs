@@ -13,11 +13,11 @@ use std::time::Duration;
 pub(super) struct Wait {
     timeout: Duration,
     sleep: Duration,
-    condition: Option<Expected>,
+    condition: Option<WaitCondition>,
 }
 
 /// A condition to wait for.
-struct Expected {
+struct WaitCondition {
     kind: String,
     status: String,
     reason: Option<String>,
@@ -27,7 +27,7 @@ impl Wait {
     /// Parses the wait settings of a task; `None` if it does not wait.
     pub(super) fn of(arguments: &Arguments) -> Option<Self> {
         arguments.get("wait").and_then(truth).filter(|wait| *wait)?;
-        let condition = arguments.get("wait_condition").map(|condition| Expected {
+        let condition = arguments.get("wait_condition").map(|condition| WaitCondition {
             kind: condition.get("type").map(to_text).unwrap_or_default(),
             // In YAML, `True` and `"True"` are easily confused.
             status: condition.get("status").map_or("True".to_owned(), |status| match status {
@@ -80,7 +80,7 @@ impl Run<'_> {
 }
 
 /// Returns true if an object is ready: by a condition, or by the rules of its kind.
-fn is_ready(kind: &str, object: &Value, condition: Option<&Expected>) -> bool {
+fn is_ready(kind: &str, object: &Value, condition: Option<&WaitCondition>) -> bool {
     let (spec, status) = (&object["spec"], &object["status"]);
     let generation = object["metadata"]["generation"].as_i64();
     let observed = status["observedGeneration"].as_i64();
@@ -128,7 +128,7 @@ mod tests {
         assert!(is_ready("Deployment", &deployment(2, 2), None));
         assert!(!is_ready("Deployment", &deployment(1, 2), None) && !is_ready("Deployment", &deployment(2, 1), None));
         assert!(!is_ready("Deployment", &json!({"spec": {}}), None) && is_ready("ConfigMap", &json!({}), None));
-        let expected = Expected { kind: "Complete".into(), status: "True".into(), reason: None };
+        let expected = WaitCondition { kind: "Complete".into(), status: "True".into(), reason: None };
         let job = json!({"status": {"conditions": [{"type": "Complete", "status": "True"}]}});
         assert!(is_ready("Job", &job, Some(&expected)) && !is_ready("Job", &json!({}), Some(&expected)));
     }

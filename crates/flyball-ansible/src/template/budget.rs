@@ -82,7 +82,7 @@ impl Budget {
         let mut steps = engines.iter().zip(FUEL).peekable();
         loop {
             let (engine, fuel) = steps.next().expect("the last limit returns");
-            self.charge(fuel).map_err(super::refuse)?;
+            self.charge(fuel).map_err(super::reject)?;
             match evaluate(engine) {
                 Err(error) if steps.peek().is_some() && is_out_of_fuel(&error) => {}
                 result => return result,
@@ -92,7 +92,7 @@ impl Budget {
 
     /// Runs an expensive evaluation outside of the async workers.
     pub(super) fn spend<T>(&self, evaluate: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        self.check().map_err(super::refuse)?;
+        self.check().map_err(super::reject)?;
         let began = Instant::now();
         let value = evaluate();
         *self.spent() += began.elapsed();

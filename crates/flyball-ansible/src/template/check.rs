@@ -1,7 +1,7 @@
 //! Finds errors in templates at load time: invalid syntax, and unsupported filters, tests and lookups.
 
 use super::lookups::{LOOKUPS, NO_FILE, date_format, short, unknown_lookup};
-use super::{ENGINE, Quotes, is_template, literal_backslashes, refuse, sole_expression};
+use super::{ENGINE, Quotes, is_template, literal_backslashes, reject, sole_expression};
 use minijinja::{Environment, Error, Expression, Template, context};
 
 /// The stack size for the parser, with memory allocated on demand: sufficient for its recursion limit in a program
@@ -46,7 +46,7 @@ fn check_operators(text: &str) -> Result<(), Error> {
     while let Some(at) = opening(rest, &['{', '%']) {
         let (end, operators) = section(&rest[at + 2..]);
         if operators > MAX_OPERATORS {
-            return Err(refuse(format!(
+            return Err(reject(format!(
                 "an expression has more than {MAX_OPERATORS} operators: split it into several variables"
             )));
         }
@@ -117,13 +117,13 @@ fn first_name<'t>(tokens: &[Token<'t>]) -> Option<&'t str> {
 }
 
 /// Returns the unsupported names in a text with expressions, each with its position.
-pub(crate) fn missing_in_text(text: &str) -> Vec<(usize, Missing)> {
+pub(crate) fn missing_in_text(text: &str) -> Vec<(usize, MissingFunction)> {
     let of = |(at, section): (usize, &str)| missing_names(section).into_iter().map(move |name| (at, name)).collect();
     sections(text).into_iter().flat_map::<Vec<_>, _>(of).collect()
 }
 
 /// Returns the unsupported names in a condition.
-pub(crate) fn missing_in_expression(text: &str) -> Vec<Missing> {
+pub(crate) fn missing_in_expression(text: &str) -> Vec<MissingFunction> {
     missing_names(sole_expression(text).unwrap_or(text))
 }
 
@@ -173,7 +173,7 @@ pub(super) enum Token<'a> {
 
 /// A filter, test or lookup that the built-in executor does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingFunction {
     Filter(String),
     Test(String),
     Lookup(String),
@@ -182,22 +182,26 @@ pub(crate) enum Missing {
 fn check_names(expression: &str) -> Result<(), String> {
     match missing_names(expression).into_iter().next() {
         None => Ok(()),
-        Some(Missing::Filter(name)) => Err(format!("the built-in executor does not support filter {name}: {REMEDY}")),
-        Some(Missing::Test(name)) => Err(format!("the built-in executor does not support test {name}: {REMEDY}")),
-        Some(Missing::Lookup(kind)) => Err(unknown_lookup(&kind)),
+        Some(MissingFunction::Filter(name)) => {
+            Err(format!("the built-in executor does not support filter {name}: {REMEDY}"))
+        }
+        Some(MissingFunction::Test(name)) => {
+            Err(format!("the built-in executor does not support test {name}: {REMEDY}"))
+        }
+        Some(MissingFunction::Lookup(kind)) => Err(unknown_lookup(&kind)),
     }
 }
 
-fn missing_names(expression: &str) -> Vec<Missing> {
+fn missing_names(expression: &str) -> Vec<MissingFunction> {
     let tokens = tokens(expression);
     let used = tokens.iter().enumerate().filter_map(|(at, token)| {
         let next = |offset: usize| tokens.get(at + offset).copied();
         match (token, next(1)) {
-            (Token::Sign('|'), Some(Token::Name(_))) => Some(Missing::Filter(dotted(&tokens[at + 1..]))),
+            (Token::Sign('|'), Some(Token::Name(_))) => Some(MissingFunction::Filter(dotted(&tokens[at + 1..]))),
             (Token::Name("is"), Some(Token::Name("not"))) => {
-                Some(Missing::Test(dotted(&tokens[(at + 2).min(tokens.len())..])))
+                Some(MissingFunction::Test(dotted(&tokens[(at + 2).min(tokens.len())..])))
             }
-            (Token::Name("is"), Some(Token::Name(_))) => Some(Missing::Test(dotted(&tokens[at + 1..]))),
+            (Token::Name("is"), Some(Token::Name(_))) => Some(MissingFunction::Test(dotted(&tokens[at + 1..]))),
             (Token::Name("lookup" | "query" | "q"), Some(Token::Sign('('))) => match next(2) {
                 Some(Token::Text(kind)) => {
                     let term = next(4).filter(|_| next(3) == Some(Token::Sign(',')));
@@ -207,7 +211,7 @@ fn missing_names(expression: &str) -> Vec<Missing> {
                         ("password", Some(Token::Text(path))) => path.starts_with(NO_FILE),
                         (kind, _) => LOOKUPS.contains(&kind),
                     };
-                    (!is_supported).then(|| Missing::Lookup(short(kind).to_owned()))
+                    (!is_supported).then(|| MissingFunction::Lookup(short(kind).to_owned()))
                 }
                 _ => None,
             },
@@ -217,12 +221,12 @@ fn missing_names(expression: &str) -> Vec<Missing> {
     used.filter(|name| !is_known(name)).collect()
 }
 
-fn is_known(name: &Missing) -> bool {
+fn is_known(name: &MissingFunction) -> bool {
     match name {
-        Missing::Filter(name) => exists("name is filter", name),
-        Missing::Test(name) => name.is_empty() || exists("name is test", name),
+        MissingFunction::Filter(name) => exists("name is filter", name),
+        MissingFunction::Test(name) => name.is_empty() || exists("name is test", name),
         // Lookups were checked with their terms.
-        Missing::Lookup(_) => false,
+        MissingFunction::Lookup(_) => false,
     }
 }
 
@@ -318,8 +322,8 @@ fn dotted(tokens: &[Token<'_>]) -> String {
 const REMEDY: &str = "use another one, or install ansible-playbook";
 
 fn exists(question: &str, name: &str) -> bool {
-    let answer = compile_expression(&ENGINE, question).and_then(|question| question.eval(context! { name }));
-    answer.is_ok_and(|answer| answer.is_true())
+    let response = compile_expression(&ENGINE, question).and_then(|question| question.eval(context! { name }));
+    response.is_ok_and(|response| response.is_true())
 }
 
 fn tokens(expression: &str) -> Vec<Token<'_>> {

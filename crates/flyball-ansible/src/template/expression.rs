@@ -4,7 +4,7 @@
 //! All matches together then scan quadratically. So an automaton runs before each search and is charged for its
 //! steps, which depend on the expression and the text alone.
 
-use super::{BYTES_PER_FUEL, refuse};
+use super::{BYTES_PER_FUEL, reject};
 use minijinja::{Error, State};
 use regex::{Captures, Regex, RegexBuilder};
 use regex_automata::hybrid::dfa::{Cache, Config, DFA};
@@ -39,7 +39,7 @@ impl Expression {
                     let program = thompson::Compiler::new()
                         .syntax(syntax)
                         .build(pattern)
-                        .map_err(|error| refuse(error.to_string()))?;
+                        .map_err(|error| reject(error.to_string()))?;
                     let states = program.states().len();
                     let config = Config::new().unicode_word_boundary(true).minimum_cache_clear_count(Some(0));
                     let walker = DFA::builder().configure(config).build_from_nfa(program).ok();
@@ -53,7 +53,7 @@ impl Expression {
                 Err(_) => break,
             }
         }
-        Err(refuse(format!("{pattern} is not a supported regular expression (look-around is not supported)")))
+        Err(reject(format!("{pattern} is not a supported regular expression (look-around is not supported)")))
     }
 
     /// Finds the first match.

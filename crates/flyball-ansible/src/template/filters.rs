@@ -4,8 +4,8 @@
 //! uses randomness, reads the clock or runs programs.
 
 use super::expression::Expression;
-use super::output::{Bounded, check_size};
-use super::{BYTES_PER_FUEL, format, from_json, items, lists, numbers, query, refuse, texts, time, undefined, weigh};
+use super::output::{LimitedText, check_size};
+use super::{BYTES_PER_FUEL, format, from_json, items, lists, numbers, query, reject, texts, time, undefined, weigh};
 use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -146,7 +146,7 @@ fn add_conversions(env: &mut Environment<'static>) {
         let maps = text.bytes().filter(|byte| *byte == b'{').count();
         state.consume_fuel((maps * memory::NODE / BYTES_PER_FUEL) as u64)?;
         parses(state, &text)?;
-        let value: Json = serde_json::from_str(&text).map_err(|error| refuse(format!("from_json: {error}")))?;
+        let value: Json = serde_json::from_str(&text).map_err(|error| reject(format!("from_json: {error}")))?;
         Ok::<_, Error>(from_json(value))
     });
     for name in ["to_yaml", "to_nice_yaml"] {
@@ -156,9 +156,9 @@ fn add_conversions(env: &mut Environment<'static>) {
                 &["indent", "width", "sort_keys", "default_flow_style", "allow_unicode", "explicit_start"],
             )?;
             options.assert_all_used()?;
-            let mut out = Bounded::default();
+            let mut out = LimitedText::default();
             yaml::write(&mut out, &to_json(state, &defined(value)?)?)
-                .map_err(|problem| refuse(format!("to_yaml: {problem}")))?;
+                .map_err(|problem| reject(format!("to_yaml: {problem}")))?;
             let text = out.text()?;
             Ok::<_, Error>(if text.ends_with('\n') { text } else { text + "\n" })
         });
@@ -169,7 +169,7 @@ fn add_conversions(env: &mut Environment<'static>) {
         Some(text) => match documents(state, text)?.as_slice() {
             [] => Ok(Value::from(())),
             [document] => Ok(from_json(document)),
-            several => Err(refuse(format!("from_yaml: the text has {} documents: use from_yaml_all", several.len()))),
+            several => Err(reject(format!("from_yaml: the text has {} documents: use from_yaml_all", several.len()))),
         },
     });
     env.add_filter("from_yaml_all", |state: &State<'_, '_>, text: Value| match text.as_str() {
@@ -222,8 +222,8 @@ fn add_texts(env: &mut Environment<'static>) {
     });
     env.add_filter("b64decode", |text: String, options: Kwargs| {
         ignore(&options, &["encoding", "urlsafe"])?;
-        let bytes = STANDARD.decode(text.trim()).map_err(|error| refuse(format!("b64decode: {error}")))?;
-        String::from_utf8(bytes).map_err(|_| refuse("b64decode: the decoded bytes are not valid UTF-8"))
+        let bytes = STANDARD.decode(text.trim()).map_err(|error| reject(format!("b64decode: {error}")))?;
+        String::from_utf8(bytes).map_err(|_| reject("b64decode: the decoded bytes are not valid UTF-8"))
     });
     env.add_filter("format", |state: &State<'_, '_>, text: String, arguments: Rest<Value>, options: Kwargs| {
         let mut arguments = arguments.0;
@@ -307,7 +307,7 @@ fn add_collections(env: &mut Environment<'static>) {
         options.assert_all_used()?;
         let (key, value) = (key.unwrap_or_else(|| "key".into()), value.unwrap_or_else(|| "value".into()));
         let Json::Object(fields) = to_json(state, &map)? else {
-            return Err(refuse("dict2items: the value must be a map"));
+            return Err(reject("dict2items: the value must be a map"));
         };
         check_size("dict2items", fields.len().saturating_mul(key.len().saturating_add(value.len())))?;
         let item = |(name, field): (String, Json)| {
@@ -413,9 +413,9 @@ fn in_ascii(json: String, is_ascii: bool) -> Result<String, Error> {
 
 /// Writes a value as JSON, up to the size limit.
 fn written(value: &Json, formatter: impl Formatter) -> Result<String, Error> {
-    let mut out = Bounded::default();
+    let mut out = LimitedText::default();
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
-    serde::Serialize::serialize(value, &mut serializer).map_err(|error| refuse(error.to_string()))?;
+    serde::Serialize::serialize(value, &mut serializer).map_err(|error| reject(error.to_string()))?;
     out.text()
 }
 
@@ -508,7 +508,7 @@ fn group_of(found: &Captures<'_>, group: &Value) -> Result<Value, Error> {
         Ok(number) => found.get(number),
         Err(_) => found.name(name),
     };
-    part.map(|part| part.as_str().into()).ok_or_else(|| refuse(format!("the expression has no group {name}")))
+    part.map(|part| part.as_str().into()).ok_or_else(|| reject(format!("the expression has no group {name}")))
 }
 
 fn digest(text: &str, kind: &str) -> Result<String, Error> {
@@ -518,7 +518,7 @@ fn digest(text: &str, kind: &str) -> Result<String, Error> {
         "sha384" => &ring::digest::SHA384,
         "sha512" => &ring::digest::SHA512,
         other => {
-            return Err(refuse(format!(
+            return Err(reject(format!(
                 "the built-in executor does not support hash {other}; supported: sha1, sha256, sha384, sha512"
             )));
         }
@@ -535,10 +535,10 @@ fn maps(state: &State<'_, '_>, value: &Value) -> Result<Vec<Map<String, Json>>, 
             .into_iter()
             .map(|item| match item {
                 Json::Object(map) => Ok(map),
-                other => Err(refuse(format!("combine requires maps, not {}", yaml::type_name(&other)))),
+                other => Err(reject(format!("combine requires maps, not {}", yaml::type_name(&other)))),
             })
             .collect(),
-        other => Err(refuse(format!("combine requires maps, not {}", yaml::type_name(&other)))),
+        other => Err(reject(format!("combine requires maps, not {}", yaml::type_name(&other)))),
     }
 }
 
@@ -565,7 +565,7 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
                     *known = value;
                 }
                 other => {
-                    return Err(refuse(format!(
+                    return Err(reject(format!(
                         "combine does not support list_merge {other}; supported: replace, keep, append, prepend, append_rp, prepend_rp"
                     )));
                 }
@@ -600,8 +600,8 @@ fn documents(state: &State<'_, '_>, text: &str) -> Result<Vec<Json>, Error> {
     let bytes = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_FUEL);
     let documents =
         yaml::documents_within(text, bytes.min(yaml::MAX_TEXT_MEMORY)).map_err(|problem| match problem {
-            yaml::Invalid::Memory(_) => minijinja::ErrorKind::OutOfFuel.into(),
-            problem => refuse(yaml::invalid(&problem)),
+            yaml::ScalarError::Memory(_) => minijinja::ErrorKind::OutOfFuel.into(),
+            problem => reject(yaml::invalid(&problem)),
         })?;
     let size: usize = documents.iter().map(memory::of).sum();
     state.consume_fuel((size / BYTES_PER_FUEL) as u64)?;

@@ -2,7 +2,7 @@
 
 use super::lookups::{short, unknown_lookup};
 use super::output::check_size;
-use super::{Files, Scope, format, from_json, password, refuse, time, weigh};
+use super::{Files, Scope, format, from_json, password, reject, time, weigh};
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
@@ -35,12 +35,12 @@ pub(super) fn add(env: &mut Environment<'static>) {
                 serde_json::Value::Array(pairs) => {
                     for pair in pairs {
                         let (Some(key), Some(value)) = (pair.get(0), pair.get(1)) else {
-                            return Err(refuse("dict requires a map or a list of pairs"));
+                            return Err(reject("dict requires a map or a list of pairs"));
                         };
                         map.insert(key.as_str().map_or_else(|| key.to_string(), str::to_owned), value.clone());
                     }
                 }
-                _ => return Err(refuse("dict requires a map or a list of pairs")),
+                _ => return Err(reject("dict requires a map or a list of pairs")),
             }
         }
         for name in fields.args() {
@@ -88,7 +88,7 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
         return objects(&scope, terms, options);
     }
     let text = |term: &Value| {
-        term.as_str().map(str::to_owned).ok_or_else(|| refuse(format!("{kind}: {term} must be a string")))
+        term.as_str().map(str::to_owned).ok_or_else(|| reject(format!("{kind}: {term} must be a string")))
     };
     let mut found = Vec::new();
     for term in terms {
@@ -97,14 +97,14 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
                 let name = text(term)?;
                 let found_in = |files: &Arc<Files>| Some((files.clone(), files.template(&name)?.clone()));
                 let template = scope.files().iter().find_map(found_in);
-                let (files, (path, template)) = template.ok_or_else(|| refuse(format!("template {name} not found")))?;
+                let (files, (path, template)) = template.ok_or_else(|| reject(format!("template {name} not found")))?;
                 let rendered = scope.render_file(&files, &name, &template);
-                found.push(rendered.map_err(|error| refuse(format!("{}: {error}", path.display())))?.into());
+                found.push(rendered.map_err(|error| reject(format!("{}: {error}", path.display())))?.into());
             }
             "file" => {
                 let name = text(term)?;
                 let file = scope.files().iter().find_map(|files| files.file(&name));
-                let (_, file) = file.ok_or_else(|| refuse(format!("file {name} not found")))?;
+                let (_, file) = file.ok_or_else(|| reject(format!("file {name} not found")))?;
                 found.push(file.trim_end().into());
             }
             "env" => {
@@ -119,12 +119,12 @@ fn look_up(state: &State<'_, '_>, kind: &str, terms: &[Value], options: &Kwargs)
             "vars" => {
                 let name = text(term)?;
                 let value = scope.variable(&name).or(options.get("default")?);
-                found.push(value.ok_or_else(|| refuse(format!("'{name}' is undefined")))?);
+                found.push(value.ok_or_else(|| reject(format!("'{name}' is undefined")))?);
             }
             "items" => found.push(term.clone()),
             "password" => found.push(password::of(&scope, &text(term)?, options)?.into()),
             "pipe" => found.push(time::date(&scope, &text(term)?)?.into()),
-            other => return Err(refuse(unknown_lookup(other))),
+            other => return Err(reject(unknown_lookup(other))),
         }
     }
     // Options of lookups without effect here.
@@ -147,10 +147,10 @@ fn objects(scope: &Scope, terms: &[Value], options: &Kwargs) -> Result<Vec<Value
     }
     options.assert_all_used()?;
     if !terms.is_empty() || !["kind", "cluster_info"].iter().any(|name| query.contains_key(*name)) {
-        return Err(refuse("lookup k8s requires kind or cluster_info, and no other positional arguments"));
+        return Err(reject("lookup k8s requires kind or cluster_info, and no other positional arguments"));
     }
     match scope.sources().query(query) {
         Some(found) => Ok(from_json(found).try_iter()?.collect()),
-        None => Err(refuse("lookup k8s is only available in tasks")),
+        None => Err(reject("lookup k8s is only available in tasks")),
     }
 }

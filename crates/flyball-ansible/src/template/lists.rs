@@ -1,6 +1,6 @@
 //! Filters that combine lists.
 
-use super::{from_json, items, refuse, to_json};
+use super::{from_json, items, reject, to_json};
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use serde_json::Value as Json;
@@ -51,19 +51,19 @@ fn subelements(
     let elements: Vec<Json> = match to_json(&list)? {
         Json::Array(elements) => elements,
         Json::Object(fields) => fields.into_iter().map(|(_, element)| element).collect(),
-        _ => return Err(refuse("subelements: the value must be a list or a map")),
+        _ => return Err(reject("subelements: the value must be a list or a map")),
     };
     let mut pairs = Vec::new();
     for element in elements {
         let found = path.iter().try_fold(&element, |value, field| value.get(field));
         let inner = match found {
             Some(Json::Array(inner)) => inner.clone(),
-            Some(_) => return Err(refuse(format!("subelements: the key {} must have a list", path.join(".")))),
+            Some(_) => return Err(reject(format!("subelements: the key {} must have a list", path.join(".")))),
             None if skip_missing => Vec::new(),
-            None => return Err(refuse(format!("subelements: could not find '{}' key", path.join(".")))),
+            None => return Err(reject(format!("subelements: could not find '{}' key", path.join(".")))),
         };
         for item in inner {
-            state.consume_fuel(super::weight(&element).map_err(refuse)?)?;
+            state.consume_fuel(super::weight(&element).map_err(reject)?)?;
             pairs.push(Json::Array(vec![element.clone(), item]));
         }
     }

@@ -1,6 +1,6 @@
 //! Filters of numbers, and random values.
 
-use super::{Scope, from_json, refuse, to_json, weigh};
+use super::{Scope, from_json, reject, to_json, weigh};
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, Error, State};
 
@@ -23,7 +23,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
 }
 
 fn finite(number: f64) -> Result<f64, Error> {
-    number.is_finite().then_some(number).ok_or_else(|| refuse("the result is not a finite number"))
+    number.is_finite().then_some(number).ok_or_else(|| reject("the result is not a finite number"))
 }
 
 /// Returns a random number below a limit, or a random item of a list.
@@ -39,8 +39,8 @@ fn random(
     options.assert_all_used()?;
     let scope = Scope::of(state)?;
     let below = |bound: u64| match bound {
-        0 => Err(refuse("random: the range is empty")),
-        bound => scope.sources().below(bound).map_err(refuse),
+        0 => Err(reject("random: the range is empty")),
+        bound => scope.sources().below(bound).map_err(reject),
     };
     match i64::try_from(end.clone()) {
         Ok(end) if step > 0 => {
@@ -48,11 +48,11 @@ fn random(
             let drawn = below(span.div_ceil(step.unsigned_abs()))?;
             Ok(Value::from(start.saturating_add(i64::try_from(drawn).unwrap_or(i64::MAX).saturating_mul(step))))
         }
-        Ok(_) => Err(refuse("random: step must be positive")),
+        Ok(_) => Err(reject("random: step must be positive")),
         Err(_) => {
             weigh(state, &end)?;
             let serde_json::Value::Array(mut items) = to_json(&end)? else {
-                return Err(refuse("random: the value must be a number or a list"));
+                return Err(reject("random: the value must be a number or a list"));
             };
             let drawn = below(items.len() as u64)?;
             Ok(from_json(items.swap_remove(drawn as usize)))

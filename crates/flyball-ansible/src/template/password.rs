@@ -2,7 +2,7 @@
 
 use super::lookups::{NO_FILE, unknown_lookup};
 use super::output::check_size;
-use super::{Scope, refuse};
+use super::{Scope, reject};
 use minijinja::Error;
 use minijinja::value::{Kwargs, Value};
 
@@ -15,7 +15,7 @@ const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 pub(super) fn of(scope: &Scope, term: &str, options: &Kwargs) -> Result<String, Error> {
     let mut words = term.split_whitespace();
     if words.next() != Some(NO_FILE) {
-        return Err(refuse(unknown_lookup("password")));
+        return Err(reject(unknown_lookup("password")));
     }
     let mut length: Option<Value> = options.get("length")?;
     let chars: Option<Value> = options.get("chars")?;
@@ -28,22 +28,22 @@ pub(super) fn of(scope: &Scope, term: &str, options: &Kwargs) -> Result<String, 
         match word.split_once('=') {
             Some(("length", number)) => length = Some(number.into()),
             Some(("chars", names)) => sets = split(names),
-            _ => return Err(refuse(format!("the built-in executor does not support {word} in the lookup password"))),
+            _ => return Err(reject(format!("the built-in executor does not support {word} in the lookup password"))),
         }
     }
     let length = match length {
         None => Some(20),
         Some(text) => text.as_str().map_or_else(|| usize::try_from(text.clone()).ok(), |text| text.parse().ok()),
     };
-    let length = length.ok_or_else(|| refuse("password: length must be a number"))?;
+    let length = length.ok_or_else(|| reject("password: length must be a number"))?;
     check_size("password", length)?;
     let letters: Vec<char> =
         sets.iter().flat_map(|set| chars_of(set).chars().collect::<Vec<_>>()).filter(|c| !"\"'".contains(*c)).collect();
     if letters.is_empty() {
-        return Err(refuse("password: chars is empty"));
+        return Err(reject("password: chars is empty"));
     }
     let draw = |_| scope.sources().below(letters.len() as u64).map(|at| letters[at as usize]);
-    (0..length).map(draw).collect::<Result<_, _>>().map_err(refuse)
+    (0..length).map(draw).collect::<Result<_, _>>().map_err(reject)
 }
 
 fn split(names: &str) -> Vec<String> {

@@ -5,7 +5,7 @@
 mod functions;
 mod parse;
 
-use super::{from_json, refuse, to_json, weigh, weight};
+use super::{from_json, reject, to_json, weigh, weight};
 use minijinja::value::Value;
 use minijinja::{Error, State};
 use parse::Node;
@@ -17,14 +17,14 @@ use std::cmp::Ordering;
 pub(super) fn json_query(state: &State<'_, '_>, value: Value, query: String) -> Result<Value, Error> {
     weigh(state, &value)?;
     state.consume_fuel(query.len() as u64)?;
-    let refused = |problem: String| refuse(format!("json_query: {problem}"));
-    let node = parse::parse(&query).map_err(refused)?;
+    let rejected = |problem: String| reject(format!("json_query: {problem}"));
+    let node = parse::parse(&query).map_err(rejected)?;
     let value = to_json(&value)?;
     let evaluation = Evaluation { charge: &|work| state.consume_fuel(work).map_err(|_| Problem::Fuel) };
     match evaluation.of(&node, Cow::Borrowed(&value)) {
         Ok(found) => Ok(from_json(found)),
         Err(Problem::Fuel) => Err(minijinja::ErrorKind::OutOfFuel.into()),
-        Err(Problem::Query(problem)) => Err(refused(problem)),
+        Err(Problem::Query(problem)) => Err(rejected(problem)),
     }
 }
 

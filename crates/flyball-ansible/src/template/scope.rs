@@ -3,7 +3,7 @@
 use super::check::{compile, compile_expression};
 use super::includes::{has_guard, in_folder};
 use super::{
-    BYTES_PER_FUEL, Bounded, Budget, ENGINES, FUNCTIONS, Files, Includes, Sources, explain, from_json, is_template,
+    BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, Includes, LimitedText, Sources, explain, from_json, is_template,
     literal_backslashes, normal, sole_expression, to_json, weight,
 };
 use minijinja::value::{Enumerator, Object, Value};
@@ -104,7 +104,7 @@ impl Scope {
     /// Returns the scope of a template.
     pub(super) fn of(state: &State<'_, '_>) -> Result<Arc<Self>, Error> {
         let scope = state.lookup("vars").and_then(|vars| vars.downcast_object::<Self>());
-        scope.ok_or_else(|| super::refuse("lookups are not available if a variable is named vars"))
+        scope.ok_or_else(|| super::reject("lookups are not available if a variable is named vars"))
     }
 
     pub(super) fn sources(&self) -> &Sources {
@@ -155,7 +155,7 @@ impl Scope {
     /// Evaluates a string, which may include these templates.
     fn render_with(self: &Arc<Self>, includes: Option<&Includes>, name: &str, text: &str) -> Result<String, String> {
         let render = |engine: &Environment<'static>| {
-            let mut out = Bounded::default();
+            let mut out = LimitedText::default();
             let template = compile(engine, name, text)?;
             template.render_captured_to(Value::from_dyn_object(self.clone()), &mut out)?;
             out.text()
@@ -226,7 +226,7 @@ impl Scope {
         // A nested evaluation belongs to the enclosing template.
         let is_outermost = self.evaluation().resolving.is_empty();
         let evaluate = || {
-            self.budget.charge((text.len() / BYTES_PER_FUEL) as u64).map_err(super::refuse)?;
+            self.budget.charge((text.len() / BYTES_PER_FUEL) as u64).map_err(super::reject)?;
             self.budget.evaluate(includes.map_or(&ENGINES, |includes| &includes.engines), evaluate)
         };
         let value = if is_outermost { self.budget.spend(evaluate) } else { evaluate() };
@@ -250,11 +250,11 @@ impl Scope {
         let value = match self.layers.iter().find_map(|layer| layer.get(name))? {
             Var::Data(data) => match self.charge(data) {
                 Ok(()) => from_json(&**data),
-                Err(problem) => return Some(Value::from(super::refuse(problem))),
+                Err(problem) => return Some(Value::from(super::reject(problem))),
             },
             Var::Template(template) => {
                 if self.evaluation().resolving.iter().any(|around| around == name) {
-                    return Some(Value::from(super::refuse(format!("the variable {name} refers to itself"))));
+                    return Some(Value::from(super::reject(format!("the variable {name} refers to itself"))));
                 }
                 self.evaluation().resolving.push(name.to_owned());
                 // Rendering recurses, so the depth is checked in advance.
@@ -262,7 +262,7 @@ impl Scope {
                 self.evaluation().resolving.pop();
                 match rendered.and_then(|rendered| self.charge(&rendered).map(|()| rendered)) {
                     Ok(rendered) => from_json(&rendered),
-                    Err(problem) => return Some(Value::from(super::refuse(format!("variable {name}: {problem}")))),
+                    Err(problem) => return Some(Value::from(super::reject(format!("variable {name}: {problem}")))),
                 }
             }
         };

@@ -67,7 +67,7 @@ impl Sources {
     }
 
     /// Sets the result of a query.
-    pub(crate) fn answer(&self, parameters: &Map<String, Json>, result: Json) {
+    pub(crate) fn set_result(&self, parameters: &Map<String, Json>, result: Json) {
         self.state.lock().found.insert(key(parameters), result);
     }
 }

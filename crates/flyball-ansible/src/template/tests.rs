@@ -1,7 +1,7 @@
 //! Ansible's tests, used with `is`.
 
 use super::expression::Expression;
-use super::{items, refuse};
+use super::{items, reject};
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use std::cmp::Ordering;
@@ -113,7 +113,7 @@ fn compare(version: &str, other: &str, operator: &str) -> Result<bool, Error> {
         "<=" | "le" => order != Ordering::Greater,
         ">" | "gt" => order == Ordering::Greater,
         ">=" | "ge" => order != Ordering::Less,
-        other => return Err(refuse(format!("{other} is not a comparison operator for versions"))),
+        other => return Err(reject(format!("{other} is not a comparison operator for versions"))),
     })
 }
 

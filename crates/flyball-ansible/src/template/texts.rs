@@ -1,7 +1,7 @@
 //! Filters of texts: shortened texts, URLs, paths, UUIDs and names with a hash.
 
 use super::output::check_size;
-use super::{from_json, refuse, to_json, weigh};
+use super::{from_json, reject, to_json, weigh};
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
@@ -19,7 +19,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
             Some(part) => parts
                 .get(&part)
                 .map(from_json)
-                .ok_or_else(|| refuse(format!("urlsplit: unknown URL component: {part}"))),
+                .ok_or_else(|| reject(format!("urlsplit: unknown URL component: {part}"))),
         }
     });
     env.add_filter("splitext", |path: String| {
@@ -33,7 +33,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
         let namespace = namespace.or(options.get("namespace")?).unwrap_or_else(|| UUID_NAMESPACE.to_owned());
         options.assert_all_used()?;
         weigh(state, &value)?;
-        uuid(&namespace, &value.to_string()).ok_or_else(|| refuse(format!("to_uuid: invalid namespace {namespace}")))
+        uuid(&namespace, &value.to_string()).ok_or_else(|| reject(format!("to_uuid: invalid namespace {namespace}")))
     });
     for name in ["k8s_config_resource_name", "kubernetes.core.k8s_config_resource_name"] {
         env.add_filter(name, |state: &State<'_, '_>, object: Value| {
@@ -41,8 +41,8 @@ pub(super) fn add(env: &mut Environment<'static>) {
             let object = to_json(&object)?;
             let name = object["metadata"]["name"].as_str();
             let name =
-                name.ok_or_else(|| refuse("resource must have a metadata.name key to generate a resource name"))?;
-            let hash = hash_of(&object).ok_or_else(|| refuse("the resource must be a ConfigMap or a Secret"))?;
+                name.ok_or_else(|| reject("resource must have a metadata.name key to generate a resource name"))?;
+            let hash = hash_of(&object).ok_or_else(|| reject("the resource must be a ConfigMap or a Secret"))?;
             Ok::<_, Error>(format!("{name}-{hash}"))
         });
     }
@@ -63,7 +63,7 @@ fn truncate(state: &State<'_, '_>, text: Value, arguments: Rest<Value>, options:
     let leeway = number(argument(3, "leeway")?, 5)?;
     options.assert_all_used()?;
     let Some(kept) = length.checked_sub(end.chars().count()) else {
-        return Err(refuse(format!("truncate: expected length >= {}, got {length}", end.chars().count())));
+        return Err(reject(format!("truncate: expected length >= {}, got {length}", end.chars().count())));
     };
     let cut = |count: usize| text.char_indices().nth(count).map_or(text.len(), |(at, _)| at);
     if cut(length.saturating_add(leeway)) == text.len() {

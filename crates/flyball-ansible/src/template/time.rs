@@ -2,7 +2,7 @@
 
 use super::lookups::{date_format, unknown_lookup};
 use super::output::check_size;
-use super::{Scope, refuse};
+use super::{Scope, reject};
 use flyball_core::time::Timestamp;
 use jiff::tz::TimeZone;
 use minijinja::value::{Kwargs, Value};
@@ -13,7 +13,7 @@ const MAX_DIRECTIVE: usize = 256;
 
 /// Returns the output of the program `date`, which is not run.
 pub(super) fn date(scope: &Scope, command: &str) -> Result<String, Error> {
-    let format = date_format(command).ok_or_else(|| refuse(unknown_lookup("pipe")))?;
+    let format = date_format(command).ok_or_else(|| reject(unknown_lookup("pipe")))?;
     formatted(&format, now(scope)?)
 }
 
@@ -32,20 +32,20 @@ pub(super) fn strftime(
         Some(second) => {
             let second = second.as_str().map_or_else(|| f64::try_from(second.clone()).ok(), |text| text.parse().ok());
             let time = second.and_then(|second| Timestamp::from_second(second.floor() as i64).ok());
-            time.ok_or_else(|| refuse("Invalid value for epoch value"))?
+            time.ok_or_else(|| reject("Invalid value for epoch value"))?
         }
     };
     formatted(&format, time)
 }
 
 fn now(scope: &Scope) -> Result<Timestamp, Error> {
-    scope.sources().now().ok_or_else(|| refuse("the time is only available in tasks"))
+    scope.sources().now().ok_or_else(|| reject("the time is only available in tasks"))
 }
 
 fn formatted(format: &str, time: Timestamp) -> Result<String, Error> {
     check_size("strftime", format.len().saturating_mul(MAX_DIRECTIVE))?;
     let time = time.to_zoned(TimeZone::UTC);
-    jiff::fmt::strtime::format(format, &time).map_err(|error| refuse(format!("{format}: {error}")))
+    jiff::fmt::strtime::format(format, &time).map_err(|error| reject(format!("{format}: {error}")))
 }
 
 #[cfg(test)]

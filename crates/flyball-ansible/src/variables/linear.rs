@@ -51,7 +51,7 @@ fn cost(spec: &Value) -> Duration {
     let once = || {
         let start = cpu();
         let variables = of(&object, &watch, &Names::default(), false);
-        let explanation = explain(&variables.refused);
+        let explanation = explain(&variables.rejected);
         let elapsed = cpu() - start;
         drop((variables, explanation));
         elapsed

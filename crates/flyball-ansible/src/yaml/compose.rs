@@ -28,17 +28,17 @@ pub(super) fn options() -> granit_parser::Options {
 ///
 /// # Errors
 /// If the text is not YAML, or its values exceed a number of bytes by estimate.
-pub(super) fn compose(text: &str, limit: usize, vault: Option<&Vault>) -> Result<Vec<Value>, Invalid> {
+pub(super) fn compose(text: &str, limit: usize, vault: Option<&Vault>) -> Result<Vec<Value>, ScalarError> {
     let mut composer =
         Composer { limit, remaining: limit, vault, open: Vec::new(), anchors: BTreeMap::new(), documents: Vec::new() };
     for next in Parser::new_from_str_with_options(text, options()) {
         let (event, span) = next.map_err(|error| {
             let at = error.marker();
-            Invalid::Text(format!("{} at line {}, column {}", error.info(), at.line(), at.col() + 1))
+            ScalarError::Text(format!("{} at line {}, column {}", error.info(), at.line(), at.col() + 1))
         })?;
         let located = |problem| match problem {
-            Invalid::Text(problem) => {
-                Invalid::Text(format!("{problem} at line {}, column {}", span.start.line(), span.start.col() + 1))
+            ScalarError::Text(problem) => {
+                ScalarError::Text(format!("{problem} at line {}, column {}", span.start.line(), span.start.col() + 1))
             }
             memory => memory,
         };
@@ -49,7 +49,7 @@ pub(super) fn compose(text: &str, limit: usize, vault: Option<&Vault>) -> Result
 
 /// Reason why a string has no value.
 #[derive(Debug, PartialEq, thiserror::Error)]
-pub(crate) enum Invalid {
+pub(crate) enum ScalarError {
     /// The values are too large.
     #[error("the values exceed {0} bytes of memory")]
     Memory(usize),
@@ -58,13 +58,13 @@ pub(crate) enum Invalid {
     Text(String),
 }
 
-impl From<&str> for Invalid {
+impl From<&str> for ScalarError {
     fn from(problem: &str) -> Self {
         Self::Text(problem.to_owned())
     }
 }
 
-impl From<String> for Invalid {
+impl From<String> for ScalarError {
     fn from(problem: String) -> Self {
         Self::Text(problem)
     }
@@ -109,7 +109,7 @@ enum Key {
 }
 
 impl Composer<'_> {
-    fn event(&mut self, event: Event<'_>) -> Result<(), Invalid> {
+    fn event(&mut self, event: Event<'_>) -> Result<(), ScalarError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => self.scalar(text, style, anchor, tag.as_deref()),
             Event::SequenceStart(_, anchor, _) => self.start(anchor, Content::List(Vec::new())),
@@ -140,12 +140,12 @@ impl Composer<'_> {
     }
 
     /// Charges memory before it is allocated.
-    fn charge(&mut self, bytes: usize) -> Result<(), Invalid> {
-        self.remaining = self.remaining.checked_sub(bytes).ok_or(Invalid::Memory(self.limit))?;
+    fn charge(&mut self, bytes: usize) -> Result<(), ScalarError> {
+        self.remaining = self.remaining.checked_sub(bytes).ok_or(ScalarError::Memory(self.limit))?;
         Ok(())
     }
 
-    fn start(&mut self, anchor: usize, content: Content) -> Result<(), Invalid> {
+    fn start(&mut self, anchor: usize, content: Content) -> Result<(), ScalarError> {
         if let Some(Node { content: Content::Map(Fields { key: None, .. }), .. }) = self.open.last() {
             return Err("a key must be a scalar".into());
         }
@@ -163,7 +163,7 @@ impl Composer<'_> {
         style: ScalarStyle,
         anchor: usize,
         tag: Option<&Tag>,
-    ) -> Result<(), Invalid> {
+    ) -> Result<(), ScalarError> {
         let local = self.vault.zip(tag.and_then(|tag| tag.suffix_in_namespace("!")));
         let tag = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
         let tag = tag.as_deref();
@@ -214,7 +214,7 @@ impl Composer<'_> {
     }
 
     /// Keeps the value of an anchor for its aliases.
-    fn note(&mut self, value: &Value, anchor: usize) -> Result<(), Invalid> {
+    fn note(&mut self, value: &Value, anchor: usize) -> Result<(), ScalarError> {
         if anchor != 0 {
             let size = memory::ITEM + memory::of(value);
             self.charge(size)?;
@@ -224,7 +224,7 @@ impl Composer<'_> {
     }
 
     /// Adds a complete node to the one around it.
-    fn complete(&mut self, value: Value, anchor: usize) -> Result<(), Invalid> {
+    fn complete(&mut self, value: Value, anchor: usize) -> Result<(), ScalarError> {
         self.note(&value, anchor)?;
         match self.open.last_mut().map(|node| &mut node.content) {
             None => {

@@ -134,8 +134,16 @@ async fn chaos_an_outage_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn chaos_faults_change_nothing() {
-    let faults =
-        Faults { conflict: 0.1, refused: 0.1, lost: 0.1, cut: 0.05, late: 0.1, repeated: 0.1, expired: 0.1, slow: 0.1 };
+    let faults = Faults {
+        conflict: 0.1,
+        rejected: 0.1,
+        lost: 0.1,
+        cut: 0.05,
+        late: 0.1,
+        repeated: 0.1,
+        expired: 0.1,
+        slow: 0.1,
+    };
     for seed in 0..10 {
         let test = Test::of(operator).seed(seed).nodes(1).faults(faults).start().await;
         test.apply(SAMPLE).await;

@@ -13,7 +13,7 @@ pub(super) struct Rules(Vec<Rule>);
 struct Rule {
     pattern: PathPattern,
     negate: bool,
-    only_folders: bool,
+    only_directories: bool,
     /// True if the pattern is matched with the path instead of the file name.
     is_path: bool,
 }
@@ -25,14 +25,14 @@ impl Rules {
         rules.map(Rule::parse).collect::<Result<_, _>>().map(Rules)
     }
 
-    pub(super) fn ignore(&self, path: &str, is_folder: bool) -> bool {
+    pub(super) fn ignore(&self, path: &str, is_directory: bool) -> bool {
         for rule in &self.0 {
             let matches = rule.matches(path);
             if rule.negate {
-                if (rule.only_folders && !is_folder) || !matches {
+                if (rule.only_directories && !is_directory) || !matches {
                     return true;
                 }
-            } else if matches && (is_folder || !rule.only_folders) {
+            } else if matches && (is_directory || !rule.only_directories) {
                 return true;
             }
         }
@@ -51,11 +51,11 @@ impl Rule {
             return Err(ChartError::Ignore("double-star (**) syntax is not supported".to_owned()));
         }
         let (negate, rule) = line.strip_prefix('!').map_or((false, line), |rest| (true, rest));
-        let (only_folders, rule) = rule.strip_suffix('/').map_or((false, rule), |rest| (true, rest));
+        let (only_directories, rule) = rule.strip_suffix('/').map_or((false, rule), |rest| (true, rest));
         let is_path = rule.contains('/');
         let pattern = PathPattern::new(rule.strip_prefix('/').unwrap_or(rule))
             .ok_or_else(|| ChartError::Ignore("syntax error in pattern".to_owned()))?;
-        Ok(Rule { pattern, negate, only_folders, is_path })
+        Ok(Rule { pattern, negate, only_directories, is_path })
     }
 
     fn matches(&self, path: &str) -> bool {

@@ -14,7 +14,7 @@ use std::path::Path;
 const DEPTH: usize = 50;
 
 pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
-    if !is_folder(path)? {
+    if !is_directory(path)? {
         return from_archive(&archive_bytes(path)?, helm);
     }
     let named = path.join("Chart.yaml");
@@ -22,17 +22,17 @@ pub(super) fn open(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> 
         let named = std::path::absolute(&named).unwrap_or(named);
         return Err(ChartError::NoChart(named.display().to_string()));
     }
-    let files = folder(path)?;
+    let files = directory(path)?;
     check_version(&files, helm)?;
     nested(files, 0, &mut ArchiveBudget::new(), helm)
 }
 
 /// Reads all files of a chart.
 pub(super) fn read_files(path: &Path) -> Result<Vec<File>, ChartError> {
-    if is_folder(path)? { folder(path) } else { archive::files(&archive_bytes(path)?, &mut ArchiveBudget::new()) }
+    if is_directory(path)? { directory(path) } else { archive::files(&archive_bytes(path)?, &mut ArchiveBudget::new()) }
 }
 
-fn is_folder(path: &Path) -> Result<bool, ChartError> {
+fn is_directory(path: &Path) -> Result<bool, ChartError> {
     let text = path.display().to_string();
     match std::fs::metadata(path) {
         Ok(found) => Ok(found.is_dir()),
@@ -69,7 +69,7 @@ pub(super) fn from_archive(bytes: &[u8], helm: HelmVersion) -> Result<Chart, Cha
 
 /// Opens a directory with a chart of any API version.
 pub(super) fn open_any(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
-    nested(folder(path)?, 0, &mut ArchiveBudget::new(), helm)
+    nested(directory(path)?, 0, &mut ArchiveBudget::new(), helm)
 }
 
 /// Creates a chart of any API version from its files.
@@ -100,7 +100,7 @@ pub(crate) fn message(error: &std::io::Error) -> String {
 }
 
 /// Reads a directory, except files that `.helmignore` excludes.
-fn folder(top: &Path) -> Result<Vec<File>, ChartError> {
+fn directory(top: &Path) -> Result<Vec<File>, ChartError> {
     let rules = match std::fs::read(top.join(".helmignore")) {
         Ok(bytes) => Rules::parse(&String::from_utf8_lossy(&bytes))?,
         Err(_) => Rules::default(),

@@ -7,7 +7,7 @@ use crate::value::{List, ListKind, Value};
 use crate::yaml;
 use ring::digest;
 
-/// `Chart.lock`, and `requirements.lock` of charts with `apiVersion: v1`.
+/// The locked dependencies of a chart: `Chart.lock`, or `requirements.lock` of charts with `apiVersion: v1`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lock {
     /// Time of creation, in RFC 3339.

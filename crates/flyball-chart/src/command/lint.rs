@@ -211,13 +211,13 @@ fn subcharts(folder: &Path, path: &str, depth: usize, found: &mut Vec<String>) {
     names.sort();
     for name in names {
         let inner = format!("{path}/{name}");
-        let is_folder = std::fs::symlink_metadata(folder.join(&inner)).is_ok_and(|found| found.is_dir());
+        let is_directory = std::fs::symlink_metadata(folder.join(&inner)).is_ok_and(|found| found.is_dir());
         if name == "Chart.yaml" {
             found.push(path.to_owned());
         } else if name.ends_with(".tgz") || name.ends_with(".tar.gz") {
             found.push(inner.clone());
         }
-        if is_folder && depth < DEPTH {
+        if is_directory && depth < DEPTH {
             subcharts(folder, &inner, depth + 1, found);
         }
     }

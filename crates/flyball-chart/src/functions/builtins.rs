@@ -102,7 +102,7 @@ fn byte(byte: u8) -> Value {
 
 /// Go's basic kinds for comparisons.
 #[derive(PartialEq, Clone, Copy)]
-enum Basic {
+enum BasicKind {
     Bool,
     Float,
     Int,
@@ -111,15 +111,15 @@ enum Basic {
     None,
 }
 
-fn basic(value: &Value) -> Basic {
+fn basic(value: &Value) -> BasicKind {
     match value {
-        Value::Bool(_) => Basic::Bool,
-        Value::Float(_) => Basic::Float,
-        Value::Int(IntKind::Uint8 | IntKind::Uint64, _) => Basic::Uint,
-        Value::Int(..) => Basic::Int,
-        Value::Str(_) => Basic::Str,
-        Value::Object(object) if object.as_int().is_some() => Basic::Int,
-        _ => Basic::None,
+        Value::Bool(_) => BasicKind::Bool,
+        Value::Float(_) => BasicKind::Float,
+        Value::Int(IntKind::Uint8 | IntKind::Uint64, _) => BasicKind::Uint,
+        Value::Int(..) => BasicKind::Int,
+        Value::Str(_) => BasicKind::Str,
+        Value::Object(object) if object.as_int().is_some() => BasicKind::Int,
+        _ => BasicKind::None,
     }
 }
 
@@ -140,15 +140,15 @@ fn equal(args: &[Value]) -> Result<bool, String> {
     for other in others {
         let (one, two) = (basic(first), basic(other));
         let is = match (one, two) {
-            (Basic::Int | Basic::Uint, Basic::Int | Basic::Uint) => number(first) == number(other),
+            (BasicKind::Int | BasicKind::Uint, BasicKind::Int | BasicKind::Uint) => number(first) == number(other),
             _ if one != two => {
                 if !matches!(first, Value::Nil) && !matches!(other, Value::Nil) {
                     return Err(incompatible(first, other));
                 }
                 false
             }
-            (Basic::None, _) => equal_others(first, other)?,
-            (Basic::Float, _) => matches!((first, other), (Value::Float(a), Value::Float(b)) if a == b),
+            (BasicKind::None, _) => equal_others(first, other)?,
+            (BasicKind::Float, _) => matches!((first, other), (Value::Float(a), Value::Float(b)) if a == b),
             _ => first.deep_equal(other),
         };
         if is {
@@ -193,14 +193,16 @@ fn equal_others(first: &Value, other: &Value) -> Result<bool, String> {
 fn compare(args: &[Value]) -> Result<Option<Ordering>, String> {
     let (first, second) = (&args[0], &args[1]);
     let (one, two) = (basic(first), basic(second));
-    if one == Basic::None || two == Basic::None {
+    if one == BasicKind::None || two == BasicKind::None {
         return Err("invalid type for comparison".to_owned());
     }
     match (one, two) {
-        (Basic::Int | Basic::Uint, Basic::Int | Basic::Uint) => Ok(Some(number(first).cmp(&number(second)))),
+        (BasicKind::Int | BasicKind::Uint, BasicKind::Int | BasicKind::Uint) => {
+            Ok(Some(number(first).cmp(&number(second))))
+        }
         _ if one != two => Err(incompatible(first, second)),
-        (Basic::Float, _) => Ok(super::float(first).partial_cmp(&super::float(second))),
-        (Basic::Str, _) => Ok(Some(bytes(first).cmp(bytes(second)))),
+        (BasicKind::Float, _) => Ok(super::float(first).partial_cmp(&super::float(second))),
+        (BasicKind::Str, _) => Ok(Some(bytes(first).cmp(bytes(second)))),
         _ => Err("invalid type for comparison".to_owned()),
     }
 }

@@ -7,18 +7,18 @@ use crate::chart::Chart;
 use crate::helm::HelmVersion;
 use crate::yaml;
 
-const FOLDER: &str = "crds/";
+const DIRECTORY: &str = "crds/";
 
 pub(super) fn check(source: &Source, lint: &mut Lint) {
     let Some(entry) = source.entry("crds") else { return };
-    let is_folder = if entry == Entry::Folder { Ok(()) } else { Err("not a directory".to_owned()) };
-    if !lint.rule(Severity::Error, FOLDER, is_folder) {
+    let is_directory = if entry == Entry::Folder { Ok(()) } else { Err("not a directory".to_owned()) };
+    if !lint.rule(Severity::Error, DIRECTORY, is_directory) {
         return;
     }
     let chart = match source.load(HelmVersion::V4) {
         Ok(chart) => chart,
         Err(error) => {
-            lint.rule(Severity::Error, FOLDER, Err(HelmVersion::V4.go_types(&error.to_string())));
+            lint.rule(Severity::Error, DIRECTORY, Err(HelmVersion::V4.go_types(&error.to_string())));
             return;
         }
     };

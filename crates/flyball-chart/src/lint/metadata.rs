@@ -11,8 +11,8 @@ use crate::yaml::{self, Data};
 const FILE: &str = "Chart.yaml";
 
 pub(super) fn check(source: &Source, helm: HelmVersion, lint: &mut Lint) {
-    let is_folder = source.entry(FILE) == Some(Entry::Folder);
-    let not_file = if is_folder { Err("should be a file, not a directory".to_owned()) } else { Ok(()) };
+    let is_directory = source.entry(FILE) == Some(Entry::Folder);
+    let not_file = if is_directory { Err("should be a file, not a directory".to_owned()) } else { Ok(()) };
     lint.rule(Severity::Error, FILE, not_file);
     let read = source.read(FILE).and_then(|text| {
         let data = yaml::read(&text).map_err(|error| error.to_string())?;

@@ -12,7 +12,7 @@ use crate::yaml::{self, Data, Error};
 use regex::bytes::Regex;
 use std::sync::LazyLock;
 
-const FOLDER: &str = "templates/";
+const DIRECTORY: &str = "templates/";
 
 static CRD_HOOK: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#""?helm\.sh/hook"?:[\t\n\f\r ]+crd-install"#).expect("a constant pattern"));
@@ -23,19 +23,19 @@ pub(super) fn check(source: &Source, options: &LintOptions<'_>, lint: &mut Lint)
     match (source.entry("templates"), helm) {
         (Some(Entry::Folder), _) | (None, HelmVersion::V3) => {}
         (None, HelmVersion::V4) => {
-            lint.rule(Severity::Warning, FOLDER, Err("directory does not exist".to_owned()));
+            lint.rule(Severity::Warning, DIRECTORY, Err("directory does not exist".to_owned()));
             return;
         }
         (Some(Entry::File), _) => {
             let severity = helm.choose(Severity::Warning, Severity::Error);
-            lint.rule(severity, FOLDER, Err("not a directory".to_owned()));
+            lint.rule(severity, DIRECTORY, Err("not a directory".to_owned()));
             return;
         }
     }
     let chart = match source.load(helm) {
         Ok(chart) => chart,
         Err(error) => {
-            lint.rule(Severity::Error, FOLDER, Err(helm.go_types(&error.to_string())));
+            lint.rule(Severity::Error, DIRECTORY, Err(helm.go_types(&error.to_string())));
             return;
         }
     };
@@ -62,7 +62,7 @@ pub(super) fn check(source: &Source, options: &LintOptions<'_>, lint: &mut Lint)
     // Values that do not match subcharts are reported by the installation.
     let Some(files) = files else {
         if let Some(error) = error {
-            lint.rule(Severity::Error, FOLDER, Err(error.to_string()));
+            lint.rule(Severity::Error, DIRECTORY, Err(error.to_string()));
         }
         return;
     };

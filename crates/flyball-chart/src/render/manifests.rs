@@ -3,7 +3,7 @@
 use super::coalesce::Log;
 use super::order::sort_by_kind;
 use super::outline;
-use super::{DeletePolicy, Hook, HookEvent, Manifest, NOTES, RenderError, Rendered};
+use super::{DeletePolicy, Hook, HookEvent, Manifest, NOTES, RenderError, RenderedChart};
 use crate::helm::HelmVersion;
 use crate::memory::{MemoryCharge, size_of_json};
 use crate::quote::quote;
@@ -87,7 +87,7 @@ pub(super) fn collect(
     files: &BTreeMap<String, Text>,
     world: &World<'_>,
     log: &mut Log,
-) -> Result<Rendered, RenderError> {
+) -> Result<RenderedChart, RenderError> {
     let mut manifests = Vec::new();
     let mut hooks = Vec::new();
     let mut charge = MemoryCharge::default();
@@ -130,10 +130,10 @@ pub(super) fn collect(
     }
     sort_by_kind(world.helm, &mut manifests, |(kind, _)| kind);
     sort_by_kind(world.helm, &mut hooks, |(kind, _)| kind);
-    Ok(Rendered {
+    Ok(RenderedChart {
         manifests: manifests.into_iter().map(|(_, manifest)| manifest).collect(),
         hooks: hooks.into_iter().map(|(_, hook)| hook).collect(),
-        ..Rendered::default()
+        ..RenderedChart::default()
     })
 }
 

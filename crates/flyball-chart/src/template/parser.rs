@@ -57,7 +57,7 @@ enum Item {
     Else,
 }
 
-type Parsed<T> = Result<T, String>;
+type ParseResult<T> = Result<T, String>;
 
 impl<'a> Parser<'a> {
     fn next(&mut self) -> Token<'a> {
@@ -108,11 +108,11 @@ impl<'a> Parser<'a> {
         token
     }
 
-    fn error<T>(&self, message: &str) -> Parsed<T> {
+    fn error<T>(&self, message: &str) -> ParseResult<T> {
         Err(format!("template: {}:{}: {message}", self.source.name, self.tokens[0].line))
     }
 
-    fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> Parsed<T> {
+    fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> ParseResult<T> {
         if token.kind != Kind::Error {
             return self.error(&format!("unexpected {token} in {context}"));
         }
@@ -126,13 +126,13 @@ impl<'a> Parser<'a> {
         self.error(&format!("{token}{extra}"))
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token<'a>> {
+    fn expect(&mut self, kind: Kind, context: &str) -> ParseResult<Token<'a>> {
         let token = self.next_not_space();
         if token.kind == kind { Ok(token) } else { self.unexpected(&token, context) }
     }
 
     /// Descends one level, and grows the stack if needed.
-    fn nested<T>(&mut self, go: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn nested<T>(&mut self, go: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth == DEPTH {
             return self.error("max expression depth exceeded");
         }
@@ -142,7 +142,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    fn file(&mut self, name: &str) -> Parsed<()> {
+    fn file(&mut self, name: &str) -> ParseResult<()> {
         let mut root = Vec::new();
         while self.peek().kind != Kind::Eof {
             if self.peek().kind == Kind::LeftDelim {
@@ -162,7 +162,7 @@ impl<'a> Parser<'a> {
         self.add(name.to_owned(), root)
     }
 
-    fn add(&mut self, name: String, root: Vec<Node>) -> Parsed<()> {
+    fn add(&mut self, name: String, root: Vec<Node>) -> ParseResult<()> {
         let tree = Tree { name, source: Rc::clone(&self.source), root };
         match self.trees.iter().position(|other| other.name == tree.name) {
             None => self.trees.push(tree),
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a template definition within the text: variables and ranges outside of it are not in scope.
-    fn inner(&mut self, name: String, context: &str) -> Parsed<()> {
+    fn inner(&mut self, name: String, context: &str) -> ParseResult<()> {
         let vars = std::mem::replace(&mut self.vars, vec!["$".into()]);
         let ranges = std::mem::take(&mut self.ranges);
         let (list, end) = self.items()?;
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn definition(&mut self) -> Parsed<()> {
+    fn definition(&mut self) -> ParseResult<()> {
         let token = self.next_not_space();
         if !matches!(token.kind, Kind::String | Kind::RawString) {
             return self.unexpected(&token, "define clause");
@@ -209,14 +209,14 @@ impl<'a> Parser<'a> {
         Word::new(&self.source, token.at + 1..token.at + token.text.len())
     }
 
-    fn name(&mut self, token: &Token<'_>) -> Parsed<String> {
+    fn name(&mut self, token: &Token<'_>) -> ParseResult<String> {
         match unquote(&token.text) {
             Some(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
             None => self.error("invalid syntax"),
         }
     }
 
-    fn items(&mut self) -> Parsed<(Vec<Node>, Item)> {
+    fn items(&mut self) -> ParseResult<(Vec<Node>, Item)> {
         let mut list = Vec::new();
         while self.peek_not_space().kind != Kind::Eof {
             match self.text_or_action()? {
@@ -230,7 +230,7 @@ impl<'a> Parser<'a> {
         self.error("unexpected EOF")
     }
 
-    fn text_or_action(&mut self) -> Parsed<Item> {
+    fn text_or_action(&mut self) -> ParseResult<Item> {
         let token = self.next_not_space();
         match token.kind {
             Kind::Text => {
@@ -247,7 +247,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn action(&mut self) -> Parsed<Item> {
+    fn action(&mut self) -> ParseResult<Item> {
         let token = self.next_not_space();
         Ok(Item::Node(match token.kind {
             Kind::Block => self.block()?,
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
         }))
     }
 
-    fn jump(&mut self, word: &Token<'_>) -> Parsed<Node> {
+    fn jump(&mut self, word: &Token<'_>) -> ParseResult<Node> {
         let token = self.next_not_space();
         let written = format!("{{{{{}}}}}", word.text);
         if token.kind != Kind::RightDelim {
@@ -285,7 +285,7 @@ impl<'a> Parser<'a> {
         Ok(if word.kind == Kind::Break { Node::Break } else { Node::Continue })
     }
 
-    fn control(&mut self, context: &str) -> Parsed<Branch> {
+    fn control(&mut self, context: &str) -> ParseResult<Branch> {
         let vars = self.vars.len();
         let pipe = self.pipeline(context, Kind::RightDelim)?;
         self.ranges += usize::from(context == "range");
@@ -312,7 +312,7 @@ impl<'a> Parser<'a> {
         Ok(Branch { at: pipe.at, pipe, list, otherwise })
     }
 
-    fn block(&mut self) -> Parsed<Node> {
+    fn block(&mut self) -> ParseResult<Node> {
         let token = self.next_not_space();
         let name = self.template_name(&token, "block clause")?;
         let pipe = self.pipeline("block clause", Kind::RightDelim)?;
@@ -320,7 +320,7 @@ impl<'a> Parser<'a> {
         Ok(Node::Template { at: token.at, name, pipe: Some(pipe) })
     }
 
-    fn template(&mut self) -> Parsed<Node> {
+    fn template(&mut self) -> ParseResult<Node> {
         let token = self.next_not_space();
         let name = self.template_name(&token, "template clause")?;
         let mut pipe = None;
@@ -331,14 +331,14 @@ impl<'a> Parser<'a> {
         Ok(Node::Template { at: token.at, name, pipe })
     }
 
-    fn template_name(&mut self, token: &Token<'_>, context: &str) -> Parsed<String> {
+    fn template_name(&mut self, token: &Token<'_>, context: &str) -> ParseResult<String> {
         if matches!(token.kind, Kind::String | Kind::RawString) {
             return self.name(token);
         }
         self.unexpected(token, context)
     }
 
-    fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
+    fn pipeline(&mut self, context: &str, end: Kind) -> ParseResult<Pipe> {
         let (at, commands) = (self.peek_not_space().at, Vec::with_capacity(1));
         let mut pipe = Pipe { at, is_assignment: false, variables: Vec::new(), commands };
         self.declarations(&mut pipe, context)?;
@@ -371,7 +371,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `$x :=`, `$x =` and, in a range, `$k, $v :=`.
-    fn declarations(&mut self, pipe: &mut Pipe, context: &str) -> Parsed<()> {
+    fn declarations(&mut self, pipe: &mut Pipe, context: &str) -> ParseResult<()> {
         loop {
             let variable = self.peek_not_space();
             if variable.kind != Kind::Variable {
@@ -407,7 +407,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn check_pipeline(&self, pipe: &Pipe, context: &str) -> Parsed<()> {
+    fn check_pipeline(&self, pipe: &Pipe, context: &str) -> ParseResult<()> {
         if pipe.commands.is_empty() {
             return self.error(&format!("missing value for {context}"));
         }
@@ -423,7 +423,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn command(&mut self) -> Parsed<Command> {
+    fn command(&mut self) -> ParseResult<Command> {
         // Charts have so many commands that spare capacity takes megabytes.
         let mut command = Command { at: self.peek_not_space().at, args: Vec::with_capacity(1) };
         loop {
@@ -447,7 +447,7 @@ impl<'a> Parser<'a> {
         Ok(command)
     }
 
-    fn operand(&mut self) -> Parsed<Option<Arg>> {
+    fn operand(&mut self) -> ParseResult<Option<Arg>> {
         let Some(mut arg) = self.term()? else { return Ok(None) };
         if self.peek().kind != Kind::Field {
             return Ok(Some(arg));
@@ -478,7 +478,7 @@ impl<'a> Parser<'a> {
         Ok(Some(arg))
     }
 
-    fn term(&mut self) -> Parsed<Option<Arg>> {
+    fn term(&mut self) -> ParseResult<Option<Arg>> {
         let token = self.next_not_space();
         let what = match token.kind {
             Kind::Identifier => {
@@ -517,7 +517,7 @@ impl<'a> Parser<'a> {
         Ok(Some(Arg { at: token.at, what }))
     }
 
-    fn number(&self, token: &Token<'_>) -> Parsed<Number> {
+    fn number(&self, token: &Token<'_>) -> ParseResult<Number> {
         let text = token.text.clone().into_owned();
         if token.kind == Kind::CharConstant {
             let c = unquote(&text)

@@ -2,7 +2,7 @@
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use flyball_chart::{Capabilities, Chart, Lookup, Release, RenderOptions, Rendered, Seed, Values};
+use flyball_chart::{Capabilities, Chart, Lookup, Release, RenderOptions, RenderedChart, Seed, Values};
 use flyball_core::Rng;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn release() -> Release {
     Release { name: "r".to_owned(), namespace: "ns".to_owned(), revision: 2, is_upgrade: true }
 }
 
-fn render(template: &str, options: &RenderOptions<'_>) -> Result<Rendered, String> {
+fn render(template: &str, options: &RenderOptions<'_>) -> Result<RenderedChart, String> {
     let capabilities = Capabilities::default();
     chart(template)
         .render_with(&Values::default(), &release(), &capabilities, options)

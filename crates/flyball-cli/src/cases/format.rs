@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The folder of test cases.
-pub(crate) const FOLDER: &str = "tests/e2e";
+pub(crate) const DIRECTORY: &str = "tests/e2e";
 /// The file with the settings of a suite.
 const SETTINGS: &str = "kuttl-test.yaml";
 /// The group of the kinds that are settings.
@@ -169,7 +169,7 @@ impl Suite {
             }
             false => TestSuite::default(),
         };
-        let folders = if settings.test_dirs.is_empty() { vec![FOLDER.into()] } else { settings.test_dirs };
+        let folders = if settings.test_dirs.is_empty() { vec![DIRECTORY.into()] } else { settings.test_dirs };
         let timeout = seconds(settings.timeout);
         let mut suite = Self {
             cases: Vec::new(),
@@ -291,7 +291,7 @@ fn file_name(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::private::PrivateFolder;
+    use crate::files::private::PrivateDirectory;
     use serde_json::json;
     use std::fs;
 
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn timeouts_have_the_defaults_of_kuttl() {
-        let folder = PrivateFolder::new("flyball-case-timeouts").unwrap();
+        let folder = PrivateDirectory::new("flyball-case-timeouts").unwrap();
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

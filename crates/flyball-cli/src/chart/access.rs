@@ -24,7 +24,7 @@ const MAX_REDIRECTS: usize = 5;
 const AGENT: &str = concat!("flyball/", env!("CARGO_PKG_VERSION"));
 
 /// Flags of Helm that are rejected, with the reason and the remedy.
-const REFUSED: [(&str, &str, &str); 4] = [
+const UNSUPPORTED: [(&str, &str, &str); 4] = [
     (
         "--verify",
         "provenance files are not verified",
@@ -62,7 +62,7 @@ impl Access {
     pub(crate) fn new(args: &AccessArgs) -> Result<Self> {
         let has_client_certificate = args.cert_file.is_some() || args.key_file.is_some();
         let is_set = [args.verify, has_client_certificate, args.insecure_skip_tls_verify, args.pass_credentials];
-        if let Some((_, (flag, why, remedy))) = is_set.iter().zip(REFUSED).find(|(is_set, _)| **is_set) {
+        if let Some((_, (flag, why, remedy))) = is_set.iter().zip(UNSUPPORTED).find(|(is_set, _)| **is_set) {
             return Err(Error::new(format!("{flag} is not supported: {why}")).hint(remedy));
         }
         let bundle = match &args.ca_file {

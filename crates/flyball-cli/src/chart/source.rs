@@ -6,7 +6,7 @@ use super::index::Index;
 use super::oci::{OciChart, SCHEME};
 use super::range::Range;
 use crate::error::{Error, Result};
-use crate::files::private::PrivateFolder;
+use crate::files::private::PrivateDirectory;
 use std::path::{Path, PathBuf};
 use url::Url;
 
@@ -28,12 +28,12 @@ pub(crate) struct Request<'r> {
 pub(crate) enum Source {
     /// A folder or an archive on this machine.
     Local(PathBuf),
-    Remote(Remote),
+    Remote(RemoteSource),
 }
 
 /// Source of a chart that must be fetched.
 #[derive(Debug)]
-pub(crate) enum Remote {
+pub(crate) enum RemoteSource {
     /// An archive.
     Url(Url),
     /// A chart of a repository.
@@ -45,7 +45,7 @@ pub(crate) enum Remote {
 /// A chart on this machine. A chart that was fetched is removed when this is dropped.
 pub(crate) struct LocalChart {
     path: PathBuf,
-    _folder: Option<PrivateFolder>,
+    _folder: Option<PrivateDirectory>,
 }
 
 impl LocalChart {
@@ -76,7 +76,7 @@ impl Request<'_> {
         let registry = |reference: &str| {
             let chart = OciChart::parse(reference, self.version)?;
             let range = range(chart.version())?;
-            Ok(Source::Remote(Remote::Registry { chart, range }))
+            Ok(Source::Remote(RemoteSource::Registry { chart, range }))
         };
         match self.repository.map(str::trim) {
             Some(repository) if chart.contains("://") || !super::archive::is_file_name(chart) => {
@@ -89,10 +89,10 @@ impl Request<'_> {
             Some(repository) => {
                 check_repository(repository)?;
                 let (repository, name) = (repository.to_owned(), chart.to_owned());
-                Ok(Source::Remote(Remote::Repository { repository, name, range: range(self.version)? }))
+                Ok(Source::Remote(RemoteSource::Repository { repository, name, range: range(self.version)? }))
             }
             None if chart.starts_with(SCHEME) => registry(chart),
-            None if self.is_remote() => Ok(Source::Remote(Remote::Url(access::parse(chart)?))),
+            None if self.is_remote() => Ok(Source::Remote(RemoteSource::Url(access::parse(chart)?))),
             None if Path::new(chart).exists() => Ok(Source::Local(chart.into())),
             None if chart.starts_with(['/', '.']) || chart.is_empty() => {
                 Err(Error::new(format!("path {chart:?} not found"))
@@ -121,7 +121,7 @@ pub(super) fn check_repository(repository: &str) -> Result<()> {
     Ok(())
 }
 
-impl Remote {
+impl RemoteSource {
     /// Fetches the archive of the chart.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Remote {
     /// See [`Remote::fetch`].
     pub(crate) async fn localize(&self, access: &Access, number: usize) -> Result<LocalChart> {
         let archive = self.fetch(access).await?;
-        let folder = PrivateFolder::new(&format!("flyball-chart-{number}"))?;
+        let folder = PrivateDirectory::new(&format!("flyball-chart-{number}"))?;
         Ok(LocalChart { path: archive.save(folder.path())?, _folder: Some(folder) })
     }
 }

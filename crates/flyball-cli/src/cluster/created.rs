@@ -6,7 +6,7 @@
 
 use crate::error::{Result, ResultExt};
 use crate::files::entries;
-use crate::files::private::state_folder;
+use crate::files::private::state_directory;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -27,10 +27,10 @@ pub(crate) struct CreatedObjects {
 impl CreatedObjects {
     /// Creates the record of objects created in the cluster at this URL.
     pub(crate) fn begin(url: &str) -> Result<Self> {
-        Self::in_folder(&state_folder()?, std::process::id(), url)
+        Self::in_directory(&state_directory()?, std::process::id(), url)
     }
 
-    fn in_folder(folder: &Path, pid: u32, url: &str) -> Result<Self> {
+    fn in_directory(folder: &Path, pid: u32, url: &str) -> Result<Self> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -142,13 +142,13 @@ fn identity(object: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::private::PrivateFolder;
+    use crate::files::private::PrivateDirectory;
 
     #[test]
     fn objects_of_a_killed_command_are_adopted_once() {
-        let folder = PrivateFolder::new("flyball-made").unwrap();
+        let folder = PrivateDirectory::new("flyball-made").unwrap();
         let object = |kind: &str, name: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": null}, "spec": {"a": 1}});
-        let begin = |pid| CreatedObjects::in_folder(folder.path(), pid, "https://a").unwrap();
+        let begin = |pid| CreatedObjects::in_directory(folder.path(), pid, "https://a").unwrap();
         let mut killed = begin(1);
         killed.add_part(&object("ClusterRole", "r")).unwrap();
         killed.add_sample(&object("Site", "s")).unwrap();

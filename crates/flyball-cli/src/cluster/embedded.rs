@@ -3,7 +3,7 @@
 use crate::cluster::connection::config_of;
 use crate::cluster::kubeconfig;
 use crate::error::{Result, ResultExt};
-use crate::files::private::PrivateFolder;
+use crate::files::private::PrivateDirectory;
 use flyball_cluster::{Cluster, Controllers, Endpoint, Nodes, Options};
 use kube::Config;
 use std::future::pending;
@@ -19,7 +19,7 @@ pub(crate) struct EmbeddedCluster {
     /// Its URL.
     pub(crate) url: String,
     // Both are removed when this is dropped.
-    _folder: PrivateFolder,
+    _folder: PrivateDirectory,
     _tasks: JoinSet<()>,
 }
 
@@ -27,7 +27,7 @@ impl EmbeddedCluster {
     /// Starts a control plane with a number of simulated nodes, and a kubeconfig of its own whose context has this
     /// name.
     pub(crate) async fn start(name: &str, nodes: u32) -> Result<Self> {
-        let folder = PrivateFolder::new(name)?;
+        let folder = PrivateDirectory::new(name)?;
         let kubeconfig = folder.path().join("kubeconfig");
         let options = Options::system().context("cannot start a cluster")?;
         let endpoint = Endpoint::bind(0, &options.clock).await.context("cannot start a cluster")?;

@@ -44,13 +44,13 @@ impl Kind {
     }
 
     /// Returns the objects of a response: the items of a list, or the object. Items get the kind, which lists omit.
-    pub(crate) fn items(&self, mut answer: Value) -> Vec<Value> {
-        match answer.get_mut("items").map(Value::take) {
+    pub(crate) fn items(&self, mut response: Value) -> Vec<Value> {
+        match response.get_mut("items").map(Value::take) {
             Some(Value::Array(mut items)) => {
                 items.iter_mut().for_each(|item| self.set_type(item));
                 items
             }
-            _ => vec![answer],
+            _ => vec![response],
         }
     }
 

@@ -86,17 +86,17 @@ impl SelectionArgs {
         headers: &HeaderMap,
         missing: &mut Vec<Error>,
     ) -> Result<Vec<T>> {
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         for mut request in self.requests(connection, selection)? {
             request.headers_mut().extend(headers.clone());
             match connection.client.request(request).await {
                 Err(kube::Error::Api(status)) if status.is_not_found() && !selection.names.is_empty() => {
                     missing.extend((!self.ignore_not_found).then(|| not_found(status.message, selection, connection)));
                 }
-                response => answers.push(response.context(format!("cannot get {}", selection.kind.plural))?),
+                response => responses.push(response.context(format!("cannot get {}", selection.kind.plural))?),
             }
         }
-        Ok(answers)
+        Ok(responses)
     }
 }
 

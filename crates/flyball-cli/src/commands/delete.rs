@@ -112,8 +112,8 @@ async fn selected(
     }
     let mut objects = Vec::new();
     for selection in &selections {
-        let answers = args.objects.fetch(connection, selection, &HeaderMap::new(), missing).await?;
-        objects.extend(answers.into_iter().flat_map(|response| selection.kind.items(response)));
+        let responses = args.objects.fetch(connection, selection, &HeaderMap::new(), missing).await?;
+        objects.extend(responses.into_iter().flat_map(|response| selection.kind.items(response)));
     }
     if objects.is_empty() && missing.is_empty() {
         print_labeled("note", &format!("no {} found", args.objects.targets[0]));

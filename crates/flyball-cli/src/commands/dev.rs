@@ -10,9 +10,9 @@ use crate::cluster::created::CreatedObjects;
 use crate::cluster::embedded::EmbeddedCluster;
 use crate::commands::cluster::parse_count;
 use crate::error::Result;
-use crate::files::private::PrivateFolder;
+use crate::files::private::PrivateDirectory;
 use crate::operator::installation::MANAGED_BY;
-use crate::operator::local::{self, LineSinks, Local, LocalArgs, Reload};
+use crate::operator::local::{self, LineSinks, LocalArgs, LocalOperator, Reload};
 use crate::operator::metrics::{self, free_address};
 use crate::operator::process::stop_signal;
 use crate::render::terminal::{self, Style, paint, print_labeled, print_line, set_status_line};
@@ -71,7 +71,7 @@ pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
 
 async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
     let mut stop = Box::pin(stop_signal()?);
-    let folder = PrivateFolder::new("flyball-dev-operator")?;
+    let folder = PrivateDirectory::new("flyball-dev-operator")?;
     let is_elsewhere =
         args.no_cluster || args.connection.cluster.kubeconfig.is_some() || args.connection.cluster.context.is_some();
     let own = if is_elsewhere { None } else { Some(EmbeddedCluster::start("flyball-dev", args.nodes).await?) };
@@ -86,7 +86,7 @@ async fn dev(args: DevArgs, samples: Option<PathBuf>) -> Result<()> {
         None => args.connection.config().await?,
     };
     let (metrics_address, url) = (free_address()?, config.cluster_url.to_string());
-    let mut operator = Local::new(args.local, Connection::open(config.clone()).await?);
+    let mut operator = LocalOperator::new(args.local, Connection::open(config.clone()).await?);
     let namespace = operator.connection.namespace.clone();
     if own.is_some() && namespace != "default" {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});

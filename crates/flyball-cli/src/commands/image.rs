@@ -26,7 +26,7 @@ enum Command {
 }
 
 /// Default directory of images.
-const FOLDER: &str = "target/image";
+const DIRECTORY: &str = "target/image";
 
 pub(crate) fn cmd_image(args: ImageArgs) -> Result<()> {
     match args.command {

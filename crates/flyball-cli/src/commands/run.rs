@@ -6,7 +6,7 @@ use super::aliases::replacement_error;
 use crate::cluster::apply;
 use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::error::{Error, Result};
-use crate::operator::local::{self, Local, LocalArgs, Reload};
+use crate::operator::local::{self, LocalArgs, LocalOperator, Reload};
 use crate::operator::process::stop_signal;
 use clap::Args;
 use std::path::PathBuf;
@@ -63,7 +63,7 @@ pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
     args.local.check_project()?;
     block_on(async {
         let stop = stop_signal()?;
-        let mut operator = Local::new(args.local, args.connection.connect().await?);
+        let mut operator = LocalOperator::new(args.local, args.connection.connect().await?);
         operator.samples = samples;
         operator.reload = match args.watch {
             true => Reload::Always,

@@ -6,7 +6,7 @@ use crate::cluster::kubeconfig;
 use crate::commands::scorecard;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::WATCHES;
-use crate::files::private::PrivateFolder;
+use crate::files::private::PrivateDirectory;
 use crate::operator::installation::permissions::Permission;
 use crate::operator::local::{self, LocalArgs};
 use crate::operator::process::stop_signal;
@@ -92,7 +92,7 @@ struct Line {
 
 pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
     args.check_project()?;
-    let folder = PrivateFolder::new("flyball-test-report")?;
+    let folder = PrivateDirectory::new("flyball-test-report")?;
     let permissions = folder.path().join("permissions");
     let test_output = if args.output.is_some() { TestOutput::Stderr } else { TestOutput::Stdout };
     let real = args.real.as_ref().map(|named| real_kubeconfig(named.as_deref())).transpose()?;
@@ -286,7 +286,7 @@ pub(super) fn cases(
         }
     })?;
     let named = results.iter().map(|result| (result.name.as_str(), result.failure.as_deref()));
-    let report = Report::of_cases(cases::FOLDER, named, results.iter().map(|result| result.took).sum());
+    let report = Report::of_cases(cases::DIRECTORY, named, results.iter().map(|result| result.took).sum());
     Ok((report, permissions))
 }
 

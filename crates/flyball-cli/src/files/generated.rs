@@ -57,7 +57,7 @@ pub(crate) fn compare(folder: &Path, files: &BTreeMap<String, String>, header: &
         };
         changes.push(Change { path, step, old: old.unwrap_or_default(), new: new.clone() });
     }
-    let folders: BTreeSet<PathBuf> = subfolders(folder)?;
+    let folders: BTreeSet<PathBuf> = subdirectories(folder)?;
     for path in folders.iter().map(|folder| list(folder)).collect::<Result<Vec<_>>>()?.into_iter().flatten() {
         let is_generated =
             path.strip_prefix(folder).ok().and_then(Path::to_str).is_some_and(|name| files.contains_key(name));
@@ -105,6 +105,6 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|path| path.is_file()).collect())
 }
 
-fn subfolders(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+fn subdirectories(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|path| path.is_dir()).collect())
 }

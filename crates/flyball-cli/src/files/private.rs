@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 /// A private folder, which is removed when this is dropped. The folder of a killed process is removed when the next one
 /// of the same name is created.
-pub(crate) struct PrivateFolder {
+pub(crate) struct PrivateDirectory {
     path: PathBuf,
     /// Locked for as long as the folder is in use.
     _lock: File,
 }
 
-impl PrivateFolder {
+impl PrivateDirectory {
     /// Creates a folder below the one for temporary files.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl PrivateFolder {
     }
 }
 
-impl Drop for PrivateFolder {
+impl Drop for PrivateDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
@@ -50,9 +50,9 @@ impl Drop for PrivateFolder {
 fn remove_abandoned(folder: &Path, name: &str) {
     let is_ours = |path: &Path| {
         let pid = path.file_name().and_then(|file| file.to_str()?.strip_prefix(name)?.strip_prefix('-'));
-        let is_folder = fs::symlink_metadata(path)
+        let is_directory = fs::symlink_metadata(path)
             .is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw());
-        pid.is_some_and(|pid| pid.parse::<u32>().is_ok()) && is_folder
+        pid.is_some_and(|pid| pid.parse::<u32>().is_ok()) && is_directory
     };
     for path in
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| is_ours(path))
@@ -66,7 +66,7 @@ fn remove_abandoned(folder: &Path, name: &str) {
 }
 
 /// Returns the folder for the state of clusters: `$XDG_STATE_HOME/flyball`, else `~/.local/state/flyball`.
-pub(crate) fn state_folder() -> Result<PathBuf> {
+pub(crate) fn state_directory() -> Result<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let folder = state
         .or_else(|| Some(std::env::home_dir()?.join(".local/state")))
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn folders_of_killed_processes_are_removed() {
-        let outer = PrivateFolder::new("flyball-abandoned").unwrap();
+        let outer = PrivateDirectory::new("flyball-abandoned").unwrap();
         let place = outer.path();
         // As a process leaves it that was killed: locks end with it.
         for name in ["dev-1", "dev-2/deep", "dev-x", "other-3"] {
@@ -94,17 +94,18 @@ mod tests {
             fs::write(place.join(name).join("kubeconfig"), "").unwrap();
         }
         symlink(place.join("other-3"), place.join("dev-4")).unwrap();
-        let running = PrivateFolder::below(place, "dev", 5).unwrap();
+        let running = PrivateDirectory::below(place, "dev", 5).unwrap();
         fs::write(running.path().join("kubeconfig"), "").unwrap();
         // A leftover folder with the same number is removed as well.
         fs::create_dir(place.join("dev-6")).unwrap();
         fs::write(place.join("dev-6/kubeconfig"), "").unwrap();
-        let next = PrivateFolder::below(place, "dev", 6).unwrap();
+        let next = PrivateDirectory::below(place, "dev", 6).unwrap();
         let mut remaining: Vec<_> = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         remaining.sort();
         assert_eq!(remaining, ["dev-4", "dev-5", "dev-6", "dev-x", "other-3"]);
         assert!(
-            PrivateFolder::below(place, "dev", 5).is_err() && fs::read_dir(place.join("other-3")).unwrap().count() == 1
+            PrivateDirectory::below(place, "dev", 5).is_err()
+                && fs::read_dir(place.join("other-3")).unwrap().count() == 1
         );
         drop((running, next));
     }

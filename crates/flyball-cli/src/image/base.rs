@@ -356,7 +356,7 @@ mod tests {
     use super::super::archive;
     use super::super::files::ImageFile;
     use super::*;
-    use crate::files::private::PrivateFolder;
+    use crate::files::private::PrivateDirectory;
     use flyball_core::time::Timestamp;
     use serde_json::json;
 
@@ -460,7 +460,7 @@ mod tests {
 
     #[tokio::test]
     async fn malformed_bases_are_rejected() {
-        let folder = PrivateFolder::new("flyball-malformed-base").unwrap();
+        let folder = PrivateDirectory::new("flyball-malformed-base").unwrap();
         let path = folder.path().join("base");
         let platform = &super::super::platform::PLATFORMS[0];
         let read = async |root: Blob, mut others: Vec<Blob>| {

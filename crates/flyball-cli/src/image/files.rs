@@ -159,13 +159,13 @@ fn names(folder: &Path) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::private::PrivateFolder;
+    use crate::files::private::PrivateDirectory;
     use serde_json::json;
     use std::os::unix::fs::symlink;
 
     #[test]
     fn image_has_the_files_that_the_operator_reads() {
-        let folder = PrivateFolder::new("flyball-image-files").unwrap();
+        let folder = PrivateDirectory::new("flyball-image-files").unwrap();
         let at = |path: &str| folder.path().join("p").join(path);
         for path in [
             "watches.yaml",

@@ -137,10 +137,10 @@ impl Layout {
 
 fn fill(folder: &Path, blobs: &[Blob], manifests: &[Descriptor]) -> io::Result<()> {
     let _ = fs::remove_dir_all(folder);
-    let blob_folder = folder.join("blobs/sha256");
-    fs::create_dir_all(&blob_folder)?;
+    let blob_directory = folder.join("blobs/sha256");
+    fs::create_dir_all(&blob_directory)?;
     for blob in blobs {
-        fs::write(blob_folder.join(hex(&blob.descriptor.digest).unwrap_or_default()), &blob.bytes)?;
+        fs::write(blob_directory.join(hex(&blob.descriptor.digest).unwrap_or_default()), &blob.bytes)?;
     }
     fs::write(folder.join(MARKER), marker())?;
     fs::write(folder.join("index.json"), index(manifests.to_vec()))

@@ -100,11 +100,11 @@ impl Registry {
         let base: Uri = format!("{scheme}://{}/", reference.server()).parse().context("invalid registry address")?;
         let mut registry = Self { web, base, purpose, reference: reference.clone(), credentials, authorization: None };
         // A small request triggers authentication before a large upload.
-        let answer = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await?;
-        match answer.status().is_success() {
+        let response = registry.send(Method::GET, "/v2/", &[], Bytes::new()).await?;
+        match response.status().is_success() {
             true => Ok(registry),
             false => Err(registry
-                .response_error("authorize the request", &answer)
+                .response_error("authorize the request", &response)
                 .hint(format!("check that {} is a container registry", reference.registry))),
         }
     }
@@ -272,22 +272,22 @@ impl Registry {
             }
             request.body(body.clone()).context("cannot build the request")
         };
-        let answer = self.web.receive(request(self.authorization.as_ref())?, receiver).await;
-        let answer = answer.map_err(|error| match self.base.scheme_str() {
+        let response = self.web.receive(request(self.authorization.as_ref())?, receiver).await;
+        let response = response.map_err(|error| match self.base.scheme_str() {
             _ if !is_home => error,
             Some("http") => error.hint(format!("check that a registry listens at {}", self.reference.registry)),
             _ if self.purpose == Purpose::Pull => error.hint("check the spelling"),
             _ => error.hint("check the spelling; pass --insecure for a registry without TLS"),
         })?;
-        if answer.status() != StatusCode::UNAUTHORIZED || !is_home {
-            return Ok(answer);
+        if response.status() != StatusCode::UNAUTHORIZED || !is_home {
+            return Ok(response);
         }
-        self.authorization = Some(self.authorize(&answer).await?);
-        let answer = self.web.receive(request(self.authorization.as_ref())?, receiver).await?;
-        if answer.status() == StatusCode::UNAUTHORIZED {
+        self.authorization = Some(self.authorize(&response).await?);
+        let response = self.web.receive(request(self.authorization.as_ref())?, receiver).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
             return Err(self.unauthorized_error());
         }
-        Ok(answer)
+        Ok(response)
     }
 
     fn resolve(&self, path: &str) -> Result<Uri> {
@@ -304,8 +304,8 @@ impl Registry {
     }
 
     /// Creates the Authorization header for the registry's challenge.
-    async fn authorize(&self, answer: &Response<Bytes>) -> Result<String> {
-        let challenges = answer.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
+    async fn authorize(&self, response: &Response<Bytes>) -> Result<String> {
+        let challenges = response.headers().get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
         for challenge in challenges.map(Challenge::parse) {
             match challenge.scheme.as_str() {
                 "basic" => {
@@ -360,16 +360,16 @@ impl Registry {
                 request.body(Bytes::new())
             }
         };
-        let answer = self.web.send(request.context("cannot request a token")?).await?;
-        if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST].contains(&answer.status()) {
+        let response = self.web.send(request.context("cannot request a token")?).await?;
+        if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST].contains(&response.status()) {
             return Err(self.unauthorized_error());
         }
-        let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
         let token =
             ["token", "access_token"].iter().find_map(|name| body[name].as_str().filter(|token| !token.is_empty()));
         token.map(str::to_owned).ok_or_else(|| {
             let host = realm.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default();
-            Error::new(format!("{host} refused a token for {registry}: {}", answer.status()))
+            Error::new(format!("{host} refused a token for {registry}: {}", response.status()))
         })
     }
 
@@ -388,9 +388,9 @@ impl Registry {
     }
 
     /// Creates the error for a request for a manifest that the registry rejected.
-    fn manifest_error(&self, what: &str, answer: &Response<Bytes>) -> Error {
-        let error = self.response_error(what, answer);
-        match answer.status() {
+    fn manifest_error(&self, what: &str, response: &Response<Bytes>) -> Error {
+        let error = self.response_error(what, response);
+        match response.status() {
             StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
                 error.hint("the registry must support OCI media types; try a newer release")
             }
@@ -399,9 +399,9 @@ impl Registry {
     }
 
     /// Creates the error for a request that the registry rejected.
-    fn response_error(&self, what: &str, answer: &Response<Bytes>) -> Error {
+    fn response_error(&self, what: &str, response: &Response<Bytes>) -> Error {
         let registry = &self.reference.registry;
-        let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let body: Value = serde_json::from_slice(response.body()).unwrap_or_default();
         let text = |error: &Value| {
             let field = |name: &str| error[name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
             let words: Vec<String> = [field("code"), field("message")].into_iter().flatten().collect();
@@ -409,8 +409,8 @@ impl Registry {
         };
         let messages: Vec<String> = body["errors"].as_array().into_iter().flatten().map(text).collect();
         let messages = if messages.is_empty() { String::new() } else { format!(": {}", messages.join("; ")) };
-        let error = Error::new(format!("{registry} did not {what} ({}){messages}", answer.status()));
-        match answer.status() {
+        let error = Error::new(format!("{registry} did not {what} ({}){messages}", response.status()));
+        match response.status() {
             StatusCode::FORBIDDEN => {
                 let (words, repository) = (self.purpose.verb(), &self.reference.repository);
                 error.hint(format!("request permission to {words} {repository}, or use another name"))

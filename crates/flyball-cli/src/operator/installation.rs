@@ -33,7 +33,7 @@ pub(crate) struct Installation {
 /// One object, and its file below `config`.
 #[derive(Debug)]
 struct ManifestFile {
-    folder: Folder,
+    folder: ConfigDirectory,
     file: String,
     object: Value,
     /// Comment lines of its file.
@@ -42,7 +42,7 @@ struct ManifestFile {
 
 /// A folder below `config`, in the order of application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Folder {
+enum ConfigDirectory {
     Definitions,
     Rbac,
     Webhook,
@@ -52,7 +52,7 @@ enum Folder {
     Monitoring,
 }
 
-impl Folder {
+impl ConfigDirectory {
     const ALL: [Self; 7] = [
         Self::Definitions,
         Self::Rbac,
@@ -77,7 +77,7 @@ impl Folder {
 }
 
 impl ManifestFile {
-    fn new(folder: Folder, file: impl Into<String>, object: Value) -> Self {
+    fn new(folder: ConfigDirectory, file: impl Into<String>, object: Value) -> Self {
         Self { folder, file: format!("{}.yaml", file.into()), object, note: "" }
     }
 }
@@ -93,7 +93,10 @@ impl Installation {
         let manifests = program.manifests(&flags, &BTreeMap::new()).await?;
         let mut installation = Self::new(description, target, manifests);
         if program.has_roles() {
-            installation.manifests.iter_mut().for_each(|manifest| manager::add_temporary_folder(&mut manifest.object));
+            installation
+                .manifests
+                .iter_mut()
+                .for_each(|manifest| manager::add_temporary_directory(&mut manifest.object));
         }
         Ok(installation)
     }
@@ -114,7 +117,7 @@ impl Installation {
 
     /// Returns the objects in the order of application, optionally with those for Prometheus.
     pub(crate) fn objects(&self, monitoring: bool) -> Vec<Value> {
-        let is_selected = |manifest: &&ManifestFile| monitoring || manifest.folder != Folder::Monitoring;
+        let is_selected = |manifest: &&ManifestFile| monitoring || manifest.folder != ConfigDirectory::Monitoring;
         let mut objects: Vec<Value> =
             self.manifests.iter().filter(is_selected).map(|manifest| manifest.object.clone()).collect();
         // A namespace must exist before its objects, and the Deployment before its webhook configurations.
@@ -137,7 +140,7 @@ impl Installation {
 
     /// Returns the definitions alone.
     pub(crate) fn definitions(&self) -> Vec<Value> {
-        let definition = |manifest: &&ManifestFile| manifest.folder == Folder::Definitions;
+        let definition = |manifest: &&ManifestFile| manifest.folder == ConfigDirectory::Definitions;
         self.manifests.iter().filter(definition).map(|manifest| manifest.object.clone()).collect()
     }
 }
@@ -157,19 +160,19 @@ fn manifest_files(object: Value, target: &InstallTarget) -> Vec<ManifestFile> {
             let spec = &object["spec"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let file = format!("{}_{}", text(&spec["group"]), text(&spec["names"]["plural"]));
-            vec![ManifestFile::new(Folder::Definitions, file, object)]
+            vec![ManifestFile::new(ConfigDirectory::Definitions, file, object)]
         }
         "ClusterRole" | "Role" => rbac::role_manifests(object, &part, target),
-        "MutatingWebhookConfiguration" => vec![ManifestFile::new(Folder::Webhook, "mutating", object)],
-        "ValidatingWebhookConfiguration" => vec![ManifestFile::new(Folder::Webhook, "validating", object)],
-        "Service" => vec![ManifestFile::new(Folder::Webhook, "service", object)],
+        "MutatingWebhookConfiguration" => vec![ManifestFile::new(ConfigDirectory::Webhook, "mutating", object)],
+        "ValidatingWebhookConfiguration" => vec![ManifestFile::new(ConfigDirectory::Webhook, "validating", object)],
+        "Service" => vec![ManifestFile::new(ConfigDirectory::Webhook, "service", object)],
         kind if kind.ends_with("AdmissionPolicy") || kind.ends_with("AdmissionPolicyBinding") => {
             let file = format!("{part}_{}", snake(kind));
-            vec![ManifestFile::new(Folder::Policy, file, object)]
+            vec![ManifestFile::new(ConfigDirectory::Policy, file, object)]
         }
         kind => {
             let file = format!("{part}_{}", snake(kind));
-            vec![ManifestFile::new(Folder::Manager, file, object)]
+            vec![ManifestFile::new(ConfigDirectory::Manager, file, object)]
         }
     }
 }

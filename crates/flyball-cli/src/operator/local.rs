@@ -3,6 +3,14 @@
 //! The CRDs, webhook configurations and policies of its `manifests` are applied, and its roles if it has an [`Account`]
 //! of its own.
 
+mod args;
+mod webhooks;
+
+pub(crate) use args::LocalArgs;
+
+use args::variables;
+use webhooks::{WebhookTarget, without_conversion};
+
 use crate::cluster::account::Account;
 use crate::cluster::apply::{self, Outcome};
 use crate::cluster::connection::Connection;
@@ -12,14 +20,12 @@ use crate::error::{Error, Result, ResultExt};
 use crate::files::watcher::{self, FileWatcher};
 use crate::operator::metrics::{HEALTH_PORT, HEALTH_VARIABLE, METRICS_PORT, METRICS_VARIABLE, free_address};
 use crate::operator::process::{self, LineSink, Process};
-use crate::operator::program::{Build, Program, check_project};
+use crate::operator::program::Program;
 use crate::render::terminal::{self, Style, paint, print_labeled, print_line};
-use clap::Args;
 use flyball::description::Description;
 use http::Request;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, Config};
+use kube::Config;
+use kube::api::DeleteParams;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,84 +33,7 @@ use std::future::pending;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::str::FromStr;
 use std::time::Duration;
-use tokio::time::timeout;
-
-/// The flags for the operator.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct LocalArgs {
-    /// Use a prebuilt program or a watches.yaml instead of the project in this directory
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["bin", "release"])]
-    pub(crate) program: Option<Program>,
-    /// Binary target of the project, if it has several
-    #[arg(long)]
-    pub(crate) bin: Option<String>,
-    /// Build with optimizations
-    #[arg(long)]
-    pub(crate) release: bool,
-    /// Set environment variables from a Secret or ConfigMap, like `envFrom` of a pod
-    #[arg(long, value_name = "secret/NAME|configmap/NAME")]
-    pub(crate) env_from: Vec<Source>,
-    /// Arguments of the operator
-    #[arg(last = true)]
-    pub(crate) args: Vec<String>,
-}
-
-impl LocalArgs {
-    /// Returns the program that needs not be built.
-    fn prebuilt(&self) -> Option<Program> {
-        self.program.clone().or_else(Program::here)
-    }
-
-    /// Returns true if it is an operator of a watches.yaml.
-    pub(crate) fn needs_no_build(&self) -> bool {
-        matches!(self.prebuilt(), Some(Program::Watches(_)))
-    }
-
-    /// Fails in a folder without a project, unless a program is given, before connecting to a cluster.
-    pub(crate) fn check_project(&self) -> Result<()> {
-        self.prebuilt().map_or_else(check_project, |_| Ok(()))
-    }
-
-    /// Returns true if the operator's arguments request its help or version instead of a run.
-    pub(crate) fn requests_help(&self) -> bool {
-        self.args.iter().any(|arg| matches!(arg.as_str(), "-h" | "--help" | "-V" | "--version"))
-    }
-
-    /// Builds the program and runs it with its arguments, which request its help. It needs no cluster.
-    pub(crate) async fn print_help(&self) -> Result<()> {
-        self.check_project()?;
-        self.build(None).await?.print_help(&self.args).await
-    }
-
-    /// Builds the program if needed, with an optional sink for cargo's output.
-    pub(crate) async fn build(&self, sink: Option<LineSink>) -> Result<Program> {
-        match self.prebuilt() {
-            Some(program) => Ok(program),
-            None => Build { sink, ..Build::new(self.bin.as_deref(), self.release) }.run().await.map(Program::File),
-        }
-    }
-}
-
-/// An object with environment variables.
-#[derive(Clone, Debug)]
-pub(crate) enum Source {
-    ConfigMap(String),
-    Secret(String),
-}
-
-impl FromStr for Source {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once('/') {
-            Some(("secret", name)) if !name.is_empty() => Ok(Self::Secret(name.into())),
-            Some(("configmap", name)) if !name.is_empty() => Ok(Self::ConfigMap(name.into())),
-            _ => Err("expected secret/NAME or configmap/NAME".into()),
-        }
-    }
-}
 
 /// Reaction to changes of the files of an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,7 +48,7 @@ pub(crate) enum Reload {
 }
 
 /// An operator on this machine.
-pub(crate) struct Local {
+pub(crate) struct LocalOperator {
     pub(crate) args: LocalArgs,
     pub(crate) connection: Connection,
     /// Cluster connection of the operator.
@@ -144,18 +73,6 @@ pub(crate) struct Local {
     /// The webhook configurations and converted definitions that the operator points at itself, as they were applied.
     webhook_targets: Vec<WebhookTarget>,
 }
-
-/// An object with a webhook URL on this machine.
-struct WebhookTarget {
-    object: Value,
-    uid: Option<String>,
-}
-
-/// Timeout of the removal of webhook configurations after the operator has stopped.
-const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Timeout of an operator to set the URLs of its webhooks.
-const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of the deletion of samples.
 const SAMPLE_DELETION_TIMEOUT: Duration = Duration::from_secs(20);
@@ -204,7 +121,7 @@ pub(crate) struct LineSinks {
     pub(crate) operator: Option<LineSink>,
 }
 
-impl Local {
+impl LocalOperator {
     pub(crate) fn new(args: LocalArgs, connection: Connection) -> Self {
         Self {
             args,
@@ -267,27 +184,6 @@ impl Local {
         };
         self.unregister_webhooks().await;
         result
-    }
-
-    /// Ends the calls of the API server to an operator that has ended: they would fail, and with them the writes that
-    /// they are about.
-    async fn unregister_webhooks(&mut self) {
-        let connection = &self.connection;
-        let wait = async {
-            for WebhookTarget { object, uid } in self.webhook_targets.drain(..) {
-                match connection.unregister_webhook(&object, uid).await {
-                    Ok(Some(unregistered)) if !self.quiet => print_line(&paint(Style::Faint, &unregistered)),
-                    Ok(_) => {}
-                    Err(error) => terminal::print_error(&error),
-                }
-            }
-        };
-        if timeout(UNREGISTER_TIMEOUT, wait).await.is_err() {
-            print_labeled(
-                "note",
-                "webhooks still point to this machine; run `flyball uninstall` to remove their configurations",
-            );
-        }
     }
 
     async fn run_and_reload(&mut self, running: &mut Option<Process>) -> Result<()> {
@@ -474,15 +370,6 @@ impl Local {
         Ok(())
     }
 
-    /// Records an applied object for removal at the end.
-    async fn record_webhook_target(&mut self, object: &Value) -> Result<()> {
-        let uid = self.connection.read(object).await?["metadata"]["uid"].as_str().map(str::to_owned);
-        // It replaces an object of an earlier program of the same run.
-        self.webhook_targets.retain(|webhook_targets| !is_same_object(&webhook_targets.object, object));
-        self.webhook_targets.push(WebhookTarget { object: object.clone(), uid });
-        Ok(())
-    }
-
     async fn apply(&mut self, object: &Value) -> Result<()> {
         let (description, outcome) = self.connection.apply_with(object, false, false).await?;
         if let (Some(created), Outcome::Created) = (&mut self.created, outcome)
@@ -537,37 +424,6 @@ pub(crate) fn samples(named: Option<&Path>) -> Option<PathBuf> {
     named.or_else(|| usual.into_iter().find(|folder| folder.is_dir())).map(Path::to_owned)
 }
 
-async fn variables(connection: &Connection, sources: &[Source]) -> Result<BTreeMap<String, String>> {
-    let (client, namespace) = (&connection.client, &connection.namespace);
-    let mut all = BTreeMap::new();
-    for source in sources {
-        match source {
-            Source::ConfigMap(name) => {
-                let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-                let map = maps.get(name).await.context(format!("cannot read ConfigMap {namespace}/{name}"))?;
-                all.extend(map.data.unwrap_or_default());
-            }
-            Source::Secret(name) => {
-                let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
-                let secret = secrets.get(name).await.context(format!("cannot read Secret {namespace}/{name}"))?;
-                for (key, value) in secret.data.unwrap_or_default() {
-                    let text = String::from_utf8(value.0);
-                    let text =
-                        text.map_err(|_| Error::new(format!("{key} of Secret {namespace}/{name} is not text")))?;
-                    all.insert(key, text);
-                }
-            }
-        }
-    }
-    Ok(all)
-}
-
-/// Removes the conversion from a definition: the operator sets the URL itself.
-fn without_conversion(mut definition: Value) -> Value {
-    definition["spec"].as_object_mut().map(|spec| spec.remove("conversion"));
-    definition
-}
-
 fn is_same_object(one: &Value, other: &Value) -> bool {
     let key = |object: &Value| {
         [&object["kind"], &object["metadata"]["namespace"], &object["metadata"]["name"]].map(Value::clone)
@@ -576,46 +432,6 @@ fn is_same_object(one: &Value, other: &Value) -> bool {
 }
 
 impl Connection {
-    /// Waits a short time until the operator has registered its webhooks; the operator itself logs the reason of a
-    /// delay.
-    async fn wait_for_webhooks(&self, webhooks: &[Value]) {
-        let is_registered = async |object: &Value| match self.read(object).await {
-            Ok(found) => found["webhooks"]
-                .as_array()
-                .is_none_or(|all| all.iter().all(|one| one["clientConfig"]["url"].is_string())),
-            Err(_) => false,
-        };
-        for object in webhooks {
-            let called = async || Ok(if is_registered(object).await { Ok(()) } else { Err(()) });
-            let _ = poll_until(WEBHOOK_TIMEOUT, POLL_INTERVAL, called).await;
-        }
-    }
-
-    /// Deletes a webhook configuration, or resets the conversion of a definition, unless it was replaced since; returns
-    /// a description of the action.
-    async fn unregister_webhook(&self, object: &Value, uid: Option<String>) -> Result<Option<String>> {
-        let (objects, description, name) = self.resolve(object).await?;
-        let is_replaced =
-            |error: &kube::Error| matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409));
-        let unregistered = if object["kind"] == "CustomResourceDefinition" {
-            let found = self.find(object).await?.unwrap_or_default();
-            let client = &found["spec"]["conversion"]["webhook"]["clientConfig"];
-            if found["metadata"]["uid"].as_str() != uid.as_deref() || !client["url"].is_string() {
-                return Ok(None);
-            }
-            apply::reset_conversion(&objects, &found)
-                .await
-                .map(|()| format!("removed the conversion webhook of {description}"))
-        } else {
-            let params = DeleteParams::default().preconditions(Preconditions { uid, resource_version: None });
-            objects.delete(&name, &params).await.map(|_| format!("deleted {description}"))
-        };
-        match unregistered {
-            Err(error) if is_replaced(&error) => Ok(None),
-            unregistered => unregistered.map(Some).context(format!("cannot unregister the webhooks of {description}")),
-        }
-    }
-
     /// Deletes samples in reverse order, and waits for their deletion with a timeout. Dependents are deleted first:
     /// after the removal of their kind, the garbage collector can no longer resolve the owner.
     async fn remove_samples(&self, samples: &[Value]) {

@@ -5,8 +5,8 @@ use crate::cluster::connection::Connection;
 use crate::cluster::embedded::EmbeddedCluster;
 use crate::cluster::wait::poll_until;
 use crate::error::{Result, ResultExt};
-use crate::files::private::PrivateFolder;
-use crate::operator::local::{LineSinks, Local, LocalArgs};
+use crate::files::private::PrivateDirectory;
+use crate::operator::local::{LineSinks, LocalArgs, LocalOperator};
 use crate::operator::metrics::free_address;
 use crate::operator::process::Process;
 use crate::web::Web;
@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A control plane and an operator for it. Everything is removed when this is dropped.
 pub(crate) struct TestEnvironment {
-    pub(crate) operator: Local,
+    pub(crate) operator: LocalOperator,
     /// `None` before it is started.
     pub(crate) process: Option<Process>,
     pub(crate) web: Web,
@@ -31,17 +31,17 @@ pub(crate) struct TestEnvironment {
     /// The last line of its output.
     last_line: Arc<Mutex<String>>,
     pub(crate) control_plane: EmbeddedCluster,
-    _folder: PrivateFolder,
+    _folder: PrivateDirectory,
 }
 
 impl TestEnvironment {
     /// Starts the control plane, whose files have this name, with one simulated node.
     pub(crate) async fn new(args: LocalArgs, name: &str) -> Result<Self> {
         let control_plane = EmbeddedCluster::start(name, 1).await?;
-        let folder = PrivateFolder::new(&format!("{name}-operator"))?;
+        let folder = PrivateDirectory::new(&format!("{name}-operator"))?;
         let (health, metrics) = (free_address()?, free_address()?);
         let config = &control_plane.config;
-        let mut operator = Local::new(args, Connection::open(config.clone()).await?);
+        let mut operator = LocalOperator::new(args, Connection::open(config.clone()).await?);
         operator.configure_as_pod(config.clone(), folder.path().join("kubeconfig"), &metrics, &health);
         operator.quiet = true;
         let last_line = Arc::<Mutex<String>>::default();

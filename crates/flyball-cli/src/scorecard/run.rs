@@ -103,17 +103,17 @@ impl<'a> ScorecardRun<'a> {
     }
 
     async fn check_samples(&mut self, samples: &'a [Value]) -> Result<CheckOutcome> {
-        let mut refused = Vec::new();
+        let mut rejected = Vec::new();
         for sample in samples {
             match self.connection.apply(sample).await {
                 Ok(_) => self.samples.push(sample),
-                Err(error) => refused.push(error.to_string()),
+                Err(error) => rejected.push(error.to_string()),
             }
         }
         Ok(match () {
             () if samples.is_empty() => CheckOutcome::skipped("no samples found; pass --samples PATH"),
-            () if refused.is_empty() => CheckOutcome::Passed,
-            () => CheckOutcome::failed(refused.join("; "), "fix the samples or the validation of the kind"),
+            () if rejected.is_empty() => CheckOutcome::Passed,
+            () => CheckOutcome::failed(rejected.join("; "), "fix the samples or the validation of the kind"),
         })
     }
 

@@ -361,7 +361,7 @@ mod tests {
     #[tokio::test]
     async fn expired_page_ends_the_round() {
         // A server whose tokens have always expired.
-        let answer = |request: Request<Body>| {
+        let response = |request: Request<Body>| {
             let is_continued = request.uri().query().is_some_and(|query| query.contains("continue="));
             let (code, body) = match (is_continued, request.method()) {
                 (true, _) => (
@@ -380,7 +380,7 @@ mod tests {
             *response.status_mut() = StatusCode::from_u16(code).unwrap();
             std::future::ready(Ok::<_, Infallible>(response))
         };
-        let client = kube::Client::new(service_fn(answer), "default");
+        let client = kube::Client::new(service_fn(response), "default");
         let remaining = empty_of(&client, "/api/v1/namespaces/a/configmaps").await.unwrap();
         assert_eq!(remaining.objects, 9, "those of the first page, and of all others as its metadata says");
         assert_eq!(remaining.finalizers, BTreeMap::from([("example.com/a".to_owned(), 1)]));

@@ -53,13 +53,13 @@ impl FromStr for Delay {
     type Err = DelayParseError;
 
     fn from_str(text: &str) -> Result<Self, DelayParseError> {
-        let refuse = || DelayParseError(text.to_owned());
+        let error = || DelayParseError(text.to_owned());
         if text == "never" {
             return Ok(Self::Never);
         }
         let (from, to) = text.split_once("..").unwrap_or((text, text));
-        let (from, to) = (span(from).ok_or_else(refuse)?, span(to).ok_or_else(refuse)?);
-        if from <= to { Ok(Self::Between(from, to)) } else { Err(refuse()) }
+        let (from, to) = (span(from).ok_or_else(error)?, span(to).ok_or_else(error)?);
+        if from <= to { Ok(Self::Between(from, to)) } else { Err(error()) }
     }
 }
 

@@ -5,7 +5,7 @@
 //! once for a pod, so that each node only needs lookups.
 
 use super::nodes::{Node, Reason};
-use super::pods::{Pending, PodFacts, Term};
+use super::pods::{PendingPod, PodFacts, Term};
 use crate::workload::affinity::{self, Labels};
 use crate::workload::owners::Selector;
 use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec, Taint, TopologySpreadConstraint};
@@ -41,7 +41,7 @@ struct Spread {
 }
 
 impl Neighbors {
-    pub(super) fn count(pending: &Pending, nodes: &Nodes, namespaces: &BTreeMap<String, Labels>) -> Self {
+    pub(super) fn count(pending: &PendingPod, nodes: &Nodes, namespaces: &BTreeMap<String, Labels>) -> Self {
         let Some(spec) = &pending.pod.spec else { return Self::default() };
         let affinity = spec.affinity.as_ref();
         let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
@@ -136,7 +136,7 @@ impl Neighbors {
 }
 
 impl Spread {
-    fn new(constraint: &TopologySpreadConstraint, pending: &Pending, spec: &PodSpec, nodes: &Nodes) -> Self {
+    fn new(constraint: &TopologySpreadConstraint, pending: &PendingPod, spec: &PodSpec, nodes: &Nodes) -> Self {
         let mut selector = constraint.label_selector.clone();
         if let Some(selector) = &mut selector {
             let labels = selector.match_labels.get_or_insert_default();

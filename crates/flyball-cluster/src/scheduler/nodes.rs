@@ -1,6 +1,6 @@
 //! Scheduler's view of a node, and the filters that depend on the node alone.
 
-use super::pods::{HostPort, Pending, PodFacts};
+use super::pods::{HostPort, PendingPod, PodFacts};
 use crate::workload::affinity::{self, Labels, NOT_READY};
 use crate::workload::resources::{Amounts, Load};
 use flyball_core::ObjectKey;
@@ -90,7 +90,7 @@ impl Node {
     }
 
     /// Returns the score of the node for a pod, or the reason why the pod does not fit.
-    pub(super) fn judge(&self, name: &str, pending: &Pending) -> Result<i64, Vec<Reason>> {
+    pub(super) fn judge(&self, name: &str, pending: &PendingPod) -> Result<i64, Vec<Reason>> {
         let (Some(node), Some(spec)) = (&self.facts, &pending.pod.spec) else { return Err(Vec::new()) };
         let tolerations = spec.tolerations.as_ref();
         if affinity::named(spec).is_some_and(|names| !names.contains(name)) {
@@ -134,7 +134,7 @@ impl Node {
     }
 
     /// Scores the remaining resources of the node, and the preferences of the pod.
-    fn score(&self, name: &str, node: &NodeFacts, pending: &Pending) -> i64 {
+    fn score(&self, name: &str, node: &NodeFacts, pending: &PendingPod) -> i64 {
         // In millionths, so that one pod makes a difference.
         let free_share = |all: i64, used: i64, requested: i64| match all {
             0 => 0,

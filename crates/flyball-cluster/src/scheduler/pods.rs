@@ -125,14 +125,14 @@ fn anti_affinity(pod: &Pod) -> impl Iterator<Item = &PodAffinityTerm> {
 
 /// A pod that waits for a node.
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingPod {
     pub(super) pod: Box<Pod>,
     pub(super) facts: PodFacts,
     /// Key of pods with equal results on every node; `None` if other pods matter as well.
     pub(super) class: Option<String>,
 }
 
-impl Pending {
+impl PendingPod {
     pub(super) fn new(pod: Box<Pod>) -> Self {
         let facts = PodFacts::new(&pod);
         let class = pod.spec.as_ref().filter(|spec| is_independent(spec)).and_then(|spec| {

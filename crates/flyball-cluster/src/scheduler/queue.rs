@@ -23,7 +23,7 @@ pub(super) struct Queue {
     later: BTreeSet<(Instant, ObjectKey)>,
     /// Unschedulable pods, which wait for a change of the cluster.
     stuck: BTreeSet<ObjectKey>,
-    failures: BTreeMap<ObjectKey, Failed>,
+    failures: BTreeMap<ObjectKey, FailedAttempts>,
 }
 
 /// Position in the order of ready pods: by priority, by round, and by arrival. A round has one pod of each namespace.
@@ -48,13 +48,13 @@ impl Rounds {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Failed {
+struct FailedAttempts {
     times: u32,
     last: Instant,
     priority: i32,
 }
 
-impl Failed {
+impl FailedAttempts {
     fn due(&self) -> Instant {
         self.last + FIRST_WAIT.saturating_mul(1 << (self.times - 1).min(8)).min(MAX_WAIT)
     }
@@ -113,7 +113,7 @@ impl Queue {
     pub(super) fn failed(&mut self, key: ObjectKey, priority: i32, now: Instant, again: bool) {
         let times = self.failures.get(&key).map_or(0, |failed| failed.times) + 1;
         self.remove(&key);
-        let failed = Failed { times, last: now, priority };
+        let failed = FailedAttempts { times, last: now, priority };
         self.failures.insert(key.clone(), failed);
         if again {
             self.later.insert((failed.due(), key));

@@ -5,7 +5,7 @@
 
 use super::neighbors::Neighbors;
 use super::nodes::{Node, NodeFacts, Reason};
-use super::pods::{MAX_TERMS, Pending, PodFacts};
+use super::pods::{MAX_TERMS, PendingPod, PodFacts};
 use super::queue::Queue;
 use super::volumes::Volumes;
 use crate::workload::affinity::Labels;
@@ -30,7 +30,7 @@ pub(super) struct State {
     places: BTreeMap<ObjectKey, Arc<str>>,
     /// UIDs of pods that are assumed to be on a node, but not confirmed by the watch.
     assumed: BTreeMap<ObjectKey, String>,
-    pending: BTreeMap<ObjectKey, Arc<Pending>>,
+    pending: BTreeMap<ObjectKey, Arc<PendingPod>>,
     queue: Queue,
     /// Nodes by their last change.
     changes: BTreeMap<u64, Arc<str>>,
@@ -70,11 +70,11 @@ impl Class {
 #[derive(Debug)]
 pub(super) enum Decision {
     /// The pod is bound to this node.
-    Bind(Arc<Pending>, Arc<str>),
+    Bind(Arc<PendingPod>, Arc<str>),
     /// Its claims are annotated with this node; the pod is scheduled when they are bound.
-    Choose(Arc<Pending>, Arc<str>, Vec<ObjectKey>),
+    Choose(Arc<PendingPod>, Arc<str>, Vec<ObjectKey>),
     /// It is unschedulable, with the reason.
-    Unfit(Arc<Pending>, String),
+    Unfit(Arc<PendingPod>, String),
     /// No decision is needed.
     Nothing,
 }
@@ -98,7 +98,7 @@ impl State {
             return self.remove_pod(&key);
         }
         let before = self.pending.get(&key);
-        let is_same = |known: &Arc<Pending>| {
+        let is_same = |known: &Arc<PendingPod>| {
             known.pod.spec == pod.spec
                 && known.pod.metadata.labels == pod.metadata.labels
                 && known.pod.metadata.uid == pod.metadata.uid
@@ -106,7 +106,7 @@ impl State {
         if !before.is_some_and(is_same) {
             self.queue.remove(&key);
         }
-        let pending = Pending::new(pod);
+        let pending = PendingPod::new(pod);
         self.queue.add(key.clone(), pending.priority());
         self.pending.insert(key, Arc::new(pending));
     }
@@ -211,18 +211,18 @@ impl State {
         Some(self.decide(pending))
     }
 
-    fn decide(&mut self, pending: Arc<Pending>) -> Decision {
+    fn decide(&mut self, pending: Arc<PendingPod>) -> Decision {
         let count = pending.term_count();
         if count > MAX_TERMS {
             let why =
                 format!("pod has {count} pod affinity terms and topology spread constraints, more than {MAX_TERMS}");
-            let message = self.refusal(&pending, Some(why), &BTreeMap::new());
+            let message = self.rejection(&pending, Some(why), &BTreeMap::new());
             return Decision::Unfit(pending, message);
         }
         let unbound = match self.volumes.unbound(&pending) {
             Ok(unbound) => unbound,
             Err(why) => {
-                let message = self.refusal(&pending, Some(why), &BTreeMap::new());
+                let message = self.rejection(&pending, Some(why), &BTreeMap::new());
                 return Decision::Unfit(pending, message);
             }
         };
@@ -238,7 +238,7 @@ impl State {
     }
 
     /// Finds a node by the cached results for pods of the same class.
-    fn by_class(&mut self, key: &str, pending: &Pending) -> Result<Arc<str>, String> {
+    fn by_class(&mut self, key: &str, pending: &PendingPod) -> Result<Arc<str>, String> {
         let mut class = self.classes.remove(key).unwrap_or_default();
         for name in self.changes.range(class.seen + 1..).map(|(_, name)| name) {
             let there = self.nodes.get(name).filter(|node| node.facts.is_some());
@@ -247,7 +247,7 @@ impl State {
         (class.seen, class.used) = (self.clock, self.clock);
         let found = match class.fitting.first() {
             Some((_, name)) => Ok(name.clone()),
-            None => Err(self.refusal(pending, None, &class.verdicts)),
+            None => Err(self.rejection(pending, None, &class.verdicts)),
         };
         if self.classes.len() >= CLASSES {
             let oldest = self.classes.iter().min_by_key(|(_, class)| class.used).map(|(key, _)| key.clone());
@@ -258,7 +258,7 @@ impl State {
     }
 
     /// Finds a node by evaluating all of them.
-    fn one_by_one(&self, pending: &Pending) -> Result<Arc<str>, String> {
+    fn one_by_one(&self, pending: &PendingPod) -> Result<Arc<str>, String> {
         let neighbors = Neighbors::count(pending, &self.nodes, &self.namespaces);
         let mut verdicts = BTreeMap::new();
         for (name, node) in &self.nodes {
@@ -272,14 +272,14 @@ impl State {
         let fitting = verdicts.iter().filter_map(|(name, verdict)| Some((Reverse(*verdict.as_ref().ok()?), name)));
         match fitting.min() {
             Some((_, name)) => Ok(name.clone()),
-            None => Err(self.refusal(pending, None, &verdicts)),
+            None => Err(self.rejection(pending, None, &verdicts)),
         }
     }
 
     /// Returns the reason why no node fits a pod, with kube-scheduler's message.
-    fn refusal(
+    fn rejection(
         &self,
-        pending: &Pending,
+        pending: &PendingPod,
         before: Option<String>,
         verdicts: &BTreeMap<Arc<str>, Result<i64, Vec<Reason>>>,
     ) -> String {
@@ -312,14 +312,14 @@ impl State {
     }
 
     /// Assumes that a pod is bound to a node.
-    pub(super) fn assume(&mut self, pending: &Pending, node: &Arc<str>) {
+    pub(super) fn assume(&mut self, pending: &PendingPod, node: &Arc<str>) {
         let key = pending.key();
         self.assumed.insert(key.clone(), pending.facts.uid.clone());
         self.place(key, node.clone(), Arc::new(pending.facts.clone()));
     }
 
     /// Reverts the assumption for a pod whose binding failed. After a temporary failure, the pod is requeued.
-    pub(super) fn forget(&mut self, pending: &Arc<Pending>, now: Instant) {
+    pub(super) fn forget(&mut self, pending: &Arc<PendingPod>, now: Instant) {
         let key = pending.key();
         // The watch may have reported the pod meanwhile.
         if self.assumed.remove(&key).is_some() {
@@ -330,7 +330,7 @@ impl State {
     }
 
     /// Marks a pod as unschedulable until something changes.
-    pub(super) fn unfit(&mut self, pending: &Pending, now: Instant) {
+    pub(super) fn unfit(&mut self, pending: &PendingPod, now: Instant) {
         let key = pending.key();
         if self.pending.get(&key).is_some_and(|known| known.facts.uid == pending.facts.uid) {
             self.queue.failed(key, pending.priority(), now, false);

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode>.
 
 use super::nodes::Reason;
-use super::pods::Pending;
+use super::pods::PendingPod;
 use crate::workload::affinity::{self, Labels};
 use crate::workload::pods;
 use flyball_core::ObjectKey;
@@ -67,7 +67,7 @@ impl Volumes {
     }
 
     /// Returns the unbound claims of a pod that need its node, or the reason why it is unschedulable.
-    pub(super) fn unbound(&self, pending: &Pending) -> Result<Vec<ObjectKey>, String> {
+    pub(super) fn unbound(&self, pending: &PendingPod) -> Result<Vec<ObjectKey>, String> {
         let mut unbound = Vec::new();
         for key in pending.claims() {
             let name = key.name();
@@ -95,7 +95,7 @@ impl Volumes {
         &self,
         name: &str,
         labels: &Labels,
-        pending: &Pending,
+        pending: &PendingPod,
         is_node: impl Fn(&str) -> bool,
     ) -> Result<(), Vec<Reason>> {
         for claim in pending.claims().iter().filter_map(|key| self.claims.get(key)) {

@@ -57,8 +57,8 @@ impl WriteTarget {
         })
     }
 
-    fn object(&self, answer: &Value) -> String {
-        let name = self.name.as_deref().or(answer["metadata"]["name"].as_str()).unwrap_or("*");
+    fn object(&self, response: &Value) -> String {
+        let name = self.name.as_deref().or(response["metadata"]["name"].as_str()).unwrap_or("*");
         format!("{}/{name}", self.collection)
     }
 
@@ -90,33 +90,33 @@ impl Neighbors {
     }
 
     /// Records a write of the test.
-    pub(super) fn made(&mut self, place: &WriteTarget, answer: &Value) {
-        self.expect(place, answer);
+    pub(super) fn made(&mut self, place: &WriteTarget, response: &Value) {
+        self.expect(place, response);
     }
 
-    fn expect(&mut self, place: &WriteTarget, answer: &Value) {
-        self.expected.insert(place.object(answer));
-        let uid = answer["metadata"]["uid"].as_str();
+    fn expect(&mut self, place: &WriteTarget, response: &Value) {
+        self.expected.insert(place.object(response));
+        let uid = response["metadata"]["uid"].as_str();
         self.owners.extend(uid.map(|uid| (uid.to_owned(), place.namespace.clone())));
     }
 
     /// Records a write of the operator.
-    pub(super) fn changed(&mut self, method: &Method, place: &WriteTarget, answer: &Value) {
+    pub(super) fn changed(&mut self, method: &Method, place: &WriteTarget, response: &Value) {
         if place.is_question() || place.namespace.as_ref() == Some(&self.home) {
             return;
         }
-        if place.is_event() && self.is_about_expected(answer) {
+        if place.is_event() && self.is_about_expected(response) {
             return;
         }
-        let object = place.object(answer);
+        let object = place.object(response);
         let resource = (place.group.clone(), place.plural.clone());
-        let owners = answer["metadata"]["ownerReferences"].as_array();
+        let owners = response["metadata"]["ownerReferences"].as_array();
         let is_expected = self.expected.contains(&object)
             || self.allowed.resources.contains(&resource)
             || place.namespace.as_ref().is_some_and(|namespace| self.allowed.namespaces.contains(namespace))
             || owners.into_iter().flatten().any(|owner| self.owns(owner, place.namespace.as_ref()));
         if is_expected {
-            self.expect(place, answer);
+            self.expect(place, response);
         } else {
             self.unexpected.entry(object.clone()).or_insert_with(|| method.clone());
         }
@@ -183,11 +183,11 @@ mod tests {
         let mut write = |path: &str, uid: &str, owner: &str| {
             let place = place(&Method::POST, path).expect("it writes");
             let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "uid": owner}]);
-            let answer = json!({"metadata": {"name": uid, "uid": uid, "ownerReferences": owners}});
+            let response = json!({"metadata": {"name": uid, "uid": uid, "ownerReferences": owners}});
             if owner == "test" {
-                neighbors.made(&place, &answer)
+                neighbors.made(&place, &response)
             } else {
-                neighbors.changed(&Method::POST, &place, &answer)
+                neighbors.changed(&Method::POST, &place, &response)
             }
             neighbors.unexpected().len()
         };
@@ -209,8 +209,8 @@ mod tests {
     fn events_about_permitted_objects_are_expected_and_leases_are_not() {
         let mut neighbors = Neighbors::new("home", Allowlist::default());
         let mut write = |path: &str, about: Value| {
-            let answer = json!({"metadata": {"name": "e"}, "involvedObject": about});
-            neighbors.changed(&Method::POST, &place(&Method::POST, path).expect("it writes"), &answer);
+            let response = json!({"metadata": {"name": "e"}, "involvedObject": about});
+            neighbors.changed(&Method::POST, &place(&Method::POST, path).expect("it writes"), &response);
             neighbors.unexpected().len()
         };
         let pod = |namespace: &str| json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "uid": "p"});

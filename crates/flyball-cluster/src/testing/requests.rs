@@ -237,15 +237,15 @@ impl Log {
     }
 
     /// Records a write of the test.
-    pub(super) fn made(&self, place: &WriteTarget, answer: &Value) {
+    pub(super) fn made(&self, place: &WriteTarget, response: &Value) {
         let mut state = self.0.state.lock();
         state.written = Some(Instant::now());
-        state.neighbors.iter_mut().for_each(|neighbors| neighbors.made(place, answer));
+        state.neighbors.iter_mut().for_each(|neighbors| neighbors.made(place, response));
     }
 
     /// Records a write of the operator.
-    pub(super) fn changed(&self, method: &Method, place: &WriteTarget, answer: &Value) {
-        self.0.state.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.changed(method, place, answer));
+    pub(super) fn changed(&self, method: &Method, place: &WriteTarget, response: &Value) {
+        self.0.state.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.changed(method, place, response));
     }
 
     /// Describes unexpected changes of the operator outside of the namespace.

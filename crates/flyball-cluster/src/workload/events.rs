@@ -53,7 +53,7 @@ struct EventText {
 }
 
 /// Request for an event.
-enum Post {
+enum EventRequest {
     Create(String),
     Count { name: String, count: i32 },
 }
@@ -107,7 +107,7 @@ impl Events {
         let now = super::time(cx.now());
         let (manager, (kind, reason, message)) = (Some(self.manager.into()), content);
         let sent = match post {
-            Post::Create(name) => {
+            EventRequest::Create(name) => {
                 let event = Event {
                     metadata: ObjectMeta { name: Some(name), namespace: Some(namespace), ..ObjectMeta::default() },
                     involved_object: ObjectReference {
@@ -132,7 +132,7 @@ impl Events {
                 };
                 events.create(&PostParams { field_manager: manager, ..PostParams::default() }, &event).await
             }
-            Post::Count { name, count } => {
+            EventRequest::Count { name, count } => {
                 let patch = Patch::Merge(json!({"count": count, "lastTimestamp": now}));
                 events.patch(&name, &PatchParams { field_manager: manager, ..PatchParams::default() }, &patch).await
             }
@@ -149,7 +149,7 @@ impl Events {
         content: &EventContent,
         now: Timestamp,
         name: impl FnOnce() -> String,
-    ) -> Option<Post> {
+    ) -> Option<EventRequest> {
         let mut objects = self.known.lock();
         if objects.len() >= OBJECTS && !objects.contains_key(&uid) {
             let oldest = objects.iter().min_by_key(|(_, known)| known.last).map(|(uid, _)| uid.clone());
@@ -167,7 +167,7 @@ impl Events {
         known.tokens = known.tokens.checked_sub(1)?;
         if let Some(published) = known.events.get_mut(content) {
             (published.count, published.last) = (published.count.saturating_add(1), now);
-            return Some(Post::Count { name: published.name.clone(), count: published.count });
+            return Some(EventRequest::Count { name: published.name.clone(), count: published.count });
         }
         if known.events.len() >= BURST as usize {
             let oldest =
@@ -176,7 +176,7 @@ impl Events {
         }
         let name = name();
         known.events.insert(content.clone(), EventText { name: name.clone(), count: 1, last: now });
-        Some(Post::Create(name))
+        Some(EventRequest::Create(name))
     }
 }
 
@@ -191,8 +191,8 @@ mod tests {
         let take = |message: &str, now| {
             let post = events.admit("uid".into(), &("Normal", "R".into(), message.into()), now, || message.into());
             post.map(|post| match post {
-                Post::Create(name) => (name, 1),
-                Post::Count { name, count } => (name, count),
+                EventRequest::Create(name) => (name, 1),
+                EventRequest::Count { name, count } => (name, count),
             })
         };
         assert_eq!(take("a", now), Some(("a".into(), 1)));

@@ -25,12 +25,12 @@ pub(crate) struct Position {
     namespace: String,
     /// A label that all selected objects have, if the selector requires one.
     label: Option<(String, String)>,
-    within: Within,
+    within: OwnerPosition,
 }
 
 /// Position among owners of the same namespace and label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Within {
+enum OwnerPosition {
     First,
     At(Selector),
     Last,
@@ -44,7 +44,7 @@ impl<K: Selects> Index for BySelector<K> {
         let position = owner.selector().map(|selector| Position {
             namespace: owner.namespace().unwrap_or_default(),
             label: selector.required_label(),
-            within: Within::At(selector),
+            within: OwnerPosition::At(selector),
         });
         position.map(Arc::new).into_iter().collect()
     }
@@ -55,15 +55,15 @@ fn ranges(object: &impl Resource) -> impl Iterator<Item = RangeInclusive<Arc<Pos
     let labels = object.labels().iter().map(|(key, value)| Some((key.clone(), value.clone())));
     std::iter::once(None).chain(labels).map(|label| {
         let namespace = object.namespace().unwrap_or_default();
-        let first = Position { namespace, label, within: Within::First };
-        let last = Position { within: Within::Last, ..first.clone() };
+        let first = Position { namespace, label, within: OwnerPosition::First };
+        let last = Position { within: OwnerPosition::Last, ..first.clone() };
         Arc::new(first)..=Arc::new(last)
     })
 }
 
 /// Returns true if the owner at a position selects an object.
 fn selects(position: &Position, object: &impl Resource) -> bool {
-    matches!(&position.within, Within::At(selector) if selector.matches(object))
+    matches!(&position.within, OwnerPosition::At(selector) if selector.matches(object))
 }
 
 /// Finds the owners that select an object. It requires the index [`BySelector`].

@@ -19,7 +19,7 @@ const GROUPS: usize = 20;
 const SEEDS: u64 = 200;
 const FAULTS: Faults = Faults {
     conflict: 0.03,
-    refused: 0.03,
+    rejected: 0.03,
     lost: 0.03,
     cut: 0.02,
     late: 0.02,

@@ -67,8 +67,16 @@ async fn sample_operator_converges_idempotently_with_declared_permissions() {
 
 #[tokio::test(start_paused = true)]
 async fn operator_converges_after_a_crash_during_faults() {
-    let faults =
-        Faults { conflict: 0.2, refused: 0.2, lost: 0.2, cut: 0.05, late: 0.2, repeated: 0.1, expired: 0.2, slow: 0.2 };
+    let faults = Faults {
+        conflict: 0.2,
+        rejected: 0.2,
+        lost: 0.2,
+        cut: 0.05,
+        late: 0.2,
+        repeated: 0.1,
+        expired: 0.2,
+        slow: 0.2,
+    };
     for seed in 0..5 {
         let mut test = Test::of(volumes).seed(seed).faults(faults).start().await;
         test.apply(VOLUME).await;

@@ -216,7 +216,7 @@ async fn faults_do_not_change_the_result() -> kube::Result<()> {
     for seed in 0..20 {
         let faults = Faults {
             conflict: 0.05,
-            refused: 0.05,
+            rejected: 0.05,
             lost: 0.05,
             cut: 0.02,
             late: 0.1,

@@ -12,12 +12,12 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::sleep;
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/memcached-helm");
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/memcached-helm");
 const SAMPLE: &str = include_str!("../../../../samples/memcached-helm/config/samples/cache_v1alpha1_memcached.yaml");
 const NAME: &str = "memcached-sample";
 
 fn sample() -> Operator {
-    operator(Path::new(FOLDER))
+    operator(Path::new(DIRECTORY))
 }
 
 fn memcacheds(test: &Test) -> Api<DynamicObject> {

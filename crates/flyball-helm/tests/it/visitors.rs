@@ -4,12 +4,12 @@ use crate::project::operator;
 use flyball_cluster::testing::Test;
 use std::path::Path;
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/visitors-helm");
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/visitors-helm");
 const SAMPLE: &str = include_str!("../../../../samples/visitors-helm/config/samples/example_v1_visitorsapp.yaml");
 
 #[tokio::test(start_paused = true)]
 async fn objects_are_created_in_the_order_of_their_kinds() {
-    let test = Test::of(|| operator(Path::new(FOLDER))).nodes(1).start().await;
+    let test = Test::of(|| operator(Path::new(DIRECTORY))).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_converges().await;
     let trace = test.trace();

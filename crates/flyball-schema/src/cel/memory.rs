@@ -367,12 +367,12 @@ mod tests {
         for expensive in ["self.p.exists(p, self.s.matches(p))", "self.p.exists(p, self.s.find(p) == 'y')"] {
             assert_eq!(run(expensive, &object), Err(Error::CostLimit), "{expensive}");
         }
-        let refused = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
+        let rejected = run("self.s.matches('(\\\\pL{0,30}){0,30}')", &object);
         assert!(
-            refused
+            rejected
                 .as_ref()
                 .is_err_and(|why| why.to_string().contains("more than 60000: use fewer or smaller repetitions")),
-            "{refused:?}"
+            "{rejected:?}"
         );
         // Many patterns with few states, of unknown size.
         let texts: Vec<String> = (0..300).map(|n| format!("{n}{}", "x".repeat(297))).collect();

@@ -2,8 +2,8 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/>.
 
-use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
-use crate::auth::{Action, Authorizer, MASTERS, On};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
+use crate::auth::{Action, ActionTarget, Authorizer, MASTERS};
 use crate::kinds::{CERTIFICATE_SIGNING_REQUEST, Kind, Part, requested_groups};
 use flyball_core::field::go_quote;
 use flyball_core::{Object, Status};
@@ -32,14 +32,14 @@ impl Plugin for Certificates {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         if let Some(request) = object.filter(|_| attributes.operation == Operation::Create) {
             record_requester(attributes, request);
         }
         pass()
     }
 
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         match (object, attributes.old) {
             (Some(object), Some(old)) => decided(check(&self.authorizer, attributes, object, old)),
             (Some(object), None) => decided(restrict_subject(attributes, object)),
@@ -80,7 +80,7 @@ fn check(authorizer: &Authorizer, attributes: &Attributes<'_>, object: &Object, 
     let signer = old.at(&["spec", "signerName"]).and_then(Value::as_str).unwrap_or_default();
     let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
     let may = |name: &str| {
-        let on = On::Resource {
+        let on = ActionTarget::Resource {
             group: CERTIFICATE_SIGNING_REQUEST.group,
             resource: "signers",
             subresource: "",

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#defaulttolerationseconds>.
 
 use super::pod::{list, spec};
-use super::{Answer, Attributes, Plugin, Reinvocation, pass};
+use super::{Attributes, Plugin, PluginResult, Reinvocation, pass};
 use crate::kinds::Part;
 use flyball_core::Object;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ impl Plugin for DefaultTolerationSeconds {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         if let Some(pod) = object.filter(|_| attributes.part == Part::Whole) {
             tolerations(pod);
         }

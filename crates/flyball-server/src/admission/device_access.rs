@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access>.
 
-use super::{Answer, Attributes, Plugin, decided, pass};
+use super::{Attributes, Plugin, PluginResult, decided, pass};
 use crate::kinds::{Kind, NAMESPACE, Part, RESOURCE_CLAIM, RESOURCE_CLAIM_TEMPLATE};
 use crate::storage::Store;
 use flyball_core::field::FieldError;
@@ -26,7 +26,7 @@ impl DeviceAdminAccess {
 }
 
 impl Plugin for DeviceAdminAccess {
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         object.map_or_else(pass, |object| decided(check(&self.store, attributes, object, attributes.old)))
     }
 }

@@ -3,8 +3,8 @@
 //! See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
 
-use super::{Answer, Attributes, Plugin, decided, pass};
-use crate::auth::{self, Action, Authorizer, Missing, On, Rule};
+use super::{Attributes, Plugin, PluginResult, decided, pass};
+use crate::auth::{self, Action, ActionTarget, Authorizer, MissingRules, Rule};
 use crate::kinds::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BINDING};
 use flyball_core::{Object, Status};
 use serde_json::Value;
@@ -24,7 +24,7 @@ impl EscalationCheck {
 }
 
 impl Plugin for EscalationCheck {
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         object.map_or_else(pass, |object| decided(check(&self.authorizer, attributes, object, attributes.old)))
     }
 }
@@ -80,9 +80,9 @@ fn check(
     let roles = authorizer.roles_of(attributes.user, attributes.namespace.unwrap_or_default());
     let held_rules: Vec<&Rule> = roles.iter().flat_map(|role| role.iter()).collect();
     let missing = match auth::missing(&rules, &held_rules) {
-        Missing::Nothing => return Ok(()),
-        Missing::Rules(lines) => format!(" not currently held:\n{}", lines.join("\n")),
-        Missing::TooMany => ": there are too many to compare with those currently held".to_owned(),
+        MissingRules::Nothing => return Ok(()),
+        MissingRules::Rules(lines) => format!(" not currently held:\n{}", lines.join("\n")),
+        MissingRules::TooMany => ": there are too many to compare with those currently held".to_owned(),
     };
     let user = attributes.user;
     let groups: Vec<String> = user.groups.iter().map(|group| flyball_core::field::go_quote(group)).collect();
@@ -95,7 +95,7 @@ fn check(
 }
 
 fn allowed(authorizer: &Authorizer, attributes: &Attributes<'_>, verb: &str, resource: &str, name: &str) -> bool {
-    let on = On::Resource {
+    let on = ActionTarget::Resource {
         group: ROLE.group,
         resource,
         subresource: "",
@@ -107,6 +107,6 @@ fn allowed(authorizer: &Authorizer, attributes: &Attributes<'_>, verb: &str, res
 
 /// Returns true if the user has all permissions, including those of a role that does not exist.
 fn is_admin(authorizer: &Authorizer, attributes: &Attributes<'_>) -> bool {
-    let on = On::Resource { group: "*", resource: "*", subresource: "", namespace: "", name: "" };
+    let on = ActionTarget::Resource { group: "*", resource: "*", subresource: "", namespace: "", name: "" };
     authorizer.authorize(&Action { user: attributes.user, verb: "*", on }).is_ok()
 }

@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/concepts/policy/limit-range/>.
 
 use super::pod::check_room;
-use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
 use crate::kinds::{Amounts, LIMIT_RANGE, PERSISTENT_VOLUME_CLAIM, POD, Part, amounts, pod_usage};
 use crate::storage::Store;
 use flyball_core::memory::NODE;
@@ -28,14 +28,14 @@ impl Plugin for LimitRanger {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         match object.filter(|_| attributes.sizes_pod()) {
             Some(pod) => decided(admit(&self.store, attributes, pod)),
             None => pass(),
         }
     }
 
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         object.map_or_else(pass, |object| decided(validate(&self.store, attributes, object)))
     }
 }

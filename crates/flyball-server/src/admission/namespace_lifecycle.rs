@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#namespacelifecycle>.
 
-use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided};
 use crate::kinds::NAMESPACE;
 use crate::storage::Store;
 use flyball_core::status::Cause;
@@ -29,7 +29,7 @@ impl Plugin for NamespaceLifecycle {
         attributes: &'a Attributes<'a>,
         _: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         decided(check(&self.store, attributes))
     }
 }

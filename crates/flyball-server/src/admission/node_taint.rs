@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#taintnodesbycondition>.
 
-use super::{Answer, Attributes, Operation, Plugin, Reinvocation, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, pass};
 use flyball_core::Object;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ impl Plugin for TaintNodesByCondition {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         if let Some(node) = object.filter(|_| attributes.operation == Operation::Create) {
             taint(node);
         }

@@ -3,8 +3,8 @@
 //! The messages of a policy may show its parameters. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/#parameter-resources>.
 
-use super::{Answer, Attributes, Plugin, decided, pass};
-use crate::auth::{Action, Authorizer, On, User};
+use super::{Attributes, Plugin, PluginResult, decided, pass};
+use crate::auth::{Action, ActionTarget, Authorizer, User};
 use crate::codec::Codec;
 use crate::kinds::{
     Kind, MUTATING_ADMISSION_POLICY, MUTATING_ADMISSION_POLICY_BINDING, VALIDATING_ADMISSION_POLICY,
@@ -31,7 +31,7 @@ pub(super) struct ParameterAccess {
 }
 
 impl Plugin for ParameterAccess {
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         object.map_or_else(pass, |object| decided(self.check(attributes, object)))
     }
 }
@@ -42,15 +42,15 @@ impl ParameterAccess {
     }
 
     fn check(&self, attributes: &Attributes<'_>, object: &Object) -> Result<(), Status> {
-        let refusal = if attributes.is(&VALIDATING_ADMISSION_POLICY_BINDING) {
+        let rejection = if attributes.is(&VALIDATING_ADMISSION_POLICY_BINDING) {
             self.check_binding(attributes, object, &VALIDATING_ADMISSION_POLICY)
         } else if attributes.is(&MUTATING_ADMISSION_POLICY_BINDING) {
             self.check_binding(attributes, object, &MUTATING_ADMISSION_POLICY)
         } else {
             self.check_policy(attributes, object)
         };
-        let Some(error) = refusal else { return Ok(()) };
-        Err(Status::invalid(&attributes.resource.refused_kind(), object.name(), &[error]))
+        let Some(error) = rejection else { return Ok(()) };
+        Err(Status::invalid(&attributes.resource.error_kind(), object.name(), &[error]))
     }
 
     /// A policy may read any object of the kind.
@@ -100,7 +100,7 @@ impl ParameterAccess {
         let version = kind.and_then(|kind| GroupVersion::parse(text(kind, "apiVersion")));
         let catalog = self.codec.catalog();
         let resource = kind.and_then(|kind| catalog.served(text(kind, "apiVersion"), text(kind, "kind")));
-        let on = On::Resource {
+        let on = ActionTarget::Resource {
             group: version.as_ref().map_or("*", |version| &version.group),
             resource: resource.map_or("*", |resource| &resource.plural),
             subresource: "",

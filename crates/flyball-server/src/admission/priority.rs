@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#priority>.
 
 use super::pod::spec;
-use super::{Answer, Attributes, Plugin, Reinvocation, decided, pass};
+use super::{Attributes, Plugin, PluginResult, Reinvocation, decided, pass};
 use crate::kinds::{PRIORITY_CLASS, Part};
 use crate::storage::Store;
 use flyball_core::{Object, ObjectKey, Status};
@@ -27,7 +27,7 @@ impl Plugin for Priority {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         match (object.filter(|_| attributes.part == Part::Whole), attributes.old) {
             (Some(pod), None) => decided(priority(&self.store, attributes, pod)),
             (Some(pod), Some(old)) => {

@@ -4,7 +4,7 @@
 //! it together. A controller recounts the usage later, also after failed writes and deletions. See
 //! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 
-use super::{Answer, Attributes, Operation, Plugin, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, pass};
 use crate::auth::User;
 use crate::catalog::Target;
 use crate::codec::Codec;
@@ -39,7 +39,7 @@ impl ResourceQuota {
 }
 
 impl Plugin for ResourceQuota {
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         let recounted = [&SERVICE, &PERSISTENT_VOLUME_CLAIM].iter().any(|kind| attributes.writes(kind));
         let creates = attributes.operation == Operation::Create;
         let is_whole = !attributes.is_action() && attributes.part == Part::Whole;
@@ -74,7 +74,7 @@ impl ResourceQuota {
             }
         }
         requested.retain(|_, amount| *amount != Quantity::ZERO);
-        let refuse = |why: String| Status::forbidden(&resource, attributes.known_name(), why);
+        let reject = |why: String| Status::forbidden(&resource, attributes.known_name(), why);
         let mut changes = Vec::new();
         // All quotas are checked before one is changed.
         for entry in &all {
@@ -85,12 +85,12 @@ impl ResourceQuota {
             }
             let hard = amounts(&known, "hard");
             if attributes.writes(&POD) {
-                check_requirements(&known, &hard, object).map_err(&refuse)?;
+                check_requirements(&known, &hard, object).map_err(&reject)?;
             }
             let requested: Amounts =
                 requested.iter().filter(|(name, _)| hard.contains_key(*name)).map(|(n, a)| (n.clone(), *a)).collect();
             if !requested.is_empty() {
-                fits(&known, &requested).map_err(&refuse)?;
+                fits(&known, &requested).map_err(&reject)?;
                 changes.push((known.name().to_owned(), requested));
             }
         }

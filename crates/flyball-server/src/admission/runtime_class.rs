@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#runtimeclass>.
 
 use super::pod::{list, spec};
-use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
 use crate::kinds::RUNTIME_CLASS;
 use crate::storage::Store;
 use flyball_core::{Object, ObjectKey, Status};
@@ -27,7 +27,7 @@ impl Plugin for RuntimeClass {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         match object.filter(|_| attributes.operation == Operation::Create) {
             Some(pod) => decided(runtime_class(&self.store, attributes, pod)),
             None => pass(),
@@ -37,7 +37,7 @@ impl Plugin for RuntimeClass {
 
 /// Sets the overhead and the scheduling constraints of a pod's runtime class.
 fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -> Result<(), Status> {
-    let refuse = |why: String| {
+    let reject = |why: String| {
         let why = format!("pod rejected: {why}");
         Err(attributes.forbidden(why))
     };
@@ -45,21 +45,21 @@ fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -
     let costs = |overhead: Option<&Value>| overhead.and_then(Value::as_object).is_some_and(|costs| !costs.is_empty());
     const UNFOUNDED: &str = "Pod Overhead set without corresponding RuntimeClass defined Overhead";
     let Some(name) = spec.get("runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
-        return if costs(spec.get("overhead")) { refuse(UNFOUNDED.into()) } else { Ok(()) };
+        return if costs(spec.get("overhead")) { reject(UNFOUNDED.into()) } else { Ok(()) };
     };
     let classes = RUNTIME_CLASS.table();
     let Some(class) = store.get(&classes, &ObjectKey::new(None, name)).and_then(|entry| entry.object().ok()) else {
-        return refuse(format!("RuntimeClass {name:?} not found"));
+        return reject(format!("RuntimeClass {name:?} not found"));
     };
     let overhead = class.at(&["overhead", "podFixed"]).filter(|overhead| overhead.is_object());
     match (overhead, spec.get("overhead")) {
         (Some(own), Some(given)) if own != given => {
-            return refuse("Pod's Overhead doesn't match RuntimeClass's defined Overhead".into());
+            return reject("Pod's Overhead doesn't match RuntimeClass's defined Overhead".into());
         }
         (Some(own), None) => {
             spec.insert("overhead".into(), own.clone());
         }
-        (None, given) if costs(given) => return refuse(UNFOUNDED.into()),
+        (None, given) if costs(given) => return reject(UNFOUNDED.into()),
         _ => {}
     }
     let class_selector = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);
@@ -70,7 +70,7 @@ fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -
         if own != value {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let (own, value) = (text(own), text(value));
-            return refuse(format!(
+            return reject(format!(
                 "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {own}"
             ));
         }

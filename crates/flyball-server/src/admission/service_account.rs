@@ -3,7 +3,7 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#serviceaccount>.
 
 use super::pod::{check_room, list, spec};
-use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
 use crate::kinds::SERVICE_ACCOUNT;
 use crate::storage::Store;
 use flyball_core::memory::NODE;
@@ -29,7 +29,7 @@ impl Plugin for ServiceAccount {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         match object.filter(|_| attributes.operation == Operation::Create) {
             Some(pod) => decided(service_account(&self.store, &self.rng, attributes, pod)),
             None => pass(),

@@ -2,7 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
 
-use super::{Answer, Attributes, Operation, Plugin, Reinvocation, decided, pass};
+use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
 use crate::kinds::{PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, Part, STORAGE_CLASS};
 use crate::storage::Store;
 use flyball_core::{Object, ObjectKey, Quantity, Status};
@@ -30,7 +30,7 @@ impl Plugin for DefaultStorageClass {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         if let Some(claim) = object.filter(|_| attributes.operation == Operation::Create) {
             class(&self.store, claim);
         }
@@ -47,7 +47,7 @@ impl Plugin for StorageObjectInUseProtection {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         _: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         match object {
             Some(claim) if attributes.creates(&PERSISTENT_VOLUME_CLAIM) => {
                 protect(claim, "kubernetes.io/pvc-protection");
@@ -73,7 +73,7 @@ impl PersistentVolumeClaimResize {
 }
 
 impl Plugin for PersistentVolumeClaimResize {
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         match (object, attributes.old) {
             (Some(claim), Some(old)) if attributes.part == Part::Whole => {
                 decided(resize(&self.store, attributes, claim, old))
@@ -120,9 +120,9 @@ fn resize(store: &Store, attributes: &Attributes<'_>, claim: &Object, old: &Obje
     if size(claim) <= size(old) {
         return Ok(());
     }
-    let refuse = |why: &str| Err(attributes.forbidden(why));
+    let reject = |why: &str| Err(attributes.forbidden(why));
     if old.at(&["status", "phase"]) != Some(&"Bound".into()) {
-        return refuse("only bound persistent volume claims can be expanded");
+        return reject("only bound persistent volume claims can be expanded");
     }
     let class =
         claim.annotation(OLD_CLASS).or_else(|| claim.at(&["spec", "storageClassName"])?.as_str()).unwrap_or_default();
@@ -133,7 +133,7 @@ fn resize(store: &Store, attributes: &Attributes<'_>, claim: &Object, old: &Obje
     {
         return Ok(());
     }
-    refuse(
+    reject(
         "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
     )
 }

@@ -2,7 +2,7 @@
 
 use super::impersonation::{self, LastModes};
 use super::tokens::{Bound, Claims, ISSUER};
-use super::{Authorizer, Issuer, Refusal, User};
+use super::{Authorizer, Issuer, TokenError, User};
 use crate::kinds::{Kind, SECRET, SERVICE_ACCOUNT};
 use crate::request::RequestInfo;
 use crate::storage::Store;
@@ -61,14 +61,14 @@ impl Authenticator {
     }
 
     /// Returns the user of a token that has one of these audiences, and which of them it has.
-    pub(crate) fn bearer(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), Refusal> {
-        let claims = self.issuer.read(token, &self.clock).ok_or(Refusal::Invalid)?;
+    pub(crate) fn bearer(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), TokenError> {
+        let claims = self.issuer.read(token, &self.clock).ok_or(TokenError::Invalid)?;
         let shared: Vec<String> = claims.audiences.iter().filter(|known| audiences.contains(known)).cloned().collect();
         if shared.is_empty() {
-            return Err(Refusal::Audience(claims.audiences, audiences.to_vec()));
+            return Err(TokenError::Audience(claims.audiences, audiences.to_vec()));
         }
         if !self.still_holds(&claims, token) {
-            return Err(Refusal::Invalid);
+            return Err(TokenError::Invalid);
         }
         Ok((claims.user(), shared))
     }

@@ -170,14 +170,15 @@ fn changes(store: &Store, kind: &Kind, since: Revision) -> Option<Vec<Change>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::On;
+    use super::super::ActionTarget;
     use super::*;
     use crate::storage::{Entry, SelectableFields};
     use flyball_core::Object;
     use futures_util::FutureExt;
     use serde_json::{Value, json};
 
-    const PODS: On<'static> = On::Resource { group: "", resource: "pods", subresource: "", namespace: "a", name: "x" };
+    const PODS: ActionTarget<'static> =
+        ActionTarget::Resource { group: "", resource: "pods", subresource: "", namespace: "a", name: "x" };
 
     #[test]
     fn decisions_do_not_block_on_binding_reads() {

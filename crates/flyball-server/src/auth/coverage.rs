@@ -19,7 +19,7 @@ const MAX_TEXT: usize = 64 << 10;
 
 /// The permissions that are not held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Missing {
+pub(crate) enum MissingRules {
     /// Nothing.
     Nothing,
     /// A list, one per line, as in the messages of errors.
@@ -150,11 +150,11 @@ impl<'r> Search<'r> {
 }
 
 /// Returns the permissions of some rules that no held rule grants.
-pub(crate) fn missing(rules: &[Rule], held_rules: &[&Rule]) -> Missing {
+pub(crate) fn missing(rules: &[Rule], held_rules: &[&Rule]) -> MissingRules {
     let mut search = Search { work: MAX_WORK, listed: 0, missing: BTreeMap::new() };
     match find_missing(&mut search, rules, held_rules) {
-        Err(End::Work) => return Missing::TooMany,
-        Ok(()) if search.missing.is_empty() => return Missing::Nothing,
+        Err(End::Work) => return MissingRules::TooMany,
+        Ok(()) if search.missing.is_empty() => return MissingRules::Nothing,
         Ok(()) | Err(End::ListResult) => {}
     }
     let one = |text: Option<&str>| text.map(str::to_owned).into_iter().collect();
@@ -186,7 +186,7 @@ pub(crate) fn missing(rules: &[Rule], held_rules: &[&Rule]) -> Missing {
     } else if left_out > 0 {
         printed.push(format!("and {left_out} more"));
     }
-    Missing::Rules(printed)
+    MissingRules::Rules(printed)
 }
 
 fn find_missing<'r>(search: &mut Search<'r>, rules: &'r [Rule], held_rules: &[&Rule]) -> Result<(), End> {
@@ -281,9 +281,9 @@ mod tests {
 
     fn report(rules: &[Rule], held: &[Rule]) -> String {
         match missing(rules, &held.iter().collect::<Vec<_>>()) {
-            Missing::Nothing => String::new(),
-            Missing::Rules(lines) => lines.join("\n"),
-            Missing::TooMany => "too many".into(),
+            MissingRules::Nothing => String::new(),
+            MissingRules::Rules(lines) => lines.join("\n"),
+            MissingRules::TooMany => "too many".into(),
         }
     }
 
@@ -355,7 +355,7 @@ mod tests {
                 }
             }
             assert_eq!(
-                missing(std::slice::from_ref(&requested), &held.each_ref()) != Missing::Nothing,
+                missing(std::slice::from_ref(&requested), &held.each_ref()) != MissingRules::Nothing,
                 is_missing,
                 "{requested} {held:?}"
             );
@@ -370,7 +370,7 @@ mod tests {
                 "apiGroups": many('g', count), "resources": many('r', count), "verbs": many('v', count),
                 "resourceNames": many('n', count),
             }));
-            let Missing::Rules(lines) = missing(std::slice::from_ref(&requested), &[]) else { panic!("{count}") };
+            let MissingRules::Rules(lines) = missing(std::slice::from_ref(&requested), &[]) else { panic!("{count}") };
             assert!(
                 lines.concat().len() < 2 * MAX_TEXT && lines.last().is_some_and(|line| line == "and more"),
                 "{count}"
@@ -378,8 +378,8 @@ mod tests {
             // All are held except one, which must be found.
             let mut held = requested.clone();
             held.names.pop();
-            assert_ne!(missing(std::slice::from_ref(&requested), &[&held]), Missing::Nothing);
-            assert_eq!(missing(std::slice::from_ref(&requested), &[&requested]), Missing::Nothing);
+            assert_ne!(missing(std::slice::from_ref(&requested), &[&held]), MissingRules::Nothing);
+            assert_eq!(missing(std::slice::from_ref(&requested), &[&requested]), MissingRules::Nothing);
         }
         let long = Rule::read(&json!({
             "apiGroups": ["g".repeat(400_000)], "resources": many('r', 100), "verbs": many('v', 100),

@@ -5,7 +5,7 @@
 //! (`impersonate:<mode>`). The older verb `impersonate` is checked last. The error names the first check. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/>.
 
-use super::{ANONYMOUS, AUTHENTICATED, Action, Authorizer, MASTERS, On, UNAUTHENTICATED, User};
+use super::{ANONYMOUS, AUTHENTICATED, Action, ActionTarget, Authorizer, MASTERS, UNAUTHENTICATED, User};
 use crate::kinds::{NODE, SERVICE_ACCOUNT};
 use crate::request::RequestInfo;
 use flyball_core::{Status, names};
@@ -58,7 +58,7 @@ pub(super) fn authorize(
     let last = modes.get(&client.name);
     let others = [AssociatedNode, ArbitraryNode, ServiceAccount, UserInfo, Legacy];
     let others = others.into_iter().filter(|mode| Some(*mode) != last);
-    let mut refusal = None;
+    let mut rejection = None;
     for mode in last.into_iter().chain(others).filter(|mode| mode.applies(client, target)) {
         let checked =
             mode.check_request(authorizer, client, request).and_then(|()| mode.check_user(authorizer, client, target));
@@ -67,10 +67,10 @@ pub(super) fn authorize(
                 modes.set(&client.name, mode);
                 return Ok(mode.become_user(target));
             }
-            Err(status) => drop(refusal.get_or_insert(status)),
+            Err(status) => drop(rejection.get_or_insert(status)),
         }
     }
-    Err(refusal.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
+    Err(rejection.unwrap_or_else(|| Status::internal("all impersonation modes failed")))
 }
 
 /// Splits the user name of a service account into namespace and name.
@@ -117,7 +117,7 @@ impl Mode {
             return Ok(());
         }
         let verb = format!("impersonate-on:{}:{}", self.name(), request.verb);
-        authorizer.authorize(&Action { user: client, verb: &verb, on: On::of(request) })
+        authorizer.authorize(&Action { user: client, verb: &verb, on: ActionTarget::of(request) })
     }
 
     /// Checks that the client may impersonate the user with its UID, groups and extras.
@@ -127,7 +127,7 @@ impl Mode {
         let verb = if legacy { "impersonate".to_owned() } else { format!("impersonate:{}", self.name()) };
         let group = if legacy { "" } else { AUTHENTICATION };
         let action = |group, resource, subresource, namespace, name| {
-            let on = On::Resource { group, resource, subresource, namespace, name };
+            let on = ActionTarget::Resource { group, resource, subresource, namespace, name };
             authorizer.authorize(&Action { user: client, verb: &verb, on })
         };
         match (service_account(&target.name), node(&target.name)) {
@@ -139,17 +139,17 @@ impl Mode {
         if !target.uid.is_empty() {
             action(AUTHENTICATION, "uids", "", "", &target.uid)?;
         }
-        let refuse = |resource, name: &str, why: &str| {
-            let on = On::Resource { group: AUTHENTICATION, resource, subresource: "", namespace: "", name };
+        let reject = |resource, name: &str, why: &str| {
+            let on = ActionTarget::Resource { group: AUTHENTICATION, resource, subresource: "", namespace: "", name };
             let mut status = Action { user: client, verb: &verb, on }.forbidden();
             status.message += &format!(": {why}");
             Err(status)
         };
         if !legacy && target.groups.iter().any(String::is_empty) {
-            return refuse("groups", "", "impersonating the empty string group is not allowed");
+            return reject("groups", "", "impersonating the empty string group is not allowed");
         }
         if !legacy && target.groups.iter().any(|group| group == MASTERS) {
-            return refuse("groups", MASTERS, "impersonating the system:masters group is not allowed");
+            return reject("groups", MASTERS, "impersonating the system:masters group is not allowed");
         }
         let all_groups =
             !legacy && target.groups.len() >= WILDCARD_THRESHOLD && action(group, "groups", "", "", "*").is_ok();
@@ -157,7 +157,7 @@ impl Mode {
             target.groups.iter().try_for_each(|name| action(group, "groups", "", "", name))?;
         }
         if !legacy && let Some(why) = target.extra.iter().find_map(wrong_extra) {
-            return refuse("userextras", "", &why);
+            return reject("userextras", "", &why);
         }
         let values: usize = target.extra.values().map(Vec::len).sum();
         let many = target.extra.len() >= WILDCARD_THRESHOLD || values >= WILDCARD_THRESHOLD;

@@ -3,7 +3,7 @@
 //! Takes objects, returns rules and the bindings of a user. It does not depend on the store: `authorize` reads it. See
 //! <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 
-use super::{On, User};
+use super::{ActionTarget, User};
 use crate::kinds::{self, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, Kind, ROLE, ROLE_BINDING};
 use crate::storage::Entry;
 use flyball_core::{Object, ObjectKey};
@@ -111,15 +111,15 @@ impl Rule {
     }
 
     /// Returns true if the rule allows a verb on a resource or path.
-    pub(crate) fn allows(&self, verb: &str, on: &On<'_>) -> bool {
+    pub(crate) fn allows(&self, verb: &str, on: &ActionTarget<'_>) -> bool {
         if !has(&self.verbs, verb) {
             return false;
         }
         match on {
-            On::Path(path) => self.paths.iter().any(|known| {
+            ActionTarget::Path(path) => self.paths.iter().any(|known| {
                 known == "*" || known == path || known.strip_suffix('*').is_some_and(|prefix| path.starts_with(prefix))
             }),
-            On::Resource { group, resource, subresource, name, .. } => {
+            ActionTarget::Resource { group, resource, subresource, name, .. } => {
                 let full =
                     if subresource.is_empty() { (*resource).to_owned() } else { format!("{resource}/{subresource}") };
                 let any = (!subresource.is_empty()).then(|| format!("*/{subresource}"));
@@ -315,8 +315,8 @@ mod tests {
         Rule::read(&serde_json::from_str(text).expect("JSON"))
     }
 
-    fn on(resource: &'static str, subresource: &'static str, name: &'static str) -> On<'static> {
-        On::Resource { group: "", resource, subresource, namespace: "a", name }
+    fn on(resource: &'static str, subresource: &'static str, name: &'static str) -> ActionTarget<'static> {
+        ActionTarget::Resource { group: "", resource, subresource, namespace: "a", name }
     }
 
     #[test]
@@ -342,9 +342,9 @@ mod tests {
     #[test]
     fn paths_may_end_in_a_star() {
         let paths = rule(r#"{"nonResourceURLs": ["/healthz", "/apis/*"], "verbs": ["get"]}"#);
-        assert!(paths.allows("get", &On::Path("/apis/apps/v1")));
-        assert!(paths.allows("get", &On::Path("/healthz")));
-        assert!(!paths.allows("get", &On::Path("/healthz/x")));
+        assert!(paths.allows("get", &ActionTarget::Path("/apis/apps/v1")));
+        assert!(paths.allows("get", &ActionTarget::Path("/healthz")));
+        assert!(!paths.allows("get", &ActionTarget::Path("/healthz/x")));
     }
 
     fn binding(namespace: Option<&str>, subjects: Value) -> Binding {

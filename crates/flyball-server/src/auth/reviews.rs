@@ -1,7 +1,7 @@
 //! Reviews of authentication and authorization, and token requests.
 
 use super::tokens::BOUND_KINDS;
-use super::{Action, Authenticator, Authorizer, Bound, Decision, On, User};
+use super::{Action, ActionTarget, Authenticator, Authorizer, Bound, Decision, User};
 use crate::catalog::Target;
 use crate::kinds::Review;
 use crate::storage::Store;
@@ -30,7 +30,12 @@ pub(crate) fn check(user: &User, target: &Target, review: &Object) -> Result<(),
 }
 
 /// Responds to a valid review with its status.
-pub(crate) fn answer(auth: &Authenticator, user: &User, target: &Target, mut review: Object) -> Result<Object, Status> {
+pub(crate) fn respond(
+    auth: &Authenticator,
+    user: &User,
+    target: &Target,
+    mut review: Object,
+) -> Result<Object, Status> {
     let status = match target.resource.review() {
         Some(Review::SelfSubject) => json!({"userInfo": user.info()}),
         Some(Review::Token) => token_review(auth, &review),
@@ -142,7 +147,7 @@ fn access_review(authorizer: &Authorizer, user: &User, review: &Object) -> Value
     let part = |field: &str| review.at(&["spec", field]).filter(|value| value.is_object());
     let decision = if let Some(attributes) = part("resourceAttributes") {
         let part = |field: &str| text(attributes.get(field));
-        let on = On::Resource {
+        let on = ActionTarget::Resource {
             group: part("group"),
             resource: part("resource"),
             subresource: part("subresource"),
@@ -152,7 +157,7 @@ fn access_review(authorizer: &Authorizer, user: &User, review: &Object) -> Value
         authorizer.decide(&Action { user, verb: part("verb"), on })
     } else {
         let attributes = part("nonResourceAttributes").unwrap_or(&Value::Null);
-        let on = On::Path(text(attributes.get("path")));
+        let on = ActionTarget::Path(text(attributes.get("path")));
         authorizer.decide(&Action { user, verb: text(attributes.get("verb")), on })
     };
     match decision {
@@ -194,7 +199,7 @@ fn token_review(auth: &Authenticator, review: &Object) -> Value {
     }
     match auth.bearer(token, &audiences) {
         Ok((user, audiences)) => json!({"authenticated": true, "user": user.info(), "audiences": audiences}),
-        Err(refusal) => json!({"user": {}, "error": refusal.to_string()}),
+        Err(error) => json!({"user": {}, "error": error.to_string()}),
     }
 }
 

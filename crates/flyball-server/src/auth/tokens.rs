@@ -50,7 +50,7 @@ pub(crate) struct Claims {
 
 /// The reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum TokenError {
     /// The token is malformed, expired, or signed by another key.
     #[error("invalid bearer token")]
     Invalid,

@@ -43,7 +43,7 @@ impl Flow {
 }
 
 /// The reasons of rejections in metrics.
-pub(crate) const REFUSALS: [&str; 2] = ["queue-full", "time-out"];
+pub(crate) const REJECTION_REASONS: [&str; 2] = ["queue-full", "time-out"];
 
 /// An amount that flows share. Clones share the state.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ pub(crate) struct Pool(Arc<PoolState>);
 struct PoolState {
     max_waiting: usize,
     shares: Mutex<Shares>,
-    refused: [AtomicU64; 2],
+    rejected: [AtomicU64; 2],
 }
 
 struct Shares {
@@ -89,7 +89,7 @@ impl Pool {
     pub(crate) fn new(limit: usize, max_waiting: usize) -> Self {
         let (flows, turns) = (BTreeMap::new(), VecDeque::new());
         let shares = Shares { limit, is_undivided: false, used: 0, waiting: 0, flows, turns };
-        Self(Arc::new(PoolState { max_waiting, shares: Mutex::new(shares), refused: Default::default() }))
+        Self(Arc::new(PoolState { max_waiting, shares: Mutex::new(shares), rejected: Default::default() }))
     }
 
     /// Creates a pool of which a single flow may have all. Several flows take turns.
@@ -121,7 +121,7 @@ impl Pool {
         let mut shares = self.0.shares.lock();
         if !shares.fits(flow, amount) {
             drop(shares);
-            self.0.refused[0].fetch_add(1, Ordering::Relaxed);
+            self.0.rejected[0].fetch_add(1, Ordering::Relaxed);
             return None;
         }
         shares.grant(flow, amount);
@@ -138,7 +138,7 @@ impl Pool {
             Ok(granted) => granted.ok(),
             Err(_) => {
                 self.0.shares.lock().remove_abandoned(flow);
-                self.0.refused[1].fetch_add(1, Ordering::Relaxed);
+                self.0.rejected[1].fetch_add(1, Ordering::Relaxed);
                 None
             }
         }
@@ -167,7 +167,7 @@ impl Pool {
         }
         if is_full(&shares) {
             drop(shares);
-            self.0.refused[0].fetch_add(1, Ordering::Relaxed);
+            self.0.rejected[0].fetch_add(1, Ordering::Relaxed);
             return None;
         }
         let (granted, response) = oneshot::channel();
@@ -208,9 +208,9 @@ impl Pool {
         self.0.shares.lock().used
     }
 
-    /// Returns the numbers of rejected requests, by [`REFUSALS`].
-    pub(crate) fn refused(&self) -> [u64; 2] {
-        [0, 1].map(|why| self.0.refused[why].load(Ordering::Relaxed))
+    /// Returns the numbers of rejected requests, by [`REJECTION_REASONS`].
+    pub(crate) fn rejected(&self) -> [u64; 2] {
+        [0, 1].map(|why| self.0.rejected[why].load(Ordering::Relaxed))
     }
 }
 
@@ -433,7 +433,7 @@ mod tests {
         let many = futures_util::future::join_all((0..100).map(|_| pool.acquire(&ann, 1, second)));
         let (many, other) = tokio::join!(many, pool.acquire(&bob, 1, second));
         assert!(other.is_none() && many.iter().all(Option::is_none));
-        assert_eq!(pool.refused(), [96, 5], "four of hers and his waited in vain");
+        assert_eq!(pool.rejected(), [96, 5], "four of hers and his waited in vain");
         assert_eq!(pool.0.shares.lock().waiting, 0);
     }
 }

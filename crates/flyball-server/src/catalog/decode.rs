@@ -1,6 +1,6 @@
 //! Decoding of bodies as objects of a resource.
 
-use super::resource::{Behavior, Resource};
+use super::resource::Resource;
 use super::scheme;
 use crate::request::body::{self, Document, Error, Format};
 use crate::request::options::FieldValidation;
@@ -133,7 +133,7 @@ fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<()
     }
     let (api_version, kind) = (object.api_version().to_owned(), object.kind().to_owned());
     let expected = &resource.kind;
-    if let Behavior::Custom(_) = resource.behavior {
+    if resource.custom().is_some() {
         if kind.is_empty() {
             let text = cut(raw);
             return Err(unrecognized(resource, &format!("Object 'Kind' is missing in '{text}'"), raw));
@@ -198,20 +198,15 @@ pub(crate) fn read_as(resource: &Resource, object: Object) -> Result<(Object, Ve
 }
 
 fn read_fields(resource: &Resource, object: Object) -> Result<(Object, Vec<String>), String> {
-    match &resource.behavior {
-        Behavior::BuiltIn(_) => {
-            let mut unknown = Vec::new();
-            let value =
-                flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
-            let mut object = Object::try_from(value).expect("a kind is read as an object");
-            object.set_kind(&resource.kind);
-            Ok((object, unknown))
-        }
-        Behavior::Custom(_) => {
-            let Value::Object(mut fields): Value = object.into() else { unreachable!("an object is one") };
-            fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
-            let unknown = flyball_schema::prune::prune(resource.schema.node(), &mut fields).map_err(|e| e.0)?;
-            Ok((Object::from(fields), unknown))
-        }
+    if resource.custom().is_some() {
+        let Value::Object(mut fields): Value = object.into() else { unreachable!("an object is one") };
+        fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+        let unknown = flyball_schema::prune::prune(resource.schema.node(), &mut fields).map_err(|e| e.0)?;
+        return Ok((Object::from(fields), unknown));
     }
+    let mut unknown = Vec::new();
+    let value = flyball_schema::decode::decode(resource.schema.node(), object.into(), &mut unknown).map_err(|e| e.0)?;
+    let mut object = Object::try_from(value).expect("a kind is read as an object");
+    object.set_kind(&resource.kind);
+    Ok((object, unknown))
 }

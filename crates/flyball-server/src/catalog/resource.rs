@@ -1,7 +1,9 @@
 //! A resource of one group version.
 
 use crate::custom::CustomKind;
-use crate::kinds::{Answer, Checks, Deletion, Kind, Part, Review, ScalePaths, Verbs, library};
+use crate::kinds::{
+    Checks, Deletion, DeletionResponse, Heading, Kind, Part, Review, Row, ScalePaths, Subresource, Verbs, View, library,
+};
 use crate::limits::MAX_WEIGHT;
 use crate::request::body;
 use crate::storage::SelectableFields;
@@ -30,7 +32,7 @@ pub(crate) struct Resource {
     pub(crate) schema: Root,
     /// The schema's number: objects with another number are converted when they are read.
     pub(crate) schema_number: u64,
-    pub(crate) behavior: Behavior,
+    pub(super) behavior: Behavior,
     /// An object without fields.
     pub(crate) empty: Object,
     /// `{"apiVersion":…,"kind":…,`, with which the JSON of every object begins.
@@ -39,7 +41,7 @@ pub(crate) struct Resource {
 
 /// The behavior of the objects of a resource.
 #[derive(Clone)]
-pub(crate) enum Behavior {
+pub(super) enum Behavior {
     BuiltIn(&'static Kind),
     Custom(Arc<CustomKind>),
 }
@@ -198,23 +200,24 @@ impl Resource {
         }
     }
 
-    pub(crate) fn deleted_as(&self) -> Answer {
-        self.as_built_in().map_or(Answer::Status, |kind| kind.deleted_as)
+    pub(crate) fn deleted_as(&self) -> DeletionResponse {
+        self.as_built_in().map_or(DeletionResponse::Status, |kind| kind.deleted_as)
+    }
+
+    pub(crate) fn subresources(&self) -> &'static [Subresource] {
+        match &self.behavior {
+            Behavior::BuiltIn(kind) => kind.subresources,
+            Behavior::Custom(custom) => custom.subresources,
+        }
+    }
+
+    pub(crate) fn subresource(&self, name: &str) -> Option<&'static Subresource> {
+        self.subresources().iter().find(|known| known.name == name)
     }
 
     /// Returns true if a write of this part is possible.
     pub(crate) fn has_part(&self, part: Part) -> bool {
-        match &self.behavior {
-            Behavior::BuiltIn(kind) => {
-                part == Part::Whole || kind.subresources.iter().any(|sub| sub.part == Some(part))
-            }
-            Behavior::Custom(custom) => match part {
-                Part::Whole => true,
-                Part::Status => custom.status,
-                Part::Scale => custom.scale.is_some(),
-                _ => false,
-            },
-        }
+        part == Part::Whole || self.subresources().iter().any(|known| known.part == Some(part))
     }
 
     pub(crate) fn scale(&self) -> Option<ScalePaths<'_>> {
@@ -269,7 +272,7 @@ impl Resource {
 
     fn fill(&self, object: &mut Object) -> Result<(), TooLarge> {
         let filled = object.change(|value| flyball_schema::prune::default(self.schema.node(), value));
-        if let Behavior::BuiltIn(kind) = &self.behavior {
+        if let Some(kind) = self.as_built_in() {
             (kind.default)(object);
         }
         filled
@@ -287,17 +290,36 @@ impl Resource {
         Err(Status::too_large(body::Error::TooLarge.to_string()))
     }
 
+    /// Converts an object of a built-in kind to its stored form, if that differs.
+    pub(crate) fn write_stored(&self, object: &mut Object) {
+        self.as_built_in().and_then(|kind| kind.stored).into_iter().for_each(|stored| (stored.write)(object));
+    }
+
+    /// Converts the stored form to an object of the built-in kind.
+    pub(crate) fn read_stored(&self, object: &mut Object) {
+        self.as_built_in().and_then(|kind| kind.stored).into_iter().for_each(|stored| (stored.read)(object));
+    }
+
+    /// Returns the columns that no CRD declares; they precede those that one does.
+    pub(crate) fn columns(&self) -> &'static [Heading] {
+        self.as_built_in().map_or(&[Heading::NAME], |kind| kind.columns)
+    }
+
+    /// Prints the cells of [`Self::columns`].
+    pub(crate) fn row(&self, view: &View<'_>) -> Row {
+        self.as_built_in().map_or_else(|| Row::from([view.object.name().into()]), |kind| (kind.printer)(view))
+    }
+
     /// Prepares a written object: resets the fields that a write of this part must not change.
     pub(crate) fn prepare(&self, object: &mut Object, old: Option<&Object>, part: Part, clock: &Clock) {
-        match &self.behavior {
-            Behavior::BuiltIn(kind) => (kind.prepare)(object, old, part, clock),
-            Behavior::Custom(custom) => custom.prepare(object, old, part),
+        if let Some(kind) = self.as_built_in() {
+            (kind.prepare)(object, old, part, clock);
         }
     }
 
     /// Normalizes empty fields as encoding to storage and decoding does.
     pub(crate) fn normalize_empty(&self, object: &mut Object) {
-        if let Behavior::BuiltIn(_) = self.behavior {
+        if self.custom().is_none() {
             object.change(|value| flyball_schema::decode::forget_empty(self.schema.node(), value));
         }
     }
@@ -322,10 +344,7 @@ impl Resource {
 
     /// Returns the warnings of an object.
     pub(crate) fn warnings(&self, object: &Object, old: Option<&Object>) -> Vec<String> {
-        match &self.behavior {
-            Behavior::BuiltIn(kind) => (kind.warn)(object, old),
-            Behavior::Custom(_) => Vec::new(),
-        }
+        self.as_built_in().map_or_else(Vec::new, |kind| (kind.warn)(object, old))
     }
 
     /// Returns the number of times that the metadata of a change is checked.
@@ -334,7 +353,7 @@ impl Resource {
     }
 
     /// The kind that errors name: the stored one.
-    pub(crate) fn refused_kind(&self) -> GroupVersionKind {
+    pub(crate) fn error_kind(&self) -> GroupVersionKind {
         GroupVersionKind { group: self.table.group.clone(), ..self.kind.clone() }
     }
 

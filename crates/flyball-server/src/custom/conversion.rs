@@ -54,8 +54,9 @@ impl Conversion {
             "response": {"uid": "", "convertedObjects": null, "result": {"metadata": {}}},
         });
         let failed = |why: String| format!("{what} failed: {why}");
-        let answer = webhooks.send(&self.client, review, Timeout::Client(CONVERSION_TIMEOUT)).await.map_err(failed)?;
-        let ReviewResponse { review, memory: _memory } = answer;
+        let response =
+            webhooks.send(&self.client, review, Timeout::Client(CONVERSION_TIMEOUT)).await.map_err(failed)?;
+        let ReviewResponse { review, memory: _memory } = response;
         let mut converted = read(version, &uid, review).map_err(failed)?;
         let count = converted.len();
         let (Some(value), 1) = (converted.pop(), count) else {
@@ -69,17 +70,17 @@ impl Conversion {
 }
 
 /// Returns the objects of a response.
-fn read(version: &str, uid: &str, mut answer: Value) -> Result<Vec<Value>, String> {
+fn read(version: &str, uid: &str, mut review: Value) -> Result<Vec<Value>, String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     if version == "v1" {
-        let (kind, version) = (text(&answer["kind"]), text(&answer["apiVersion"]));
+        let (kind, version) = (text(&review["kind"]), text(&review["apiVersion"]));
         if kind != "ConversionReview" || version != "apiextensions.k8s.io/v1" {
             return Err(format!(
                 "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got {version}, Kind={kind}"
             ));
         }
     }
-    let response = &mut answer["response"];
+    let response = &mut review["response"];
     if !response.is_object() {
         return Err("no response provided".into());
     }

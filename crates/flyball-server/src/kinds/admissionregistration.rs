@@ -1,13 +1,16 @@
 //! Kinds of `admissionregistration.k8s.io`, and the common parts of policies, bindings and webhooks.
 
+kinds! {
+    mod mutating_admission_policy;
+    mod mutating_admission_policy_binding;
+    mod mutating_webhook_configuration;
+    mod validating_admission_policy;
+    mod validating_admission_policy_binding;
+    mod validating_webhook_configuration;
+}
+
 mod binding;
-mod mutating_admission_policy;
-mod mutating_admission_policy_binding;
-mod mutating_webhook_configuration;
 mod policy;
-mod validating_admission_policy;
-mod validating_admission_policy_binding;
-mod validating_webhook_configuration;
 mod webhooks;
 
 pub(crate) use mutating_admission_policy::KIND as MUTATING_ADMISSION_POLICY;
@@ -20,7 +23,6 @@ pub(crate) use validating_webhook_configuration::KIND as VALIDATING_WEBHOOK_CONF
 use crate::kinds::expression::{self, ResultType};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::Kind;
 use flyball_core::field::FieldError;
 use flyball_core::names::qualified_name;
 use flyball_schema::cel::Type;
@@ -28,16 +30,6 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 const GROUP: &str = "admissionregistration.k8s.io";
-
-/// The kinds of the group, in the order of discovery.
-pub(super) static KINDS: &[&Kind] = &[
-    &mutating_admission_policy::KIND,
-    &mutating_admission_policy_binding::KIND,
-    &mutating_webhook_configuration::KIND,
-    &validating_admission_policy::KIND,
-    &validating_admission_policy_binding::KIND,
-    &validating_webhook_configuration::KIND,
-];
 
 /// Sets the default match: all resources in any equivalent version.
 fn default_matching(object: &mut Map<String, Value>) {

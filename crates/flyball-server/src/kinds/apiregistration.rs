@@ -1,10 +1,7 @@
 //! Kinds of `apiregistration.k8s.io`.
 
-mod api_service;
-
-use crate::kinds::kind::Kind;
+kinds! {
+    mod api_service;
+}
 
 const GROUP: &str = "apiregistration.k8s.io";
-
-/// The kinds of the group, in the order of discovery.
-pub(super) static KINDS: &[&Kind] = &[&api_service::KIND];

@@ -1,14 +1,15 @@
 //! Kinds of `apps`, and shared rules of their selectors.
 
-mod controller_revision;
-mod daemon_set;
-mod deployment;
-mod replica_set;
-mod stateful_set;
+kinds! {
+    mod controller_revision;
+    mod daemon_set;
+    mod deployment;
+    mod replica_set;
+    mod stateful_set;
+}
 
 use crate::kinds::display::selector;
 use crate::kinds::field::{Errors, Field, IMMUTABLE};
-use crate::kinds::kind::Kind;
 use crate::kinds::pod_spec;
 use crate::kinds::rules::label;
 use crate::kinds::workload::{self, UNMATCHED};
@@ -17,10 +18,6 @@ use flyball_core::field::FieldError;
 use serde_json::Value;
 
 const GROUP: &str = "apps";
-
-/// The kinds of the group, in the order of discovery.
-pub(super) static KINDS: &[&Kind] =
-    &[&controller_revision::KIND, &daemon_set::KIND, &deployment::KIND, &replica_set::KIND, &stateful_set::KIND];
 
 /// Requires a valid and nonempty selector; returns true if it could be parsed.
 fn demanding(field: &Field<'_>, kind: &str) -> Errors {

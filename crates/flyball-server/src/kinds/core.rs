@@ -1,27 +1,29 @@
 //! Kinds of the core group.
 
-mod binding;
-mod component_status;
-mod config_map;
+kinds! {
+    mod binding;
+    mod component_status;
+    mod config_map;
+    mod endpoints;
+    pub(super) mod event;
+    mod limit_range;
+    mod namespace;
+    mod node;
+    mod persistent_volume_claim;
+    mod persistent_volume;
+    mod pod;
+    mod pod_template;
+    mod replication_controller;
+    mod resource_quota;
+    mod secret;
+    mod service_account;
+    mod service;
+}
+
 mod data;
-mod endpoints;
-pub(super) mod event;
-mod limit_range;
-mod namespace;
-mod node;
-mod persistent_volume;
-mod persistent_volume_claim;
-mod pod;
-mod pod_template;
-mod replication_controller;
-mod resource_quota;
-mod secret;
-mod service;
-mod service_account;
 mod volume_cells;
 
 pub(crate) use binding::KIND as BINDING;
-pub(crate) use event::KIND as EVENT;
 pub(crate) use limit_range::KIND as LIMIT_RANGE;
 pub(crate) use namespace::KIND as NAMESPACE;
 pub(crate) use node::KIND as NODE;
@@ -33,27 +35,4 @@ pub(crate) use secret::KIND as SECRET;
 pub(crate) use service::{KIND as SERVICE, Service};
 pub(crate) use service_account::KIND as SERVICE_ACCOUNT;
 
-use super::kind::Kind;
-
 const GROUP: &str = "";
-
-/// The kinds of the group, in the order of discovery.
-pub(super) static KINDS: &[&Kind] = &[
-    &binding::KIND,
-    &component_status::KIND,
-    &config_map::KIND,
-    &endpoints::KIND,
-    &event::KIND,
-    &limit_range::KIND,
-    &namespace::KIND,
-    &node::KIND,
-    &persistent_volume_claim::KIND,
-    &persistent_volume::KIND,
-    &pod::KIND,
-    &pod_template::KIND,
-    &replication_controller::KIND,
-    &resource_quota::KIND,
-    &secret::KIND,
-    &service_account::KIND,
-    &service::KIND,
-];

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// A field of an internal type.
-struct Internal {
+struct InternalField {
     name: &'static str,
     /// Name of the field in JSON; begins with `^` if it is in the outer object.
     outside: String,
@@ -29,8 +29,8 @@ enum Shape {
     Embedded(&'static str),
 }
 
-static TYPES: LazyLock<BTreeMap<&'static str, Vec<Internal>>> = LazyLock::new(|| {
-    let mut types: BTreeMap<&str, Vec<Internal>> = BTreeMap::new();
+static TYPES: LazyLock<BTreeMap<&'static str, Vec<InternalField>>> = LazyLock::new(|| {
+    let mut types: BTreeMap<&str, Vec<InternalField>> = BTreeMap::new();
     let mut current = "";
     for line in include_str!("types/internal.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let mut fields = line;
@@ -42,9 +42,9 @@ static TYPES: LazyLock<BTreeMap<&'static str, Vec<Internal>>> = LazyLock::new(||
     types
 });
 
-fn read(token: &'static str) -> Internal {
+fn read(token: &'static str) -> InternalField {
     if let Some(embedded) = token.strip_prefix("...") {
-        return Internal { name: embedded, outside: String::new(), shape: Shape::Embedded(embedded) };
+        return InternalField { name: embedded, outside: String::new(), shape: Shape::Embedded(embedded) };
     }
     let (field, ty) = token.split_once(':').map_or((token, None), |(field, ty)| (field, Some(ty)));
     let bare = field.trim_end_matches(['?', '*', '#', '!', '~']);
@@ -63,7 +63,7 @@ fn read(token: &'static str) -> Internal {
         Some((name, outside)) => (name, outside.to_owned()),
         None => (bare, small(bare)),
     };
-    Internal { name, outside, shape }
+    InternalField { name, outside, shape }
 }
 
 /// Converts a Go name to its JSON name: `APIGroup` as `apiGroup`, `TTY` as `tty`.

@@ -1,10 +1,7 @@
 //! Kinds of `events.k8s.io`.
 
-mod event;
-
-use crate::kinds::kind::Kind;
+kinds! {
+    mod event;
+}
 
 const GROUP: &str = "events.k8s.io";
-
-/// The kinds of the group, in the order of discovery.
-pub(super) static KINDS: &[&Kind] = &[&event::KIND];

@@ -3,9 +3,12 @@
 //! They are stored and validated, but have no effect: `bounds` limits requests. See
 //! <https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>.
 
+kinds! {
+    mod flow_schema;
+    mod priority_level_configuration;
+}
+
 mod bootstrap;
-mod flow_schema;
-mod priority_level_configuration;
 
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::kind::Kind;
@@ -14,9 +17,6 @@ use serde_json::Value;
 use std::collections::HashSet;
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-
-/// The kinds of the group, in the order of discovery.
-pub(super) static KINDS: &[&Kind] = &[&flow_schema::KIND, &priority_level_configuration::KIND];
 
 /// Returns the initial objects of every cluster with their kinds.
 pub(crate) fn objects() -> impl Iterator<Item = (&'static Kind, Value)> {

@@ -1,6 +1,7 @@
 //! The parts of a built-in kind.
 
 use super::printer::{self, Heading, Printer};
+use super::subresource::{Part, Subresource};
 use super::usage::Amounts;
 use flyball_core::field::{FieldError, selectable_text};
 use flyball_core::names::{self, Rule};
@@ -31,7 +32,7 @@ pub(crate) struct Kind {
     pub(crate) versioned_updates: bool,
     pub(crate) checks: Checks,
     /// The response to a deletion that removes the object.
-    pub(crate) deleted_as: Answer,
+    pub(crate) deleted_as: DeletionResponse,
     /// True if `metadata.generation` counts changes of the desired state.
     pub(crate) generation: bool,
     /// The selectable fields of the kind, and a function that returns their values for an object.
@@ -84,6 +85,8 @@ pub(crate) struct Kind {
     pub(crate) allocates_addresses: bool,
     /// True if objects declare resources.
     pub(crate) declares_resources: bool,
+    /// True if owner references to the kind are invalid.
+    pub(crate) cannot_own: bool,
 }
 
 impl fmt::Debug for Kind {
@@ -105,12 +108,20 @@ pub(crate) struct Deletion {
     pub(crate) outlives: fn(&Object) -> bool,
     /// Completes an object that is marked for deletion, given its previous state.
     pub(crate) mark: fn(&mut Object, &Object, &Clock),
+    /// True if the objects are namespaces: the removal of one includes the unreadable objects in it.
+    pub(crate) removes_content: bool,
 }
 
 impl Deletion {
     /// Deletes objects without finalizers immediately, with their dependents.
-    pub(super) const AT_ONCE: Self =
-        Self { grace: None, orphans: false, warning: None, outlives: |_| false, mark: |_, _, _| {} };
+    pub(super) const AT_ONCE: Self = Self {
+        grace: None,
+        orphans: false,
+        warning: None,
+        outlives: |_| false,
+        mark: |_, _, _| {},
+        removes_content: false,
+    };
 }
 
 /// The verbs of a resource.
@@ -142,35 +153,6 @@ impl Verbs {
     }
 }
 
-/// The part of an object changed by a write: the object or a subresource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
-    Whole,
-    Status,
-    Scale,
-    Finalize,
-    Approval,
-    EphemeralContainers,
-    Resize,
-    Binding,
-}
-
-impl Part {
-    /// The name in paths and managedFields; empty for the object itself.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Whole => "",
-            Self::Status => "status",
-            Self::Scale => "scale",
-            Self::Finalize => "finalize",
-            Self::Approval => "approval",
-            Self::EphemeralContainers => "ephemeralcontainers",
-            Self::Resize => "resize",
-            Self::Binding => "binding",
-        }
-    }
-}
-
 /// A type of review. See
 /// <https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,6 +171,13 @@ pub(crate) enum Review {
     LocalAccess,
 }
 
+impl Review {
+    /// Returns true if the review evaluates the rules of a user.
+    pub(crate) fn authorizes(self) -> bool {
+        !matches!(self, Self::SelfSubject | Self::Token)
+    }
+}
+
 /// The number of times that the metadata of an update is validated; errors are repeated accordingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
@@ -202,57 +191,9 @@ pub(crate) enum Checks {
 
 /// The response to a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum DeletionResponse {
     Status,
     Object,
-}
-
-/// A subresource of a built-in kind.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Subresource {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Option<&'static str>,
-    /// Group and version of its kind, if they are not those of the resource.
-    pub(crate) group_version: Option<(&'static str, &'static str)>,
-    pub(crate) verbs: &'static [&'static str],
-    /// The part of the object, if the subresource is a part of it.
-    pub(crate) part: Option<Part>,
-}
-
-const READ_WRITE: &[&str] = &["get", "patch", "update"];
-
-impl Subresource {
-    const fn part(name: &'static str, part: Part, verbs: &'static [&'static str]) -> Self {
-        Self { name, kind: None, group_version: None, verbs, part: Some(part) }
-    }
-
-    const fn action(name: &'static str, kind: &'static str, verbs: &'static [&'static str]) -> Self {
-        Self { name, kind: Some(kind), group_version: None, verbs, part: None }
-    }
-
-    const fn of(self, group: &'static str, version: &'static str) -> Self {
-        Self { group_version: Some((group, version)), ..self }
-    }
-
-    pub(crate) const STATUS: Self = Self::part("status", Part::Status, READ_WRITE);
-    pub(crate) const APPROVAL: Self = Self::part("approval", Part::Approval, READ_WRITE);
-    pub(crate) const FINALIZE: Self = Self::part("finalize", Part::Finalize, &["update"]);
-    pub(crate) const EPHEMERAL: Self = Self::part("ephemeralcontainers", Part::EphemeralContainers, READ_WRITE);
-    pub(crate) const RESIZE: Self = Self::part("resize", Part::Resize, READ_WRITE);
-    pub(crate) const SCALE: Self =
-        Self { kind: Some("Scale"), ..Self::part("scale", Part::Scale, READ_WRITE) }.of("autoscaling", "v1");
-    pub(crate) const BINDING: Self = Self::action("binding", "Binding", &["create"]);
-    pub(crate) const EVICTION: Self = Self::action("eviction", "Eviction", &["create"]).of("policy", "v1");
-    pub(crate) const TOKEN: Self = Self::action("token", "TokenRequest", &["create"]).of("authentication.k8s.io", "v1");
-    pub(crate) const LOG: Self = Self { kind: None, ..Self::action("log", "", &["get"]) };
-    const CONNECT: &'static [&'static str] = &["create", "get"];
-    const PROXY_VERBS: &'static [&'static str] = &["create", "delete", "get", "patch", "update"];
-    pub(crate) const ATTACH: Self = Self::action("attach", "PodAttachOptions", Self::CONNECT);
-    pub(crate) const EXEC: Self = Self::action("exec", "PodExecOptions", Self::CONNECT);
-    pub(crate) const PORT_FORWARD: Self = Self::action("portforward", "PodPortForwardOptions", Self::CONNECT);
-    pub(crate) const POD_PROXY: Self = Self::action("proxy", "PodProxyOptions", Self::PROXY_VERBS);
-    pub(crate) const NODE_PROXY: Self = Self::action("proxy", "NodeProxyOptions", Self::PROXY_VERBS);
-    pub(crate) const SERVICE_PROXY: Self = Self::action("proxy", "ServiceProxyOptions", Self::PROXY_VERBS);
 }
 
 /// The stored form of a kind that is another representation of a stored kind.
@@ -296,7 +237,7 @@ impl Kind {
             create_on_update: false,
             versioned_updates: false,
             checks: Checks::Again,
-            deleted_as: Answer::Status,
+            deleted_as: DeletionResponse::Status,
             generation: false,
             fields: &[],
             field: |_, _| String::new(),
@@ -323,6 +264,7 @@ impl Kind {
             quota_usage: |_, _| None,
             allocates_addresses: false,
             declares_resources: false,
+            cannot_own: false,
         }
     }
 
@@ -388,7 +330,7 @@ impl Kind {
     }
 
     pub(super) const fn deleted_as_object(self) -> Self {
-        Self { deleted_as: Answer::Object, ..self }
+        Self { deleted_as: DeletionResponse::Object, ..self }
     }
 
     pub(super) const fn checks(self, checks: Checks) -> Self {
@@ -458,6 +400,10 @@ impl Kind {
 
     pub(super) const fn declares_resources(self) -> Self {
         Self { declares_resources: true, ..self }
+    }
+
+    pub(super) const fn cannot_own(self) -> Self {
+        Self { cannot_own: true, ..self }
     }
 
     pub(super) const fn also_reads(self, versions: &'static [&'static str]) -> Self {

@@ -1,20 +1,17 @@
 //! Kinds of `networking.k8s.io`.
 
-mod ingress;
-mod ingress_class;
-mod ip_address;
-mod network_policy;
-mod service_cidr;
+kinds! {
+    mod ingress_class;
+    mod ingress;
+    mod ip_address;
+    mod network_policy;
+    mod service_cidr;
+}
 
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::Kind;
 use flyball_core::names::{dns_subdomain, path_segment};
 
 const GROUP: &str = "networking.k8s.io";
-
-/// The kinds of the group, in the order of discovery.
-pub(super) static KINDS: &[&Kind] =
-    &[&ingress_class::KIND, &ingress::KIND, &ip_address::KIND, &network_policy::KIND, &service_cidr::KIND];
 
 /// Validates a reference to an object by group, kind and name.
 fn reference(reference: &Field<'_>) -> Errors {

@@ -1,9 +1,11 @@
 //! Kinds of `rbac.authorization.k8s.io`, and the common parts of roles and bindings.
 
-mod cluster_role;
-mod cluster_role_binding;
-mod role;
-mod role_binding;
+kinds! {
+    mod cluster_role_binding;
+    mod cluster_role;
+    mod role_binding;
+    mod role;
+}
 
 pub(crate) use cluster_role::KIND as CLUSTER_ROLE;
 pub(crate) use cluster_role_binding::KIND as CLUSTER_ROLE_BINDING;
@@ -13,17 +15,12 @@ pub(crate) use role_binding::KIND as ROLE_BINDING;
 use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Row, View, text};
 use flyball_core::Object;
 use flyball_core::names::{dns_subdomain, path_segment};
 use serde_json::Value;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
-
-/// The kinds of the group, in the order of discovery.
-pub(super) static KINDS: &[&Kind] =
-    &[&cluster_role_binding::KIND, &cluster_role::KIND, &role_binding::KIND, &role::KIND];
 
 fn rules(object: &Object, namespaced: bool) -> Errors {
     let root = Field::root(object);

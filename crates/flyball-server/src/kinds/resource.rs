@@ -4,15 +4,18 @@
 //! They are stored and validated; devices are not allocated. See
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/>.
 
+kinds! {
+    mod device_class;
+    mod resource_claim;
+    mod resource_claim_template;
+    mod resource_slice;
+}
+
 mod allocation;
 mod capacity;
 mod condition;
 mod configuration;
-mod device_class;
 mod name;
-mod resource_claim;
-mod resource_claim_template;
-mod resource_slice;
 mod selector;
 mod taint;
 
@@ -20,14 +23,9 @@ pub(crate) use resource_claim::KIND as RESOURCE_CLAIM;
 pub(crate) use resource_claim_template::KIND as RESOURCE_CLAIM_TEMPLATE;
 
 use super::field::{Errors, Field};
-use crate::kinds::kind::Kind;
 use std::collections::BTreeSet;
 
 const GROUP: &str = "resource.k8s.io";
-
-/// The kinds of the group, in the order of discovery.
-pub(super) static KINDS: &[&Kind] =
-    &[&device_class::KIND, &resource_claim::KIND, &resource_claim_template::KIND, &resource_slice::KIND];
 
 /// Maximum number of requests of a claim, and of its allocated devices.
 const MAX_REQUESTS: usize = 32;

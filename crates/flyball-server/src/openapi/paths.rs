@@ -1,7 +1,7 @@
 //! Paths and operations of OpenAPI documents.
 
 use super::schemas::Dialect;
-use crate::catalog::{Behavior, Resource};
+use crate::catalog::Resource;
 use serde_json::{Map, Value, json};
 
 /// Adds the paths of a resource.
@@ -37,18 +37,8 @@ pub(super) fn add(all: &mut Map<String, Value>, resource: &Resource, schema: &st
     if resource.namespaced && verbs("list") {
         place(all, format!("{base}/{}", resource.plural), &[("get", "list", true)]);
     }
-    let parts: Vec<&str> = match &resource.behavior {
-        Behavior::BuiltIn(kind) => {
-            kind.subresources.iter().filter(|sub| sub.part.is_some()).map(|sub| sub.name).collect()
-        }
-        Behavior::Custom(custom) => [("status", custom.status), ("scale", custom.scale.is_some())]
-            .into_iter()
-            .filter(|(_, has)| *has)
-            .map(|(name, _)| name)
-            .collect(),
-    };
-    for part in parts {
-        place(all, format!("{item}/{part}"), &item_methods(true, true, false));
+    for part in resource.subresources().iter().filter(|known| known.part.is_some()) {
+        place(all, format!("{item}/{}", part.name), &item_methods(true, true, false));
     }
 }
 

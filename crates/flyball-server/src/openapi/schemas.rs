@@ -1,6 +1,6 @@
 //! Schemas of OpenAPI documents.
 
-use crate::catalog::{Behavior, Resource};
+use crate::catalog::Resource;
 use crate::kinds::library;
 use flyball_core::GroupVersionKind;
 use flyball_schema::schema::{Field, Id, ListKind, Node, Presence, Shape, Text};
@@ -82,12 +82,12 @@ impl Definitions {
     /// Adds the schema of a resource and of its lists; returns its name.
     pub(super) fn add(&mut self, resource: &Resource) -> String {
         let kind = &resource.kind;
-        let name = match &resource.behavior {
-            Behavior::BuiltIn(_) => {
+        let name = match resource.custom() {
+            None => {
                 self.reference(resource.schema.node());
                 NAMES[&resource.schema.node().id()].clone()
             }
-            Behavior::Custom(custom) => {
+            Some(custom) => {
                 self.add_named("ObjectMeta");
                 let group: Vec<&str> = kind.group.rsplit('.').collect();
                 let name = format!("{}.{}.{}", group.join("."), kind.version, kind.kind);

@@ -98,17 +98,17 @@ fn address(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>) -> Re
         return Ok(());
     }
     let shown = spec.get("clusterIPs").cloned().unwrap_or_default();
-    let refuse = |why: String| {
+    let reject = |why: String| {
         Err(FieldError::invalid("spec.clusterIPs", shown, format!("failed to allocate IP {cluster_ip}: {why}")))
     };
     let is_inside = |ip: &Ipv4Addr| u32::from(*ip) > first && u32::from(*ip) - first < RANGE.1 - 1;
     let Some(ip) = cluster_ip.parse().ok().filter(is_inside) else {
-        return refuse(format!(
+        return reject(format!(
             "the provided IP ({cluster_ip}) is not in the valid range. The range of valid IPs is {}/12",
             RANGE.0
         ));
     };
-    if others.has_address(ip) { refuse("provided IP is already allocated".into()) } else { Ok(()) }
+    if others.has_address(ip) { reject("provided IP is already allocated".into()) } else { Ok(()) }
 }
 
 fn ports(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>, dry_run: bool) -> Result<(), FieldError> {

@@ -1,9 +1,9 @@
 //! The candidate of a write: the object to store, and the stages that prepare it.
 
-use super::managed::{self, By};
+use super::managed::{self, FieldManager};
 use super::meta;
 use crate::admission::Writer;
-use crate::catalog::{Behavior, Catalog, Resource, Target};
+use crate::catalog::{Catalog, Resource, Target};
 use crate::kinds::{Checks, Part};
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object, Rng, Status, names};
@@ -71,7 +71,7 @@ impl<'w> Candidate<'w> {
     }
 
     /// Updates the managed fields.
-    pub(super) fn record_fields(&mut self, catalog: &Catalog, by: &By<'_>) {
+    pub(super) fn record_fields(&mut self, catalog: &Catalog, by: &FieldManager<'_>) {
         // Binding a pod does not change the owners of its fields.
         if self.target.part != Part::Binding {
             managed::update(catalog, self.resource(), self.live, &mut self.object, by);
@@ -118,7 +118,7 @@ impl<'w> Candidate<'w> {
             Some(live) => self.update_errors(live, writer),
             None => self.creation_errors(),
         };
-        if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&resource.refused_kind(), object.name(), &errors)) }
+        if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&resource.error_kind(), object.name(), &errors)) }
     }
 
     fn creation_errors(&self) -> Vec<FieldError> {
@@ -223,8 +223,7 @@ pub(super) fn clear_status(resource: &Resource, object: &mut Object) {
     if !resource.has_part(Part::Status) || resource.is_created_with_status() {
         return;
     }
-    let zero = resource.empty.get("status").filter(|_| matches!(resource.behavior, Behavior::BuiltIn(_)));
-    match zero.filter(|zero| !zero.is_null()) {
+    match resource.empty.get("status").filter(|zero| !zero.is_null()) {
         Some(zero) => object.insert("status".into(), zero.clone()),
         None => object.remove("status"),
     };

@@ -5,7 +5,7 @@
 
 use super::Registry;
 use super::candidate::Candidate;
-use super::managed::{self, By, Conversions, MAX_OWNERSHIP_PASSES};
+use super::managed::{self, Conversions, FieldManager, MAX_OWNERSHIP_PASSES};
 use super::meta;
 use super::patch::Patch;
 use crate::admission::{Attributes, Edit, Editor, Operation, Writer};
@@ -84,7 +84,7 @@ impl Registry {
             let object = if object == live && !self.rewrites(&target.resource, &entry, &live).await? {
                 WrittenObject::Stored(self.codec.convert(resource, entry).await?)
             } else if writer.options.dry_run {
-                self.bounded_entry(resource, &key, object.clone(), 0, Some(&entry)).map_err(refusal)?;
+                self.bounded_entry(resource, &key, object.clone(), 0, Some(&entry)).map_err(to_status)?;
                 WrittenObject::Unstored(Box::new(object))
             } else {
                 match self.store_change(&target.resource, &key, &entry, object, &live).await? {
@@ -93,7 +93,7 @@ impl Registry {
                     }
                     Ok(written) => written,
                     Err(storage::Error::Changed) => continue,
-                    Err(error) => return Err(refusal(error)),
+                    Err(error) => return Err(to_status(error)),
                 }
             };
             return Ok(Outcome { object, created: false });
@@ -236,7 +236,7 @@ impl Registry {
     ) -> Result<Candidate<'w>, Status> {
         let resource = &*target.resource;
         let now = self.clock.now_rfc3339();
-        let by = By { name: &writer.manager, part: target.part, now: &now, conversions };
+        let by = FieldManager { name: &writer.manager, part: target.part, now: &now, conversions };
         let catalog = self.codec.catalog();
         let object = match (change, live) {
             (Change::Apply(wanted), _) => {
@@ -354,7 +354,7 @@ pub(crate) fn storage_error(resource: &Resource, key: &ObjectKey, why: &str) -> 
 }
 
 /// Converts an error of storage, other than a conflict, into a `Status`.
-pub(super) fn refusal(error: storage::Error) -> Status {
+pub(super) fn to_status(error: storage::Error) -> Status {
     match error {
         storage::Error::TooLarge { why } => Status::too_large(format!("Request entity too large: {why}")),
         // As for a body that is nested too deep.

@@ -2,11 +2,11 @@
 
 use super::Registry;
 use super::candidate::Candidate;
-use super::change::{Outcome, WrittenObject, refusal};
-use super::managed::{By, Conversions};
+use super::change::{Outcome, WrittenObject, to_status};
+use super::managed::{Conversions, FieldManager};
 use super::meta;
 use crate::admission::{Attributes, Operation, Writer};
-use crate::auth::{Action, On};
+use crate::auth::{Action, ActionTarget};
 use crate::catalog::{Resource, Target};
 use crate::kinds::Part;
 use crate::storage::{self, Entry};
@@ -22,7 +22,8 @@ impl Registry {
         writer.warnings.add(meta::dedup_owners(&mut candidate.object, false));
         candidate.restore_readonly_fields();
         let now = self.clock.now_rfc3339();
-        let by = By { name: &writer.manager, part: Part::Whole, now: &now, conversions: &Conversions::default() };
+        let by =
+            FieldManager { name: &writer.manager, part: Part::Whole, now: &now, conversions: &Conversions::default() };
         candidate.record_fields(&self.codec.catalog(), &by);
         if let (Some(name), true) = (&target.name, candidate.object.name().is_empty()) {
             candidate.object.metadata_mut().insert("name".into(), name.as_str().into());
@@ -64,7 +65,7 @@ impl Registry {
         }
         candidate.normalize_empty();
         if writer.options.dry_run {
-            self.bounded_entry(resource, &key, candidate.object.clone(), 0, None).map_err(refusal)?;
+            self.bounded_entry(resource, &key, candidate.object.clone(), 0, None).map_err(to_status)?;
             return Ok(Outcome { object: WrittenObject::Unstored(Box::new(candidate.object)), created: true });
         }
         let (stored_as, object) = self.codec.as_stored(&target.resource, candidate.object).await?;
@@ -80,11 +81,11 @@ impl Registry {
                 | storage::Error::Full { .. }
                 | storage::Error::TooLarge { .. }
                 | storage::Error::TooDeep { .. }),
-            ) => Err(refusal(error)),
+            ) => Err(to_status(error)),
             Err(_) => {
                 let stored = self.store.get(&resource.table, &key);
-                let refusal = stored.map(|stored| exists(resource, &key, &stored, generated));
-                Err(refusal.unwrap_or_else(|| Status::already_exists(&resource.group_resource(), key.name())))
+                let error = stored.map(|stored| exists(resource, &key, &stored, generated));
+                Err(error.unwrap_or_else(|| Status::already_exists(&resource.group_resource(), key.name())))
             }
         }
     }
@@ -93,7 +94,7 @@ impl Registry {
     fn authorize_creation(&self, target: &Target, writer: &Writer<'_>) -> Result<(), Status> {
         let GroupResource { group, resource } = &target.resource.group_resource();
         let namespace = target.namespace.as_deref().unwrap_or_default();
-        let on = On::Resource { group, resource, subresource: "", namespace, name: target.name() };
+        let on = ActionTarget::Resource { group, resource, subresource: "", namespace, name: target.name() };
         self.authorizer.authorize(&Action { user: writer.user, verb: "create", on })
     }
 }

@@ -4,7 +4,7 @@ use super::Registry;
 use super::change::WrittenObject;
 use crate::admission::{Attributes, Writer};
 use crate::catalog::{Resource, Target};
-use crate::kinds::{NAMESPACE, Part};
+use crate::kinds::Part;
 use crate::request::options::{DeleteOptions, Propagation};
 use crate::storage::{self, Entry};
 use flyball_core::{GroupResource, Object, ObjectKey, Status, time};
@@ -176,7 +176,7 @@ impl Registry {
         key: &ObjectKey,
         entry: &Arc<Entry>,
     ) -> Result<Arc<Entry>, storage::Error> {
-        if resource.is(&NAMESPACE) {
+        if resource.deletion().is_some_and(|deletion| deletion.removes_content) {
             self.remove_unreadable(|_, of| of.namespace() == Some(key.name()), key.name()).await?;
         }
         let removed = self.store.remove(&resource.table, key, entry, |revision| entry.at(revision)).await?;
@@ -235,20 +235,20 @@ impl Registry {
 pub(crate) fn check_preconditions(resource: &Resource, options: &DeleteOptions, live: &Object) -> Result<(), Status> {
     // These conflicts name the kind, where all others name the resource.
     let kind = GroupResource { group: resource.kind.group.clone(), resource: resource.kind.kind.clone() };
-    let refuse = |why: String| Err(Status::conflict(&kind, live.name(), why));
+    let reject = |why: String| Err(Status::conflict(&kind, live.name(), why));
     if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != live.uid()) {
         let why = format!(
             "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted and then recreated",
             live.uid()
         );
-        return refuse(why);
+        return reject(why);
     }
     if let Some(version) = options.resource_version.as_deref().filter(|version| *version != live.resource_version()) {
         let why = format!(
             "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The object might have been modified",
             live.resource_version()
         );
-        return refuse(why);
+        return reject(why);
     }
     Ok(())
 }

@@ -215,14 +215,14 @@ fn ignored(part: Part, resource: &Resource) -> FieldSet {
 }
 
 /// The manager of a write, and its time.
-pub(crate) struct By<'w> {
+pub(crate) struct FieldManager<'w> {
     pub(crate) name: &'w str,
     pub(crate) part: Part,
     pub(crate) now: &'w str,
     pub(crate) conversions: &'w Conversions,
 }
 
-impl By<'_> {
+impl FieldManager<'_> {
     /// The time to record; writes of a scale record none.
     fn time(&self) -> Option<&str> {
         (self.part != Part::Scale).then_some(self.now)
@@ -248,7 +248,13 @@ pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, 
 }
 
 /// Updates the managed fields of `new` with the changes of a write.
-pub(crate) fn update(catalog: &Catalog, resource: &Resource, live: Option<&Object>, new: &mut Object, by: &By<'_>) {
+pub(crate) fn update(
+    catalog: &Catalog,
+    resource: &Resource,
+    live: Option<&Object>,
+    new: &mut Object,
+    by: &FieldManager<'_>,
+) {
     let sent = remove_entries(new);
     let mut live = live.unwrap_or(&resource.empty).clone();
     let stored = remove_entries(&mut live);
@@ -287,7 +293,7 @@ pub(crate) fn apply(
     live: Option<&Object>,
     configuration: &Object,
     force: bool,
-    by: &By<'_>,
+    by: &FieldManager<'_>,
 ) -> Result<Object, Status> {
     let empty = || {
         let mut empty = resource.empty.clone();

@@ -3,7 +3,7 @@
 //! Follows `k8s.io/apimachinery/pkg/api/validation` and `k8s.io/apiserver/pkg/registry/rest`.
 
 use crate::catalog::Resource;
-use crate::kinds::EVENT;
+use crate::kinds;
 use flyball_core::field::{BadValue, FieldError, Path};
 use flyball_core::metadata::{unqualified_finalizers, validate_annotations, validate_labels};
 use flyball_core::names::{self, Rule};
@@ -210,7 +210,9 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
                 errors.push(FieldError::invalid(path.field(field), value, "must not be empty"));
             }
         }
-        let banned = |kind: &GroupVersionKind| *kind == EVENT.group_version_kind();
+        let banned = |kind: &GroupVersionKind| {
+            kinds::built_in().any(|known| known.cannot_own && known.group_version_kind() == *kind)
+        };
         if let Some(kind) = group_version.map(|version| version.kind(owner.kind)).filter(banned) {
             errors.push(FieldError::invalid(
                 path,

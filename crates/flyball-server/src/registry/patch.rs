@@ -1,7 +1,7 @@
 //! Patches of objects.
 
 use crate::catalog::decode::{self, DecodedObject};
-use crate::catalog::{Behavior, Catalog, Resource, scheme, undeterminable};
+use crate::catalog::{Catalog, Resource, scheme, undeterminable};
 use crate::codec::convert_whole;
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_json, go_print, go_quote};
@@ -133,7 +133,7 @@ impl Patch {
     ) -> Result<DecodedObject, Status> {
         // Strategic patches produce a value, the others a text.
         let strategic = self.kind == PatchKind::Strategic;
-        let refuse = |why: &str| {
+        let reject = |why: &str| {
             let shown = if strategic {
                 go_print(&self.value)
             } else {
@@ -147,43 +147,42 @@ impl Patch {
             Err(Status::invalid(&GroupVersionKind::default(), "", &[error]))
         };
         if let Some(why) = strategic.then(|| misfit(resource.schema.node(), &patched)).flatten() {
-            return refuse(&why);
+            return reject(&why);
         }
         if strategic {
             fit_numbers(resource.schema.node(), &mut patched);
         }
-        let Ok(mut object) = Object::try_from(patched) else { return refuse("not an object") };
-        match resource.behavior {
-            // A strategic patch is applied to the Go type, which has no `apiVersion` and `kind`.
-            Behavior::BuiltIn(_) if self.kind == PatchKind::Strategic => object.set_kind(&resource.kind),
-            Behavior::BuiltIn(_) => {
-                if let Some(other) = catalog.and_then(|catalog| other_version(catalog, resource, &object)) {
-                    let (mut object, unknown) = match decode::read_as(&other, object) {
-                        Ok(read) => read,
-                        Err(why) => return refuse(&why),
-                    };
-                    other.default_within(&mut object, None)?;
-                    object = convert_whole(&other, resource, object);
-                    return self.decoded(object, unknown, validation, refuse);
-                }
-                if let Some(why) = other_kind(resource, &object) {
-                    return refuse(&why);
-                }
-                // kube-apiserver decodes an object without a version as an unknown type, without metadata.
-                if object.api_version().is_empty() {
-                    return Err(undeterminable(live.name()));
-                }
-            }
-            Behavior::Custom(_) if object.api_version() != live.api_version() || object.kind() != live.kind() => {
+        let Ok(mut object) = Object::try_from(patched) else { return reject("not an object") };
+        if resource.custom().is_some() {
+            if object.api_version() != live.api_version() || object.kind() != live.kind() {
                 return Err(other_custom_kind(resource, &object));
             }
-            Behavior::Custom(_) => {}
+        } else if strategic {
+            // A strategic patch is applied to the Go type, which has no `apiVersion` and `kind`.
+            object.set_kind(&resource.kind);
+        } else {
+            if let Some(other) = catalog.and_then(|catalog| other_version(catalog, resource, &object)) {
+                let (mut object, unknown) = match decode::read_as(&other, object) {
+                    Ok(read) => read,
+                    Err(why) => return reject(&why),
+                };
+                other.default_within(&mut object, None)?;
+                object = convert_whole(&other, resource, object);
+                return self.decoded(object, unknown, validation, reject);
+            }
+            if let Some(why) = other_kind(resource, &object) {
+                return reject(&why);
+            }
+            // kube-apiserver decodes an object without a version as an unknown type, without metadata.
+            if object.api_version().is_empty() {
+                return Err(undeterminable(live.name()));
+            }
         }
         let (object, unknown) = match decode::read_as(resource, object) {
             Ok(read) => read,
-            Err(why) => return refuse(&why),
+            Err(why) => return reject(&why),
         };
-        self.decoded(object, unknown, validation, refuse)
+        self.decoded(object, unknown, validation, reject)
     }
 
     /// Returns a decoded object with its warnings, or rejects it because of them.
@@ -192,7 +191,7 @@ impl Patch {
         object: Object,
         unknown: Vec<String>,
         validation: FieldValidation,
-        refuse: impl FnOnce(&str) -> Result<DecodedObject, Status>,
+        reject: impl FnOnce(&str) -> Result<DecodedObject, Status>,
     ) -> Result<DecodedObject, Status> {
         if validation == FieldValidation::Ignore {
             return Ok(DecodedObject { object, warnings: Vec::new() });
@@ -201,7 +200,7 @@ impl Patch {
         let found: Vec<String> = self.duplicates.iter().cloned().chain(unknown).collect();
         match validation {
             FieldValidation::Strict if !found.is_empty() => {
-                refuse(&format!("strict decoding error: {}", found.join(", ")))
+                reject(&format!("strict decoding error: {}", found.join(", ")))
             }
             _ => Ok(DecodedObject { object, warnings: found }),
         }

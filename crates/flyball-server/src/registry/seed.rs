@@ -106,7 +106,7 @@ fn built_in_object(catalog: &Catalog, resource: &Resource, mut object: Object) -
         "flowcontrol.apiserver.k8s.io" => "api-priority-and-fairness-config-producer-v1",
         _ => "kube-apiserver",
     };
-    let by = managed::By { name, part: Part::Whole, now: &now, conversions: &Conversions::default() };
+    let by = managed::FieldManager { name, part: Part::Whole, now: &now, conversions: &Conversions::default() };
     managed::update(catalog, resource, None, &mut object, &by);
     candidate::clear_status(resource, &mut object);
     meta::set_system_fields(&mut object, &clock, &rng);

@@ -55,8 +55,8 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Rejects the body: with 413 if it is too large, else in the caller's words.
-    pub(crate) fn refuse(&self, otherwise: impl FnOnce(String) -> Status) -> Status {
+    /// Converts the error into a `Status`: 413 if the body is too large, else the caller's one.
+    pub(crate) fn to_status(&self, otherwise: impl FnOnce(String) -> Status) -> Status {
         match self {
             Self::TooLarge => Status::too_large(self.to_string()),
             Self::Json(_) | Self::Yaml(_) => otherwise(self.to_string()),

@@ -42,7 +42,7 @@ fn options_kind(kind: &str) -> GroupVersionKind {
     GroupVersionKind::new("meta.k8s.io", "", kind)
 }
 
-fn refuse(kind: &str, errors: Vec<FieldError>) -> Result<(), Status> {
+fn reject(kind: &str, errors: Vec<FieldError>) -> Result<(), Status> {
     if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&options_kind(kind), "", &errors)) }
 }
 
@@ -83,7 +83,7 @@ impl WriteOptions {
             Write::Update => "UpdateOptions",
             Write::Patch | Write::Apply => "PatchOptions",
         };
-        refuse(kind, errors)?;
+        reject(kind, errors)?;
         Ok(Self {
             dry_run: !dry_run.is_empty(),
             field_manager: Some(manager).filter(|manager| !manager.is_empty()).map(str::to_owned),
@@ -202,7 +202,7 @@ impl DeleteOptions {
             ));
         }
         errors.extend(check_dry_run(&dry_run));
-        refuse("DeleteOptions", errors)?;
+        reject("DeleteOptions", errors)?;
         if let Some(orphan) = orphan {
             propagation = Some(if orphan { Propagation::Orphan } else { Propagation::Background });
         }
@@ -279,7 +279,7 @@ impl ListOptions {
         let fields = FieldSelector::parse(query.text("fieldSelector")).map_err(bad)?;
         let initial_events =
             query.get("sendInitialEvents").filter(|text| !text.is_empty()).map(|_| query.flag("sendInitialEvents"));
-        refuse("ListOptions", check_match(query, watch, initial_events))?;
+        reject("ListOptions", check_match(query, watch, initial_events))?;
         Ok(Self {
             labels,
             fields,

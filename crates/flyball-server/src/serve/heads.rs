@@ -13,7 +13,7 @@ const MAX_OWN_BYTES: usize = 32 << 10;
 /// Overhead of a request in bytes, besides the texts of its head: its stream and its task.
 const OVERHEAD_BYTES: usize = 2 << 10;
 /// Bytes of the future of a response: 4.4 KiB, and the futures that it boxes.
-const ANSWER_BYTES: usize = 12 << 10;
+const RESPONSE_BYTES: usize = 12 << 10;
 /// Overhead of each header in bytes, besides its texts.
 const HEADER_BYTES: usize = 128;
 
@@ -57,7 +57,7 @@ impl ConnectionHeads {
 impl Head {
     /// Counts the future of the response as well; returns false if it exceeds the limit.
     pub(super) fn begin(&mut self) -> bool {
-        self.add(ANSWER_BYTES)
+        self.add(RESPONSE_BYTES)
     }
 
     fn add(&mut self, bytes: usize) -> bool {
@@ -112,7 +112,7 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(started.len(), MAX_BYTES / (OVERHEAD_BYTES + ANSWER_BYTES) + 1);
+        assert_eq!(started.len(), MAX_BYTES / (OVERHEAD_BYTES + RESPONSE_BYTES) + 1);
         assert!(modest.try_count(OVERHEAD_BYTES).expect("its own").begin());
         drop(started);
         assert_eq!(all.bytes.load(Ordering::Relaxed), 0);

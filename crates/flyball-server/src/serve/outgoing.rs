@@ -249,7 +249,7 @@ mod tests {
         let shared = shared(2 * RESPONSES * (UNFINISHED + 3));
         let mut unfinished: Vec<ConnectionBody> =
             (0..RESPONSES).map(|_| ConnectionBody::new("401".into(), Link::default(), &shared)).collect();
-        assert!(unfinished.iter().all(|answer| answer.body.available_bytes() == 3));
+        assert!(unfinished.iter().all(|response| response.body.available_bytes() == 3));
         let more = ConnectionBody::new("401".into(), Link::default(), &shared);
         assert!(http_body::Body::is_end_stream(&more), "there is nothing to be left unread");
         // Bytes in the transport keep the response unfinished.

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// Runs an action on an object.
-pub(super) async fn answer(
+pub(super) async fn respond(
     server: &Arc<Components>,
     call: &Call,
     target: &Target,
@@ -38,7 +38,7 @@ pub(super) async fn answer(
         }
         "eviction" => evict(registry, call, target).await,
         "token" => token(server, call, target).await,
-        _ => containers::answer(registry, call, target, subresource).await,
+        _ => containers::respond(registry, call, target, subresource).await,
     }
 }
 
@@ -65,8 +65,8 @@ pub(super) async fn review(
     let admitted = ActionBody::question(call, target)?.admit(registry, target, "", Operation::Create).await?;
     reviews::check(&call.user, target, &admitted.object)?;
     admitted.review(registry).await?;
-    let answered = reviews::answer(&server.authenticator, &call.user, target, admitted.object)?;
-    Ok(response::value(201, form, answered.as_value()))
+    let review = reviews::respond(&server.authenticator, &call.user, target, admitted.object)?;
+    Ok(response::value(201, form, review.as_value()))
 }
 
 /// Responds that an action succeeded.
@@ -105,7 +105,7 @@ async fn bind(
     let (uid, version) = (binding.uid().to_owned(), binding.resource_version().to_owned());
     let (now, resource) = (registry.clock.now_rfc3339(), target.resource.clone());
     let assign = move |pod: &mut Object| {
-        let refuse = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), &name, why));
+        let reject = |why: String| Err(Status::conflict(&GroupResource::new("", "pods/binding"), &name, why));
         for (what, expected, found) in [("UID", &uid, pod.uid()), ("ResourceVersion", &version, pod.resource_version())]
         {
             if !expected.is_empty() && expected != found {
@@ -116,14 +116,14 @@ async fn bind(
             }
         }
         if pod.deletion_timestamp().is_some() {
-            return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
+            return reject(format!("pod {name} is being deleted, cannot be assigned to a host"));
         }
         let assigned = pod.at(&["spec", "nodeName"]).and_then(Value::as_str).unwrap_or_default();
         if !assigned.is_empty() {
-            return refuse(format!("pod {name} is already assigned to node {assigned:?}"));
+            return reject(format!("pod {name} is already assigned to node {assigned:?}"));
         }
         if pod.at(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty()) {
-            return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+            return reject(format!("pod {name} has non-empty .spec.schedulingGates"));
         }
         pod.change(|value| {
             value["spec"]["nodeName"] = node.as_str().into();
@@ -249,7 +249,7 @@ async fn reserve(registry: &Registry, pod: &Object, writer: &Writer<'_>) -> Resu
     }
     if count(&budget, "observedGeneration") < budget.generation() {
         let why = format!("The disruption budget {} is still being processed by the server.", budget.name());
-        let mut status = refused(why);
+        let mut status = rejected(why);
         status.details.iter_mut().for_each(|details| details.retry_after_seconds = 10);
         return Err(status);
     }
@@ -265,7 +265,7 @@ async fn reserve(registry: &Registry, pod: &Object, writer: &Writer<'_>) -> Resu
         let allowed = count(budget, "disruptionsAllowed");
         if allowed <= 0 {
             let healthy = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
-            return Err(refused(exhausted(budget, healthy)));
+            return Err(rejected(exhausted(budget, healthy)));
         }
         budget.change(|value| {
             value["status"]["disruptionsAllowed"] = (allowed - 1).into();
@@ -298,19 +298,19 @@ fn exhausted(budget: &Object, (desired, current): (i64, i64)) -> String {
         .find(|condition| condition["type"] == "DisruptionAllowed" && condition["status"] == "False")
         .map(|condition| (text(condition, "reason"), text(condition, "message")))
         .filter(|(_, message)| !message.is_empty());
-    let refusal = format!("The disruption budget {name} does not allow evicting pods currently");
+    let rejection = format!("The disruption budget {name} does not allow evicting pods currently");
     match failed {
         // The counts of a budget whose sync failed are not valid.
-        Some((reason, message)) if reason == "SyncFailed" => format!("{refusal} because it failed sync: {message}"),
+        Some((reason, message)) if reason == "SyncFailed" => format!("{rejection} because it failed sync: {message}"),
         _ if current <= desired => {
             format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently")
         }
-        Some((reason, message)) => format!("{refusal} ({reason}): {message}"),
-        None => refusal,
+        Some((reason, message)) => format!("{rejection} ({reason}): {message}"),
+        None => rejection,
     }
 }
 
-fn refused(why: String) -> Status {
+fn rejected(why: String) -> Status {
     let cause = Cause { reason: "DisruptionBudget".into(), message: why, field: String::new() };
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     Status::new(429, Reason::TooManyRequests, message)

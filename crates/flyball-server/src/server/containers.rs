@@ -13,7 +13,7 @@ use flyball_core::{GroupVersionKind, Object, ObjectKey, Status};
 use http::Response;
 use serde_json::{Map, Value};
 
-pub(super) async fn answer(
+pub(super) async fn respond(
     registry: &Registry,
     call: &Call,
     target: &Target,
@@ -37,7 +37,7 @@ pub(super) async fn answer(
     let unbound = pod.at(&["spec", "nodeName"]).and_then(Value::as_str).unwrap_or_default().is_empty();
     match action {
         "log" if unbound => {
-            let mut response = response::answer(204, "text/plain", Body::empty());
+            let mut response = response::new(204, "text/plain", Body::empty());
             response.headers_mut().remove(http::header::CONTENT_TYPE);
             return Ok(response);
         }

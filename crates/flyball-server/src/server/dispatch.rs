@@ -5,11 +5,10 @@
 
 use super::call::{Call, RejectedRequest};
 use super::{Components, Server, objects, offloading, upload};
-use crate::auth::{self, Action, On, User};
+use crate::auth::{self, Action, ActionTarget, User};
 use crate::bounds::{Flow, RequestClass, UNFINISHED};
 use crate::definitions::CleanUp;
 use crate::encoder;
-use crate::kinds::CUSTOM_RESOURCE_DEFINITION;
 use crate::link::Link;
 use crate::metrics::{self, Series};
 use crate::registry::parse_version;
@@ -53,7 +52,7 @@ impl Server {
         let by_account = received.as_ref().is_ok_and(|call| call.user.is_account_of_others());
         let mut response = match received {
             Ok(call) if server.registry.store.has_journal() && call.writes() => {
-                answer_detached(server.clone(), call).await
+                respond_detached(server.clone(), call).await
             }
             Ok(call) => route(server, call).await,
             Err(RejectedRequest::Status(status)) => response::status(&status),
@@ -98,9 +97,9 @@ where
 
 /// Responds to a request in a separate task, so that a committed write takes full effect even if the client
 /// disconnects.
-async fn answer_detached(server: Arc<Components>, call: Call) -> Response<Body> {
-    let answering = tokio::spawn(async move { route(&server, call).await });
-    answering.await.unwrap_or_else(|error| response::status(&Status::internal(error)))
+async fn respond_detached(server: Arc<Components>, call: Call) -> Response<Body> {
+    let task = tokio::spawn(async move { route(&server, call).await });
+    task.await.unwrap_or_else(|error| response::status(&Status::internal(error)))
 }
 
 /// Authenticates and authorizes a request, reads its body, and waits for a slot.
@@ -117,7 +116,7 @@ where
 {
     let client = server.authenticator.authenticate(&parts.headers, parts.extensions.get::<User>())?;
     let connection: Option<Link> = parts.extensions.get().cloned();
-    let on = On::of(&info);
+    let on = ActionTarget::of(&info);
     let admit = || {
         let user = server.authenticator.impersonate(&parts.headers, client.clone(), &info)?;
         server.authorizer.authorize(&Action { user: &user, verb: info.verb, on }).map(|()| user)
@@ -164,18 +163,18 @@ where
 
 /// Estimates how many bytes of a response are generated at once.
 fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usize {
-    const SMALL_ANSWER_BYTES: usize = 16 << 10;
+    const SMALL_RESPONSE_BYTES: usize = 16 << 10;
     const SCHEMA_BYTES: usize = 4 << 20;
     let Some(path) = &info.resource else {
-        return if info.path.starts_with("/openapi/") { SCHEMA_BYTES } else { SMALL_ANSWER_BYTES };
+        return if info.path.starts_with("/openapi/") { SCHEMA_BYTES } else { SMALL_RESPONSE_BYTES };
     };
     match &path.name {
         None if info.verb == "list" => encoder::FIRST_PIECE_BYTES,
-        None => SMALL_ANSWER_BYTES + sent,
+        None => SMALL_RESPONSE_BYTES + sent,
         Some(name) => {
             let (table, key) =
                 (GroupResource::new(&path.group, &path.resource), ObjectKey::new(path.namespace.as_deref(), name));
-            SMALL_ANSWER_BYTES + sent + server.registry.store.get(&table, &key).map_or(0, |entry| entry.body.len())
+            SMALL_RESPONSE_BYTES + sent + server.registry.store.get(&table, &key).map_or(0, |entry| entry.body.len())
         }
     }
 }
@@ -183,17 +182,17 @@ fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usiz
 /// Responds to a received request.
 async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
     let deadline = if call.writes() { WRITE_TIMEOUT } else { READ_TIMEOUT };
-    let answer = async {
-        let response = answer(server, &call).await;
+    let response = async {
+        let response = respond(server, &call).await;
         if let Some(clean_up) = concerned_definitions(server, &call) {
             Box::pin(server.definitions.sync(&clean_up)).await;
         }
         response
     };
-    let answer = webhook::within(deadline, &call.flow, answer);
+    let response = webhook::within(deadline, &call.flow, response);
     let response = match offloading::offload(server, &call).await {
-        Some(Some(mut offload)) => offloading::answer(&mut offload, Box::pin(answer)).await,
-        Some(None) => answer.await,
+        Some(Some(mut offload)) => offloading::respond(&mut offload, Box::pin(response)).await,
+        Some(None) => response.await,
         None => response::too_many_requests(),
     };
     // The response to a completed write is never replaced by 429.
@@ -203,7 +202,8 @@ async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
 /// Returns the CRDs that a request may have changed; `None` for requests that never wait for changes of CRDs.
 fn concerned_definitions(server: &Components, call: &Call) -> Option<CleanUp> {
     let path = call.info.resource.as_ref().filter(|_| call.writes())?;
-    if *path.group == *CUSTOM_RESOURCE_DEFINITION.group && *path.resource == *CUSTOM_RESOURCE_DEFINITION.plural {
+    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource)?;
+    if resource.declares_resources() {
         return Some(match &path.name {
             Some(name) => CleanUp::One(name.clone()),
             None if call.method == Method::POST => CleanUp::Nothing,
@@ -211,7 +211,6 @@ fn concerned_definitions(server: &Components, call: &Call) -> Option<CleanUp> {
         });
     }
     // It may have removed the last object of a CRD that is being deleted.
-    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource)?;
     let terminating = resource.custom().is_some_and(|custom| custom.terminating);
     terminating.then(|| CleanUp::One(format!("{}.{}", path.resource, path.group)))
 }
@@ -235,14 +234,14 @@ async fn wait_for_room(server: &Components, call: &Call, response: Response<Body
 
 /// Responds to a request. The future is boxed so that it is compiled in this crate, and not again for each type of body
 /// in other crates.
-fn answer<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Response<Body>> {
+fn respond<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Response<Body>> {
     Box::pin(async move {
         if call.info.resource.is_some() {
-            return objects::answer(server, call).await;
+            return objects::respond(server, call).await;
         }
         let path = call.info.path.clone();
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-        let answer = match parts[..] {
+        let response = match parts[..] {
             [""] => discovery::paths(&server.registry.catalog.get()),
             ["healthz" | "livez" | "readyz"] => Some(response::text(200, "ok")),
             // Checks of a kube-apiserver that always pass here.
@@ -268,14 +267,14 @@ fn answer<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Resp
                 rest,
                 call.query.get("hash").is_some(),
             )),
-            ["api" | "apis", ..] => discovery::answer(&server.registry.catalog.get(), &parts, call.accept()),
+            ["api" | "apis", ..] => discovery::respond(&server.registry.catalog.get(), &parts, call.accept()),
             _ => None,
         };
-        match answer {
+        match response {
             Some(_) if !matches!(call.method, Method::GET | Method::HEAD) => {
                 response::status(&Status::method_not_allowed())
             }
-            Some(answer) => answer,
+            Some(response) => response,
             None => response::page_not_found(),
         }
     })
@@ -332,8 +331,8 @@ mod tests {
             (Method::POST, "/apis/x.io/v1/hats", hat(json!({"name": "a"}))),
             (Method::DELETE, "/apis/x.io/v1/hats/a", Value::Null),
         ] {
-            let (code, answer) = ask(&server, method, path, body).await;
-            assert!(code < 300, "{path}: {answer}");
+            let (code, response) = ask(&server, method, path, body).await;
+            assert!(code < 300, "{path}: {response}");
             assert!(Arc::ptr_eq(&before, &registry.catalog.get()), "{path} serves the definitions of others");
         }
         let label = json!({"metadata": {"labels": {"a": "b"}}});

@@ -4,9 +4,9 @@ use super::Components;
 use super::actions;
 use super::call::{Call, document, unsupported, writer};
 use crate::catalog::decode;
-use crate::catalog::{Behavior, Catalog, Lookup, Resource, Target, protobuf, scale};
+use crate::catalog::{Catalog, Lookup, Resource, Target, protobuf, scale};
 use crate::encoder::ResponseEncoder;
-use crate::kinds::{Answer, NAMESPACE, Part, Subresource, Verbs};
+use crate::kinds::{DeletionResponse, NAMESPACE, Part, Subresource, Verbs};
 use crate::registry::{
     self, Change, DeletionResult, ListResult, Outcome, Patch, PatchKind, Registry, WrittenObject, parse_version,
 };
@@ -45,27 +45,27 @@ impl From<Status> for NoRoute {
 }
 
 /// Responds to a request for a resource.
-pub(super) async fn answer(server: &Arc<Components>, call: &Call) -> Response<Body> {
+pub(super) async fn respond(server: &Arc<Components>, call: &Call) -> Response<Body> {
     let path = call.info.resource.as_ref().expect("only called with one");
     let target = match find(server, call, path) {
         Ok(route) => route,
         Err(NoRoute::Page) => return response::page_not_found(),
         Err(NoRoute::Rejected(status)) => return response::status(&status),
     };
-    let (resource, answered) = match target {
+    let (resource, result) = match target {
         Route::Objects(target) => (target.resource.clone(), objects(server, call, target).await),
         Route::Action { target, subresource } => {
-            (target.resource.clone(), actions::answer(server, call, &target, subresource).await)
+            (target.resource.clone(), actions::respond(server, call, &target, subresource).await)
         }
     };
-    let mut response = answered.unwrap_or_else(|status| refusal(call, &resource, &status));
+    let mut response = result.unwrap_or_else(|status| error_response(call, &resource, &status));
     call.warnings.add(resource.deprecation().map(str::to_owned));
     call.warnings.append_to(&mut response);
     response
 }
 
 /// Responds with an error, in the encoding that the client accepts.
-fn refusal(call: &Call, resource: &Resource, status: &Status) -> Response<Body> {
+fn error_response(call: &Call, resource: &Resource, status: &Status) -> Response<Body> {
     let encoding =
         accept::negotiate(call.accept(), resource.offered()).map_or(Form::PLAIN.encoding, |form| form.encoding);
     response::status_in(Form { encoding, ..Form::PLAIN }, status)
@@ -99,7 +99,7 @@ fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Route, 
         });
     }
     let verb = call.info.verb;
-    let refuse = || match custom {
+    let reject = || match custom {
         true => {
             let details = Details { group: path.group.clone(), kind: path.resource.clone(), ..Details::default() };
             let message = format!("{verb} is not supported on resources of kind \"{}\"", resource.group_resource());
@@ -122,34 +122,24 @@ fn find(server: &Components, call: &Call, path: &ResourcePath) -> Result<Route, 
             _ => target.name.is_some(),
         };
         if !fits || !resource.verbs().allows(verb) {
-            return Err(refuse().into());
+            return Err(reject().into());
         }
         return Ok(Route::Objects(target));
     };
-    let (part, verbs, action) = match &resource.behavior {
-        Behavior::Custom(_) => {
-            let part = [Part::Status, Part::Scale]
-                .into_iter()
-                .find(|part| part.name() == subresource && resource.has_part(*part));
-            let Some(part) = part else {
-                return Err(
-                    Status::not_found(&resource.group_resource(), target.name.as_deref().unwrap_or_default()).into()
-                );
-            };
-            (Some(part), &["get", "patch", "update"][..], None)
-        }
-        Behavior::BuiltIn(kind) => match kind.subresources.iter().find(|known| known.name == subresource) {
-            Some(known) => (known.part, known.verbs, Some(known)),
-            None => return Err(Status::unknown_resource().into()),
-        },
+    let Some(subresource) = resource.subresource(subresource) else {
+        return Err(if custom {
+            Status::not_found(&resource.group_resource(), target.name.as_deref().unwrap_or_default()).into()
+        } else {
+            Status::unknown_resource().into()
+        });
     };
-    if !verbs.contains(&verb) {
-        return Err(refuse().into());
+    if !subresource.verbs.contains(&verb) {
+        return Err(reject().into());
     }
-    match (part, action) {
-        (None, Some(subresource)) => Ok(Route::Action { target, subresource }),
-        (part, _) => Ok(Route::Objects(Target { part: part.unwrap_or(Part::Whole), ..target })),
-    }
+    Ok(match subresource.part {
+        Some(part) => Route::Objects(Target { part, ..target }),
+        None => Route::Action { target, subresource },
+    })
 }
 
 async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Result<Response<Body>, Status> {
@@ -184,7 +174,7 @@ async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Resul
                 true => pending_entries(server, call, &resource).await?,
                 false => PendingEntries::default(),
             };
-            watch::answer(
+            watch::respond(
                 registry,
                 &server.readers,
                 encoder,
@@ -341,7 +331,7 @@ async fn patch(
     registry.get(&target.resource, &target.key())?;
     let mut document = body::read(Format::Json, &call.body).map_err(|error| {
         let prefix = if kind == PatchKind::Strategic { "" } else { "error decoding patch: " };
-        error.refuse(|why| Status::bad_request(format!("{prefix}{why}")))
+        error.to_status(|why| Status::bad_request(format!("{prefix}{why}")))
     })?;
     if kind == PatchKind::Strategic {
         flyball_schema::decode::as_go_numbers(&mut document.value);
@@ -391,7 +381,7 @@ async fn apply(
             .unwrap_or_else(|| GroupVersionKind::new("", "", configuration.kind()));
         return Err(Status::bad_request(format!("invalid object type: {given}")));
     }
-    let refused = match options.field_validation {
+    let rejected = match options.field_validation {
         FieldValidation::Strict if !duplicates.is_empty() => {
             let list = duplicates.join("\n  ");
             let why = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {list}");
@@ -415,10 +405,10 @@ async fn apply(
     } else {
         Change::Apply(configuration)
     };
-    if let Some(refused) = refused {
+    if let Some(rejected) = rejected {
         // Errors of the change are reported before duplicate keys.
         registry.check_change(target, &change, &writer(call, options)).await?;
-        return Err(refused);
+        return Err(rejected);
     }
     let done = registry.change(target, &change, &writer(call, options)).await?;
     outcome(encoder, target, done)
@@ -428,7 +418,7 @@ async fn apply(
 fn applied(call: &Call) -> Result<(Object, Vec<String>), Status> {
     let bad = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
     let document = body::read_yaml(&call.body)
-        .map_err(|error| error.refuse(|why| bad(&format!("error converting YAML to JSON: {why}"))))?;
+        .map_err(|error| error.to_status(|why| bad(&format!("error converting YAML to JSON: {why}"))))?;
     let value = if document.value.is_null() { json!({}) } else { document.value };
     let object = Object::try_from(value).map_err(|value| {
         let kind = decode::sort(&value);
@@ -457,7 +447,7 @@ fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
     let bad = |why: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
     let value = match format {
         None => protobuf::delete_options(&call.body).map_err(Status::bad_request)?,
-        Some(format) => body::read(format, &call.body).map_err(|error| error.refuse(bad))?.value,
+        Some(format) => body::read(format, &call.body).map_err(|error| error.to_status(bad))?.value,
     };
     if !value.is_object() {
         return Err(bad("expected a DeleteOptions object".into()));
@@ -492,7 +482,9 @@ async fn delete(
     let deleted = registry.delete(target, &options, &writer(call, WriteOptions::default())).await?;
     match deleted {
         DeletionResult::Marked(written) => encoder.written(200, &written),
-        DeletionResult::Gone(object) if target.resource.deleted_as() == Answer::Object => encoder.object(200, &object),
+        DeletionResult::Gone(object) if target.resource.deleted_as() == DeletionResponse::Object => {
+            encoder.object(200, &object)
+        }
         DeletionResult::Gone(object) => {
             Ok(response::value(200, Form { view: View::Whole, ..encoder.form }, &success(&target.resource, &object)))
         }

@@ -8,8 +8,9 @@ use super::Components;
 use super::call::Call;
 use crate::auth::{MASTERS, User};
 use crate::bounds::{Flow, Offload};
+use crate::catalog::Resource;
 use crate::custom::CustomKind;
-use crate::kinds::{CUSTOM_RESOURCE_DEFINITION, SUBJECT_ACCESS_REVIEW};
+use crate::kinds::Review;
 use crate::limits;
 use crate::link::Link;
 use crate::request::ResourcePath;
@@ -55,19 +56,18 @@ fn load(server: &Components, call: &Call) -> Option<usize> {
 
 /// Returns true if a request may compute for long however small its objects are.
 fn is_slow(server: &Components, call: &Call, path: &ResourcePath) -> bool {
-    let custom = || server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
-    let of_custom = |is: fn(&CustomKind) -> bool| {
-        custom().is_some_and(|resource| resource.custom().is_some_and(|custom| is(custom)))
-    };
+    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
+    let resource = resource.as_deref();
+    let of_custom = |is: fn(&CustomKind) -> bool| resource.and_then(Resource::custom).is_some_and(|custom| is(custom));
     if call.writes() {
         // With very many rules, decisions and updates of the policy take long.
-        let decides = if *path.group == *SUBJECT_ACCESS_REVIEW.group {
+        let decides = if resource.and_then(Resource::review).is_some_and(Review::authorizes) {
             server.authorizer.is_slow_somewhere()
         } else {
             server.authorizer.is_slow(path.namespace.as_deref().unwrap_or_default())
         };
         // A write to a CRD compiles its schemas, and judges and serves all CRDs.
-        if *path.group == *CUSTOM_RESOURCE_DEFINITION.group && *path.resource == *CUSTOM_RESOURCE_DEFINITION.plural {
+        if resource.is_some_and(Resource::declares_resources) {
             return true;
         }
         // Expressions of policies and of schemas may cost much.
@@ -104,8 +104,8 @@ pub(super) async fn decide<T: Send>(
 }
 
 /// Polls the response of a request on threads of its own.
-pub(super) async fn answer<T: Send>(offload: &mut Offload, mut answer: BoxFuture<'_, T>) -> T {
-    poll_fn(|cx| ready!(offload.poll(cx, |cx| answer.as_mut().poll(cx)))).await
+pub(super) async fn respond<T: Send>(offload: &mut Offload, mut response: BoxFuture<'_, T>) -> T {
+    poll_fn(|cx| ready!(offload.poll(cx, |cx| response.as_mut().poll(cx)))).await
 }
 
 #[cfg(test)]
@@ -150,9 +150,9 @@ mod tests {
         let views = ["application/json", "application/json;as=Table;g=meta.k8s.io;v=v1", "application/yaml"];
         let create = async |n: usize, bytes: usize| {
             let object = json!({"metadata": {"name": format!("map-{n}")}, "data": {"a": "a".repeat(bytes)}});
-            let answer = server.handle(request(Method::POST, MAPS, object.to_string())).await;
-            assert_eq!(answer.status(), 201);
-            drop::<http::Response<Body>>(answer);
+            let response = server.handle(request(Method::POST, MAPS, object.to_string())).await;
+            assert_eq!(response.status(), 201);
+            drop::<http::Response<Body>>(response);
         };
         for n in 0..10 {
             create(n, 100).await;
@@ -229,8 +229,8 @@ mod tests {
         const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let created = async |path: &str, object: &serde_json::Value| {
-            let answer = server.handle(request(Method::POST, path, object.to_string())).await;
-            answer.status().as_u16()
+            let response = server.handle(request(Method::POST, path, object.to_string())).await;
+            response.status().as_u16()
         };
         let rule = json!({"apiGroups": [""], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"]});
         let expensive = "object.data.all(key, authorizer.path('/x').check('get').allowed() || true)";
@@ -277,8 +277,8 @@ mod tests {
         let role_ref = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "many"});
         let binding = json!({"metadata": {"name": "many"}, "roleRef": role_ref});
         for (kind, object) in [("rolebindings", binding), ("roles", role)] {
-            let answer = server.handle(post(&format!("{RBAC}/{kind}"), &object)).await;
-            assert_eq!(answer.status(), 201);
+            let response = server.handle(post(&format!("{RBAC}/{kind}"), &object)).await;
+            assert_eq!(response.status(), 201);
         }
         for (request, expected) in requests() {
             let path = request.uri().path().to_owned();

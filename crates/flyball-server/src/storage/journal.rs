@@ -131,12 +131,12 @@ impl Writer {
             match self.write(&batch) {
                 Ok(()) => shared.finish(batch, Ok(())),
                 Err(failure) => {
-                    let refused = refusal(self.directory.path(), &failure);
-                    tracing::error!(error = %refused, "write rejected");
+                    let rejected = write_error(self.directory.path(), &failure);
+                    tracing::error!(error = %rejected, "write rejected");
                     if let WriteError::Broken(_) = failure {
-                        shared.break_off(refused.clone());
+                        shared.break_off(rejected.clone());
                     }
-                    shared.finish(batch, Err(refused));
+                    shared.finish(batch, Err(rejected));
                 }
             }
             self.compact(shared);
@@ -212,7 +212,7 @@ impl Writer {
     }
 }
 
-fn refusal(path: &Path, failure: &WriteError) -> Error {
+fn write_error(path: &Path, failure: &WriteError) -> Error {
     let (error, more) = match failure {
         WriteError::Rejected(error) => (error, ""),
         WriteError::Broken(error) => (error, "; writes are rejected until the server restarts"),

@@ -11,16 +11,16 @@ use std::vec;
 
 /// The entries of a list, or of the initial state of a watch, that are not sent yet. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct PendingEntries(Arc<Mutex<Pending>>);
+pub(crate) struct PendingEntries(Arc<Mutex<PendingState>>);
 
 #[derive(Default)]
-struct Pending {
+struct PendingState {
     entries: vec::IntoIter<Arc<Entry>>,
     /// The memory of the references to the entries, until all are sent.
     memory: Option<Hold>,
 }
 
-impl Pending {
+impl PendingState {
     fn fill(&mut self, entries: Vec<Arc<Entry>>) {
         self.memory.iter_mut().for_each(|memory| memory.resize(REFERENCE_BYTES * entries.len()));
         self.entries = entries.into_iter();
@@ -34,7 +34,7 @@ impl PendingEntries {
     /// Reserves memory for the references to the entries of a list, before it is read; `None` if there is none in time.
     pub(crate) async fn reserve(shared: &SharedBounds, flow: &Flow, count: usize) -> Option<Self> {
         let memory = Some(shared.memory(flow, REFERENCE_BYTES * count).await?);
-        Some(Self(Arc::new(Mutex::new(Pending { entries: vec::IntoIter::default(), memory }))))
+        Some(Self(Arc::new(Mutex::new(PendingState { entries: vec::IntoIter::default(), memory }))))
     }
 
     /// Sets the entries.
@@ -47,7 +47,7 @@ impl PendingEntries {
         let mut pending = self.0.lock();
         let next = pending.entries.next();
         if next.is_none() {
-            *pending = Pending::default();
+            *pending = PendingState::default();
         }
         next
     }

@@ -302,8 +302,8 @@ fn namespace_cannot_take_the_whole_space() {
     assert_eq!([fill("a"), fill("b"), fill("c")], [32, 16, 8]);
     let key = ObjectKey::new(Some("a"), "0000");
     let current = store.get(&table(), &key).unwrap();
-    let refused = done(store.put(&table(), &key, Some(&current), written(&key, "longer"))).unwrap_err();
-    let why = refused.to_string();
+    let rejected = done(store.put(&table(), &key, Some(&current), written(&key, "longer"))).unwrap_err();
+    let why = rejected.to_string();
     assert!(why.starts_with("etcdserver: mvcc: database space exceeded: the objects of namespace a take "), "{why}");
     // Updates without growth, and deletions, are possible.
     let current = done(store.put(&table(), &key, Some(&current), written(&key, ""))).unwrap();

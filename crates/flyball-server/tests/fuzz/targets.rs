@@ -5,7 +5,7 @@ use base64::Engine;
 use bytes::Bytes;
 use flyball_core::Clock;
 use flyball_core::time::Timestamp;
-use flyball_server::{Caller, Options, Server, User, WebhookAnswer, WebhookCall, WebhookFuture};
+use flyball_server::{Caller, Options, Server, User, WebhookCall, WebhookFuture, WebhookResponse};
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ impl Caller for FuzzedWebhook {
         let uid = json_of(&call.body)["request"]["uid"].as_str().unwrap_or_default().to_owned();
         let text = String::from_utf8(self.0.lock().unwrap().to_vec());
         let body = text.map_or_else(|error| error.into_bytes(), |text| text.replace("UID", &uid).into_bytes()).into();
-        Box::pin(async move { Ok(WebhookAnswer { code: 200, content_type: "application/json".into(), body }) })
+        Box::pin(async move { Ok(WebhookResponse { code: 200, content_type: "application/json".into(), body }) })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::facts::{post, send, server};
 use flyball_core::Clock;
-use flyball_server::{Caller, Options, Server, WebhookAnswer, WebhookCall, WebhookFuture};
+use flyball_server::{Caller, Options, Server, WebhookCall, WebhookFuture, WebhookResponse};
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -152,7 +152,7 @@ impl Caller for Answering {
         response.as_object_mut().unwrap().extend(self.0.as_object().unwrap().clone());
         let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
         let content_type = "application/json".to_owned();
-        Box::pin(async move { Ok(WebhookAnswer { code: 200, content_type, body: body.to_string().into() }) })
+        Box::pin(async move { Ok(WebhookResponse { code: 200, content_type, body: body.to_string().into() }) })
     }
 }
 
@@ -217,7 +217,7 @@ impl Caller for Shared {
             }
             let response = json!({"uid": review["request"]["uid"], "allowed": true});
             let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
-            Ok(WebhookAnswer { code: 200, content_type: "application/json".into(), body: body.to_string().into() })
+            Ok(WebhookResponse { code: 200, content_type: "application/json".into(), body: body.to_string().into() })
         })
     }
 }

@@ -116,6 +116,26 @@ fn kinds_are_named_where_they_are_declared() {
     assert!(exceptions.is_empty(), "{exceptions:?}");
 }
 
+/// Files of `registry` and `server` that use the value of a kind: the allocator of service addresses, actions on pods,
+/// and paths that contain the name of a namespace.
+const SPECIAL_CASES: [&str; 3] = ["registry/allocations.rs", "server/actions.rs", "server/objects.rs"];
+
+#[test]
+fn registry_and_server_know_no_kinds() {
+    let mut kinds = BTreeSet::new();
+    for file in files(&source("kinds")).iter().filter(|file| declared(&code(file)).is_some()) {
+        kinds.insert(file.file_stem().unwrap().to_str().unwrap().to_uppercase());
+    }
+    let mut exceptions = BTreeSet::from(SPECIAL_CASES.map(source));
+    for file in ["registry", "server"].iter().flat_map(|module| files(&source(module))) {
+        let code = code(&file);
+        let mut words = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let found = words.find(|word| kinds.contains(*word));
+        assert!(found.is_none() != exceptions.remove(&file), "{}: uses {found:?}", file.display());
+    }
+    assert!(exceptions.is_empty(), "{exceptions:?}");
+}
+
 /// Maximum number of files in the path of a PATCH request.
 const MAX_FILES_OF_A_PATCH: usize = 15;
 

@@ -3,7 +3,7 @@
 use crate::crash::Folder;
 use crate::send::send;
 use flyball_core::Clock;
-use flyball_server::{Caller, DataDir, OpeningStage, Options, Server, WebhookAnswer, WebhookCall, WebhookFuture};
+use flyball_server::{Caller, DataDir, OpeningStage, Options, Server, WebhookCall, WebhookFuture, WebhookResponse};
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -53,7 +53,7 @@ impl Caller for Patching {
             json!({"uid": review["request"]["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch});
         let body = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
         Box::pin(
-            async move { Ok(WebhookAnswer { code: 200, content_type: JSON.into(), body: body.to_string().into() }) },
+            async move { Ok(WebhookResponse { code: 200, content_type: JSON.into(), body: body.to_string().into() }) },
         )
     }
 }

@@ -3,7 +3,7 @@
 use crate::facts::{post, send, server};
 use flyball_core::Clock;
 use flyball_core::time::Timestamp;
-use flyball_server::{Caller, Options, Server, WebhookAnswer, WebhookCall, WebhookFuture};
+use flyball_server::{Caller, Options, Server, WebhookCall, WebhookFuture, WebhookResponse};
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl Caller for Converter {
         let response = json!({"uid": request["uid"], "convertedObjects": objects, "result": result});
         let review = json!({"apiVersion": review["apiVersion"], "kind": "ConversionReview", "response": response});
         let (content_type, body) = ("application/json".to_owned(), review.to_string().into());
-        Box::pin(async move { Ok(WebhookAnswer { code: 200, content_type, body }) })
+        Box::pin(async move { Ok(WebhookResponse { code: 200, content_type, body }) })
     }
 }
 

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use flyball_core::Clock;
 use flyball_server::pki::Authority;
-use flyball_server::{Caller, Dialer, Options, ResponseMemory, Server, WebhookAnswer, WebhookCall, serve};
+use flyball_server::{Caller, Dialer, Options, ResponseMemory, Server, WebhookCall, WebhookResponse, serve};
 use tokio::net::TcpListener;
 
 /// Calls a server whose certificate is for `name`, with its authority's certificate or its own as the bundle.
-async fn call(name: &str, bundle: impl FnOnce(String, String) -> String) -> Result<WebhookAnswer, String> {
+async fn call(name: &str, bundle: impl FnOnce(String, String) -> String) -> Result<WebhookResponse, String> {
     let clock = Clock::system();
     let authority = Authority::new(&clock).unwrap();
     let identity = authority.server(&[name]).unwrap();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use flyball_core::Clock;
 use flyball_server::pki::Authority;
 use flyball_server::{
-    Body, Bounds, Caller, Dialer, Options, ResponseMemory, Server, User, WebhookAnswer, WebhookCall, WebhookFuture,
+    Body, Bounds, Caller, Dialer, Options, ResponseMemory, Server, User, WebhookCall, WebhookFuture, WebhookResponse,
 };
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -27,7 +27,7 @@ impl Caller for Responding {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
         let review: Value = serde_json::from_slice(&call.body).unwrap();
         let body = self.0.lock().unwrap().replacen("UID", review["request"]["uid"].as_str().unwrap(), 1);
-        Box::pin(async move { Ok(WebhookAnswer { code: 200, content_type: JSON.into(), body: body.into() }) })
+        Box::pin(async move { Ok(WebhookResponse { code: 200, content_type: JSON.into(), body: body.into() }) })
     }
 }
 
@@ -177,7 +177,7 @@ impl Caller for Converting {
             let result = json!({"status": "Success"});
             let response = json!({"uid": review["request"]["uid"], "result": result, "convertedObjects": [object]});
             let review = json!({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response});
-            Ok(WebhookAnswer { code: 200, content_type: JSON.into(), body: review.to_string().into() })
+            Ok(WebhookResponse { code: 200, content_type: JSON.into(), body: review.to_string().into() })
         })
     }
 }

@@ -208,7 +208,7 @@ impl ReconcileSession {
             match (response, existing) {
                 (Ok(body), _) => {
                     settle();
-                    let entry = self.env.answered(store, &key, body)?;
+                    let entry = self.env.store_response(store, &key, body)?;
                     self.record_response(number, store, &key, &entry);
                     return Ok(entry);
                 }
@@ -280,14 +280,14 @@ impl ReconcileSession {
     /// Builds the JSON of a new object: with its kind, in its namespace, without fields that must not be applied.
     fn new_object(&self, kind: &Kind, mut object: Value) -> Result<Value> {
         without_nulls(&mut object);
-        let refuse = |text: String| Err(Error::from(text).terminal());
-        let Some(fields) = object.as_object_mut() else { return refuse(format!("{kind} is not a JSON object")) };
+        let reject = |text: String| Err(Error::from(text).terminal());
+        let Some(fields) = object.as_object_mut() else { return reject(format!("{kind} is not a JSON object")) };
         fields.insert("apiVersion".into(), kind.gvk().api_version().into());
         fields.insert("kind".into(), kind.name().into());
         fields.remove("status");
         let metadata = fields.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
         let Some(metadata) = metadata.as_object_mut() else {
-            return refuse(format!("metadata of {kind} is not an object"));
+            return reject(format!("metadata of {kind} is not an object"));
         };
         for field in SET_BY_SERVER {
             metadata.remove(field);
@@ -301,21 +301,21 @@ impl ReconcileSession {
     /// Builds the JSON of a child: a new object, with its owner.
     fn owned_object(&self, kind: &Kind, child: Value) -> Result<Value> {
         let mut object = self.new_object(kind, child)?;
-        let refuse = |text: String| Err(Error::from(text).terminal());
+        let reject = |text: String| Err(Error::from(text).terminal());
         let metadata = object["metadata"].as_object_mut().expect("new_object sets metadata");
         let owner = &self.primary;
         let owners_namespace = owner.key.namespace();
         if kind.is_namespaced() {
             let namespace = metadata.get("namespace").and_then(Value::as_str);
             if namespace.is_none() {
-                return refuse(format!("{kind} has no metadata.namespace, and neither has its owner {}", owner.key));
+                return reject(format!("{kind} has no metadata.namespace, and neither has its owner {}", owner.key));
             }
             if owners_namespace.is_some() && namespace != owners_namespace {
                 let place = namespace.unwrap_or_default();
-                return refuse(format!("{kind} in namespace {place} cannot be owned by {} {}", owner.kind, owner.key));
+                return reject(format!("{kind} in namespace {place} cannot be owned by {} {}", owner.kind, owner.key));
             }
         } else if owners_namespace.is_some() {
-            return refuse(format!("{kind} is cluster-scoped and cannot be owned by {} {}", owner.kind, owner.key));
+            return reject(format!("{kind} is cluster-scoped and cannot be owned by {} {}", owner.kind, owner.key));
         }
         let uid = owner.entry.uid();
         let reference = json!({
@@ -328,11 +328,11 @@ impl ReconcileSession {
         });
         let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
         let Some(owners) = owners.as_array_mut() else {
-            return refuse(format!("ownerReferences of {kind} is not a list"));
+            return reject(format!("ownerReferences of {kind} is not a list"));
         };
         owners.retain(|owner| owner["uid"] != *uid);
         if owners.iter().any(|owner| owner["controller"] == true) {
-            return refuse(format!("{kind} has another controller than {} {}", owner.kind, owner.key));
+            return reject(format!("{kind} has another controller than {} {}", owner.kind, owner.key));
         }
         owners.push(reference);
         Ok(object)

@@ -219,26 +219,26 @@ impl ReconcileSession {
 
     /// Resolves the store of each child and encodes it, before anything is written.
     fn declared(&self, children: &Children) -> Result<Vec<Vec<DeclaredChild<'_>>>> {
-        let refuse = |text: String| Err(Error::from(text).terminal());
+        let reject = |text: String| Err(Error::from(text).terminal());
         let (mut names, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut declared = Vec::new();
         for stage in &children.stages {
             if let Some(unknown) = stage.after.iter().find(|name| !names.contains(*name)) {
-                return refuse(format!("stage {:?} waits for {unknown:?}, which is not an earlier stage", stage.name));
+                return reject(format!("stage {:?} waits for {unknown:?}, which is not an earlier stage", stage.name));
             }
             if !names.insert(&stage.name) {
-                return refuse(format!("duplicate stage {:?}", stage.name));
+                return reject(format!("duplicate stage {:?}", stage.name));
             }
             let mut objects = Vec::new();
             for child in &stage.children {
                 let kind = self.owned_kind(&child.ty)?;
                 let object = match &child.object {
                     Ok(object) => object.clone(),
-                    Err(why) => return refuse(format!("cannot encode a child of kind {kind}: {why}")),
+                    Err(why) => return reject(format!("cannot encode a child of kind {kind}: {why}")),
                 };
                 let (key, object) = self.named_object(kind, object, child.owned)?;
                 if !seen.insert((kind, key.clone())) {
-                    return refuse(format!("{kind} {key} is declared twice"));
+                    return reject(format!("{kind} {key} is declared twice"));
                 }
                 objects.push(DeclaredChild { kind, key, object, adopts: child.adopts });
             }

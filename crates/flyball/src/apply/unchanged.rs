@@ -8,13 +8,13 @@
 //! If the API server normalizes a value (`1000m` to `1`), the comparison reports a change. Then
 //! [`NormalizationCache`](crate::context) recognizes the result of the last apply.
 
-use flyball_core::json::{Cursor, MalformedJson, Raw};
+use flyball_core::json::{Cursor, MalformedJson, RawJson};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::mem::replace;
 
 /// Returns true if applying an object would not change `live`, whose fields `owned` belong to the manager.
-pub(super) fn is_unchanged(owned: Raw<'_>, object: &Value, live: Raw<'_>) -> bool {
+pub(super) fn is_unchanged(owned: RawJson<'_>, object: &Value, live: RawJson<'_>) -> bool {
     leaves(Level::Object, owned, object, Some(live.begun())).is_ok_and(|end| end.is_some())
 }
 
@@ -44,7 +44,7 @@ impl Level {
 /// Returns the end of `live` (0 if it is missing), or `None` if applying would change it.
 fn leaves(
     level: Level,
-    owned: Raw<'_>,
+    owned: RawJson<'_>,
     desired: &Value,
     live: Option<Cursor<'_>>,
 ) -> Result<Option<usize>, MalformedJson> {
@@ -66,14 +66,14 @@ fn leaves(
 /// A field that is applied and owned.
 struct Field<'a> {
     name: &'a str,
-    owned: Raw<'a>,
+    owned: RawJson<'a>,
     desired: &'a Value,
     is_live: bool,
 }
 
 fn fields(
     level: Level,
-    owned: Raw<'_>,
+    owned: RawJson<'_>,
     desired: &Map<String, Value>,
     live: Option<Cursor<'_>>,
 ) -> Result<Option<usize>, MalformedJson> {
@@ -127,8 +127,8 @@ fn fields(
 /// as changed: applying them is always correct.
 const MAX_ELEMENTS: usize = 256;
 
-fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<bool, MalformedJson> {
-    let live = live.and_then(Raw::elements).unwrap_or_default();
+fn elements(owned: RawJson<'_>, desired: &[Value], live: Option<RawJson<'_>>) -> Result<bool, MalformedJson> {
+    let live = live.and_then(RawJson::elements).unwrap_or_default();
     let (mut elements, mut members) = (Vec::with_capacity(desired.len()), owned.members()?);
     while let Some((name, owned)) = members.next()? {
         if name != "." {
@@ -152,10 +152,10 @@ fn elements(owned: Raw<'_>, desired: &[Value], live: Option<Raw<'_>>) -> Result<
 
 /// Returns true if `desired` is the element with this key among the owned ones, and applying it would not change the
 /// list `live`.
-fn element(name: &str, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> Result<bool, MalformedJson> {
+fn element(name: &str, owned: RawJson<'_>, desired: &Value, live: &[RawJson<'_>]) -> Result<bool, MalformedJson> {
     match name.split_at_checked(2) {
         Some(("k:", key)) => {
-            let mut key = Raw(key).members()?;
+            let mut key = RawJson(key).members()?;
             let (mut parts, mut same) = (Vec::new(), true);
             while let Some((name, value)) = key.next()? {
                 // A missing part of the key gets its default on the server, such as the protocol of a port.
@@ -169,14 +169,14 @@ fn element(name: &str, owned: Raw<'_>, desired: &Value, live: &[Raw<'_>]) -> Res
             }
             Ok(false)
         }
-        Some(("v:", value)) => Ok(Raw(value).is(desired) && live.iter().any(|live| live.is(desired))),
+        Some(("v:", value)) => Ok(RawJson(value).is(desired) && live.iter().any(|live| live.is(desired))),
         _ => Ok(false),
     }
 }
 
 /// Returns true if an element of a list has a key.
-fn has(live: Raw<'_>, key: &[(Cow<'_, str>, Raw<'_>)]) -> Result<bool, MalformedJson> {
-    let same = |a: Raw<'_>, b: Raw<'_>| a.0 == b.0 || b.decode().is_some_and(|b| a.is(&b));
+fn has(live: RawJson<'_>, key: &[(Cow<'_, str>, RawJson<'_>)]) -> Result<bool, MalformedJson> {
+    let same = |a: RawJson<'_>, b: RawJson<'_>| a.0 == b.0 || b.decode().is_some_and(|b| a.is(&b));
     for (name, value) in key {
         if !live.find(name)?.is_some_and(|found| same(found, *value)) {
             return Ok(false);
@@ -191,7 +191,7 @@ fn names_only(metadata: &Value) -> bool {
 
 /// Returns true if [`is_unchanged`] holds for an object that was just applied, without reading ownership: all of it
 /// is stored in identical form. Empty lists have no owner, so the result is always false for them.
-pub(super) fn is_stored_identically(live: Raw<'_>, object: &Value) -> bool {
+pub(super) fn is_stored_identically(live: RawJson<'_>, object: &Value) -> bool {
     !has_empty_collection(object) && contains(Some(live.begun()), object).is_ok_and(|end| end.is_some())
 }
 
@@ -324,7 +324,7 @@ mod tests {
         let ((mut desired, mut owned), mut live) = (applied(), live());
         change(&mut owned, &mut desired, &mut live);
         let (owned, live) = (owned.to_string(), live.to_string());
-        assert_eq!(is_unchanged(Raw(&owned), &desired, Raw(&live)), expected, "{desired} {live}");
+        assert_eq!(is_unchanged(RawJson(&owned), &desired, RawJson(&live)), expected, "{desired} {live}");
     }
 
     #[test]
@@ -389,18 +389,20 @@ mod tests {
         let owned = r#"{"f:data":{"f:a\u003cb":{},"f:c":{"k:{\"n\":\"x\u003c\"}":{".":{},"f:n":{}}}}}"#;
         let live = r#"{ "data" : { "c" : [ {"n":"x<"} ] , "a<b" : "\u003e" } }"#;
         let desired = json!({"data": {"a<b": ">", "c": [{"n": "x<"}]}});
-        assert!(is_unchanged(Raw(owned), &desired, Raw(live)));
-        assert!(!is_unchanged(Raw(owned), &desired, Raw("{")));
-        assert!(!is_unchanged(Raw("[]"), &desired, Raw(live)));
+        assert!(is_unchanged(RawJson(owned), &desired, RawJson(live)));
+        assert!(!is_unchanged(RawJson(owned), &desired, RawJson("{")));
+        assert!(!is_unchanged(RawJson("[]"), &desired, RawJson(live)));
     }
 
     #[test]
     fn truncated_text_is_a_change() {
         let ((desired, owned), live) = (applied(), live().to_string());
         let owned = owned.to_string();
-        assert!(is_unchanged(Raw(&owned), &desired, Raw(&live)));
-        (0..owned.len()).for_each(|end| assert!(!is_unchanged(Raw(&owned[..end]), &desired, Raw(&live)), "{end}"));
-        (0..live.len()).for_each(|end| assert!(!is_unchanged(Raw(&owned), &desired, Raw(&live[..end])), "{end}"));
+        assert!(is_unchanged(RawJson(&owned), &desired, RawJson(&live)));
+        (0..owned.len())
+            .for_each(|end| assert!(!is_unchanged(RawJson(&owned[..end]), &desired, RawJson(&live)), "{end}"));
+        (0..live.len())
+            .for_each(|end| assert!(!is_unchanged(RawJson(&owned), &desired, RawJson(&live[..end])), "{end}"));
     }
 
     #[test]
@@ -427,7 +429,7 @@ mod tests {
         let live =
             r#"{"spec":{"cpu":"1","args":["a"],"ports":[{"port":80,"protocol":"TCP"}],"env":[]},"status":{"more":1}}"#;
         let check = |spec: Value, expected: bool| {
-            assert_eq!(is_stored_identically(Raw(live), &json!({"spec": spec})), expected, "{spec}");
+            assert_eq!(is_stored_identically(RawJson(live), &json!({"spec": spec})), expected, "{spec}");
         };
         check(json!({"cpu": "1", "args": ["a"], "ports": [{"port": 80}]}), true);
         check(json!({"cpu": "1000m"}), false);
@@ -449,7 +451,7 @@ mod tests {
             let keys = (0..count).map(|n| (format!("k:{{\"name\":\"n{n}\"}}"), json!({".": {}, "f:name": {}})));
             let owned = json!({"f:env": keys.collect::<Map<_, _>>()}).to_string();
             let desired = json!({"env": list});
-            assert_eq!(is_unchanged(Raw(&owned), &desired, Raw(&desired.to_string())), expected, "{count}");
+            assert_eq!(is_unchanged(RawJson(&owned), &desired, RawJson(&desired.to_string())), expected, "{count}");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::fields::{Fields, KeptFields};
 use crate::kind::{self, AnyResource, Kind};
 use flyball_core::ObjectKey;
-use flyball_core::json::{self, Elements, MalformedJson, Members, Raw};
+use flyball_core::json::{self, Elements, MalformedJson, Members, RawJson};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -230,19 +230,19 @@ impl Entry {
     }
 
     /// Returns the object as JSON text.
-    pub(crate) fn raw(&self) -> Raw<'_> {
-        Raw(&self.json)
+    pub(crate) fn raw(&self) -> RawJson<'_> {
+        RawJson(&self.json)
     }
 
     /// Returns the managed fields that a field manager of the operator applied, to `subresource` or with `""` to the
     /// object itself.
-    pub(crate) fn applied_fields(&self, subresource: &str, manager: &str) -> Option<Raw<'_>> {
-        fn text<'a>(entry: Raw<'a>, field: &str) -> Option<Cow<'a, str>> {
-            Some(entry.find(field).ok()?.and_then(Raw::text).unwrap_or_default())
+    pub(crate) fn applied_fields(&self, subresource: &str, manager: &str) -> Option<RawJson<'_>> {
+        fn text<'a>(entry: RawJson<'a>, field: &str) -> Option<Cow<'a, str>> {
+            Some(entry.find(field).ok()?.and_then(RawJson::text).unwrap_or_default())
         }
         let is_of =
-            |entry: Raw<'_>| Some(text(entry, "subresource")? == subresource && text(entry, "manager")? == manager);
-        let mut entries = Raw(self.applied.as_deref()?).elements()?.into_iter();
+            |entry: RawJson<'_>| Some(text(entry, "subresource")? == subresource && text(entry, "manager")? == manager);
+        let mut entries = RawJson(self.applied.as_deref()?).elements()?.into_iter();
         entries.find(|entry| is_of(*entry) == Some(true))?.find("fieldsV1").ok()?
     }
 

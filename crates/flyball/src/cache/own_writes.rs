@@ -21,7 +21,7 @@ pub(crate) struct OwnWriteResponses(Mutex<Responses>);
 #[derive(Debug, Default)]
 struct Responses {
     /// By resource version, the order in which the watch delivers them.
-    answers: BTreeMap<u64, (Vec<u8>, ObjectKey, Arc<Entry>)>,
+    responses: BTreeMap<u64, (Vec<u8>, ObjectKey, Arc<Entry>)>,
     /// The revision that the watch has reached.
     seen: u64,
 }
@@ -32,9 +32,9 @@ impl OwnWriteResponses {
         let (mut expected, version) = (self.0.lock(), entry.resource_version());
         text.truncate(text.trim_ascii_end().len());
         if version > expected.seen && text.len() <= MAX_RESPONSE_BYTES {
-            expected.answers.insert(version, (text, key.clone(), entry.clone()));
-            if expected.answers.len() > MAX_RESPONSES {
-                expected.answers.pop_first();
+            expected.responses.insert(version, (text, key.clone(), entry.clone()));
+            if expected.responses.len() > MAX_RESPONSES {
+                expected.responses.pop_first();
             }
         }
     }
@@ -42,7 +42,7 @@ impl OwnWriteResponses {
     /// Returns the object that was parsed from a response with this JSON.
     pub(crate) fn find(&self, text: &[u8]) -> Option<(ObjectKey, Arc<Entry>)> {
         let expected = self.0.lock();
-        let (_, key, entry) = expected.answers.values().find(|(expected, ..)| *expected == text)?;
+        let (_, key, entry) = expected.responses.values().find(|(expected, ..)| *expected == text)?;
         Some((key.clone(), entry.clone()))
     }
 
@@ -50,8 +50,8 @@ impl OwnWriteResponses {
     pub(crate) fn confirmed(&self, revision: u64) {
         let mut expected = self.0.lock();
         expected.seen = revision;
-        while expected.answers.first_entry().is_some_and(|first| *first.key() <= revision) {
-            expected.answers.pop_first();
+        while expected.responses.first_entry().is_some_and(|first| *first.key() <= revision) {
+            expected.responses.pop_first();
         }
     }
 }
@@ -89,12 +89,12 @@ mod tests {
     fn stored_responses_are_bounded() {
         let responses = OwnWriteResponses::default();
         expect(&responses, &text(&"x".repeat(MAX_RESPONSE_BYTES), 1));
-        assert!(responses.0.lock().answers.is_empty());
+        assert!(responses.0.lock().responses.is_empty());
         (1..=2 * MAX_RESPONSES as u64).for_each(|version| drop(expect(&responses, &text("a", version))));
-        assert_eq!(responses.0.lock().answers.len(), MAX_RESPONSES);
+        assert_eq!(responses.0.lock().responses.len(), MAX_RESPONSES);
         assert!(responses.find(text("a", 1).as_bytes()).is_none());
         assert!(responses.find(text("a", 2 * MAX_RESPONSES as u64).as_bytes()).is_some());
         responses.confirmed(u64::MAX);
-        assert!(responses.0.lock().answers.is_empty());
+        assert!(responses.0.lock().responses.is_empty());
     }
 }

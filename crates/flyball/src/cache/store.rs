@@ -188,9 +188,9 @@ impl Store {
     }
 
     /// Stores the response to a write of the operator.
-    pub(crate) fn expect(&self, answer: Vec<u8>, key: &ObjectKey, entry: &Arc<Entry>) {
+    pub(crate) fn expect(&self, response: Vec<u8>, key: &ObjectKey, entry: &Arc<Entry>) {
         if self.cached_part.kept == KeptFields::Whole {
-            self.own_writes.expect(answer, key, entry);
+            self.own_writes.expect(response, key, entry);
         }
     }
 

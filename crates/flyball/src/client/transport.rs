@@ -38,7 +38,7 @@ const CONNECT_PERMIT_TIMEOUT: Duration = Duration::from_millis(100);
 /// The connection failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot connect to {url}")]
-struct Unreachable {
+struct ConnectError {
     url: Uri,
     source: BoxError,
 }
@@ -149,7 +149,7 @@ impl Transport {
                 // The permit is held until the connection is established.
                 _permit = permit => {
                     let connection = (self.connect)().await;
-                    let connection = connection.map_err(|source| Unreachable { url: self.url.clone(), source })?;
+                    let connection = connection.map_err(|source| ConnectError { url: self.url.clone(), source })?;
                     self.limiter.connected();
                     return Ok((connection, false));
                 }

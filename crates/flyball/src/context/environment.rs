@@ -96,7 +96,7 @@ impl Environment {
     }
 
     /// Parses the response to a write, and stores it for the cache.
-    pub(crate) fn answered(&self, store: &Store, key: &ObjectKey, body: Vec<u8>) -> kube::Result<Arc<Entry>> {
+    pub(crate) fn store_response(&self, store: &Store, key: &ObjectKey, body: Vec<u8>) -> kube::Result<Arc<Entry>> {
         let entry = self.parse(&body)?;
         store.expect(body, key, &entry);
         Ok(entry)

@@ -2,7 +2,7 @@
 
 use crate::cache::StoreId;
 use flyball_core::ObjectKey;
-use flyball_core::json::{self, Raw};
+use flyball_core::json::{self, RawJson};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,7 +25,7 @@ impl NormalizationCache {
         key: &ObjectKey,
         subresource: &'static str,
         desired: &Value,
-        live: Raw<'_>,
+        live: RawJson<'_>,
     ) -> serde_json::Result<()> {
         if self.0.len() >= MAX_ENTRIES {
             self.0.clear();
@@ -41,7 +41,7 @@ impl NormalizationCache {
         key: &ObjectKey,
         subresource: &'static str,
         desired: &Value,
-        live: Raw<'_>,
+        live: RawJson<'_>,
     ) -> bool {
         let known = self.0.get(&(store, key.clone(), subresource));
         let is_stored = |digested: u64| stored(desired, live).is_ok_and(|stored| digested == digest(&stored));
@@ -50,7 +50,7 @@ impl NormalizationCache {
 }
 
 /// Returns the values of `live` at the paths of `desired`.
-fn stored(desired: &Value, live: Raw<'_>) -> serde_json::Result<Value> {
+fn stored(desired: &Value, live: RawJson<'_>) -> serde_json::Result<Value> {
     json::decode_like(live.0, desired)
 }
 
@@ -72,11 +72,11 @@ mod tests {
         let desired = json!({"spec": {"cpu": "1000m"}});
         let live = |cpu: &str, status: u32| json!({"spec": {"cpu": cpu, "more": 1}, "status": status}).to_string();
         let [first, later, drifted] = [live("1", 1), live("1", 2), live("2", 1)];
-        assert!(!cache.contains(0, &key, "", &desired, Raw(&first)));
-        cache.record(0, &key, "", &desired, Raw(&first)).unwrap();
-        assert!(cache.contains(0, &key, "", &desired, Raw(&later)));
-        assert!(!cache.contains(0, &key, "", &desired, Raw(&drifted)));
-        assert!(!cache.contains(0, &key, "", &json!({"spec": {"cpu": "2000m"}}), Raw(&first)));
-        assert!(!cache.contains(0, &key, "status", &desired, Raw(&first)));
+        assert!(!cache.contains(0, &key, "", &desired, RawJson(&first)));
+        cache.record(0, &key, "", &desired, RawJson(&first)).unwrap();
+        assert!(cache.contains(0, &key, "", &desired, RawJson(&later)));
+        assert!(!cache.contains(0, &key, "", &desired, RawJson(&drifted)));
+        assert!(!cache.contains(0, &key, "", &json!({"spec": {"cpu": "2000m"}}), RawJson(&first)));
+        assert!(!cache.contains(0, &key, "status", &desired, RawJson(&first)));
     }
 }

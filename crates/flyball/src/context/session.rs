@@ -345,7 +345,7 @@ impl ReconcileSession {
     ) -> kube::Result<Arc<Entry>> {
         let number = self.note(store, key);
         let response = self.env.client.exchange(request).await;
-        let entry = response.and_then(|body| self.env.answered(store, key, body));
+        let entry = response.and_then(|body| self.env.store_response(store, key, body));
         match &entry {
             Ok(entry) => self.record_response(number, store, key, entry),
             Err(error) if client::is_ambiguous(error) => {}

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::kind::AnyResource;
-use crate::queue::Next;
+use crate::queue::NextStep;
 use std::time::Duration;
 
 /// Reconciles objects of one kind: compares the desired state in the spec with the actual state, and makes the
@@ -117,19 +117,19 @@ pub trait Reconcile: Send + Sync + 'static {
 #[doc(alias = "Result")]
 #[doc(alias = "ReconcileResult")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Action(pub(crate) Next);
+pub struct Action(pub(crate) NextStep);
 
 impl Action {
     /// Requests no requeue: the next reconcile follows a change.
     #[doc(alias = "await_change")]
     pub fn done() -> Self {
-        Self(Next::Rest)
+        Self(NextStep::Rest)
     }
 
     /// Requeues the object with the backoff of failures.
     #[doc(alias = "Requeue")]
     pub fn requeue() -> Self {
-        Self(Next::Retry)
+        Self(NextStep::Retry)
     }
 
     /// Requeues the object after this time, a year at most, unless a change triggers it before. Zero is the same as
@@ -138,6 +138,6 @@ impl Action {
     #[doc(alias = "RequeueAfter")]
     #[doc(alias = "TemporaryError")]
     pub fn requeue_after(time: Duration) -> Self {
-        if time.is_zero() { Self::requeue() } else { Self(Next::After(time)) }
+        if time.is_zero() { Self::requeue() } else { Self(NextStep::After(time)) }
     }
 }

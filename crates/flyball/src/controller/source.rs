@@ -120,11 +120,11 @@ impl<K: AnyResource> Source<K> {
             async move {
                 let mut known: BTreeMap<ObjectKey, A> = BTreeMap::new();
                 loop {
-                    match answer(&ask, waking.sources.keys_of_all(), waking.deadline).await {
-                        Ok(answers) => {
+                    match poll_once(&ask, waking.sources.keys_of_all(), waking.deadline).await {
+                        Ok(results) => {
                             let exist: BTreeSet<ObjectKey> = waking.sources.keys_of_all().into_iter().collect();
                             known.retain(|key, _| exist.contains(key));
-                            let (fresh, background) = record_results(&mut known, answers, &exist);
+                            let (fresh, background) = record_results(&mut known, results, &exist);
                             waking.sources.wake(fresh, Priority::Fresh);
                             waking.sources.wake(background, Priority::Background);
                         }
@@ -143,13 +143,13 @@ impl<K: AnyResource> Source<K> {
 }
 
 /// Polls with a deadline.
-async fn answer<A, F>(poll_fn: impl Fn(Vec<ObjectKey>) -> F, keys: Vec<ObjectKey>, deadline: Duration) -> Result<A>
+async fn poll_once<A, F>(poll_fn: impl Fn(Vec<ObjectKey>) -> F, keys: Vec<ObjectKey>, deadline: Duration) -> Result<A>
 where
     F: Future<Output = Result<A>>,
 {
     let call = AssertUnwindSafe(guarded(format_args!("a poll"), || poll_fn(keys))?).catch_unwind();
     match timeout(deadline, call).await {
-        Ok(Ok(answer)) => answer,
+        Ok(Ok(result)) => result,
         Ok(Err(panic)) => Err(format!("panicked: {}", caught(format_args!("a poll"), &*panic)).into()),
         Err(_) => Err(crate::Error::deadline(deadline)),
     }
@@ -158,15 +158,15 @@ where
 /// Records answers about existing objects, and returns the keys with changed answers and those with first answers.
 fn record_results<A: PartialEq>(
     known: &mut BTreeMap<ObjectKey, A>,
-    mut answers: BTreeMap<ObjectKey, A>,
+    mut results: BTreeMap<ObjectKey, A>,
     exist: &BTreeSet<ObjectKey>,
 ) -> (Vec<ObjectKey>, Vec<ObjectKey>) {
-    answers.retain(|key, _| exist.contains(key));
-    let (first, repeated): (Vec<_>, Vec<_>) = answers.keys().cloned().partition(|key| !known.contains_key(key));
-    let removed = known.keys().filter(|key| !answers.contains_key(*key)).cloned();
-    let changed = repeated.into_iter().filter(|key| known.get(key) != answers.get(key));
+    results.retain(|key, _| exist.contains(key));
+    let (first, repeated): (Vec<_>, Vec<_>) = results.keys().cloned().partition(|key| !known.contains_key(key));
+    let removed = known.keys().filter(|key| !results.contains_key(*key)).cloned();
+    let changed = repeated.into_iter().filter(|key| known.get(key) != results.get(key));
     let changed = changed.chain(removed).collect();
-    *known = answers;
+    *known = results;
     (changed, first)
 }
 
@@ -251,10 +251,10 @@ mod tests {
         let key = |name: &str| ObjectKey::new(None, name);
         let exist = ["a", "b", "c"].map(key).into();
         let mut known = BTreeMap::new();
-        let mut check = |answers: &[(&str, u8)], changed: &[&str], first: &[&str]| {
-            let answers = answers.iter().map(|(name, answer)| (key(name), *answer)).collect();
+        let mut check = |results: &[(&str, u8)], changed: &[&str], first: &[&str]| {
+            let results = results.iter().map(|(name, result)| (key(name), *result)).collect();
             let names = |names: &[&str]| names.iter().map(|name| key(name)).collect::<Vec<_>>();
-            assert_eq!(record_results(&mut known, answers, &exist), (names(changed), names(first)));
+            assert_eq!(record_results(&mut known, results, &exist), (names(changed), names(first)));
         };
         check(&[("a", 1), ("b", 1), ("nobody", 1)], &[], &["a", "b"]);
         check(&[("a", 1), ("b", 2), ("c", 1)], &["b"], &["c"]);

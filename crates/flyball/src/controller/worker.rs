@@ -8,7 +8,7 @@ use crate::error::{Error, Result, Retry};
 use crate::events::Event;
 use crate::kind::Kind;
 use crate::panics::{caught, guarded};
-use crate::queue::{Item, Next, Queue, StaleReads, Work, Write};
+use crate::queue::{Item, NextStep, Queue, StaleReads, Work, Write};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -114,13 +114,13 @@ impl Worker {
         }
     }
 
-    async fn work(&self, item: &Item, began: Instant, stale: StaleReads) -> (Next, Vec<Write>) {
+    async fn work(&self, item: &Item, began: Instant, stale: StaleReads) -> (NextStep, Vec<Write>) {
         let unknown = stale.unknown.clone();
         let session = match self.open_session(&item.key, stale).await {
             Ok(Some(session)) => session,
             Ok(None) => {
                 self.settled(&item.key);
-                return (Next::Rest, Vec::new());
+                return (NextStep::Rest, Vec::new());
             }
             Err(error) => return (self.ended(item, CallOutcome::Returned(Err(error)), began, 0), unknown),
         };
@@ -256,24 +256,24 @@ impl Worker {
     }
 
     /// Counts and logs the outcome of a call, and returns the next step.
-    fn ended(&self, item: &Item, ending: CallOutcome, began: Instant, writes: usize) -> Next {
+    fn ended(&self, item: &Item, ending: CallOutcome, began: Instant, writes: usize) -> NextStep {
         let (outcome, next) = match &ending {
             CallOutcome::Idle => {
                 self.settled(&item.key);
-                return Next::Rest;
+                return NextStep::Rest;
             }
             CallOutcome::Returned(Ok(Action(next))) => match next {
-                Next::Rest => (Outcome::Success, *next),
-                Next::Retry => (Outcome::Requeue, *next),
-                Next::After(_) => (Outcome::RequeueAfter, *next),
+                NextStep::Rest => (Outcome::Success, *next),
+                NextStep::Retry => (Outcome::Requeue, *next),
+                NextStep::After(_) => (Outcome::RequeueAfter, *next),
             },
             CallOutcome::Returned(Err(error)) => match error.retry() {
-                Retry::Backoff => (Outcome::Error, Next::Retry),
-                Retry::Wait => (Outcome::Wait, Next::Rest),
-                Retry::Terminal => (Outcome::Terminal, Next::Rest),
+                Retry::Backoff => (Outcome::Error, NextStep::Retry),
+                Retry::Wait => (Outcome::Wait, NextStep::Rest),
+                Retry::Terminal => (Outcome::Terminal, NextStep::Rest),
             },
-            CallOutcome::Panicked(_) => (Outcome::Panic, Next::Retry),
-            CallOutcome::Late => (Outcome::Deadline, Next::Retry),
+            CallOutcome::Panicked(_) => (Outcome::Panic, NextStep::Retry),
+            CallOutcome::Late => (Outcome::Deadline, NextStep::Retry),
         };
         self.metrics.reconciled(outcome, began.elapsed());
         let failures = item.failures + 1;
@@ -296,7 +296,7 @@ impl Worker {
                 tracing::warn!(failures, "failed: {error}");
             }
         }
-        if next != Next::Retry || matches!(outcome, Outcome::Requeue) {
+        if next != NextStep::Retry || matches!(outcome, Outcome::Requeue) {
             self.settled(&item.key);
         }
         next

@@ -27,9 +27,9 @@ use tower::BoxError;
 /// Time for which a permission is cached.
 const ALLOWED_TTL: Duration = Duration::from_secs(60);
 /// Time for which a denial is cached; short, so that a new permission takes effect soon.
-const REFUSED_TTL: Duration = Duration::from_secs(10);
+const DENIED_TTL: Duration = Duration::from_secs(10);
 /// Limit of cached results of each kind; the oldest is evicted.
-const MAX_ANSWERS: usize = 256;
+const MAX_DECISIONS: usize = 256;
 /// Size limit of a token; those of service accounts have about 1,000 bytes.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 /// Burst of reviews of unknown tokens.
@@ -43,27 +43,27 @@ const CERTIFICATE_POLL_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct Guard {
     client: kube::Client,
     allowed: AuthorizationCache,
-    refused: AuthorizationCache,
+    denied: AuthorizationCache,
     /// Virtual time of the last review of an unknown token.
     turn: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// Results of one kind, with their times.
 #[derive(Default)]
-struct AuthorizationCache(Mutex<BTreeMap<AuthorizationKey, (Instant, Answer)>>);
+struct AuthorizationCache(Mutex<BTreeMap<AuthorizationKey, (Instant, Decision)>>);
 
 impl AuthorizationCache {
-    fn get(&self, question: &AuthorizationKey) -> Option<(Instant, Answer)> {
+    fn get(&self, question: &AuthorizationKey) -> Option<(Instant, Decision)> {
         self.0.lock().get(question).cloned()
     }
 
-    fn insert(&self, question: AuthorizationKey, response: Answer) {
-        let mut answers = self.0.lock();
-        if answers.len() >= MAX_ANSWERS {
-            let oldest = answers.iter().min_by_key(|(_, (at, _))| *at).map(|(question, _)| question.clone());
-            oldest.and_then(|oldest| answers.remove(&oldest));
+    fn insert(&self, question: AuthorizationKey, response: Decision) {
+        let mut decisions = self.0.lock();
+        if decisions.len() >= MAX_DECISIONS {
+            let oldest = decisions.iter().min_by_key(|(_, (at, _))| *at).map(|(question, _)| question.clone());
+            oldest.and_then(|oldest| decisions.remove(&oldest));
         }
-        answers.insert(question, (Instant::now(), response));
+        decisions.insert(question, (Instant::now(), response));
     }
 
     fn remove(&self, question: &AuthorizationKey) {
@@ -74,20 +74,20 @@ impl AuthorizationCache {
 /// Token, verb and path.
 type AuthorizationKey = (String, String, String);
 /// The reason of a denial.
-type Answer = Result<(), (StatusCode, String)>;
+type Decision = Result<(), (StatusCode, String)>;
 
 impl Guard {
     pub(super) fn new(client: kube::Client) -> Self {
         Self {
             client,
             allowed: AuthorizationCache::default(),
-            refused: AuthorizationCache::default(),
+            denied: AuthorizationCache::default(),
             turn: tokio::sync::Mutex::default(),
         }
     }
 
     /// Returns true if a request with these headers may be served; otherwise the response.
-    pub(super) async fn admit(&self, headers: &HeaderMap, method: &Method, path: &str) -> Answer {
+    pub(super) async fn admit(&self, headers: &HeaderMap, method: &Method, path: &str) -> Decision {
         let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let (scheme, token) = value.split_once(' ').unwrap_or_default();
         let token = token.trim();
@@ -102,7 +102,7 @@ impl Guard {
         if let Some((_, response)) = allowed.as_ref().filter(|(at, _)| at.elapsed() < ALLOWED_TTL) {
             return response.clone();
         }
-        if let Some((_, response)) = self.refused.get(&question).filter(|(at, _)| at.elapsed() < REFUSED_TTL) {
+        if let Some((_, response)) = self.denied.get(&question).filter(|(at, _)| at.elapsed() < DENIED_TTL) {
             return response;
         }
         if allowed.is_none() {
@@ -116,7 +116,7 @@ impl Guard {
             self.allowed.insert(question, response.clone());
         } else {
             self.allowed.remove(&question);
-            self.refused.insert(question, response.clone());
+            self.denied.insert(question, response.clone());
         }
         response
     }
@@ -131,7 +131,7 @@ impl Guard {
         *last = Some(turn);
     }
 
-    async fn ask(&self, (token, verb, path): &AuthorizationKey) -> Result<Answer, BoxError> {
+    async fn ask(&self, (token, verb, path): &AuthorizationKey) -> Result<Decision, BoxError> {
         let review = self.review("authentication.k8s.io", "TokenReview", json!({"token": token})).await?;
         if review["authenticated"] != true {
             return Ok(Err((StatusCode::UNAUTHORIZED, "invalid token\n".into())));
@@ -270,16 +270,16 @@ mod tests {
         check("Bearer guest", "/metrics", 403, 2).await;
         check("Bearer broken", "/metrics", 500, 1).await;
         check("Bearer broken", "/metrics", 500, 1).await;
-        advance(REFUSED_TTL).await;
+        advance(DENIED_TTL).await;
         check("Bearer guest", "/metrics", 403, 2).await;
         check("Bearer reader", "/metrics", 200, 0).await;
         advance(ALLOWED_TTL).await;
         check("Bearer reader", "/metrics", 200, 2).await;
-        for guess in 0..2 * MAX_ANSWERS {
+        for guess in 0..2 * MAX_DECISIONS {
             check(&format!("Bearer guest-{guess}"), "/metrics", 403, 2).await;
         }
         check("Bearer reader", "/metrics", 200, 0).await;
-        assert_eq!(guard.refused.0.lock().len(), MAX_ANSWERS, "denials do not evict permissions");
+        assert_eq!(guard.denied.0.lock().len(), MAX_DECISIONS, "denials do not evict permissions");
     }
 
     #[tokio::test(start_paused = true)]

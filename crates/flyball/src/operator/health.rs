@@ -142,35 +142,35 @@ pub(super) async fn serve_guarded(
     guard: Arc<Guard>,
     serving: Arc<ServingCertificate>,
 ) {
-    let answer = move |request: Request<RequestBody>| {
+    let response = move |request: Request<RequestBody>| {
         let (report, guard) = (report.clone(), guard.clone());
         async move {
             match guard.admit(request.headers(), request.method(), request.uri().path()).await {
-                Ok(()) => answer(&report, Pages::Metrics, &request),
+                Ok(()) => respond(&report, Pages::Metrics, &request),
                 Err((code, why)) => {
-                    let mut refused = Response::new(Full::from(why));
-                    *refused.status_mut() = code;
+                    let mut rejected = Response::new(Full::from(why));
+                    *rejected.status_mut() = code;
                     if code == StatusCode::UNAUTHORIZED {
-                        refused.headers_mut().insert(WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
+                        rejected.headers_mut().insert(WWW_AUTHENTICATE, http::HeaderValue::from_static("Bearer"));
                     }
-                    refused
+                    rejected
                 }
             }
         }
     };
-    serve_tls(listener, MAX_CONNECTIONS, serving, answer).await;
+    serve_tls(listener, MAX_CONNECTIONS, serving, response).await;
 }
 
 /// Serves pages until it is dropped.
 pub(super) async fn serve(listener: TcpListener, pages: Pages, report: Arc<Report>) {
     let converse = |stream, pace| {
         let report = report.clone();
-        async move { serve::answer(stream, pace, |request| ready(answer(&report, pages, &request))).await }
+        async move { serve::serve_connection(stream, pace, |request| ready(respond(&report, pages, &request))).await }
     };
     serve::accept(listener, MAX_CONNECTIONS, converse).await;
 }
 
-fn answer(report: &Report, pages: Pages, request: &Request<RequestBody>) -> Response<Full<Bytes>> {
+fn respond(report: &Report, pages: Pages, request: &Request<RequestBody>) -> Response<Full<Bytes>> {
     let (code, text) = match *request.method() {
         Method::GET | Method::HEAD => report.page(pages, request.uri().path()),
         _ => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".into()),

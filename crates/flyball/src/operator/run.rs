@@ -1,6 +1,6 @@
 //! Validation and run of an operator, until its shutdown.
 
-use super::running::Running;
+use super::running::OperatorTasks;
 use super::{Operator, RunError};
 use crate::client::Endpoint;
 use crate::context::StatusWriter;
@@ -37,7 +37,7 @@ impl Operator {
     async fn run_over(self, endpoint: Endpoint, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
         let grace = self.grace;
         // Boxed, so that the future is compiled in this crate, and not with each operator.
-        let start: BoxFuture<'static, Result<Running, RunError>> = Box::pin(self.start(endpoint));
+        let start: BoxFuture<'static, Result<OperatorTasks, RunError>> = Box::pin(self.start(endpoint));
         let mut running = start.await?;
         let outcome = tokio::select! {
             biased;

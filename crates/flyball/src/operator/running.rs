@@ -17,7 +17,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The tasks of a running operator. Dropping it cancels all of them.
 #[derive(Default)]
-pub(super) struct Running {
+pub(super) struct OperatorTasks {
     /// The workers of the controllers.
     pub(super) workers: JoinSet<()>,
     /// The operator's own tasks, with names.
@@ -38,7 +38,7 @@ pub(super) struct Running {
     pub(super) release: Arc<Latch>,
 }
 
-impl Running {
+impl OperatorTasks {
     /// Waits until a task fails that the operator depends on.
     pub(super) async fn failed(&mut self) -> RunError {
         let panicked = |result: Result<(), _>| result.err().map(RunError::Stopped);

@@ -3,7 +3,7 @@
 use super::guard::{self, Guard};
 use super::health::{self, Pages, Report};
 use super::metrics::Metrics;
-use super::running::Running;
+use super::running::OperatorTasks;
 use super::{HealthServer, MetricsServer, Operator, RunError, Task, WebhookServer};
 use crate::cache::{Caches, Writer};
 use crate::client::{Endpoint, RetryingClient};
@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 
 impl Operator {
     /// Starts all tasks.
-    pub(super) async fn start(mut self, endpoint: Endpoint) -> Result<Running, RunError> {
+    pub(super) async fn start(mut self, endpoint: Endpoint) -> Result<OperatorTasks, RunError> {
         self.set_up()?;
         let listeners = self.listen().await?;
         let webhooks = self.webhooks();
@@ -103,7 +103,7 @@ struct Start {
     leadership: Option<Arc<LeadershipState>>,
     reach: Arc<Reachability>,
     has_watches: bool,
-    running: Running,
+    running: OperatorTasks,
 }
 
 impl Start {
@@ -170,7 +170,7 @@ impl Start {
             panics: take(&mut operator.on_panic).into_iter().collect(),
             metrics: Arc::new(metrics),
             has_watches: !writers.is_empty() || leadership.is_some(),
-            running: Running { recorders, queues, ..Running::default() },
+            running: OperatorTasks { recorders, queues, ..OperatorTasks::default() },
             writers,
             on_all_replicas,
             leading,

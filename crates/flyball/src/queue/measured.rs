@@ -1,6 +1,6 @@
 //! The queue of controllers, exposed for benchmarks.
 
-use super::{Next, Priority, Queue, RetryRate, Workers};
+use super::{NextStep, Priority, Queue, RetryRate, Workers};
 use crate::backoff::Backoff;
 use flyball_core::{ObjectKey, Rng};
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl MeasuredQueue {
     pub async fn work(&self, go_on: impl Fn(&ObjectKey) -> bool) {
         let mut work = self.0.next().await;
         while let Some(taken) = work {
-            let ready = self.0.done(&taken.item, Next::Rest, Vec::new(), |_, _, _| false);
+            let ready = self.0.done(&taken.item, NextStep::Rest, Vec::new(), |_, _, _| false);
             if !go_on(&taken.item.key) {
                 break;
             }

@@ -37,7 +37,7 @@ const BACKGROUND_SHARE: u32 = 16;
 
 /// The next step for a key after its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// No requeue until a change.
     Rest,
     /// Requeue after the backoff.
@@ -229,7 +229,7 @@ impl State {
     }
 
     /// Returns a key from its worker. A key that is `held` stays out of the lanes until it is released.
-    pub(crate) fn done(&mut self, ticket: Ticket, next: Next, held: bool, now: Instant) {
+    pub(crate) fn done(&mut self, ticket: Ticket, next: NextStep, held: bool, now: Instant) {
         let slot = &mut self.keys[ticket.0];
         slot.place = Location::Nowhere;
         slot.held = held;
@@ -237,12 +237,12 @@ impl State {
         self.namespaces[slot.namespace].busy -= 1;
         let again = slot.again.take();
         match next {
-            Next::Rest => slot.failures = 0,
-            Next::After(delay) => {
+            NextStep::Rest => slot.failures = 0,
+            NextStep::After(delay) => {
                 slot.failures = 0;
                 self.delay(ticket, now + delay.min(MAX_DELAY), Priority::Background);
             }
-            Next::Retry => {
+            NextStep::Retry => {
                 // Runs triggered by changes do not count: ten changes in a second do not justify a long delay.
                 if slot.retried || slot.failures == 0 {
                     slot.failures = slot.failures.saturating_add(1);

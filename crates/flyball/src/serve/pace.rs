@@ -4,7 +4,7 @@
 //! with each byte of a body. The deadlines are computed here and enforced by the parent module. This module is
 //! independent of requests and responses.
 //!
-//! Invariant: only the phase `Answering`, in which the peer waits, has no deadline.
+//! Invariant: only the phase `Handling`, in which the peer waits, has no deadline.
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -50,7 +50,7 @@ enum Phase {
     /// The body of a request is being read.
     Body,
     /// The operator processes the request.
-    Answering,
+    Handling,
     /// The response is being written; its body has at least this size.
     Writing(u64),
     /// Idle between requests.
@@ -64,7 +64,7 @@ impl State {
             Phase::Head => HEAD_TIMEOUT,
             Phase::Body | Phase::Writing(_) => transfer(),
             Phase::Idle => IDLE_TIMEOUT,
-            Phase::Answering => return None,
+            Phase::Handling => return None,
         };
         self.since.checked_add(time)
     }
@@ -84,11 +84,11 @@ impl Pace {
 
     /// Starts the phase of the request body, or of the response if there is no body.
     pub(super) fn request_received(&self, has_body: bool) {
-        self.enter(if has_body { Phase::Body } else { Phase::Answering });
+        self.enter(if has_body { Phase::Body } else { Phase::Handling });
     }
 
     /// Starts the phase of writing a response whose body has at least this size.
-    pub(super) fn answers(&self, size: u64) {
+    pub(super) fn begin_response(&self, size: u64) {
         self.enter(Phase::Writing(size));
     }
 
@@ -259,7 +259,7 @@ mod tests {
         advance(Duration::from_secs(3600)).await;
         assert!(!is_overrun(&pace).await && pace.rank().is_none(), "the peer waits for the operator");
 
-        pace.answers(10);
+        pace.begin_response(10);
         pace.wrote(5);
         pace.flushed();
         advance(BODY_TIMEOUT).await;

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 /// Timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Size limit of a probe's response that is read so that its connection can be reused.
-const MAX_PROBE_ANSWER: usize = 16 << 10;
+const MAX_PROBE_RESPONSE_BYTES: usize = 16 << 10;
 
 /// Reachability of the server of a client, shared by its watches.
 #[derive(Debug, Default)]
@@ -38,10 +38,10 @@ pub(crate) struct Reachability {
 
 impl Reachability {
     /// Records data from the server. Errors of a load balancer do not count.
-    pub(super) fn answered(&self) {
+    pub(super) fn record_response(&self) {
         let mut probes = self.probes();
         let was_away = probes.is_unavailable();
-        let was_missing = probes.answered(Instant::now());
+        let was_missing = probes.record_response(Instant::now());
         drop(probes);
         if was_missing {
             self.back.notify_waiters();
@@ -95,7 +95,7 @@ impl Reachability {
                 ProbeStep::Probe => tokio::select! {
                     biased;
                     () = back => {}
-                    is_there = probe(client) => if is_there { self.answered() } else { self.failed() },
+                    is_there = probe(client) => if is_there { self.record_response() } else { self.failed() },
                 },
                 ProbeStep::Wait(next) => tokio::select! {
                     biased;
@@ -121,10 +121,10 @@ impl Reachability {
 async fn probe(client: &dyn HttpService) -> bool {
     let get = Request::get("/livez").extension(NoRetry).body(Body::empty()).expect("the request is valid");
     let response = async {
-        let answer = client.send(get).await.ok()?;
-        let code = answer.status().as_u16();
+        let response = client.send(get).await.ok()?;
+        let code = response.status().as_u16();
         // The status code does not matter.
-        let _ = Limited::new(answer.into_body(), MAX_PROBE_ANSWER).collect().await;
+        let _ = Limited::new(response.into_body(), MAX_PROBE_RESPONSE_BYTES).collect().await;
         Some(code)
     };
     matches!(timeout(PROBE_TIMEOUT, response).await, Ok(Some(code)) if !is_gateway_error(code))

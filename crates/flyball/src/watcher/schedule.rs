@@ -218,7 +218,7 @@ impl Probes {
     }
 
     /// Records data from the server; returns true if it had been unavailable.
-    pub(super) fn answered(&mut self, now: Instant) -> bool {
+    pub(super) fn record_response(&mut self, now: Instant) -> bool {
         self.last_response = Some(now);
         self.next.take().is_some()
     }
@@ -309,7 +309,7 @@ mod tests {
                 ProbeStep::Probe => {
                     probed.push(now - began);
                     if now - began >= away {
-                        assert!(probes.answered(now));
+                        assert!(probes.record_response(now));
                         return probed;
                     }
                     probes.failed();
@@ -352,7 +352,7 @@ mod tests {
         let ProbeStep::Wait(later) = turns[19] else { panic!("{turns:?}") };
         assert!(later - next <= PROBE_PERIOD.mul_f64(1.1));
         assert_eq!(probes.turn(later, &rng), ProbeStep::Probe);
-        assert!(probes.answered(later) && !probes.answered(later));
+        assert!(probes.record_response(later) && !probes.record_response(later));
         assert_eq!(
             probes.turn(later, &rng),
             ProbeStep::Reached { was_away: false },
@@ -360,12 +360,14 @@ mod tests {
         );
         probes.missed(later, &rng);
         probes.failed();
-        assert!(probes.is_missing() && probes.is_unavailable() && probes.answered(later) && !probes.is_unavailable());
+        assert!(
+            probes.is_missing() && probes.is_unavailable() && probes.record_response(later) && !probes.is_unavailable()
+        );
         // The late failure of a probe does not count after the server has responded in the meantime.
         probes.failed();
         assert_eq!(probes.turn(later, &rng), ProbeStep::Reached { was_away: true });
         probes.missed(later, &rng);
-        assert!(probes.answered(later));
+        assert!(probes.record_response(later));
         assert_eq!(probes.turn(later, &rng), ProbeStep::Reached { was_away: false }, "the next outage is a new one");
     }
 }

@@ -24,7 +24,7 @@ const MAX_BACKOFF_FOR_KIND: Duration = Duration::from_secs(5);
 const CONFIRMATION_DELAY: Duration = Duration::from_secs(2);
 /// Number of responses in a row by which the server must report a kind as missing: one of several servers may not
 /// have observed a new CRD yet.
-const REFUSALS_OF_ABSENT_KIND: u32 = 3;
+const REJECTIONS_OF_ABSENT_KIND: u32 = 3;
 /// After this number of 502, 503 or 504 in a row the server may be unavailable, and a load balancer responds in its
 /// place.
 const ERRORS_OF_ABSENT_SERVER: u32 = 3;
@@ -45,14 +45,14 @@ const PAGE_SIZE: u32 = 500;
 pub(super) struct Request {
     pub(super) uri: String,
     /// Format of the response.
-    pub(super) answer: Answer,
+    pub(super) format: ResponseFormat,
     /// Maximum time without data.
     pub(super) silence: Duration,
 }
 
 /// Format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ResponseFormat {
     /// A list, or a page of it.
     List,
     /// One event per line.
@@ -215,7 +215,7 @@ impl Session {
 
     /// Returns true if the server has reported the kind as missing often enough.
     pub(super) fn is_absent(&self) -> bool {
-        self.unknown >= REFUSALS_OF_ABSENT_KIND
+        self.unknown >= REJECTIONS_OF_ABSENT_KIND
     }
 
     /// Returns true if the list is complete, and a watch follows.
@@ -235,14 +235,14 @@ impl Session {
         self.requested_timeout = Duration::from_secs(seconds);
         let (path, select) = (&self.path, &self.select);
         let watch = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}{select}");
-        let (answer, uri, silence) = match (&self.state, self.strategy) {
+        let (format, uri, silence) = match (&self.state, self.strategy) {
             (State::Listing(_), ListStrategy::Single) => {
                 let uri = select.strip_prefix('&').map_or_else(|| path.clone(), |select| format!("{path}?{select}"));
-                (Answer::List, uri, LIST_SILENCE_TIMEOUT)
+                (ResponseFormat::List, uri, LIST_SILENCE_TIMEOUT)
             }
             (State::Listing(_), ListStrategy::Stream) => {
                 let uri = format!("{watch}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
-                (Answer::Events, uri, LIST_SILENCE_TIMEOUT)
+                (ResponseFormat::Events, uri, LIST_SILENCE_TIMEOUT)
             }
             (State::Listing(page), ListStrategy::Pages) => {
                 let from = if page.next.is_empty() {
@@ -250,15 +250,15 @@ impl Session {
                 } else {
                     format!("&continue={}", percent_encoded(&page.next))
                 };
-                (Answer::List, format!("{path}?limit={PAGE_SIZE}{from}{select}"), LIST_SILENCE_TIMEOUT)
+                (ResponseFormat::List, format!("{path}?limit={PAGE_SIZE}{from}{select}"), LIST_SILENCE_TIMEOUT)
             }
             (State::Watching { revision }, _) => {
                 let silence =
                     if self.bookmarks { WATCH_SILENCE_TIMEOUT } else { self.requested_timeout + WATCH_CLOSE_GRACE };
-                (Answer::Events, format!("{watch}&resourceVersion={revision}"), silence)
+                (ResponseFormat::Events, format!("{watch}&resourceVersion={revision}"), silence)
             }
         };
-        Request { uri, answer, silence }
+        Request { uri, format, silence }
     }
 
     /// Records that the server responds to the last request.
@@ -274,7 +274,7 @@ impl Session {
     }
 
     /// Records that the server rejected the last request, or ended a watch of this duration.
-    pub(super) fn refused(&mut self, status: &Status, lived: Duration) -> Pause {
+    pub(super) fn rejected(&mut self, status: &Status, lived: Duration) -> Pause {
         self.schedule.lived(lived);
         self.last_error = Some(format!("{} {}", status.code, status.message));
         self.unknown = if status.code == 404 { self.unknown.saturating_add(1) } else { 0 };

@@ -3,7 +3,7 @@
 
 use super::WatchCounters;
 use super::frame::{List, ListMeta};
-use super::session::{Answer, End, Pause, Session, Step};
+use super::session::{End, Pause, ResponseFormat, Session, Step};
 use crate::cache::{Change, DeclaredIndex, DecodedEntry, Delta, Entry, IndexId, Listener, Store, StoreId, Writer};
 use crate::kind::Kind;
 use flyball_core::{ObjectKey, Rng};
@@ -90,7 +90,7 @@ impl Server {
     }
 
     /// Responds to a request with an error, or with the lines of a watch or the parts of a list.
-    fn answer(&self, uri: &str) -> Result<Vec<String>, u16> {
+    fn respond(&self, uri: &str) -> Result<Vec<String>, u16> {
         let param = |name: &str| uri.split(['?', '&']).find_map(|pair| pair.strip_prefix(&format!("{name}=")));
         let number = |name: &str| param(name).map(|value| value.parse::<u64>().unwrap());
         if self.absent {
@@ -157,7 +157,7 @@ impl Listener for Mirror {
 
 fn apply_step(step: Step, session: &mut Session, writer: &mut Writer) -> Option<Pause> {
     match step {
-        Step::Stop(status) => Some(session.refused(&status, Duration::from_secs(60))),
+        Step::Stop(status) => Some(session.rejected(&status, Duration::from_secs(60))),
         step => super::apply_step(step, session, writer, &WatchCounters::default()),
     }
 }
@@ -177,12 +177,12 @@ fn exchanged(session: &mut Session, writer: &mut Writer, server: &Server, fault:
     }
     let request = session.request();
     let refused = |code: u16| Status::failure("no", "").with_code(code);
-    let mut parts = match (&fault, server.answer(&request.uri)) {
+    let mut parts = match (&fault, server.respond(&request.uri)) {
         (Some(Fault::Unreachable), _) => return session.ended(End::Unreachable("no".into()), Duration::ZERO),
         (Some(Fault::Lost), _) => return session.ended(End::Lost, Duration::ZERO),
         (Some(Fault::Late), _) => return session.ended(End::Late, Duration::ZERO),
-        (Some(Fault::Refuse(code)), _) => return session.refused(&refused(*code), Duration::ZERO),
-        (_, Err(code)) => return session.refused(&refused(code), Duration::ZERO),
+        (Some(Fault::Refuse(code)), _) => return session.rejected(&refused(*code), Duration::ZERO),
+        (_, Err(code)) => return session.rejected(&refused(code), Duration::ZERO),
         (_, Ok(parts)) => parts,
     };
     session.accepted();
@@ -198,7 +198,7 @@ fn exchanged(session: &mut Session, writer: &mut Writer, server: &Server, fault:
         Some(Fault::Silent) => End::Silent,
         _ => End::Closed,
     };
-    if request.answer == Answer::Events {
+    if request.format == ResponseFormat::Events {
         for line in &parts {
             let step = session.line(line.as_bytes());
             if let Some(pause) = apply_step(step, session, writer) {
@@ -339,7 +339,7 @@ fn store_of(objects: u8) -> (Arc<Store>, Writer, Session) {
 
 /// Expires the watch, so that the kind is listed again.
 fn expire(session: &mut Session) {
-    session.refused(&Status::failure("too old", "").with_code(410), Duration::from_secs(60));
+    session.rejected(&Status::failure("too old", "").with_code(410), Duration::from_secs(60));
 }
 
 #[test]
@@ -393,12 +393,12 @@ fn lists_that_differ_do_not_confirm_each_other() {
 fn expired_watch_relists_at_once_and_repeated_expiry_backs_off() {
     let (_, mut writer, mut session) = store_of(1);
     let gone = Status::failure("too old", "").with_code(410);
-    assert_eq!(session.refused(&gone, Duration::ZERO), Pause::For(Duration::ZERO));
+    assert_eq!(session.rejected(&gone, Duration::ZERO), Pause::For(Duration::ZERO));
     assert_eq!(session.last_error(), None, "it is part of a restart");
     listed(&mut session, &mut writer, 0..1, 6);
     let step = session.line(event("MODIFIED", &object(0, 7)).as_bytes());
     apply_step(step, &mut session, &mut writer);
-    let pause = session.refused(&gone, Duration::from_millis(5));
+    let pause = session.rejected(&gone, Duration::from_millis(5));
     assert!(
         matches!(pause, Pause::For(wait) if wait >= Duration::from_millis(500)),
         "an event does not reset failures: {pause:?}"
@@ -445,7 +445,7 @@ fn event_of_another_kind_is_rejected() {
 fn repeated_502_or_503_counts_as_outage() {
     for (code, is_unavailable) in [(500, false), (502, true), (503, true), (429, false)] {
         let (_, _, mut session) = store_of(1);
-        let mut refused = || session.refused(&Status::failure("no", "").with_code(code), Duration::ZERO);
+        let mut refused = || session.rejected(&Status::failure("no", "").with_code(code), Duration::ZERO);
         assert!([refused(), refused()].iter().all(|pause| matches!(pause, Pause::For(_))), "{code}");
         assert_eq!(matches!(refused(), Pause::Server(_)), is_unavailable, "{code}");
     }

@@ -103,7 +103,7 @@ struct Charge {
 
 /// Reason for rejecting a body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum Rejection {
     #[error("the review has more than {limit} bytes")]
     TooLong { limit: usize },
     #[error("the review has too many values")]
@@ -144,12 +144,12 @@ impl From<String> for Response {
 }
 
 /// A response that keeps its charge and that of its review until it is written.
-struct Answer(
+struct ChargedResponse(
     Vec<u8>,
     #[expect(dead_code, reason = "held until the response is written")] [Option<OwnedSemaphorePermit>; 2],
 );
 
-impl AsRef<[u8]> for Answer {
+impl AsRef<[u8]> for ChargedResponse {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
@@ -157,10 +157,10 @@ impl AsRef<[u8]> for Answer {
 
 impl Review {
     /// Replaces the body by its response.
-    pub(super) fn answered(self, response: Response) -> bytes::Bytes {
+    pub(super) fn into_response(self, response: Response) -> bytes::Bytes {
         let text = response.text.into_bytes();
         let charge = response.charge.map(|charge| shrink(charge, text.capacity()));
-        bytes::Bytes::from_owner(Answer(text, [self.charge, charge]))
+        bytes::Bytes::from_owner(ChargedResponse(text, [self.charge, charge]))
     }
 }
 
@@ -180,18 +180,18 @@ impl Budget {
     }
 
     /// Reads a body of at most this size. A larger `Content-Length` is rejected before the body is read.
-    pub(super) async fn read<B: Body<Data: Send> + Send>(&self, body: B, limit: usize) -> Result<Review, Refusal> {
+    pub(super) async fn read<B: Body<Data: Send> + Send>(&self, body: B, limit: usize) -> Result<Review, Rejection> {
         if body.size_hint().lower() > limit as u64 {
-            return Err(Refusal::TooLong { limit });
+            return Err(Rejection::TooLong { limit });
         }
         let reading = self.begin();
         let read = async {
             let (mut body, mut review) = (pin!(body), Review::default());
             while let Some(frame) = body.frame().await {
-                let Ok(data) = frame.map_err(|_| Refusal::BrokeOff)?.into_data() else { continue };
+                let Ok(data) = frame.map_err(|_| Rejection::BrokeOff)?.into_data() else { continue };
                 let length = review.text.len() + data.remaining();
                 if length > limit {
-                    return Err(Refusal::TooLong { limit });
+                    return Err(Rejection::TooLong { limit });
                 }
                 if length > review.text.capacity() {
                     let capacity = length.max(2 * review.text.capacity()).max(FIRST_BYTES).min(limit.max(FIRST_BYTES));
@@ -204,15 +204,15 @@ impl Budget {
         };
         tokio::select! {
             biased;
-            () = reading.cut.notified() => Err(Refusal::Crowded),
+            () = reading.cut.notified() => Err(Rejection::Crowded),
             read = read => read,
         }
     }
 
     /// Waits until a review with this estimate may be parsed.
-    pub(super) async fn parse(&self, estimate: usize) -> Result<PoolCharge, Refusal> {
+    pub(super) async fn parse(&self, estimate: usize) -> Result<PoolCharge, Rejection> {
         if estimate > self.max_trees {
-            return Err(Refusal::TooManyValues);
+            return Err(Rejection::TooManyValues);
         }
         Ok(self.trees.charge(estimate).await)
     }
@@ -403,16 +403,16 @@ mod tests {
     async fn body_over_the_limit_is_rejected_before_reading() {
         let budget = Budget::new(0);
         let long = Full::new(Bytes::from(vec![0; 11]));
-        assert_eq!(budget.read(long, 10).await.unwrap_err(), Refusal::TooLong { limit: 10 });
+        assert_eq!(budget.read(long, 10).await.unwrap_err(), Rejection::TooLong { limit: 10 });
         let grows = budget.read(pieces(5, true), 4 * PIECE).await;
-        assert_eq!(grows.unwrap_err(), Refusal::TooLong { limit: 4 * PIECE }, "without a Content-Length");
+        assert_eq!(grows.unwrap_err(), Rejection::TooLong { limit: 4 * PIECE }, "without a Content-Length");
         let whole = budget.read(pieces(4, true), 4 * PIECE).await.unwrap();
         assert_eq!((whole.text.len(), whole.text.capacity()), (4 * PIECE, 4 * PIECE));
         let charged = || (MAX_CHARGED_BODIES_BYTES / UNIT - budget.bodies.available_permits()) * UNIT;
         assert_eq!(charged(), 4 * PIECE - SMALL_BODY_BYTES);
-        let answer = whole.answered("short".to_owned().into());
+        let response = whole.into_response("short".to_owned().into());
         assert_eq!(charged(), 4 * PIECE - SMALL_BODY_BYTES, "until the response is written");
-        drop(answer);
+        drop(response);
         assert_eq!(charged(), 0);
     }
 
@@ -425,7 +425,7 @@ mod tests {
             // A rejected sender starts again.
             greedy.spawn(async move {
                 loop {
-                    assert_eq!(budget.read(pieces(60, false), 16 << 20).await.unwrap_err(), Refusal::Crowded);
+                    assert_eq!(budget.read(pieces(60, false), 16 << 20).await.unwrap_err(), Rejection::Crowded);
                 }
             });
         }
@@ -436,7 +436,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         let whole = budget.read(pieces(4, true), 8 << 20).await;
-        assert!(matches!(whole, Ok(_) | Err(Refusal::Crowded)));
+        assert!(matches!(whole, Ok(_) | Err(Rejection::Crowded)));
         drop(whole);
         greedy.abort_all();
         while greedy.join_next().await.is_some() {}
@@ -449,7 +449,7 @@ mod tests {
         let budget = Budget::new(0);
         assert!(budget.parse(tree_bytes(br#"{"a": [1, 2]}"#)).await.unwrap().is_none());
         let maps = r#"{"a":0},"#.repeat(1 << 17);
-        assert_eq!(budget.parse(tree_bytes(maps.as_bytes())).await.unwrap_err(), Refusal::TooManyValues);
+        assert_eq!(budget.parse(tree_bytes(maps.as_bytes())).await.unwrap_err(), Rejection::TooManyValues);
         let soon = std::time::Duration::from_secs(1);
         let first = budget.parse(tree_bytes("0,".repeat(1 << 19).as_bytes())).await.unwrap().unwrap();
         let mut waits = pin!(budget.parse(90 << 20));

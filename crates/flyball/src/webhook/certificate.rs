@@ -42,10 +42,10 @@ impl Identity {
     }
 
     /// Returns true if it can be parsed and is valid at this time, as far as the time is known.
-    pub(super) fn is_good(&self, now: Now) -> bool {
+    pub(super) fn is_good(&self, now: ReferenceTime) -> bool {
         let is_good = |validity: Validity| match now {
-            Now::Server(now) => validity.contains(now),
-            Now::Own(now) => now <= validity.until,
+            ReferenceTime::Server(now) => validity.contains(now),
+            ReferenceTime::Own(now) => now <= validity.until,
         };
         [&self.certificate, &self.authority].into_iter().all(|pem| validity(pem).is_some_and(is_good))
     }
@@ -53,7 +53,7 @@ impl Identity {
 
 /// The time for judging certificates.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Now {
+pub(super) enum ReferenceTime {
     /// The time of the API server, shared by all replicas.
     Server(Timestamp),
     /// The time of this replica. A certificate that is not valid yet is kept: the replica that created it has another
@@ -61,7 +61,7 @@ pub(super) enum Now {
     Own(Timestamp),
 }
 
-impl Now {
+impl ReferenceTime {
     pub(super) fn time(self) -> Timestamp {
         match self {
             Self::Server(time) | Self::Own(time) => time,
@@ -87,9 +87,9 @@ mod tests {
         for now in ["2026-11-21T08:00:00Z", "2049-06-01T00:00:00Z", "2050-01-02T00:00:00Z"] {
             let identity = Identity::make("op", &["localhost".into(), "127.0.0.1".into()], at(now)).unwrap();
             assert_eq!(identity.made(), Some(at(now)), "{now}");
-            let is_good = |after: SignedDuration| identity.is_good(Now::Server(at(now) + after));
+            let is_good = |after: SignedDuration| identity.is_good(ReferenceTime::Server(at(now) + after));
             assert!(is_good(SignedDuration::ZERO) && !is_good(LIFETIME) && !is_good(-Validity::BACKDATED * 2));
-            let is_good = |after: SignedDuration| identity.is_good(Now::Own(at(now) + after));
+            let is_good = |after: SignedDuration| identity.is_good(ReferenceTime::Own(at(now) + after));
             assert!(!is_good(LIFETIME) && is_good(-Validity::BACKDATED * 2), "either clock may be wrong");
         }
     }

@@ -8,7 +8,7 @@ use super::budget;
 use super::handler::write;
 use super::meter::Meter;
 use crate::kind::{Kind, Resource};
-use flyball_core::json::{self, MalformedJson, Raw};
+use flyball_core::json::{self, MalformedJson, RawJson};
 use flyball_core::memory;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ where
 pub(super) struct Request<'a> {
     uid: String,
     desired: String,
-    objects: Vec<Raw<'a>>,
+    objects: Vec<RawJson<'a>>,
 }
 
 /// Size of an object in the lists of texts, in both directions.
@@ -139,8 +139,8 @@ pub(super) fn tree_bytes(body: &[u8]) -> usize {
 
 /// Returns the response to a request. If one object cannot be converted, the review fails: the API server accepts all
 /// objects or none.
-pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, request: &Request<'_>, meter: &Meter) -> String {
-    let convert = |object: Raw<'_>| {
+pub(super) fn convert_all(kinds: &BTreeMap<String, Arc<Conversions>>, request: &Request<'_>, meter: &Meter) -> String {
+    let convert = |object: RawJson<'_>| {
         let object: Value =
             serde_json::from_str(object.0).map_err(|error| format!("cannot decode an object: {error}"))?;
         let kind = object["kind"].as_str().unwrap_or_default();
@@ -167,7 +167,7 @@ pub(super) fn answer(kinds: &BTreeMap<String, Arc<Conversions>>, request: &Reque
 }
 
 /// Returns the response to a request that fails.
-pub(super) fn refuse(request: &Request<'_>, why: &dyn Display) -> String {
+pub(super) fn reject(request: &Request<'_>, why: &dyn Display) -> String {
     respond(request, Err(why.to_string()))
 }
 
@@ -175,12 +175,12 @@ pub(super) fn refuse(request: &Request<'_>, why: &dyn Display) -> String {
 pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
     json::check_keys(body).map_err(|error| invalid(&error))?;
     let text = str::from_utf8(body).map_err(|error| invalid(&error))?;
-    let field = |of: Raw<'_>, name: &str| Ok(of.find(name)?.and_then(Raw::text).unwrap_or_default().into_owned());
+    let field = |of: RawJson<'_>, name: &str| Ok(of.find(name)?.and_then(RawJson::text).unwrap_or_default().into_owned());
     let read = || {
-        let review = Raw(text);
+        let review = RawJson(text);
         let kind = (field(review, "apiVersion")?, field(review, "kind")?);
         let Some(request) = review.find("request")? else { return Ok((kind, None)) };
-        let objects = request.find("objects")?.and_then(Raw::elements).unwrap_or_default();
+        let objects = request.find("objects")?.and_then(RawJson::elements).unwrap_or_default();
         let (uid, desired) = (field(request, "uid")?, field(request, "desiredAPIVersion")?);
         Ok((kind, Some(Request { uid, desired, objects })))
     };

@@ -1,6 +1,6 @@
 //! Calls of validators and defaulters with decoded objects.
 
-use super::budget::{self, Budget, PoolCharge, Refusal, Response, TooLarge};
+use super::budget::{self, Budget, PoolCharge, Rejection, Response, TooLarge};
 use super::merge::{merge_typed_change, patch};
 use super::meter::Meter;
 use super::request::{AdmissionRequest, Operation, Review, WireRequest};
@@ -114,7 +114,7 @@ pub(super) trait Handler: Send + Sync {
         body: &'a [u8],
         caches: Arc<Caches>,
         budget: &'a Budget,
-    ) -> BoxFuture<'a, Result<Response, Refusal>>;
+    ) -> BoxFuture<'a, Result<Response, Rejection>>;
 
     /// Estimates an upper bound of the memory of a parsed review, in bytes.
     fn tree_bytes(&self, body: &[u8]) -> usize {
@@ -132,11 +132,11 @@ impl<T: Resource, V: Validator<T>> Handler for ValidationHandler<T, V> {
         body: &'a [u8],
         caches: Arc<Caches>,
         budget: &'a Budget,
-    ) -> BoxFuture<'a, Result<Response, Refusal>> {
+    ) -> BoxFuture<'a, Result<Response, Rejection>> {
         Box::pin(async move {
             let sent = read(body)?;
             if changes_only_finalizers(&sent) {
-                return Ok(answer(&sent.uid, None, Vec::new()));
+                return Ok(response_text(&sent.uid, None, Vec::new()));
             }
             let going = sent.operation == Operation::Delete;
             let subject = if going { &sent.old_object } else { &sent.object };
@@ -149,16 +149,16 @@ impl<T: Resource, V: Validator<T>> Handler for ValidationHandler<T, V> {
                 Ok(objects) => objects,
                 // Otherwise the object could never be deleted.
                 Err(why) if going => {
-                    return Ok(answer(&sent.uid, None, vec![format!("not validated: {}", why.message)]));
+                    return Ok(response_text(&sent.uid, None, vec![format!("not validated: {}", why.message)]));
                 }
-                Err(why) => return Ok(answer(&sent.uid, Some(why), Vec::new())),
+                Err(why) => return Ok(response_text(&sent.uid, Some(why), Vec::new())),
             };
             let request = AdmissionRequest::new(&sent, object, old, caches);
-            let (refusal, warnings) = match self.0.validate(&request).await {
+            let (rejection, warnings) = match self.0.validate(&request).await {
                 Ok(verdict) => verdict.into_parts(Kind::of::<T>().gvk(), &sent.name),
                 Err(error) => (Some(status(&error)), Vec::new()),
             };
-            Ok(answer(&sent.uid, refusal, warnings))
+            Ok(response_text(&sent.uid, rejection, warnings))
         })
     }
 }
@@ -169,11 +169,11 @@ impl<T: Resource + Serialize, D: Defaulter<T>> Handler for DefaultingHandler<T, 
         body: &'a [u8],
         caches: Arc<Caches>,
         budget: &'a Budget,
-    ) -> BoxFuture<'a, Result<Response, Refusal>> {
+    ) -> BoxFuture<'a, Result<Response, Rejection>> {
         Box::pin(async move {
             let sent = read(body)?;
             let changed = self.change(&sent, caches, budget).await;
-            Ok(changed.unwrap_or_else(|refusal| answer(&sent.uid, Some(refusal), Vec::new())))
+            Ok(changed.unwrap_or_else(|rejection| response_text(&sent.uid, Some(rejection), Vec::new())))
         })
     }
 }
@@ -244,17 +244,17 @@ impl io::Write for TreeSize {
     }
 }
 
-fn read(body: &[u8]) -> Result<WireRequest, Refusal> {
+fn read(body: &[u8]) -> Result<WireRequest, Rejection> {
     let review: Review = flyball_core::json::check_keys(body)
         .and_then(|()| serde_json::from_slice(body))
-        .map_err(|error| Refusal::Invalid(format!("not an AdmissionReview: {error}")))?;
+        .map_err(|error| Rejection::Invalid(format!("not an AdmissionReview: {error}")))?;
     let Review { api_version, kind, request } = review;
     match request {
         Some(sent) if api_version == "admission.k8s.io/v1" && kind == "AdmissionReview" => Ok(sent),
         Some(_) => {
-            Err(Refusal::Invalid(format!("expected admission.k8s.io/v1 AdmissionReview, not {api_version} {kind}")))
+            Err(Rejection::Invalid(format!("expected admission.k8s.io/v1 AdmissionReview, not {api_version} {kind}")))
         }
-        None => Err(Refusal::Invalid("the review has no request".into())),
+        None => Err(Rejection::Invalid("the review has no request".into())),
     }
 }
 
@@ -300,24 +300,24 @@ fn changes_only_finalizers(sent: &WireRequest) -> bool {
 /// Converts an error as the API server does: with the code of its own errors, else as an internal error.
 fn status(error: &Error) -> Status {
     match error.status() {
-        Some(refusal) => {
-            let reason = (!refusal.reason.is_empty()).then(|| Reason::Other(refusal.reason.as_str().into()));
-            Status::new(refusal.code, reason, error.to_string())
+        Some(rejection) => {
+            let reason = (!rejection.reason.is_empty()).then(|| Reason::Other(rejection.reason.as_str().into()));
+            Status::new(rejection.code, reason, error.to_string())
         }
         None => Status::new(500, Reason::InternalError, error.to_string()),
     }
 }
 
 /// Builds the text of a response to an admission review.
-fn answer(uid: &str, refusal: Option<Status>, warnings: Vec<String>) -> Response {
-    review(uid, refusal, warnings).to_string().into()
+fn response_text(uid: &str, rejection: Option<Status>, warnings: Vec<String>) -> Response {
+    review(uid, rejection, warnings).to_string().into()
 }
 
 /// Builds the response to an admission review.
-fn review(uid: &str, refusal: Option<Status>, warnings: Vec<String>) -> Value {
-    let mut response = json!({"uid": uid, "allowed": refusal.is_none()});
-    if let Some(refusal) = refusal {
-        response["status"] = json!(refusal);
+fn review(uid: &str, rejection: Option<Status>, warnings: Vec<String>) -> Value {
+    let mut response = json!({"uid": uid, "allowed": rejection.is_none()});
+    if let Some(rejection) = rejection {
+        response["status"] = json!(rejection);
         response["status"]["status"] = "Failure".into();
     }
     if !warnings.is_empty() {

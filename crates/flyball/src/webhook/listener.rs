@@ -88,11 +88,11 @@ impl ResolvesServerCert for ServingCertificate {
 
 /// Serves webhooks until it is dropped.
 pub(crate) async fn serve(listener: TcpListener, webhooks: Webhooks, serving: Arc<ServingCertificate>) {
-    let answer = move |request| {
+    let respond = move |request| {
         let webhooks = webhooks.clone();
         async move { webhooks.handle(request).await.map(Full::new) }
     };
-    serve_tls(listener, MAX_CONNECTIONS, serving, answer).await;
+    serve_tls(listener, MAX_CONNECTIONS, serving, respond).await;
 }
 
 /// Serves requests over TLS until it is dropped, with this limit of concurrent connections.
@@ -100,7 +100,7 @@ pub(crate) async fn serve_tls<F>(
     listener: TcpListener,
     limit: usize,
     serving: Arc<ServingCertificate>,
-    answer: impl Fn(Request<RequestBody>) -> F + Clone + Send + Sync + 'static,
+    respond: impl Fn(Request<RequestBody>) -> F + Clone + Send + Sync + 'static,
 ) where
     F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
@@ -109,11 +109,11 @@ pub(crate) async fn serve_tls<F>(
         .expect("the provider knows the default versions");
     let acceptor = TlsAcceptor::from(Arc::new(config.with_no_client_auth().with_cert_resolver(serving)));
     let converse = |stream: TcpStream, pace: Arc<Pace>| {
-        let (acceptor, answer) = (acceptor.clone(), answer.clone());
+        let (acceptor, respond) = (acceptor.clone(), respond.clone());
         async move {
             stream.set_nodelay(true)?;
             let stream = acceptor.accept(stream).await?;
-            serve::answer(stream, pace, answer).await
+            serve::serve_connection(stream, pace, respond).await
         }
     };
     serve::accept(listener, limit, converse).await;
@@ -218,8 +218,8 @@ mod tests {
                     continue;
                 }
                 let Ok(read @ 1..) = stream.read(&mut text).await else { continue };
-                let answer = String::from_utf8_lossy(&text[..read]).into_owned();
-                assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""allowed":true"#), "{answer}");
+                let response = String::from_utf8_lossy(&text[..read]).into_owned();
+                assert!(response.starts_with("HTTP/1.1 200") && response.contains(r#""allowed":true"#), "{response}");
                 return began.elapsed();
             }
         }

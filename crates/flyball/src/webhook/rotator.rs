@@ -9,7 +9,7 @@
 //! A watch of the configurations' metadata triggers a sync when one of them changes; if it is forbidden, syncs only
 //! occur at the interval.
 
-use super::certificate::Now;
+use super::certificate::ReferenceTime;
 use super::listener::{ServingCertificate, Verification};
 use super::manifests::{Target, WebhookAddress, conversion, secret_name};
 use super::probe::{self, ProbeError};
@@ -225,13 +225,17 @@ impl CertificateRotator {
 
     /// Updates the shared secret, and returns its content and the time. If it was deleted, it is restored from this
     /// replica's memory.
-    async fn share(&self, remembered: &CertificateSecret, known: bool) -> Result<(CertificateSecret, Now), BoxError> {
+    async fn share(
+        &self,
+        remembered: &CertificateSecret,
+        known: bool,
+    ) -> Result<(CertificateSecret, ReferenceTime), BoxError> {
         let place = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let url = format!("{place}/{}", secret_name(&self.operator));
         let mut attempt = 1;
         loop {
             let (found, date) = self.get(&url).await?;
-            let now = date.map_or_else(|| Now::Own(self.clock.now()), Now::Server);
+            let now = date.map_or_else(|| ReferenceTime::Own(self.clock.now()), ReferenceTime::Server);
             let mut certificates = found.as_ref().map_or_else(|| remembered.clone(), CertificateSecret::read);
             let names = self.reach.names();
             // Another replica may be ahead: then this one cannot assume that all clients trust the bundle.
@@ -325,8 +329,8 @@ impl CertificateRotator {
     /// Reads an object, and the time of the API server's response.
     async fn get(&self, url: &str) -> kube::Result<(Option<Value>, Option<Timestamp>)> {
         let request = Request::get(url).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let (answer, date) = exchange_dated(&self.client, request).await?;
-        match answer {
+        let (response, date) = exchange_dated(&self.client, request).await?;
+        match response {
             Ok(body) => Ok((Some(serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?), date)),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok((None, date)),
             Err(error) => Err(error),
@@ -499,7 +503,7 @@ mod tests {
     const SECRETS: &str = "/api/v1/namespaces/ns/secrets";
 
     impl Api {
-        async fn answer(api: Arc<Mutex<Self>>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        async fn respond(api: Arc<Mutex<Self>>, request: Request<Body>) -> Result<Response<Body>, BoxError> {
             let (head, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             let (mut api, path) = (api.lock(), head.uri.path());
@@ -510,14 +514,14 @@ mod tests {
             };
             let stored = api.objects.get(&path).cloned();
             let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-            let (code, answer) = match (&head.method, stored) {
+            let (code, content) = match (&head.method, stored) {
                 (&Method::GET, Some(stored)) => (200, stored),
                 (&Method::GET, None) => (404, json!({"code": 404, "reason": "NotFound"})),
                 (&Method::PUT, Some(stored)) if version(&stored) == version(&sent) => (200, Value::Null),
                 (&Method::POST, None) => (201, Value::Null),
                 _ => (409, json!({"code": 409, "reason": "Conflict"})),
             };
-            let answer = if answer.is_null() {
+            let content = if content.is_null() {
                 api.version += 1;
                 sent["metadata"]["resourceVersion"] = api.version.to_string().into();
                 if path.starts_with(SECRETS) {
@@ -528,14 +532,14 @@ mod tests {
                 api.objects.insert(path, sent.clone());
                 sent
             } else {
-                answer
+                content
             };
-            let mut answered = Response::builder().status(code);
+            let mut response = Response::builder().status(code);
             if api.is_dated {
                 let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&api.now)?;
-                answered = answered.header("date", date);
+                response = response.header("date", date);
             }
-            Ok(answered.body(Body::from(answer.to_string().into_bytes()))?)
+            Ok(response.body(Body::from(content.to_string().into_bytes()))?)
         }
     }
 
@@ -557,7 +561,7 @@ mod tests {
             let (server, ticks, serving) = (api.clone(), api.clone(), Arc::<ServingCertificate>::default());
             let clock = Clock::new(move || ticks.lock().now + SignedDuration::from_hours(off));
             let rotator = CertificateRotator {
-                client: kube::Client::new(service_fn(move |request| Api::answer(server.clone(), request)), "ns"),
+                client: kube::Client::new(service_fn(move |request| Api::respond(server.clone(), request)), "ns"),
                 targets: vec![target()],
                 ..rotator(Certificates::Own, serving.clone(), listener.local_addr().unwrap(), clock)
             };
@@ -664,7 +668,7 @@ mod tests {
             *self.api.lock() = (200, json!({"webhooks": [{"name": "ours", "clientConfig": client}]}));
         }
 
-        fn answer(&self, code: u16) {
+        fn respond(&self, code: u16) {
             self.api.lock().0 = code;
         }
 
@@ -692,19 +696,19 @@ mod tests {
             .await;
             let unknown = |why: &str| Verification::Unknown(why.to_owned());
             let place = "validatingwebhookconfigurations/op-webhook";
-            hosted.answer(0);
-            let refused = format!("{place}: ServiceError: connection refused");
-            assert_eq!(hosted.sync().await, unknown(&refused), "ready while nothing else is known");
-            hosted.answer(404);
+            hosted.respond(0);
+            let rejected = format!("{place}: ServiceError: connection refused");
+            assert_eq!(hosted.sync().await, unknown(&rejected), "ready while nothing else is known");
+            hosted.respond(404);
             assert_eq!(hosted.sync().await, unknown(&format!("{place} not found")));
-            hosted.answer(403);
+            hosted.respond(403);
             assert_eq!(hosted.sync().await, unknown("code 403"));
             hosted.publish("");
             assert_eq!(hosted.sync().await, unknown(&format!("{place} has no caBundle")));
             hosted.publish(&hosted.other.authority);
             let Verification::Untrusted(why) = hosted.sync().await else { panic!("another authority is published") };
             assert!(why.starts_with(&format!("{place} does not verify")) && why.contains("named.apart.svc"), "{why}");
-            hosted.answer(0);
+            hosted.respond(0);
             assert_eq!(hosted.sync().await, Verification::Untrusted(why), "nothing shows that it changed");
             hosted.publish(&hosted.ours.authority);
             assert_eq!(hosted.sync().await, Verification::Trusted);

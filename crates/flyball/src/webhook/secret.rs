@@ -13,7 +13,7 @@
 //! Invariant: no replica replaces a certificate that is valid by the API server's time before two thirds of its
 //! lifetime.
 
-use super::certificate::{Identity, Now, validity};
+use super::certificate::{Identity, ReferenceTime, validity};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flyball_core::time::SignedDuration;
@@ -85,7 +85,13 @@ impl CertificateSecret {
 
     /// Executes the step that is due, and returns true if there was one. `known` is set if all clients trust the
     /// whole bundle.
-    pub(super) fn step(&mut self, operator: &str, names: &[String], now: Now, known: bool) -> Result<bool, IssueError> {
+    pub(super) fn step(
+        &mut self,
+        operator: &str,
+        names: &[String],
+        now: ReferenceTime,
+        known: bool,
+    ) -> Result<bool, IssueError> {
         let before = self.clone();
         let time = now.time();
         let age = |identity: &Identity| identity.made().map_or(SignedDuration::MAX, |made| time.duration_since(made));
@@ -121,8 +127,8 @@ mod tests {
     use super::*;
     use flyball_core::time::Timestamp;
 
-    fn at(hours: i64) -> Now {
-        Now::Server("2026-11-21T08:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_hours(hours))
+    fn at(hours: i64) -> ReferenceTime {
+        ReferenceTime::Server("2026-11-21T08:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_hours(hours))
     }
 
     fn step(secret: &mut CertificateSecret, hours: i64, known: bool) -> bool {
@@ -170,8 +176,8 @@ mod tests {
     fn certificate_from_the_future_is_replaced_only_by_server_time() {
         let mut secret = CertificateSecret::default();
         step(&mut secret, 48, false);
-        let (first, Now::Server(behind)) = (authority(&secret), at(0)) else { unreachable!("as above") };
-        assert!(!secret.step("op", &["localhost".into()], Now::Own(behind), false).unwrap());
+        let (first, ReferenceTime::Server(behind)) = (authority(&secret), at(0)) else { unreachable!("as above") };
+        assert!(!secret.step("op", &["localhost".into()], ReferenceTime::Own(behind), false).unwrap());
         assert_eq!(authority(&secret), first);
         assert!(step(&mut secret, 0, false), "calls with it would fail");
         assert_ne!(authority(&secret), first);

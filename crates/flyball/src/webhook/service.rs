@@ -1,7 +1,7 @@
 //! The webhooks of an operator as a function from request to response.
 
 use super::Declaration;
-use super::budget::{self, Budget, Refusal};
+use super::budget::{self, Budget, Rejection};
 use super::convert::{self, Conversions};
 use super::handler::Handler;
 use super::metrics::WebhookMetrics;
@@ -104,29 +104,29 @@ impl Webhooks {
         B::Error: Into<tower::BoxError>,
     {
         let Some(live) = self.0.live.get() else {
-            return refuse(StatusCode::SERVICE_UNAVAILABLE, "the operator is not running yet");
+            return reject(StatusCode::SERVICE_UNAVAILABLE, "the operator is not running yet");
         };
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         let Some(handler) = self.0.routes.get(path) else {
-            return refuse(StatusCode::NOT_FOUND, "no webhook at this path");
+            return reject(StatusCode::NOT_FOUND, "no webhook at this path");
         };
         let call = live.metrics.begin(path);
         let began = Instant::now();
         let limit = if path == CONVERT_PATH { self.0.max_conversion_bytes } else { MAX_ADMISSION_BYTES };
-        let answer = match check(&head, limit) {
-            Err(answer) => *answer,
+        let response = match check(&head, limit) {
+            Err(response) => *response,
             Ok(deadline) => {
-                let answered = live.panics.within(self.answer(&**handler, body, limit, path, live));
-                let late = |_| refuse(StatusCode::GATEWAY_TIMEOUT, "the webhook timed out");
-                timeout(deadline, answered).await.unwrap_or_else(late)
+                let result = live.panics.within(self.respond(&**handler, body, limit, path, live));
+                let late = |_| reject(StatusCode::GATEWAY_TIMEOUT, "the webhook timed out");
+                timeout(deadline, result).await.unwrap_or_else(late)
             }
         };
-        call.end(answer.status(), began.elapsed());
-        answer
+        call.end(response.status(), began.elapsed());
+        response
     }
 
-    async fn answer<B: Body<Data: Send> + Send>(
+    async fn respond<B: Body<Data: Send> + Send>(
         &self,
         handler: &dyn Handler,
         body: B,
@@ -136,27 +136,27 @@ impl Webhooks {
     ) -> Response<Bytes> {
         let review = match self.0.budget.read(body, limit).await {
             Ok(review) => review,
-            Err(refusal) => return refused(refusal, path),
+            Err(rejection) => return rejection_response(rejection, path),
         };
         let _parsed = match self.0.budget.parse(handler.tree_bytes(&review.text)).await {
             Ok(permit) => permit,
-            Err(refusal) => return refused(refusal, path),
+            Err(rejection) => return rejection_response(rejection, path),
         };
         // This calls the author's code.
         let response =
             AssertUnwindSafe(async { handler.handle(&review.text, live.caches.clone(), &self.0.budget).await });
         match response.catch_unwind().await {
             Ok(Ok(response)) => {
-                let mut answer = Response::new(review.answered(response));
-                answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                answer
+                let mut response = Response::new(review.into_response(response));
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                response
             }
-            Ok(Err(refusal)) => refused(refusal, path),
+            Ok(Err(rejection)) => rejection_response(rejection, path),
             Err(panic) => {
                 live.metrics.panicked();
                 let why = caught(format_args!("webhook {path}"), &*panic);
                 tracing::error!(webhook = path, why, "webhook panicked");
-                refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the webhook panicked: {why}"))
+                reject(StatusCode::INTERNAL_SERVER_ERROR, &format!("the webhook panicked: {why}"))
             }
         }
     }
@@ -177,11 +177,11 @@ impl Handler for ConversionHandler {
         body: &'a [u8],
         _: Arc<Caches>,
         budget: &'a Budget,
-    ) -> BoxFuture<'a, Result<budget::Response, Refusal>> {
+    ) -> BoxFuture<'a, Result<budget::Response, Rejection>> {
         Box::pin(async move {
-            let request = convert::read(body).map_err(Refusal::Invalid)?;
-            let answered = budget.converted.decode(|meter| convert::answer(&self.0, &request, meter)).await;
-            let (text, charge) = answered.unwrap_or_else(|error| (convert::refuse(&request, &error), None));
+            let request = convert::read(body).map_err(Rejection::Invalid)?;
+            let result = budget.converted.decode(|meter| convert::convert_all(&self.0, &request, meter)).await;
+            let (text, charge) = result.unwrap_or_else(|error| (convert::reject(&request, &error), None));
             Ok(budget::Response { text, charge })
         })
     }
@@ -193,16 +193,16 @@ impl Handler for ConversionHandler {
 
 /// Validates the head of a request; returns the remaining time.
 fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Box<Response<Bytes>>> {
-    let refuse = |code, why| Box::new(refuse(code, why));
+    let reject = |code, why| Box::new(reject(code, why));
     if head.method != Method::POST {
-        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, "reviews require POST"));
+        return Err(reject(StatusCode::METHOD_NOT_ALLOWED, "reviews require POST"));
     }
     let text = |name| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if text(CONTENT_TYPE).split(';').next().map(str::trim) != Some("application/json") {
-        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews require the content type application/json"));
+        return Err(reject(StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews require the content type application/json"));
     }
     if text(CONTENT_LENGTH).parse().is_ok_and(|length: u64| length > limit as u64) {
-        return Err(Box::new(refused(Refusal::TooLong { limit }, head.uri.path())));
+        return Err(Box::new(rejection_response(Rejection::TooLong { limit }, head.uri.path())));
     }
     let parameters = head.uri.query().into_iter().flat_map(|query| query.split('&'));
     let seconds = parameters.filter_map(|pair| pair.strip_prefix("timeout=")?.strip_suffix('s')?.parse().ok()).next();
@@ -210,24 +210,24 @@ fn check(head: &http::request::Parts, limit: usize) -> Result<Duration, Box<Resp
 }
 
 /// Describes why a body is rejected, and the remedy.
-fn refused(refusal: Refusal, path: &str) -> Response<Bytes> {
-    let code = match refusal {
-        Refusal::TooLong { .. } | Refusal::TooManyValues => StatusCode::PAYLOAD_TOO_LARGE,
-        Refusal::Crowded => StatusCode::SERVICE_UNAVAILABLE,
-        Refusal::BrokeOff | Refusal::Invalid(_) => StatusCode::BAD_REQUEST,
+fn rejection_response(rejection: Rejection, path: &str) -> Response<Bytes> {
+    let code = match rejection {
+        Rejection::TooLong { .. } | Rejection::TooManyValues => StatusCode::PAYLOAD_TOO_LARGE,
+        Rejection::Crowded => StatusCode::SERVICE_UNAVAILABLE,
+        Rejection::BrokeOff | Rejection::Invalid(_) => StatusCode::BAD_REQUEST,
     };
-    let remedy = match refusal {
-        Refusal::TooLong { .. } if path == CONVERT_PATH => ": increase Webhook::max_conversion_bytes",
+    let remedy = match rejection {
+        Rejection::TooLong { .. } if path == CONVERT_PATH => ": increase Webhook::max_conversion_bytes",
         _ => "",
     };
-    refuse(code, &format!("{refusal}{remedy}"))
+    reject(code, &format!("{rejection}{remedy}"))
 }
 
-fn refuse(code: StatusCode, why: &str) -> Response<Bytes> {
-    let mut answer = Response::new(Bytes::from(format!("{why}\n")));
-    *answer.status_mut() = code;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    answer
+fn reject(code: StatusCode, why: &str) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(format!("{why}\n")));
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
 }
 
 #[cfg(test)]
@@ -251,9 +251,9 @@ mod tests {
 
     async fn send(webhooks: &Webhooks, path: &str, body: String) -> (StatusCode, String) {
         let request = Request::post(path).header(CONTENT_TYPE, "application/json");
-        let answer = webhooks.handle(request.body(Full::new(Bytes::from(body))).unwrap()).await;
-        let code = answer.status();
-        let body = Full::new(answer.into_body()).collect().await.unwrap().to_bytes();
+        let response = webhooks.handle(request.body(Full::new(Bytes::from(body))).unwrap()).await;
+        let code = response.status();
+        let body = Full::new(response.into_body()).collect().await.unwrap().to_bytes();
         (code, String::from_utf8(body.to_vec()).unwrap())
     }
 
@@ -317,8 +317,8 @@ mod tests {
 
     #[tokio::test]
     async fn terminating_objects_are_validated_unless_only_finalizers_change() {
-        let refuses = |_: &AdmissionRequest<Pod>| Ok(Verdict::deny("never"));
-        let webhooks = webhooks(&[Webhook::<Pod>::new().validates(refuses).declared()]);
+        let rejects = |_: &AdmissionRequest<Pod>| Ok(Verdict::deny("never"));
+        let webhooks = webhooks(&[Webhook::<Pod>::new().validates(rejects).declared()]);
         let object = |field: &str, value: Value| {
             let mut pod = pod(&json!({"containers": []}));
             pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
@@ -453,7 +453,7 @@ mod tests {
         };
         let bomb = review(&vec!["1"; 7 << 20].join(","));
         let budget = Budget::new(MAX_CONVERSION_BYTES);
-        assert_eq!(budget.parse(converting.tree_bytes(bomb.as_bytes())).await.unwrap_err(), Refusal::TooManyValues);
+        assert_eq!(budget.parse(converting.tree_bytes(bomb.as_bytes())).await.unwrap_err(), Rejection::TooManyValues);
         // A list of 10,000 objects, as the API server sends it.
         let object = format!(r#"{{"kind": "A", "apiVersion": "g/v2", "spec": {{"text": "{}"}}}}"#, "x,[{".repeat(350));
         let list = review(&vec![&*object; 10_000].join(","));

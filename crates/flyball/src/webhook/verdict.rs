@@ -21,12 +21,12 @@ use flyball_core::{GroupVersionKind, Reason, Status};
 #[doc(alias = "admission.Response")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    refusal: Option<Refusal>,
+    rejection: Option<Rejection>,
     warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Refusal {
+enum Rejection {
     Denied(String),
     Invalid(Vec<FieldError>),
 }
@@ -34,19 +34,19 @@ enum Refusal {
 impl Verdict {
     /// Admits the write.
     pub fn allow() -> Self {
-        Self { refusal: None, warnings: Vec::new() }
+        Self { rejection: None, warnings: Vec::new() }
     }
 
     /// Rejects the write with 403 `Forbidden`, for a reason that is in no field.
     pub fn deny(why: impl Into<String>) -> Self {
-        Self { refusal: Some(Refusal::Denied(why.into())), warnings: Vec::new() }
+        Self { rejection: Some(Rejection::Denied(why.into())), warnings: Vec::new() }
     }
 
     /// Rejects the write with 422 `Invalid` if there is an error, each error a cause. Collect all errors, so that the
     /// user can correct them at once.
     pub fn from_errors(errors: impl IntoIterator<Item = FieldError>) -> Self {
         let errors: Vec<_> = errors.into_iter().collect();
-        Self { refusal: (!errors.is_empty()).then_some(Refusal::Invalid(errors)), warnings: Vec::new() }
+        Self { rejection: (!errors.is_empty()).then_some(Rejection::Invalid(errors)), warnings: Vec::new() }
     }
 
     /// Adds a warning for the user, whether the write is admitted or not. The API server truncates long warnings at
@@ -58,15 +58,15 @@ impl Verdict {
 
     /// Returns true if the write is admitted.
     pub fn is_allowed(&self) -> bool {
-        self.refusal.is_none()
+        self.rejection.is_none()
     }
 
     /// Splits the verdict into the rejection and the warnings.
     pub(super) fn into_parts(self, kind: &GroupVersionKind, name: &str) -> (Option<Status>, Vec<String>) {
-        let refusal = self.refusal.map(|refusal| match refusal {
-            Refusal::Denied(why) => Status::new(403, Reason::Forbidden, why),
-            Refusal::Invalid(errors) => Status::invalid(kind, name, &errors),
+        let rejection = self.rejection.map(|rejection| match rejection {
+            Rejection::Denied(why) => Status::new(403, Reason::Forbidden, why),
+            Rejection::Invalid(errors) => Status::invalid(kind, name, &errors),
         });
-        (refusal, self.warnings)
+        (rejection, self.warnings)
     }
 }

@@ -172,10 +172,10 @@ impl<E: Etcd, S: Snapshots> EtcdClusterReconciler<E, S> {
 
     /// Reads the members: from all responding members with a quorum, otherwise from the most advanced one.
     async fn membership(&self, cluster: &EtcdCluster, pods: &[ObservedPod]) -> Option<Membership> {
-        let mut answering: Vec<&ObservedPod> = pods.iter().filter(|pod| pod.status.is_some()).collect();
-        answering.sort_by_key(|pod| std::cmp::Reverse(pod.status.as_ref().map(|status| status.raft_index)));
+        let mut responding: Vec<&ObservedPod> = pods.iter().filter(|pod| pod.status.is_some()).collect();
+        responding.sort_by_key(|pod| std::cmp::Reverse(pod.status.as_ref().map(|status| status.raft_index)));
         for is_consistent in [true, false] {
-            for pod in &answering {
+            for pod in &responding {
                 match self.etcd.members(&client_url(cluster, &pod.name), is_consistent).await {
                     Ok(members) => return Some(Membership { members, is_consistent }),
                     Err(error) => tracing::debug!(pod = pod.name, %error, "does not list the members"),

@@ -20,7 +20,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a defragmentation, and of each chunk of a snapshot.
 const LONG_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a response: one about seven members has several kilobytes.
-const MAX_ANSWER: usize = 1 << 20;
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
 /// Maximum size of a snapshot chunk as JSON: its content has 32 KiB.
 const MAX_CHUNK: usize = 4 << 20;
 /// Size of the SHA-256 checksum at the end of a snapshot, in a separate chunk; restores verify it.
@@ -59,7 +59,7 @@ fn rejected(endpoint: &str, code: u16, body: &[u8]) -> Error {
     let problem: Option<Problem> = serde_json::from_slice(body).ok();
     let message = problem.and_then(|problem| problem.message.or(problem.error));
     let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).trim().chars().take(200).collect());
-    Error::Refused { endpoint: endpoint.into(), code, message }
+    Error::Rejected { endpoint: endpoint.into(), code, message }
 }
 
 impl Gateway {
@@ -69,12 +69,12 @@ impl Gateway {
             let request = Request::post(format!("{endpoint}/{prefix}/{method}"))
                 .body(Bytes::from(body.to_string()))
                 .map_err(|error| unreachable(endpoint, error))?;
-            let answer = self.0.send(request).await.map_err(|error| unreachable(endpoint, error))?;
-            if answer.status().is_success() {
-                return Ok(answer.into_body());
+            let response = self.0.send(request).await.map_err(|error| unreachable(endpoint, error))?;
+            if response.status().is_success() {
+                return Ok(response.into_body());
             }
-            let code = answer.status().as_u16();
-            let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
+            let code = response.status().as_u16();
+            let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
             let body = body.map_err(|error| unreachable(endpoint, error))?.to_bytes();
             // With another path prefix, the body of the 404 is text; for an unknown member, it is JSON.
             if code != 404 || body.starts_with(b"{") {
@@ -87,7 +87,8 @@ impl Gateway {
     async fn call(&self, endpoint: &str, method: &str, body: Value, limit: Duration) -> Result<Value> {
         let call = async {
             let body = self.begin(endpoint, method, &body).await?;
-            let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| unreachable(endpoint, error))?;
+            let body =
+                Limited::new(body, MAX_RESPONSE_BYTES).collect().await.map_err(|error| unreachable(endpoint, error))?;
             serde_json::from_slice(&body.to_bytes()).map_err(|error| unreachable(endpoint, error))
         };
         timeout(limit, call).await.map_err(|late| unreachable(endpoint, late))?
@@ -96,7 +97,7 @@ impl Gateway {
 
 impl Etcd for Gateway {
     async fn members(&self, endpoint: &str, consistent: bool) -> Result<Vec<Member>> {
-        let answer =
+        let response =
             self.call(endpoint, "cluster/member/list", json!({"linearizable": consistent}), REQUEST_TIMEOUT).await?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let member = |member: &Value| Member {
@@ -104,7 +105,7 @@ impl Etcd for Gateway {
             name: text(&member["name"]),
             peer_urls: member["peerURLs"].as_array().into_iter().flatten().map(text).collect(),
         };
-        match answer["members"].as_array() {
+        match response["members"].as_array() {
             Some(members) if !members.is_empty() => Ok(members.iter().map(member).collect()),
             _ => Err(unreachable(endpoint, "it lists no members")),
         }
@@ -119,15 +120,15 @@ impl Etcd for Gateway {
     }
 
     async fn status(&self, endpoint: &str) -> Result<MemberStatus> {
-        let answer = self.call(endpoint, "maintenance/status", json!({}), REQUEST_TIMEOUT).await?;
+        let response = self.call(endpoint, "maintenance/status", json!({}), REQUEST_TIMEOUT).await?;
         Ok(MemberStatus {
-            id: number(&answer["header"]["member_id"]),
-            leader: number(&answer["leader"]),
-            version: answer["version"].as_str().unwrap_or_default().into(),
-            db_size: number(&answer["dbSize"]),
-            db_size_in_use: number(&answer["dbSizeInUse"]),
-            revision: number(&answer["header"]["revision"]),
-            raft_index: number(&answer["raftIndex"]),
+            id: number(&response["header"]["member_id"]),
+            leader: number(&response["leader"]),
+            version: response["version"].as_str().unwrap_or_default().into(),
+            db_size: number(&response["dbSize"]),
+            db_size_in_use: number(&response["dbSizeInUse"]),
+            revision: number(&response["header"]["revision"]),
+            raft_index: number(&response["raftIndex"]),
         })
     }
 

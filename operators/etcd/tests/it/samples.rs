@@ -4,7 +4,7 @@ use etcd_operator::api::etcdbackup_v1beta2::EtcdBackup;
 use etcd_operator::api::etcdcluster_v1beta2::EtcdCluster;
 use etcd_operator::api::etcdrestore_v1beta2::EtcdRestore;
 use etcd_operator::etcd::Error;
-use etcd_operator::snapshots::{Folder, Snapshots};
+use etcd_operator::snapshots::{SnapshotDirectory, Snapshots};
 use futures_util::{StreamExt, stream};
 use kube::CustomResourceExt;
 use serde::de::DeserializeOwned;
@@ -38,7 +38,7 @@ fn definition_has_the_established_names() {
 #[tokio::test]
 async fn folder_stores_only_complete_snapshots() {
     let path = std::env::temp_dir().join(format!("etcd-operator-test-{}", std::process::id()));
-    let folder = Folder::new(&path, "http://here/", 6);
+    let folder = SnapshotDirectory::new(&path, "http://here/", 6);
     let pieces = |pieces: Vec<Result<&'static str, Error>>| {
         stream::iter(pieces.into_iter().map(|piece| piece.map(Into::into))).boxed()
     };

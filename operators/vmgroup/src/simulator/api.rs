@@ -30,18 +30,18 @@ pub(super) struct Api {
 }
 
 /// The reason of a rejected call.
-enum Refusal {
+enum Rejection {
     Status(StatusCode),
     Fault(Problem),
 }
 
-impl From<Problem> for Refusal {
+impl From<Problem> for Rejection {
     fn from(problem: Problem) -> Self {
         Self::Fault(problem)
     }
 }
 
-impl From<serde_json::Error> for Refusal {
+impl From<serde_json::Error> for Rejection {
     fn from(_: serde_json::Error) -> Self {
         Self::Status(StatusCode::BAD_REQUEST)
     }
@@ -68,15 +68,15 @@ impl Api {
     /// Handles a request: `POST /sdk/vim25/{release}/{type}/{id}/{method}`.
     pub(super) fn handle(&mut self, now: Duration, request: &Request<Bytes>) -> Response<Bytes> {
         let path: Vec<&str> = request.uri().path().split('/').collect();
-        let answer = match path[..] {
+        let response = match path[..] {
             ["", "sdk", "vim25", _, kind, id, method] if request.method() == Method::POST => {
                 self.call(now, &ManagedObject::new(kind, id), method, request)
             }
-            _ => Err(Refusal::Status(StatusCode::NOT_FOUND)),
+            _ => Err(Rejection::Status(StatusCode::NOT_FOUND)),
         };
-        answer.unwrap_or_else(|refusal| match refusal {
-            Refusal::Status(status) => response::status(status),
-            Refusal::Fault(problem) => response::fault(&problem),
+        response.unwrap_or_else(|rejection| match rejection {
+            Rejection::Status(status) => response::status(status),
+            Rejection::Fault(problem) => response::fault(&problem),
         })
     }
 
@@ -86,7 +86,7 @@ impl Api {
         object: &ManagedObject,
         method: &str,
         request: &Request<Bytes>,
-    ) -> Result<Response<Bytes>, Refusal> {
+    ) -> Result<Response<Bytes>, Rejection> {
         let body = request.body().as_ref();
         let value = match (object.kind.as_str(), method) {
             ("ServiceInstance", "RetrieveServiceContent") => self.service_content(),
@@ -106,7 +106,7 @@ impl Api {
         object: &ManagedObject,
         method: &str,
         body: &[u8],
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, Rejection> {
         let inventory = &mut self.inventory;
         Ok(match (kind, method) {
             ("PropertyCollector", "RetrievePropertiesEx") => {
@@ -143,7 +143,7 @@ impl Api {
             ("VirtualMachine" | "Folder", "Destroy_Task") => {
                 json!(self.tasks.start(inventory, now, object, Effect::Destroy)?)
             }
-            _ => return Err(Refusal::Status(StatusCode::NOT_FOUND)),
+            _ => return Err(Rejection::Status(StatusCode::NOT_FOUND)),
         })
     }
 
@@ -170,19 +170,19 @@ impl Api {
         })
     }
 
-    fn log_in(&mut self, now: Duration, login: &Login) -> Result<Response<Bytes>, Refusal> {
+    fn log_in(&mut self, now: Duration, login: &Login) -> Result<Response<Bytes>, Rejection> {
         if (login.user_name.as_str(), login.password.as_str()) != (USER, PASSWORD) {
             return Err(Problem::Named("InvalidLogin").into());
         }
         let key = self.issue("session");
         let user = json!({"_typeName": "UserSession", "key": key, "userName": USER, "fullName": USER});
-        let mut answer = response::value(&user);
-        answer.headers_mut().extend(HeaderValue::try_from(&key).map(|key| (SESSION_HEADER, key)));
+        let mut response = response::value(&user);
+        response.headers_mut().extend(HeaderValue::try_from(&key).map(|key| (SESSION_HEADER, key)));
         self.sessions.insert(key, now);
-        Ok(answer)
+        Ok(response)
     }
 
-    fn check_session(&mut self, now: Duration, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn check_session(&mut self, now: Duration, headers: &HeaderMap) -> Result<(), Rejection> {
         let idle = self.options.session_idle;
         self.sessions.retain(|_, last| now.saturating_sub(*last) <= idle);
         let key = headers.get(SESSION_HEADER).and_then(|key| key.to_str().ok());
@@ -205,9 +205,10 @@ impl Api {
         page
     }
 
-    fn clone_vm(&mut self, now: Duration, source: &ManagedObject, request: CloneVm) -> Result<Value, Refusal> {
+    fn clone_vm(&mut self, now: Duration, source: &ManagedObject, request: CloneVm) -> Result<Value, Rejection> {
         let CloneVm { folder, name, spec } = request;
-        let source_vm = self.inventory.get(source)?.machine.clone().ok_or(Refusal::Status(StatusCode::BAD_REQUEST))?;
+        let source_vm =
+            self.inventory.get(source)?.machine.clone().ok_or(Rejection::Status(StatusCode::BAD_REQUEST))?;
         self.inventory.get(&folder)?;
         match &spec.location.pool {
             Some(pool) => self.inventory.get(pool).map(|_| ())?,

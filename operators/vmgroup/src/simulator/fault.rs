@@ -9,13 +9,13 @@ pub enum Fault {
     /// The connection breaks before the request arrives.
     LostRequest,
     /// The request is executed, and then the connection breaks.
-    LostAnswer,
+    LostResponse,
     /// The response is delayed.
     Delay(Duration),
     /// The response is an HTTP status without a body, as from a proxy.
     Status(StatusCode),
     /// vCenter rejects the call with a fault of this name.
-    Refusal(&'static str),
+    Rejection(&'static str),
     /// The task that the call starts, if it starts one, fails in the end with a fault of this name.
     FailedTask(&'static str),
     /// All sessions end just before the call.
@@ -73,12 +73,12 @@ impl Faults {
 fn any(rng: &Rng) -> Fault {
     const ALL: [Fault; 9] = [
         Fault::LostRequest,
-        Fault::LostAnswer,
+        Fault::LostResponse,
         Fault::Delay(Duration::from_secs(3)),
         Fault::Delay(Duration::from_secs(120)),
         Fault::Status(StatusCode::SERVICE_UNAVAILABLE),
         Fault::Status(StatusCode::INTERNAL_SERVER_ERROR),
-        Fault::Refusal("HostCommunication"),
+        Fault::Rejection("HostCommunication"),
         Fault::FailedTask("FileFault"),
         Fault::EndOfSessions,
     ];

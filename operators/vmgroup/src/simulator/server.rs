@@ -22,16 +22,16 @@ impl Simulator {
             let (stream, _) = listener.accept().await?;
             while connections.try_join_next().is_some() {}
             let simulator = self.clone();
-            let service = service_fn(move |request: Request<Incoming>| simulator.clone().answer_body(request));
+            let service = service_fn(move |request: Request<Incoming>| simulator.clone().respond_with_body(request));
             // A simulated loss of a response is an error of the service, which makes hyper close the connection.
             connections
                 .spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
         }
     }
 
-    async fn answer_body(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, BoxError> {
+    async fn respond_with_body(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, BoxError> {
         let (head, body) = request.into_parts();
         let body = Limited::new(body, MAX_REQUEST).collect().await?.to_bytes();
-        Ok(self.answer(Request::from_parts(head, body)).await?.map(Full::new))
+        Ok(self.respond(Request::from_parts(head, body)).await?.map(Full::new))
     }
 }

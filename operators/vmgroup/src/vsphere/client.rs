@@ -141,7 +141,7 @@ impl Client {
         let body = json!({"_typeName": "CreateFolderRequestType", "name": name});
         match self.session.call(parent, METHOD, &body).await {
             Err(Error::DuplicateName { object: Some(object), .. }) if object.kind == "Folder" => Ok(object),
-            answer => decode(METHOD, answer?),
+            response => decode(METHOD, response?),
         }
     }
 

@@ -75,8 +75,8 @@ impl Session {
         const METHOD: &str = "RetrieveServiceContent";
         let read = || async {
             let instance = ManagedObject::new("ServiceInstance", "ServiceInstance");
-            let (answer, _) = self.send(&instance, METHOD, &json!({}), None).await?;
-            decode(METHOD, answer)
+            let (response, _) = self.send(&instance, METHOD, &json!({}), None).await?;
+            decode(METHOD, response)
         };
         self.content.get_or_try_init(read).await
     }
@@ -84,14 +84,14 @@ impl Session {
     /// Calls a method after login. An ended session is replaced once.
     pub(super) async fn call(&self, object: &ManagedObject, method: &'static str, body: &Value) -> Result<Value> {
         let key = self.log_in(None).await?;
-        let answer = match self.send(object, method, body, Some(&key)).await {
+        let response = match self.send(object, method, body, Some(&key)).await {
             Err(Error::NotAuthenticated) => {
                 let key = self.log_in(Some(&key)).await?;
                 self.send(object, method, body, Some(&key)).await
             }
-            answer => answer,
+            response => response,
         };
-        answer.map(|(value, _)| value)
+        response.map(|(value, _)| value)
     }
 
     /// Returns the session's key. The first caller with an `ended` session replaces it; other callers wait for the new
@@ -112,9 +112,9 @@ impl Session {
             "userName": self.credentials.user,
             "password": self.credentials.password,
         });
-        let answer = self.send(&self.content().await?.session_manager, METHOD, &body, None).await;
-        login.rejected = matches!(answer, Err(Error::InvalidLogin)).then(Instant::now);
-        let (_, key) = answer?;
+        let response = self.send(&self.content().await?.session_manager, METHOD, &body, None).await;
+        login.rejected = matches!(response, Err(Error::InvalidLogin)).then(Instant::now);
+        let (_, key) = response?;
         let mut key = key.ok_or_else(|| Error::Malformed { method: METHOD, what: "no session".into() })?;
         key.set_sensitive(true);
         tracing::debug!(host = self.host, "logged in to vCenter");
@@ -137,18 +137,18 @@ impl Session {
         let request = request.body(Bytes::from(body.to_string())).map_err(|e| malformed(format!("{object}: {e}")))?;
 
         let unreachable = |source| Error::Unreachable { host: self.host.clone(), source };
-        let answer = tokio::time::timeout(self.deadline, self.transport.clone().oneshot(request))
+        let response = tokio::time::timeout(self.deadline, self.transport.clone().oneshot(request))
             .await
             .unwrap_or_else(|_| Err(format!("no response to {method} within {:?}", self.deadline).into()))
             .map_err(unreachable)?;
 
-        let status = answer.status();
-        let value = match answer.body().as_ref() {
+        let status = response.status();
+        let value = match response.body().as_ref() {
             [] => Some(Value::Null),
             body => serde_json::from_slice(body).ok(),
         };
         match value {
-            Some(value) if status.is_success() => Ok((value, answer.headers().get(SESSION_HEADER).cloned())),
+            Some(value) if status.is_success() => Ok((value, response.headers().get(SESSION_HEADER).cloned())),
             None if status.is_success() => Err(malformed("a body that is not JSON".into())),
             value => Err(value.and_then(|fault| Error::from_fault(&fault, None)).unwrap_or_else(|| match status {
                 StatusCode::UNAUTHORIZED => Error::NotAuthenticated,
@@ -160,8 +160,8 @@ impl Session {
 }
 
 /// Decodes a response.
-pub(super) fn decode<T: serde::de::DeserializeOwned>(method: &'static str, answer: Value) -> Result<T> {
-    serde_json::from_value(answer).map_err(|e| Error::Malformed { method, what: e.to_string() })
+pub(super) fn decode<T: serde::de::DeserializeOwned>(method: &'static str, response: Value) -> Result<T> {
+    serde_json::from_value(response).map_err(|e| Error::Malformed { method, what: e.to_string() })
 }
 
 /// Parses scheme and authority of a host, `host:port` or URL. Many tools append the path `/sdk`, which is accepted and

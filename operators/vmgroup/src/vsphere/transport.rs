@@ -10,7 +10,7 @@ use tower::{BoxError, service_fn};
 pub type Transport = BoxCloneSyncService<Request<Bytes>, Response<Bytes>, BoxError>;
 
 /// Maximum size of a response; a response with ten thousand virtual machines has several megabytes.
-const MAX_ANSWER: usize = 64 << 20;
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// Connects over HTTPS, or over HTTP for `http` URLs.
 ///
@@ -20,6 +20,6 @@ pub fn https(insecure: bool) -> Result<Transport, BoxError> {
     let client = Client::new(trust, Proxies::default())?;
     Ok(BoxCloneSyncService::new(service_fn(move |request: Request<Bytes>| {
         let client = client.clone();
-        async move { client.fetch(request, MAX_ANSWER).await }
+        async move { client.fetch(request, MAX_RESPONSE_BYTES).await }
     })))
 }

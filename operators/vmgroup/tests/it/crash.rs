@@ -28,11 +28,11 @@ fn crashing(simulator: &Simulator, crash: Crash) -> (Transport, Arc<Notify>) {
             if matches!(crash, Crash::Before(n) if n == call) {
                 stop().await;
             }
-            let answer = inner.oneshot(request).await;
+            let response = inner.oneshot(request).await;
             if matches!(crash, Crash::After(n) if n == call) {
                 stop().await;
             }
-            answer as Result<Response<Bytes>, BoxError>
+            response as Result<Response<Bytes>, BoxError>
         }
     }));
     (transport, crashed)

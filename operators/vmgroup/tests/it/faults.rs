@@ -25,10 +25,10 @@ async fn check(faults: impl Fn() -> Faults) {
 async fn single_fault_at_any_call_is_recovered() {
     let ways = [
         Fault::LostRequest,
-        Fault::LostAnswer,
+        Fault::LostResponse,
         Fault::Delay(Duration::from_secs(31)),
         Fault::Status(StatusCode::SERVICE_UNAVAILABLE),
-        Fault::Refusal("HostCommunication"),
+        Fault::Rejection("HostCommunication"),
         Fault::FailedTask("FileFault"),
         Fault::EndOfSessions,
     ];
@@ -42,7 +42,7 @@ async fn single_fault_at_any_call_is_recovered() {
 #[tokio::test(start_paused = true)]
 async fn two_consecutive_lost_responses_are_recovered() {
     for call in 0..40 {
-        check(|| Faults::script([(call, Fault::LostAnswer), (call + 1, Fault::LostAnswer)])).await;
+        check(|| Faults::script([(call, Fault::LostResponse), (call + 1, Fault::LostResponse)])).await;
     }
 }
 

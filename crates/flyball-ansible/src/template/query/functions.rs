@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 /// Calls a function.
 pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], value: &Json) -> Result<Json, Problem> {
-    let refuse = |problem: &str| Problem::Query(format!("{name}(): {problem}"));
+    let reject = |problem: &str| Problem::Query(format!("{name}(): {problem}"));
     let (mut values, mut reference) = (Vec::new(), None);
     for argument in arguments {
         match argument {
@@ -18,7 +18,7 @@ pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], 
     }
     let charge = |work: usize| (evaluation.charge)(work as u64);
     let by = |item: &Json| -> Result<Json, Problem> {
-        let node = reference.ok_or_else(|| refuse("an expression with & is required"))?;
+        let node = reference.ok_or_else(|| reject("an expression with & is required"))?;
         evaluation.own(evaluation.of(node, Cow::Borrowed(item))?)
     };
     Ok(match (name, &mut values[..]) {
@@ -35,7 +35,7 @@ pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], 
         ("join", [Json::String(separator), Json::Array(items)]) => {
             charge(separator.len().saturating_mul(items.len()) / crate::template::BYTES_PER_FUEL)?;
             let texts: Option<Vec<_>> = items.iter().map(Json::as_str).collect();
-            texts.ok_or_else(|| refuse("the list must contain strings"))?.join(separator).into()
+            texts.ok_or_else(|| reject("the list must contain strings"))?.join(separator).into()
         }
         ("not_null", all) => all.iter_mut().find(|one| !one.is_null()).map(Json::take).unwrap_or_default(),
         ("reverse", [Json::Array(items)]) => {
@@ -44,19 +44,19 @@ pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], 
         }
         ("reverse", [Json::String(text)]) => text.chars().rev().collect::<String>().into(),
         ("sort", [Json::Array(items)]) => {
-            check_order(items).map_err(refuse)?;
+            check_order(items).map_err(reject)?;
             items.sort_by(|left, right| order(left, right).unwrap_or(Ordering::Equal));
             std::mem::take(items).into()
         }
         ("max" | "min", [Json::Array(items)]) => {
-            check_order(items).map_err(refuse)?;
+            check_order(items).map_err(reject)?;
             let items = std::mem::take(items).into_iter().map(|item| (item.clone(), item));
             extreme(items, name == "max")
         }
         ("sort_by" | "max_by" | "min_by", [Json::Array(items)]) => {
             let keyed = std::mem::take(items).into_iter().map(|item| Ok((by(&item)?, item)));
             let mut keyed = keyed.collect::<Result<Vec<_>, Problem>>()?;
-            check_order(&keyed.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>()).map_err(refuse)?;
+            check_order(&keyed.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>()).map_err(reject)?;
             if name != "sort_by" {
                 return Ok(extreme(keyed.into_iter(), name == "max_by"));
             }
@@ -67,7 +67,7 @@ pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], 
         ("merge", all) => {
             let mut merged = Map::new();
             for one in all {
-                let Json::Object(fields) = one else { return Err(refuse("all arguments must be maps")) };
+                let Json::Object(fields) = one else { return Err(reject("all arguments must be maps")) };
                 merged.extend(std::mem::take(fields));
             }
             merged.into()
@@ -98,7 +98,7 @@ pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], 
         ("floor", [Json::Number(number)]) => rounded(number, f64::floor),
         ("sum" | "avg", [Json::Array(items)]) => {
             let numbers: Option<Vec<_>> = items.iter().map(Json::as_f64).collect();
-            let numbers = numbers.ok_or_else(|| refuse("the list must contain numbers"))?;
+            let numbers = numbers.ok_or_else(|| reject("the list must contain numbers"))?;
             let sum: f64 = numbers.iter().sum();
             match name {
                 "avg" if numbers.is_empty() => Json::Null,
@@ -107,7 +107,7 @@ pub(super) fn call(evaluation: &Evaluation<'_>, name: &str, arguments: &[Node], 
                 _ => sum.into(),
             }
         }
-        _ => return Err(refuse("unknown function, or invalid arguments")),
+        _ => return Err(reject("unknown function, or invalid arguments")),
     })
 }
 

@@ -1,6 +1,6 @@
 //! TOML decoder with the order and messages of BurntSushi/toml.
 
-use super::scan::{Problem, Scanned, Scanner, StringLiteral, is_blank, is_line_end, quoted};
+use super::scan::{Problem, ScanResult, Scanner, StringLiteral, is_blank, is_line_end, quoted};
 use crate::quote::quote;
 use crate::value::{List, ListKind, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,11 +96,11 @@ impl Reader<'_> {
     }
 
     /// An error at the last key.
-    fn key_error<T>(&self, message: String) -> Scanned<T> {
+    fn key_error<T>(&self, message: String) -> ScanResult<T> {
         Err(Problem { message, line: self.scanner.line_at(self.key_at) })
     }
 
-    fn document(&mut self) -> Scanned<()> {
+    fn document(&mut self) -> ScanResult<()> {
         loop {
             self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
             match self.scanner.peek() {
@@ -136,7 +136,7 @@ impl Reader<'_> {
     }
 
     /// `[table]` or `[[list]]`.
-    fn header(&mut self) -> Scanned<()> {
+    fn header(&mut self) -> ScanResult<()> {
         self.scanner.next()?;
         let is_list = self.scanner.next_if(|c| c == '[')?.is_some();
         let mut key = Vec::new();
@@ -180,7 +180,7 @@ impl Reader<'_> {
     }
 
     /// `a.b = value`; context and key remain set afterwards.
-    fn pair(&mut self) -> Scanned<()> {
+    fn pair(&mut self) -> ScanResult<()> {
         self.scanner.skip(is_blank)?;
         match self.scanner.peek() {
             c @ (Some('=') | None) => return self.scanner.fail(c, "unexpected '=': key name appears blank"),
@@ -226,7 +226,7 @@ impl Reader<'_> {
         self.set(&name, Node::Value(value))
     }
 
-    fn value(&mut self, in_list: bool) -> Scanned<Value> {
+    fn value(&mut self, in_list: bool) -> ScanResult<Value> {
         self.scanner.skip(is_blank)?;
         let from = self.scanner.at;
         let c = self.scanner.next()?;
@@ -265,7 +265,7 @@ impl Reader<'_> {
         }
     }
 
-    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Scanned<Value>) -> Scanned<Value> {
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> ScanResult<Value>) -> ScanResult<Value> {
         self.depth += 1;
         if self.depth > DEPTH {
             return self.scanner.fail(Some(' '), format!("values are nested deeper than {DEPTH}"));
@@ -276,7 +276,7 @@ impl Reader<'_> {
     }
 
     /// Skips to the next element of an array or an inline table; returns false at its terminator.
-    fn has_element(&mut self, terminator: char) -> Scanned<bool> {
+    fn has_element(&mut self, terminator: char) -> ScanResult<bool> {
         loop {
             self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
             match self.scanner.peek() {
@@ -291,7 +291,7 @@ impl Reader<'_> {
     }
 
     /// Skips to the terminator, or past a comma. `message` is the error of another character, which replaces `{}`.
-    fn separator(&mut self, terminator: char, message: &str) -> Scanned<()> {
+    fn separator(&mut self, terminator: char, message: &str) -> ScanResult<()> {
         loop {
             self.scanner.skip(|c| is_blank(c) || is_line_end(c))?;
             match self.scanner.peek() {
@@ -308,7 +308,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn list(&mut self) -> Scanned<Value> {
+    fn list(&mut self) -> ScanResult<Value> {
         let mut path = self.context.clone();
         path.push(self.key.clone());
         self.lists.insert(path);
@@ -321,7 +321,7 @@ impl Reader<'_> {
         Ok(Value::list(items))
     }
 
-    fn inline(&mut self, in_list: bool) -> Scanned<Value> {
+    fn inline(&mut self, in_list: bool) -> ScanResult<Value> {
         let (outer, outer_key) = (self.context.clone(), std::mem::take(&mut self.key));
         let mut path = outer.clone();
         path.push(outer_key.clone());
@@ -339,7 +339,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn number(&mut self, from: usize, first: Option<char>) -> Scanned<Value> {
+    fn number(&mut self, from: usize, first: Option<char>) -> ScanResult<Value> {
         let is_signed = matches!(first, Some('+' | '-'));
         if is_signed {
             let c = self.scanner.next()?;
@@ -399,7 +399,7 @@ impl Reader<'_> {
         }
     }
 
-    fn integer(&mut self, from: usize, radix: u32) -> Scanned<Value> {
+    fn integer(&mut self, from: usize, radix: u32) -> ScanResult<Value> {
         let text = self.scanner.since(from);
         let fail = |reason: &str| {
             self.scanner.fail(Some(' '), format!("Invalid integer {}: {reason}", quote(text.as_bytes())))
@@ -418,7 +418,7 @@ impl Reader<'_> {
         }
     }
 
-    fn float(&mut self, from: usize) -> Scanned<Value> {
+    fn float(&mut self, from: usize) -> ScanResult<Value> {
         let text = self.scanner.since(from);
         let quoted = quote(text.as_bytes());
         let fail = |reason: String| self.scanner.fail(Some(' '), reason);
@@ -440,7 +440,7 @@ impl Reader<'_> {
         }
     }
 
-    fn date(&mut self, from: usize) -> Scanned<Value> {
+    fn date(&mut self, from: usize) -> ScanResult<Value> {
         let text = self.scanner.since(from).trim_end();
         let plain = text.replace('z', "Z").replace(['t', ' '], "T");
         match plain.parse::<::toml::value::Datetime>() {
@@ -450,7 +450,7 @@ impl Reader<'_> {
     }
 
     /// Returns the content of a string.
-    fn text(&self, literal: &StringLiteral<'_>) -> Scanned<String> {
+    fn text(&self, literal: &StringLiteral<'_>) -> ScanResult<String> {
         let without_first_line_end = |text: &str| {
             let rest = text.strip_prefix("\r\n").or_else(|| text.strip_prefix('\n'));
             rest.unwrap_or(text).to_owned()
@@ -463,7 +463,7 @@ impl Reader<'_> {
         }
     }
 
-    fn unescaped(&self, text: &str) -> Scanned<String> {
+    fn unescaped(&self, text: &str) -> ScanResult<String> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find('\\') {
@@ -524,12 +524,12 @@ impl Reader<'_> {
         Ok(table)
     }
 
-    fn check_depth(&self, parts: usize) -> Scanned<()> {
+    fn check_depth(&self, parts: usize) -> ScanResult<()> {
         if parts > DEPTH { self.key_error(format!("keys are nested deeper than {DEPTH}")) } else { Ok(()) }
     }
 
     /// Charges the steps of setting a key.
-    fn walk(&mut self, steps: usize) -> Scanned<()> {
+    fn walk(&mut self, steps: usize) -> ScanResult<()> {
         self.steps += steps;
         if self.steps > MAX_STEPS {
             self.key_error("the document has too many keys with many parts".into())
@@ -539,7 +539,7 @@ impl Reader<'_> {
     }
 
     /// Makes a key the context, and creates the tables on its path.
-    fn enter(&mut self, mut key: Vec<String>, is_list: bool) -> Scanned<()> {
+    fn enter(&mut self, mut key: Vec<String>, is_list: bool) -> ScanResult<()> {
         self.check_depth(key.len())?;
         self.walk(key.len() * key.len())?;
         let last = key.pop().unwrap_or_default();
@@ -576,7 +576,7 @@ impl Reader<'_> {
     }
 
     /// Sets a key of the context.
-    fn set(&mut self, key: &str, node: Node) -> Scanned<()> {
+    fn set(&mut self, key: &str, node: Node) -> ScanResult<()> {
         self.walk(self.context.len() + 1)?;
         let context = self.context.clone();
         let whole = [&context[..], &[key.to_owned()]].concat();

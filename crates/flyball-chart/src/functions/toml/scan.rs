@@ -6,7 +6,7 @@ pub(super) struct Problem {
     pub(super) line: usize,
 }
 
-pub(super) type Scanned<T> = Result<T, Problem>;
+pub(super) type ScanResult<T> = Result<T, Problem>;
 
 /// A document that is read character by character.
 pub(super) struct Scanner<'t> {
@@ -69,7 +69,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Consumes a character.
-    pub(super) fn next(&mut self) -> Scanned<Option<char>> {
+    pub(super) fn next(&mut self) -> ScanResult<Option<char>> {
         let Some(c) = self.peek() else { return Ok(None) };
         let lone_return = c == '\r' && !self.text[self.at + 1..].starts_with('\n');
         if lone_return || (c < ' ' && !matches!(c, '\t' | '\r' | '\n')) || c == '\u{7f}' {
@@ -81,36 +81,36 @@ impl<'t> Scanner<'t> {
     }
 
     /// Consumes a character if it is the expected one.
-    pub(super) fn next_if(&mut self, is: impl Fn(char) -> bool) -> Scanned<Option<char>> {
+    pub(super) fn next_if(&mut self, is: impl Fn(char) -> bool) -> ScanResult<Option<char>> {
         match self.peek().filter(|c| is(*c)) {
             Some(_) => self.next(),
             None => Ok(None),
         }
     }
 
-    pub(super) fn skip(&mut self, is: impl Fn(char) -> bool) -> Scanned<()> {
+    pub(super) fn skip(&mut self, is: impl Fn(char) -> bool) -> ScanResult<()> {
         while self.next_if(&is)?.is_some() {}
         Ok(())
     }
 
     /// Skips a comment after its start.
-    pub(super) fn comment(&mut self) -> Scanned<()> {
+    pub(super) fn comment(&mut self) -> ScanResult<()> {
         self.skip(|c| !is_line_end(c))
     }
 
     /// An error at the current position; `None` is the end of input.
-    pub(super) fn fail<T>(&self, read: Option<char>, message: impl Into<String>) -> Scanned<T> {
+    pub(super) fn fail<T>(&self, read: Option<char>, message: impl Into<String>) -> ScanResult<T> {
         let is_blank_end = read.is_none() && self.text[..self.at].ends_with('\n');
         Err(Problem { message: message.into(), line: self.line() - usize::from(is_blank_end) })
     }
 
     /// An error in the previous line.
-    pub(super) fn fail_before<T>(&self, message: impl Into<String>) -> Scanned<T> {
+    pub(super) fn fail_before<T>(&self, message: impl Into<String>) -> ScanResult<T> {
         Err(Problem { message: message.into(), line: self.line() - 1 })
     }
 
     /// A part of a key.
-    pub(super) fn name(&mut self) -> Scanned<StringLiteral<'t>> {
+    pub(super) fn name(&mut self) -> ScanResult<StringLiteral<'t>> {
         match self.peek() {
             Some(quote @ ('"' | '\'')) => {
                 self.next()?;
@@ -125,7 +125,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// A single-line string after its opening quote.
-    pub(super) fn basic(&mut self) -> Scanned<StringLiteral<'t>> {
+    pub(super) fn basic(&mut self) -> ScanResult<StringLiteral<'t>> {
         let from = self.at;
         loop {
             match self.next()? {
@@ -138,7 +138,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    pub(super) fn raw(&mut self) -> Scanned<StringLiteral<'t>> {
+    pub(super) fn raw(&mut self) -> ScanResult<StringLiteral<'t>> {
         let from = self.at;
         loop {
             match self.next()? {
@@ -151,7 +151,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// A multi-line string after its opening quotes.
-    pub(super) fn lines(&mut self, quote: char) -> Scanned<StringLiteral<'t>> {
+    pub(super) fn lines(&mut self, quote: char) -> ScanResult<StringLiteral<'t>> {
         let from = self.at;
         let three = String::from_iter([quote; 3]);
         loop {
@@ -183,7 +183,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// Validates an escape after its backslash.
-    fn escape(&mut self, from: usize) -> Scanned<()> {
+    fn escape(&mut self, from: usize) -> ScanResult<()> {
         let c = self.next()?;
         let (count, words) = match c {
             Some('e' | 'b' | 't' | 'n' | 'f' | 'r' | '"' | ' ' | '\t' | '\\') => return Ok(()),

@@ -38,12 +38,12 @@ pub(super) struct Files {
 
 impl Files {
     pub(super) fn of(name: &str) -> Result<Self> {
-        Ok(Self { folder: private::state_folder()?, name: name.to_owned() })
+        Ok(Self { folder: private::state_directory()?, name: name.to_owned() })
     }
 
     /// Returns the files of all clusters that were started on this machine, in the order of their names.
     pub(super) fn all() -> Result<Vec<Self>> {
-        let folder = private::state_folder()?;
+        let folder = private::state_directory()?;
         // The lock remains when a cluster ends.
         let name = |path: &Path| Some(path.file_name()?.to_str()?.strip_suffix(".lock")?.to_owned());
         let mut names: Vec<String> = entries(&folder)?.iter().filter_map(|path| name(path)).collect();

@@ -10,7 +10,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, is_interactive, paint, print_labeled, print_line, print_progress};
 use clap::Args;
-use flyball_core::json::Raw;
+use flyball_core::json::RawJson;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use kube::Client;
@@ -224,7 +224,7 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
             Ok(text) => text,
         };
         let page: List = serde_json::from_str(&text).context("cannot parse the list")?;
-        let items = Raw(&text).find("items").context("cannot parse the list")?.and_then(Raw::elements);
+        let items = RawJson(&text).find("items").context("cannot parse the list")?.and_then(RawJson::elements);
         for objects in items.unwrap_or_default().chunks(MAX_CONCURRENT_UPDATES) {
             let mut stored = JoinSet::new();
             for raw in objects {

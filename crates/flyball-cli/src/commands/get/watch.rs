@@ -34,9 +34,9 @@ pub(super) async fn watch(args: &GetArgs, connection: &Connection, selections: &
     let mut view = View::new(args, kind);
     'anew: loop {
         let mut missing = Vec::new();
-        let answers = args.objects.fetch(connection, selection, &view.headers(), &mut missing).await?;
+        let responses = args.objects.fetch(connection, selection, &view.headers(), &mut missing).await?;
         fail_if_missing(missing)?;
-        let Some(first) = answers.into_iter().next() else { return Ok(()) };
+        let Some(first) = responses.into_iter().next() else { return Ok(()) };
         let mut version = version_of(&first);
         if !view.show_first(first)? {
             return Ok(());

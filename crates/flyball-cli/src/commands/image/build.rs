@@ -1,6 +1,6 @@
 //! `flyball image build`.
 
-use super::{FOLDER, size};
+use super::{DIRECTORY, size};
 use crate::cluster::connection::block_on;
 use crate::error::{Error, Result, ResultExt};
 use crate::files::WATCHES;
@@ -49,7 +49,7 @@ pub(super) struct BuildArgs {
     #[arg(short, long, value_name = "REF")]
     tag: Option<Reference>,
     /// Directory for the image, in OCI layout
-    #[arg(long, value_name = "DIR", default_value = FOLDER)]
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     out: PathBuf,
     /// Use a prebuilt program instead of the project in this directory; once for each platform. With a watches.yaml, a
     /// flyball instead of this one

@@ -1,10 +1,10 @@
 //! `flyball image load`.
 
-use super::FOLDER;
+use super::DIRECTORY;
 use crate::cluster::connection::{block_on, config_of};
 use crate::commands::cluster;
 use crate::error::{Error, Result, ResultExt};
-use crate::files::private::PrivateFolder;
+use crate::files::private::PrivateDirectory;
 use crate::image::layout::Layout;
 use crate::image::reference::FULL_NAME;
 use crate::render::output::Output;
@@ -32,7 +32,7 @@ pub(super) struct LoadArgs {
     #[arg(long, value_name = "NAME", default_value = "flyball")]
     cluster: String,
     /// Directory of the image
-    #[arg(long, value_name = "DIR", default_value = FOLDER)]
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     from: PathBuf,
     /// Output format
     #[arg(short, long, value_enum)]
@@ -117,7 +117,7 @@ fn load_with_tool(layout: &Layout, cluster: &str) -> Result<&'static str> {
         if !clusters.lines().any(|line| line.split_whitespace().next() == Some(cluster)) {
             continue;
         }
-        let folder = PrivateFolder::new("flyball-image")?;
+        let folder = PrivateDirectory::new("flyball-image")?;
         let archive = folder.path().join("image.tar");
         layout.archive(&archive)?;
         let mut command = Command::new(tool);

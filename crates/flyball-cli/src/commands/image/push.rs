@@ -1,6 +1,6 @@
 //! `flyball image push`.
 
-use super::{FOLDER, size};
+use super::{DIRECTORY, size};
 use crate::cluster::connection::block_on;
 use crate::error::Result;
 use crate::image::layout::Layout;
@@ -27,7 +27,7 @@ pub(super) struct PushArgs {
     /// Name of the image, including the registry's host
     reference: Reference,
     /// Directory of the image
-    #[arg(long, value_name = "DIR", default_value = FOLDER)]
+    #[arg(long, value_name = "DIR", default_value = DIRECTORY)]
     from: PathBuf,
     /// Use HTTP without TLS; defaults to true only for a registry on this machine
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]

@@ -3,7 +3,7 @@
 //! The name of a test selects it for the suite; the injected faults are reported by `flyball_cluster::testing`.
 
 use crate::error::{Result, ResultExt};
-use crate::files::private::PrivateFolder;
+use crate::files::private::PrivateDirectory;
 use crate::testing::{CHAOS, Outcome, Report, Suite, Test, TestOutput, cargo_test, run};
 use serde::Deserialize;
 use std::fs;
@@ -38,7 +38,7 @@ enum Fault {
 impl Chaos {
     /// Runs the suite of the project in this directory, with cargo's output.
     pub(super) fn run() -> Result<Self> {
-        let folder = PrivateFolder::new("flyball-lint")?;
+        let folder = PrivateDirectory::new("flyball-lint")?;
         let file = folder.path().join("chaos");
         let mut cargo = cargo_test();
         // The suite never runs on a real cluster.

@@ -4,7 +4,7 @@
 //! The files hold names without the prefix and the namespace `system`; `config/default` puts both on. So an overlay
 //! with other names needs only a kustomization.
 
-use super::{Folder, InstallTarget, Installation, sample};
+use super::{ConfigDirectory, InstallTarget, Installation, sample};
 use crate::render::yaml;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,14 +31,14 @@ pub(crate) fn files(
     let mut put_noted =
         |path: String, note: &str, value: &Value| files.insert(path, format!("{HEADER}{note}{}", yaml::write(value)));
     let mut folders = Vec::new();
-    for folder in Folder::ALL {
+    for folder in ConfigDirectory::ALL {
         let manifests: Vec<_> = installation.manifests.iter().filter(|manifest| manifest.folder == folder).collect();
         if manifests.is_empty() {
             continue;
         }
         let mut resources = BTreeSet::new();
         for manifest in &manifests {
-            if folder == Folder::Definitions && bases.contains(&manifest.file) {
+            if folder == ConfigDirectory::Definitions && bases.contains(&manifest.file) {
                 resources.insert(format!("bases/{}", manifest.file));
                 continue;
             }
@@ -47,7 +47,7 @@ pub(crate) fn files(
             resources.insert(manifest.file.clone());
         }
         let mut built = kustomization(json!(resources));
-        if folder == Folder::Monitoring {
+        if folder == ConfigDirectory::Monitoring {
             // It is applied separately, on clusters with a Prometheus operator.
             set_prefix_and_namespace(&mut built, target, fixed);
         } else {
@@ -83,7 +83,7 @@ pub(crate) fn files(
 /// operator's namespace, would set a namespace on policies, which are cluster-scoped, and does not replace excluded
 /// namespaces in webhook selectors.
 fn has_fixed_namespace(installation: &Installation) -> bool {
-    let has_policies = installation.manifests.iter().any(|manifest| manifest.folder == Folder::Policy);
+    let has_policies = installation.manifests.iter().any(|manifest| manifest.folder == ConfigDirectory::Policy);
     let names_namespace = |webhook: &Value| {
         let expressions = webhook["namespaceSelector"]["matchExpressions"].as_array().into_iter().flatten();
         let mut values = expressions.flat_map(|expression| expression["values"].as_array().into_iter().flatten());

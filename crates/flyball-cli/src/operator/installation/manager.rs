@@ -1,6 +1,6 @@
 //! The operator itself: its namespace, its Deployment, and the Service of its metrics.
 
-use super::{Folder, InstallTarget, ManifestFile, object};
+use super::{ConfigDirectory, InstallTarget, ManifestFile, object};
 use crate::operator::metrics::{HEALTH_PORT, SECURE_METRICS_PORT};
 use flyball::description::Description;
 use serde_json::{Value, json};
@@ -20,16 +20,17 @@ pub(super) fn manifests(
         "selector": target.selector(),
     });
     vec![
-        ManifestFile::new(Folder::Manager, "namespace", namespace),
-        ManifestFile::new(Folder::Manager, "metrics_service", service),
-        ManifestFile::new(Folder::Manager, "manager", deployment(description, target, webhook_port(others))),
+        ManifestFile::new(ConfigDirectory::Manager, "namespace", namespace),
+        ManifestFile::new(ConfigDirectory::Manager, "metrics_service", service),
+        ManifestFile::new(ConfigDirectory::Manager, "manager", deployment(description, target, webhook_port(others))),
     ]
 }
 
 /// Finds the port at which the operator serves webhooks, if it has any.
 pub(super) fn webhook_port(manifests: &[ManifestFile]) -> Option<Value> {
-    let service =
-        manifests.iter().find(|manifest| manifest.folder == Folder::Webhook && manifest.object["kind"] == "Service")?;
+    let service = manifests
+        .iter()
+        .find(|manifest| manifest.folder == ConfigDirectory::Webhook && manifest.object["kind"] == "Service")?;
     Some(service.object["spec"]["ports"][0]["targetPort"].clone())
 }
 
@@ -37,7 +38,7 @@ pub(super) fn webhook_port(manifests: &[ManifestFile]) -> Option<Value> {
 const TEMPORARY_SIZE: &str = "256Mi";
 
 /// Adds a writable `/tmp` to the Deployment of the operator, for `ansible-playbook`: the root file system is read-only.
-pub(super) fn add_temporary_folder(object: &mut Value) {
+pub(super) fn add_temporary_directory(object: &mut Value) {
     if object["kind"] == "Deployment" {
         let pod = &mut object["spec"]["template"]["spec"];
         pod["volumes"] = json!([{"name": "tmp", "emptyDir": {"sizeLimit": TEMPORARY_SIZE}}]);

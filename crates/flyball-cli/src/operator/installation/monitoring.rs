@@ -3,7 +3,7 @@
 //! Alerts and dashboard use the golden signals that every operator exports: queue latency, reconciles, errors, and the
 //! utilization of workers. See <https://sre.google/sre-book/monitoring-distributed-systems/>.
 
-use super::{Folder, InstallTarget, ManifestFile, object};
+use super::{ConfigDirectory, InstallTarget, ManifestFile, object};
 use flyball::description::Description;
 use serde_json::{Value, json};
 
@@ -35,9 +35,9 @@ pub(super) fn manifests(description: &Description, target: &InstallTarget) -> Ve
     map["metadata"]["labels"]["grafana_dashboard"] = "1".into();
     map["data"] = json!({(format!("{}.json", target.name())): format!("{:#}\n", dashboard(description, target))});
     vec![
-        ManifestFile { note: CERTIFICATE_NOTE, ..ManifestFile::new(Folder::Monitoring, "monitor", monitor) },
-        ManifestFile::new(Folder::Monitoring, "alerts", rule),
-        ManifestFile::new(Folder::Monitoring, "dashboard", map),
+        ManifestFile { note: CERTIFICATE_NOTE, ..ManifestFile::new(ConfigDirectory::Monitoring, "monitor", monitor) },
+        ManifestFile::new(ConfigDirectory::Monitoring, "alerts", rule),
+        ManifestFile::new(ConfigDirectory::Monitoring, "dashboard", map),
     ]
 }
 

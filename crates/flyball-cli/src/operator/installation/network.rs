@@ -5,7 +5,7 @@
 //! known, an overlay should list them by `ipBlock`.
 
 use super::manager::webhook_port;
-use super::{Folder, InstallTarget, ManifestFile, object};
+use super::{ConfigDirectory, InstallTarget, ManifestFile, object};
 use crate::operator::metrics::SECURE_METRICS_PORT;
 use serde_json::json;
 
@@ -22,5 +22,5 @@ pub(super) fn network_policy(target: &InstallTarget, others: &[ManifestFile]) ->
         "podSelector": {"matchLabels": target.selector()},
         "policyTypes": ["Ingress"],
     });
-    ManifestFile::new(Folder::NetworkPolicy, "network_policy", policy)
+    ManifestFile::new(ConfigDirectory::NetworkPolicy, "network_policy", policy)
 }

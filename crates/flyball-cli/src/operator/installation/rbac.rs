@@ -1,6 +1,6 @@
 //! Roles: of the operator, derived by its program, and of users of its kinds.
 
-use super::{Folder, InstallTarget, ManifestFile, object};
+use super::{ConfigDirectory, InstallTarget, ManifestFile, object};
 use flyball::description::Description;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ const VERSION: &str = "rbac.authorization.k8s.io/v1";
 pub(super) fn role_manifests(mut role: Value, part: &str, target: &InstallTarget) -> Vec<ManifestFile> {
     let namespace = role["metadata"]["namespace"].as_str().map(str::to_owned);
     if part == "metrics-reader" {
-        return vec![ManifestFile::new(Folder::Rbac, "metrics_reader_role", role)];
+        return vec![ManifestFile::new(ConfigDirectory::Rbac, "metrics_reader_role", role)];
     }
     let rules = role["rules"].as_array().cloned().unwrap_or_default();
     let (asking, own): (Vec<Value>, Vec<Value>) = rules.into_iter().partition(creates_access_reviews);
@@ -69,13 +69,16 @@ fn with_binding(role: Value, file: &str, target: &InstallTarget) -> [ManifestFil
     let mut binding = object(VERSION, &format!("{kind}Binding"), &binding_name, namespace);
     binding["roleRef"] = json!({"apiGroup": API, "kind": kind, "name": name});
     binding["subjects"] = json!([{"kind": "ServiceAccount", "name": target.account(), "namespace": target.namespace}]);
-    [ManifestFile::new(Folder::Rbac, file, role), ManifestFile::new(Folder::Rbac, format!("{file}_binding"), binding)]
+    [
+        ManifestFile::new(ConfigDirectory::Rbac, file, role),
+        ManifestFile::new(ConfigDirectory::Rbac, format!("{file}_binding"), binding),
+    ]
 }
 
 /// Creates the service account, and the viewer, editor and admin roles of each kind.
 pub(super) fn manifests(description: &Description, target: &InstallTarget) -> Vec<ManifestFile> {
     let account = object("v1", "ServiceAccount", &target.account(), Some(&target.namespace));
-    let mut manifests = vec![ManifestFile::new(Folder::Rbac, "service_account", account)];
+    let mut manifests = vec![ManifestFile::new(ConfigDirectory::Rbac, "service_account", account)];
     let kinds: Vec<&str> = description.definitions.iter().map(|definition| definition.kind.as_str()).collect();
     for definition in &description.definitions {
         let (plural, group) = definition.name.split_once('.').unwrap_or((&definition.name, ""));
@@ -93,7 +96,7 @@ pub(super) fn manifests(description: &Description, target: &InstallTarget) -> Ve
                 {"apiGroups": [group], "resources": [plural], "verbs": verbs},
                 {"apiGroups": [group], "resources": [format!("{plural}/status")], "verbs": ["get"]},
             ]);
-            manifests.push(ManifestFile::new(Folder::Rbac, format!("{kind}_{role_name}_role"), role));
+            manifests.push(ManifestFile::new(ConfigDirectory::Rbac, format!("{kind}_{role_name}_role"), role));
         }
     }
     manifests

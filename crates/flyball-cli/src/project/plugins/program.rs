@@ -55,7 +55,7 @@ pub(super) struct Plugin {
 }
 
 /// Returns the folder of all plugins.
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     let config = || match var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()) {
         Some(path) => PathBuf::from(path),
         None => Path::new(&var_os("HOME").unwrap_or_default()).join(".config"),
@@ -73,7 +73,7 @@ impl Name {
     /// Finds the program.
     pub(super) fn find(&self) -> Result<Plugin> {
         let (name, version) = self.0.split_once('/').map_or((self.0.as_str(), None), |(name, of)| (name, Some(of)));
-        let folder = folder().join(name);
+        let folder = directory().join(name);
         let known = names_in(&folder);
         let version = match (version, &known[..]) {
             (Some(version), _) => version.to_owned(),
@@ -119,7 +119,7 @@ impl Plugin {
             false => error,
         })?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        let mut answer = Vec::new();
+        let mut response = Vec::new();
         let work = async {
             let ((), read) = tokio::join!(
                 async {
@@ -127,7 +127,7 @@ impl Plugin {
                     let _ = input.expect("it is piped").write_all(&question).await;
                 },
                 async {
-                    output.expect("it is piped").take(MAX_RESPONSE_BYTES).read_to_end(&mut answer).await.map(drop)
+                    output.expect("it is piped").take(MAX_RESPONSE_BYTES).read_to_end(&mut response).await.map(drop)
                 }
             );
             read?;
@@ -142,7 +142,7 @@ impl Plugin {
             return Err(Error::new(format!("plugin {full_name} failed with {status}")));
         }
         let response: Response =
-            serde_json::from_slice(&answer).context(format!("plugin {full_name} returned an invalid response"))?;
+            serde_json::from_slice(&response).context(format!("plugin {full_name} returned an invalid response"))?;
         if response.error {
             let error = Error::new(format!("plugin {full_name} failed"));
             return Err(response.error_msgs.into_iter().fold(error, Error::hint));

@@ -180,7 +180,7 @@ impl Changes {
             for (path, change) in &changed {
                 let whole = self.root.join(path);
                 let what = || format!("cannot write {}", whole.display());
-                make_folders(whole.parent().unwrap_or(&self.root), &mut folders).context(what())?;
+                create_directories(whole.parent().unwrap_or(&self.root), &mut folders).context(what())?;
                 let mut file = Replace::default().stage(&whole).context(what())?;
                 file.write_all(&change.after).context(what())?;
                 staged.push((file, whole));
@@ -253,12 +253,12 @@ fn format(code: &[u8], root: &Path) -> Option<Vec<u8>> {
 }
 
 /// Creates a folder and its parents, and records the new ones.
-fn make_folders(folder: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
+fn create_directories(folder: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }
     if let Some(above) = folder.parent() {
-        make_folders(above, created)?;
+        create_directories(above, created)?;
     }
     fs::create_dir(folder)?;
     created.push(folder.into());
@@ -268,11 +268,11 @@ fn make_folders(folder: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::private::PrivateFolder;
+    use crate::files::private::PrivateDirectory;
 
     #[test]
     fn files_that_cannot_be_restored_are_named() {
-        let folder = PrivateFolder::new("flyball-changes").unwrap();
+        let folder = PrivateDirectory::new("flyball-changes").unwrap();
         let root = folder.path();
         let [changed, created, deleted, blocked, lost] =
             ["changed", "created", "gone", "blocked", "lost/changed"].map(PathBuf::from);

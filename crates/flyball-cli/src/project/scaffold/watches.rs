@@ -122,12 +122,12 @@ fn order(one: &str, other: &str) -> Ordering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::private::PrivateFolder;
+    use crate::files::private::PrivateDirectory;
     use std::fs;
 
     #[test]
     fn entries_are_added_and_text_is_kept() {
-        let folder = PrivateFolder::new("flyball-watches").unwrap();
+        let folder = PrivateDirectory::new("flyball-watches").unwrap();
         let resource =
             Resource { group: "a.io".into(), version: "v1".into(), kind: "On".into(), ..Resource::default() };
         let check = |before: &str, expected: Option<&str>| {

@@ -12,7 +12,7 @@ const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
 /// Reason why an unbound claim waits with `WaitForFirstConsumer`.
-pub(super) enum Waits {
+pub(super) enum WaitReason {
     /// The first consumer.
     Consumer,
     /// The scheduling of the pod that uses it.
@@ -30,7 +30,7 @@ impl Claims {
         claim: &PersistentVolumeClaim,
         class: Option<&StorageClass>,
         cx: &Context<PersistentVolumeClaim>,
-    ) -> Result<Option<Waits>> {
+    ) -> Result<Option<WaitReason>> {
         let delays = class.is_some_and(|class| class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"));
         if !delays || claim.annotations().contains_key(SELECTED_NODE) {
             return Ok(None);
@@ -39,7 +39,9 @@ impl Claims {
         let users = cx.filter_map_by::<UsingClaim, _>(cx.key(), user).await?;
         Ok(match users.iter().any(|(_, is_placed)| *is_placed) {
             true => None,
-            false => Some(users.into_iter().next().map_or(Waits::Consumer, |(pod, _)| Waits::Scheduling(pod))),
+            false => {
+                Some(users.into_iter().next().map_or(WaitReason::Consumer, |(pod, _)| WaitReason::Scheduling(pod)))
+            }
         })
     }
 
@@ -48,16 +50,16 @@ impl Claims {
         &self,
         claim: &PersistentVolumeClaim,
         class: Option<StorageClass>,
-        waits: Option<Waits>,
+        waits: Option<WaitReason>,
         cx: &Context<PersistentVolumeClaim>,
     ) -> Result<()> {
         match waits {
-            Some(Waits::Consumer) => {
+            Some(WaitReason::Consumer) => {
                 let text = "waiting for first consumer to be created before binding";
                 self.0.normal(cx, claim, "WaitForFirstConsumer", text).await;
                 return set_claim_status(claim, None, "Pending", cx).await;
             }
-            Some(Waits::Scheduling(pod)) => {
+            Some(WaitReason::Scheduling(pod)) => {
                 self.0.normal(cx, claim, "WaitForPodScheduled", format!("waiting for pod {pod} to be scheduled")).await;
                 return set_claim_status(claim, None, "Pending", cx).await;
             }

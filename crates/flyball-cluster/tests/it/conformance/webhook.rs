@@ -1,7 +1,7 @@
 //! The in-process endpoint of a scenario's webhooks.
 
 use bytes::Bytes;
-use flyball_server::{Caller, WebhookAnswer, WebhookCall, WebhookFuture};
+use flyball_server::{Caller, WebhookCall, WebhookFuture, WebhookResponse};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -51,7 +51,7 @@ impl Endpoint {
         }
     }
 
-    async fn answer(self, call: WebhookCall) -> Result<WebhookAnswer, String> {
+    async fn answer(self, call: WebhookCall) -> Result<WebhookResponse, String> {
         let Some(rest) = call.url.strip_prefix(URL) else {
             return Err(format!("dial tcp {}: connect: connection refused", call.address));
         };
@@ -64,7 +64,7 @@ impl Endpoint {
         };
         self.arrived.notify_waiters();
         let Some(Value::Object(mut reply)) = reply else {
-            return Ok(WebhookAnswer { code: 404, content_type: String::new(), body: Bytes::new() });
+            return Ok(WebhookResponse { code: 404, content_type: String::new(), body: Bytes::new() });
         };
         if reply.remove("hang").is_some() {
             tokio::time::sleep(HANG).await;
@@ -76,7 +76,7 @@ impl Endpoint {
             convert(&mut response, &review);
         }
         let answer = json!({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response});
-        Ok(WebhookAnswer { code, content_type: "application/json".into(), body: answer.to_string().into() })
+        Ok(WebhookResponse { code, content_type: "application/json".into(), body: answer.to_string().into() })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Match conditions of webhooks and policies, in CEL.
 
 use super::{Attributes, Environment};
-use crate::auth::{Action, Authorizer, Decision, On, User};
+use crate::auth::{Action, ActionTarget, Authorizer, Decision, User};
 use flyball_core::field::aggregate;
 use flyball_core::{Object, Status};
 use flyball_schema::cel::{AuthorizationCheck, AuthorizeFn, Budget, Cel, Expression, Scope, TotalBudget};
@@ -95,8 +95,8 @@ fn decider(authorizer: &Arc<Authorizer>, user: &User) -> Arc<AuthorizeFn> {
     Arc::new(move |question: &AuthorizationCheck| {
         let account = question.account.as_ref().map(|(namespace, name)| User::service_account(namespace, name));
         let on = match &question.path {
-            Some(path) => On::Path(path),
-            None => On::Resource {
+            Some(path) => ActionTarget::Path(path),
+            None => ActionTarget::Resource {
                 group: &question.group,
                 resource: &question.resource,
                 subresource: &question.subresource,

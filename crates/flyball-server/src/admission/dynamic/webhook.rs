@@ -8,7 +8,7 @@ use super::condition::Conditions;
 use super::configured::ConfigurationCache;
 use super::matching::Constraints;
 use super::review::{self, Verdict};
-use super::{Answer, Attributes, Environment, Plugin, Reinvocation, as_version, pass, write_back};
+use super::{Attributes, Environment, Plugin, PluginResult, Reinvocation, as_version, pass, write_back};
 use crate::catalog::{Resource, decode};
 use crate::kinds::{MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION};
 use crate::limits::{MAX_WEIGHT, excess};
@@ -42,10 +42,10 @@ struct Webhook {
 }
 
 /// The reason why a request does not pass a webhook.
-enum Refusal {
+enum Rejection {
     /// The webhook could not be called, or its response is invalid.
     Failed(String),
-    Rejected(Status),
+    Denied(Status),
 }
 
 /// Reads the webhooks of a configuration, in order.
@@ -108,28 +108,28 @@ impl Webhook {
         shown_as: &Resource,
         mutating: bool,
         (object, old): (Option<&Object>, Option<&Object>),
-    ) -> Result<Verdict, Refusal> {
+    ) -> Result<Verdict, Rejection> {
         if attributes.dry_run && self.side_effects {
             let why = format!("admission webhook {:?} does not support dry run", self.name);
-            return Err(Refusal::Rejected(Status::bad_request(why)));
+            return Err(Rejection::Denied(Status::bad_request(why)));
         }
         let Some(version) = self.review else {
             let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
-            return Err(Refusal::Failed(why.into()));
+            return Err(Rejection::Failed(why.into()));
         };
         let uid = env.webhooks.uid();
         let review = review::write(version, &uid, review::describe(attributes, shown_as), object, old);
         let result = env.webhooks.send(&self.client, review, Timeout::Request(self.timeout)).await;
         let ReviewResponse { review: response, memory: held } =
-            result.map_err(|why| Refusal::Failed(format!("failed to call webhook: {why}")))?;
+            result.map_err(|why| Rejection::Failed(format!("failed to call webhook: {why}")))?;
         if let Some(why) = review::mistyped(&response) {
-            return Err(Refusal::Failed(format!("failed to call webhook: {why}")));
+            return Err(Rejection::Failed(format!("failed to call webhook: {why}")));
         }
         let verdict = Verdict::read(version, &uid, mutating, &response)
-            .map_err(|why| Refusal::Failed(format!("received invalid webhook response: {why}")))?;
+            .map_err(|why| Rejection::Failed(format!("received invalid webhook response: {why}")))?;
         let verdict = Verdict { memory: held, ..verdict };
         attributes.warnings.add(verdict.warnings.iter().cloned());
-        if verdict.allowed { Ok(verdict) } else { Err(Refusal::Rejected(self.denial(verdict.status))) }
+        if verdict.allowed { Ok(verdict) } else { Err(Rejection::Denied(self.denial(verdict.status))) }
     }
 
     /// Returns the error of a webhook that denies a request, with its message.
@@ -147,25 +147,25 @@ impl Webhook {
     }
 
     /// Applies the failure policy: `Ok` if the failure is ignored.
-    fn apply_failure_policy(&self, refusal: Refusal) -> Result<(), Status> {
-        match refusal {
-            Refusal::Rejected(status) => Err(status),
-            Refusal::Failed(_) if self.ignored && is_late() => {
+    fn apply_failure_policy(&self, rejection: Rejection) -> Result<(), Status> {
+        match rejection {
+            Rejection::Denied(status) => Err(status),
+            Rejection::Failed(_) if self.ignored && is_late() => {
                 let why = "Timeout: request did not complete within requested timeout - context deadline exceeded";
                 Err(Status::new(504, Reason::Timeout, why))
             }
-            Refusal::Failed(why) if self.ignored => {
+            Rejection::Failed(why) if self.ignored => {
                 tracing::warn!(webhook = self.name, why, "webhook call failed and was ignored");
                 Ok(())
             }
-            Refusal::Failed(why) => Err(Status::internal(format!("failed calling webhook {:?}: {why}", self.name))),
+            Rejection::Failed(why) => Err(Status::internal(format!("failed calling webhook {:?}: {why}", self.name))),
         }
     }
 
     /// Applies the patch of a verdict.
-    fn patch(&self, shown_as: &Resource, verdict: &Verdict, object: &Object) -> Result<Object, Refusal> {
+    fn patch(&self, shown_as: &Resource, verdict: &Verdict, object: &Object) -> Result<Object, Rejection> {
         let undecodable =
-            |why: String| Refusal::Failed(format!("received undecodable patch in webhook response: {why}"));
+            |why: String| Rejection::Failed(format!("received undecodable patch in webhook response: {why}"));
         if excess(&verdict.patch).is_some() {
             return Err(undecodable(format!("it takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
         }
@@ -180,17 +180,17 @@ impl Webhook {
             return Ok(object.clone());
         }
         if verdict.patch_type != "JSONPatch" {
-            return Err(Refusal::Failed(format!("unsupported patch type {:?}", verdict.patch_type)));
+            return Err(Rejection::Failed(format!("unsupported patch type {:?}", verdict.patch_type)));
         }
-        let internal = |why: String| Refusal::Rejected(Status::internal(why));
+        let internal = |why: String| Rejection::Denied(Status::internal(why));
         let mut value = object.as_value().clone();
         json::apply(&mut value, &operations).map_err(|failure| match failure {
-            json::Error::TooLarge(why) => Refusal::Rejected(Status::too_large(why)),
+            json::Error::TooLarge(why) => Rejection::Denied(Status::too_large(why)),
             error => internal(error.to_string()),
         })?;
         let patched = Object::try_from(value).map_err(|_| internal("the patch leaves no object".into()))?;
         let (mut patched, _) = decode::read_as(shown_as, patched).map_err(internal)?;
-        shown_as.default_within(&mut patched, Some(object)).map_err(Refusal::Rejected)?;
+        shown_as.default_within(&mut patched, Some(object)).map_err(Rejection::Denied)?;
         Ok(patched)
     }
 }
@@ -221,7 +221,7 @@ impl Plugin for MutatingAdmissionWebhook {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         reinvocation: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         if !attributes.is_seen_by_webhooks() {
             return pass();
         }
@@ -252,7 +252,7 @@ impl Plugin for ValidatingAdmissionWebhook {
         self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.is_slow(plural))
     }
 
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         if !attributes.is_seen_by_webhooks() {
             return pass();
         }
@@ -284,14 +284,14 @@ async fn mutate(
         let outcome = hook.call(env, attributes, &shown_as, true, (before.as_ref(), old.as_ref())).await;
         let mut changed = false;
         let done = match (outcome, before, object.as_deref_mut()) {
-            (Err(refusal), ..) => Err(refusal),
+            (Err(rejection), ..) => Err(rejection),
             (Ok(verdict), ..) if verdict.patch.is_empty() => Ok(()),
             (Ok(_), None, _) | (Ok(_), _, None) => {
                 let why = format!(
                     "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
                     hook.name
                 );
-                Err(Refusal::Rejected(Status::internal(why)))
+                Err(Rejection::Denied(Status::internal(why)))
             }
             (Ok(verdict), Some(before), Some(object)) => {
                 let as_read = attributes.sent.clone().unwrap_or_else(|| shown_as.clone());
@@ -306,12 +306,12 @@ async fn mutate(
                         }
                         Ok(())
                     }
-                    Err(refusal) => Err(refusal),
+                    Err(rejection) => Err(rejection),
                 }
             }
         };
         reinvocation.record_run(&hook.id, hook.reinvoked, changed);
-        done.or_else(|refusal| hook.apply_failure_policy(refusal))?;
+        done.or_else(|rejection| hook.apply_failure_policy(rejection))?;
     }
     Ok(())
 }
@@ -344,7 +344,7 @@ async fn validate(
         let (shown_as, object, old) = &versions[*at];
         async move {
             let outcome = hook.call(env, attributes, shown_as, false, (object.as_ref(), old.as_ref())).await;
-            outcome.map(drop).or_else(|refusal| hook.apply_failure_policy(refusal))
+            outcome.map(drop).or_else(|rejection| hook.apply_failure_policy(rejection))
         }
     });
     // The error of the first one in order is reported, regardless of the order of responses.

@@ -3,8 +3,9 @@
 use super::{GROUP, policy};
 use crate::kinds::expression::{self, ResultType, Variables};
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{EXTENSIONS, Kind, Part};
+use crate::kinds::kind::{EXTENSIONS, Kind};
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies")

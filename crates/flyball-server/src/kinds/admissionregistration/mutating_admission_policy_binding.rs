@@ -2,7 +2,8 @@
 
 use super::{GROUP, binding};
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{EXTENSIONS, Kind, Part};
+use crate::kinds::kind::{EXTENSIONS, Kind};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 
 pub(crate) static KIND: Kind =

@@ -3,7 +3,8 @@
 use super::{GROUP, webhooks};
 use crate::kinds::field::Errors;
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{EXTENSIONS, Kind, Part};
+use crate::kinds::kind::{EXTENSIONS, Kind};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")

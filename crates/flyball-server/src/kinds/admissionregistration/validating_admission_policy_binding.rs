@@ -2,7 +2,8 @@
 
 use super::{GROUP, binding};
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{EXTENSIONS, Kind, Part};
+use crate::kinds::kind::{EXTENSIONS, Kind};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use serde_json::Value;
 use std::collections::HashSet;

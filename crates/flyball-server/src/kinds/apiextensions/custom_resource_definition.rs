@@ -9,7 +9,8 @@ mod structural;
 mod validation;
 
 use super::GROUP;
-use crate::kinds::kind::{Deletion, EXTENSIONS, Kind, Part, Subresource as Sub};
+use crate::kinds::kind::{Deletion, EXTENSIONS, Kind};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 pub(crate) use embedded::validate_embedded;
 use flyball_core::field::{Path, go_quote};
 use flyball_core::{Clock, Object};

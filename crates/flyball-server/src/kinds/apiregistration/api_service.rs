@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Checks, EXTENSIONS, Kind, Part, Subresource as Sub};
+use crate::kinds::kind::{Checks, EXTENSIONS, Kind};
 use crate::kinds::printer::{Heading, Row, View, text};
 use crate::kinds::rules::port;
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::names::{dns_1035_label, dns_subdomain};
 use flyball_core::{Clock, Object};
 use serde_json::json;

@@ -2,8 +2,9 @@
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{Heading, NONE, Row, View};
+use crate::kinds::subresource::Part;
 use crate::kinds::workload;
 use flyball_core::Object;
 

@@ -3,8 +3,9 @@
 use super::{GROUP, demanding, replicated, same_selector};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use crate::kinds::workload::{self, Counts};
 use flyball_core::Object;
 

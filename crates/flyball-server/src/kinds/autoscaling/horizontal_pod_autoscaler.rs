@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, NONE, Row, UNKNOWN, UNSET, View, at, text};
 use crate::kinds::rules::{number, resource};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::Object;
 use flyball_core::names::{dns_label, path_segment};
 use serde_json::{Value, json};

@@ -6,8 +6,9 @@
 use super::{GROUP, horizontal_pod_autoscaler};
 use crate::kinds::field::Errors;
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Row, View};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::Object;
 use flyball_core::field::go_json;
 use serde_json::{Map, Value, json};

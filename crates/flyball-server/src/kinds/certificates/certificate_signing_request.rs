@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{self, Heading, NONE, Row, View};
 use crate::kinds::rules::{pem, text};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flyball_core::{Clock, Object};

@@ -3,8 +3,9 @@
 use super::GROUP;
 use super::data::{self, MAX_SIZE};
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::Part;
 use crate::kinds::usage;
 use flyball_core::Object;
 use flyball_core::field::FieldError;

@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{Heading, NONE, Row, View, first, int, list, text};
 use crate::kinds::rules::{address, port};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 

@@ -2,8 +2,9 @@
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{Heading, Row, View, text};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_subdomain, qualified_name};
@@ -15,6 +16,7 @@ pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Event", "events")
     .validate(validate)
     .short(&["ev"])
     .create_on_update()
+    .cannot_own()
     .fields(FIELDS, field);
 
 pub(in crate::kinds) const COLUMNS: &[Heading] = &[

@@ -3,8 +3,9 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part};
+use crate::kinds::kind::Kind;
 use crate::kinds::rules::resource;
+use crate::kinds::subresource::Part;
 use flyball_core::names::qualified_name;
 use flyball_core::{Object, Quantity};
 use serde_json::Value;

@@ -2,14 +2,15 @@
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Deletion, Kind, Part, Subresource as Sub, Verbs};
+use crate::kinds::kind::{Checks, Deletion, Kind, Verbs};
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::names::{dns_label, qualified_name};
 use flyball_core::{Clock, Object};
 use serde_json::{Value, json};
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Namespace", "namespaces")
-    .deletion(Deletion { outlives: has_spec_finalizers, mark, ..Deletion::AT_ONCE })
+    .deletion(Deletion { outlives: has_spec_finalizers, mark, removes_content: true, ..Deletion::AT_ONCE })
     .printed(COLUMNS, row)
     .validate(validate)
     .checks(Checks::Whole)

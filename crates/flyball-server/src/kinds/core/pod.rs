@@ -6,8 +6,9 @@ mod update;
 pub(crate) mod usage;
 
 use super::GROUP;
-use crate::kinds::kind::{Checks, Deletion, Kind, Subresource as Sub};
+use crate::kinds::kind::{Checks, Deletion, Kind};
 use crate::kinds::printer::Heading;
+use crate::kinds::subresource::Subresource as Sub;
 use flyball_core::Object;
 use serde_json::Value;
 

@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part};
+use crate::kinds::kind::Kind;
 use crate::kinds::pod_spec;
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "PodTemplate", "podtemplates")

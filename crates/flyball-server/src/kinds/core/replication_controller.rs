@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Deletion, Kind, Part, Subresource as Sub};
+use crate::kinds::kind::{Deletion, Kind};
 use crate::kinds::pod_spec;
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use crate::kinds::usage;
 use crate::kinds::workload::{self, Counts, UNMATCHED};
 use flyball_core::Object;

@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field, IMMUTABLE};
-use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::resource;
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use crate::kinds::usage;
 use flyball_core::Object;
 use flyball_core::status::MAX_CAUSES;

@@ -1,8 +1,9 @@
 //! Service accounts.
 
 use super::GROUP;
-use crate::kinds::kind::{Checks, Kind, Subresource as Sub};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer;
+use crate::kinds::subresource::Subresource as Sub;
 use flyball_core::Object;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "ServiceAccount", "serviceaccounts")

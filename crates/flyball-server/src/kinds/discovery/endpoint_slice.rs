@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, Row, UNSET, View, first, list};
 use crate::kinds::rules::{address, port, text};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::names::{dns_label, dns_subdomain, label_value, qualified_name};
 use serde_json::Value;

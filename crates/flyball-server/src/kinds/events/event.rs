@@ -3,8 +3,9 @@
 use super::GROUP;
 use crate::kinds::core::event;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{Row, View};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use serde_json::Value;

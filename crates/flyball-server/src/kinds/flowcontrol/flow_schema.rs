@@ -3,8 +3,9 @@
 use super::{EXEMPT, GROUP, bootstrap, check_status, fixed};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{Heading, NONE, Row, View, text};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::Object;
 use flyball_core::names::{dns_label, dns_subdomain};
 use serde_json::Value;

@@ -2,10 +2,11 @@
 
 use super::{GROUP, reference};
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::load_balancer;
 use crate::kinds::printer::{self, Heading, NONE, Row, View};
 use crate::kinds::rules::{address, port, text};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain};

@@ -3,9 +3,10 @@
 use super::{GROUP, reference};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{self, Heading, NONE, Row, View};
 use crate::kinds::rules::text;
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::names::dns_label;
 use serde_json::Value;

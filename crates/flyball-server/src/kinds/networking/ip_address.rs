@@ -2,9 +2,10 @@
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Kind, Part};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, NONE, Row, View, text};
 use crate::kinds::rules::address;
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::field::Path;
 use flyball_core::names::{dns_subdomain, path_segment};

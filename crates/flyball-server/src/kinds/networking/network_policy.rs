@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{address, label, port};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use serde_json::{Value, json};
 

@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::address;
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::Object;
 use serde_json::Value;
 
@@ -33,13 +34,13 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
         let changed = blocks.unchanged_from(&Field::root(old).at("spec.cidrs"));
         return changed.filter(|_| part == Part::Whole).into_iter().collect();
     }
-    let refuse = |why: &str| vec![blocks.invalid_as(internal("ServiceCIDRSpec", spec.value()), why)];
+    let reject = |why: &str| vec![blocks.invalid_as(internal("ServiceCIDRSpec", spec.value()), why)];
     match blocks.len() {
         0 => vec![blocks.required("at least one CIDR required")],
         1 => blocks.items().flat_map(|block| address::check_block(&block)).collect(),
         2 if is_dual_stack(&blocks) => blocks.items().flat_map(|block| address::check_block(&block)).collect(),
-        2 => refuse("may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"),
-        _ => refuse("may only hold up to 2 values"),
+        2 => reject("may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"),
+        _ => reject("may only hold up to 2 values"),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::pod_spec;
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, resource};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::names::dns_label;
 

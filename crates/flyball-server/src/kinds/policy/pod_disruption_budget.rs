@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{Heading, Row, View};
 use crate::kinds::rules::{label, number};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::Object;
 use serde_json::Value;
 

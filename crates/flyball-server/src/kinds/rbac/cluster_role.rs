@@ -2,8 +2,9 @@
 
 use super::{GROUP, rules};
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::rules::label;
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::names::path_segment;
 use serde_json::Value;

@@ -2,7 +2,8 @@
 
 use super::{GROUP, rules};
 use crate::kinds::field::Errors;
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::names::path_segment;
 

@@ -2,8 +2,9 @@
 
 use super::{GROUP, binding_row, check_binding, default_binding};
 use crate::kinds::field::Errors;
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::Heading;
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::names::path_segment;
 

@@ -4,9 +4,10 @@ use super::GROUP;
 use super::configuration::{self, MAX_CONFIGURATIONS};
 use super::{Errors, list, selector};
 use crate::kinds::field::Field;
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer;
 use crate::kinds::rules::resource;
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "DeviceClass", "deviceclasses")

@@ -6,8 +6,9 @@ use super::{Errors, MAX_REQUESTS, allocation, by_name, list, name, selector, set
 use crate::kinds::display::internal;
 use crate::kinds::field::{Field, IMMUTABLE};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Checks, Kind, Part, Subresource as Sub};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::names::{dns_label, dns_subdomain};
 use flyball_core::{Clock, Object};
 use serde_json::{Map, Value};

@@ -5,9 +5,10 @@ use super::{Errors, resource_claim as claim};
 use crate::kinds::display::internal;
 use crate::kinds::field::{Field, IMMUTABLE};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer;
 use crate::kinds::rules::label;
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::metadata::validate_annotations;
 

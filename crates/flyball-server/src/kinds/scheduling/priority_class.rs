@@ -3,8 +3,9 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::Part;
 use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object};
 

@@ -3,8 +3,9 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Kind, Part};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, NONE, Row, UNSET, View, text};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use serde_json::{Value, json};

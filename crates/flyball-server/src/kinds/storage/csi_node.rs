@@ -2,8 +2,9 @@
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Kind, Part};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use std::collections::HashSet;
 

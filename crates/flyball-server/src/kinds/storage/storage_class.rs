@@ -3,9 +3,10 @@
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::{Checks, Kind, Part};
+use crate::kinds::kind::{Checks, Kind};
 use crate::kinds::printer::{self, Heading, Row, View};
 use crate::kinds::rules::label;
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use serde_json::Value;

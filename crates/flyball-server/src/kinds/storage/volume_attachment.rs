@@ -2,8 +2,9 @@
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::{Kind, Part, Subresource as Sub};
+use crate::kinds::kind::Kind;
 use crate::kinds::printer::{Heading, Row, View};
+use crate::kinds::subresource::{Part, Subresource as Sub};
 use flyball_core::Object;
 use flyball_core::names::dns_subdomain;
 

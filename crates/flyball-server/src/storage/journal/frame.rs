@@ -107,7 +107,7 @@ pub(super) struct Frames<'b> {
 
 /// The next frame of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next<'b> {
+pub(super) enum NextFrame<'b> {
     Frame(&'b [u8]),
     /// Only zeros: the end of the file.
     End,
@@ -127,16 +127,16 @@ impl<'b> Frames<'b> {
         &self.header
     }
 
-    pub(super) fn next(&mut self) -> Next<'b> {
+    pub(super) fn next(&mut self) -> NextFrame<'b> {
         if let Some(payload) = self.header.frame(self.bytes, self.at) {
             self.at += FRAME + payload.len();
-            return Next::Frame(payload);
+            return NextFrame::Frame(payload);
         }
         let rest = &self.bytes[self.at..];
         if rest.iter().all(|byte| *byte == 0) {
-            return Next::End;
+            return NextFrame::End;
         }
-        if self.follows(rest) || self.is_whole(rest) { Next::Damaged } else { Next::Torn }
+        if self.follows(rest) || self.is_whole(rest) { NextFrame::Damaged } else { NextFrame::Torn }
     }
 
     /// Returns true if a valid frame follows.

@@ -1,6 +1,6 @@
 //! Recovery of the objects of a directory after any crash.
 
-use super::frame::{Frames, HEADER, Header, Next};
+use super::frame::{Frames, HEADER, Header, NextFrame};
 use super::record::{Record, Records};
 use super::{Kind, file_name};
 use crate::data_dir::{DataDirContext, DataDirError, OpeningStage, Progress};
@@ -117,10 +117,10 @@ impl RecoveredContent {
             let at = frames.at;
             progress.report(OpeningStage::Reading, at as u64, bytes.len() as u64);
             match frames.next() {
-                Next::Frame(payload) if !whole => {
+                NextFrame::Frame(payload) if !whole => {
                     whole = self.read_frame(payload, 0).ok_or_else(|| damaged(path, at))?;
                 }
-                Next::End if whole => return Ok(()),
+                NextFrame::End if whole => return Ok(()),
                 _ => return Err(damaged(path, at)),
             }
         }
@@ -135,17 +135,17 @@ impl RecoveredContent {
             let at = frames.at;
             progress.report(OpeningStage::Reading, at as u64, bytes.len() as u64);
             match frames.next() {
-                Next::Frame(payload) => match self.read_frame(payload, snapshot_revision) {
+                NextFrame::Frame(payload) => match self.read_frame(payload, snapshot_revision) {
                     Some(false) => {}
                     _ => return Err(damaged(path, at)),
                 },
-                Next::End => break,
-                Next::Torn if is_last => {
+                NextFrame::End => break,
+                NextFrame::Torn if is_last => {
                     let bytes = bytes.len() - at;
                     tracing::warn!(path = %path.display(), at, bytes, "dropped an incomplete write at the end of the log; it was never acknowledged");
                     break;
                 }
-                Next::Torn | Next::Damaged => return Err(damaged(path, at)),
+                NextFrame::Torn | NextFrame::Damaged => return Err(damaged(path, at)),
             }
         }
         if is_last {

@@ -68,14 +68,14 @@ async fn converse(
         let text = String::from_utf8(std::mem::take(&mut head)).unwrap();
         let path = text.split(' ').nth(1).unwrap().to_owned();
         log.lock().push((number, text));
-        let answer = match path.rsplit('/').next().unwrap() {
+        let response = match path.rsplit('/').next().unwrap() {
             "empty" => "HTTP/1.1 204 No Content\r\n\r\n",
             "chunks" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
             "upgrade" => "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nhello",
             "endless" => "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
             _ => "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         };
-        stream.write_all(answer.as_bytes()).await.unwrap();
+        stream.write_all(response.as_bytes()).await.unwrap();
         if path == "/last" {
             break;
         }
@@ -194,7 +194,7 @@ async fn impersonation_and_headers_are_sent_with_each_request() {
 
 /// A proxy that forwards every tunnel to one address, unless it rejects them; returns its own address and the
 /// received headers.
-async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
+async fn proxy(to: &kube::Config, response: &'static str) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let to = to.cluster_url.authority().unwrap().to_string();
@@ -208,7 +208,7 @@ async fn proxy(to: &kube::Config, answer: &'static str) -> (String, Arc<Mutex<Ve
                 head.push(stream.read_u8().await.unwrap());
             }
             log.lock().push(String::from_utf8(head).unwrap());
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.write_all(response.as_bytes()).await.unwrap();
             let mut server = TcpStream::connect(&to).await.unwrap();
             tokio::spawn(async move { tokio::io::copy_bidirectional(&mut stream, &mut server).await });
         }
@@ -275,8 +275,8 @@ async fn unreachable_server_is_named_in_the_error() {
 async fn upgraded_connection_is_not_reused() {
     let server = Server::start().await;
     let link = Endpoint::new(server.config.clone()).unwrap();
-    let answer = begin(&link, "/upgrade").await.unwrap();
-    let mut stream = TokioIo::new(hyper::upgrade::on(answer).await.unwrap());
+    let response = begin(&link, "/upgrade").await.unwrap();
+    let mut stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
     let mut hello = [0; 5];
     stream.read_exact(&mut hello).await.unwrap();
     assert_eq!(&hello, b"hello");
@@ -347,7 +347,7 @@ async fn stalled_handshake_delays_others_by_a_bounded_time() {
 }
 
 /// Serves one request with this certificate.
-async fn answer_once(listener: &TcpListener, certified: &rcgen::CertifiedKey<rcgen::KeyPair>) -> std::io::Result<()> {
+async fn respond_once(listener: &TcpListener, certified: &rcgen::CertifiedKey<rcgen::KeyPair>) -> std::io::Result<()> {
     let key = rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
     let config = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -375,15 +375,15 @@ async fn replaced_certificate_authority_is_reloaded() {
     config.root_cert_file = Some(file.clone());
     let link = Endpoint::new(config).unwrap();
     let ask = async |certified| {
-        let (response, _) = join(begin(&link, "/a"), answer_once(&listener, certified)).await;
+        let (response, _) = join(begin(&link, "/a"), respond_once(&listener, certified)).await;
         match response {
-            Ok(answer) => answer.into_body().collect().await.map(|_| ()).map_err(|error| error.to_string()),
+            Ok(response) => response.into_body().collect().await.map(|_| ()).map_err(|error| error.to_string()),
             Err(error) => Err(chain(&error)),
         }
     };
     assert_eq!(ask(&old).await, Ok(()));
-    let refused = ask(&new).await.unwrap_err();
-    assert!(refused.contains("certificate"), "{refused}");
+    let rejected = ask(&new).await.unwrap_err();
+    assert!(rejected.contains("certificate"), "{rejected}");
     // A half-written file is ignored.
     std::fs::write(&file, &new.cert.pem()[..100]).unwrap();
     assert_eq!(ask(&old).await, Ok(()));
@@ -435,8 +435,8 @@ async fn replaced_client_certificate_is_reloaded() {
     for shown in [&old, &new] {
         replace(shown);
         let ask = async {
-            let answer = HttpService::send(&client, Request::get("/a").body(Body::empty()).unwrap()).await.unwrap();
-            answer.into_body().collect().await.unwrap();
+            let response = HttpService::send(&client, Request::get("/a").body(Body::empty()).unwrap()).await.unwrap();
+            response.into_body().collect().await.unwrap();
         };
         let (certificates, ()) = join(serve(), ask).await;
         assert_eq!(certificates, [shown.cert.der().clone()]);

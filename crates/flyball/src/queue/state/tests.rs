@@ -29,7 +29,7 @@ fn drain(queue: &mut State, now: Instant) -> String {
     let mut order = String::new();
     while let Some(item) = queue.next(now) {
         order.push_str(item.key.name());
-        queue.done(item.ticket, Next::Rest, false, now);
+        queue.done(item.ticket, NextStep::Rest, false, now);
     }
     order
 }
@@ -58,11 +58,11 @@ fn backoff_grows_with_failures_and_resets_on_success() {
         now += wait.unwrap_or_default();
         wait.map(|wait| wait.as_millis())
     };
-    let waits: Vec<_> = (0..20).map(|_| fail(Next::Retry).unwrap()).collect();
+    let waits: Vec<_> = (0..20).map(|_| fail(NextStep::Retry).unwrap()).collect();
     assert_eq!(waits[..5], [5, 10, 20, 40, 80]);
     assert_eq!(waits[17..], [655_360, 1_000_000, 1_000_000]);
-    assert_eq!(fail(Next::After(Duration::from_secs(1))), Some(1000));
-    assert_eq!(fail(Next::Retry), Some(5));
+    assert_eq!(fail(NextStep::After(Duration::from_secs(1))), Some(1000));
+    assert_eq!(fail(NextStep::Retry), Some(5));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn delay_is_capped() {
     let (mut queue, now) = (queue(), Instant::now());
     queue.add_key(&key("a"), Priority::Fresh, now);
     let item = queue.next(now).unwrap();
-    queue.done(item.ticket, Next::After(Duration::MAX), false, now);
+    queue.done(item.ticket, NextStep::After(Duration::MAX), false, now);
     assert_eq!(queue.next_delay(now), Some(now + MAX_DELAY));
 }
 
@@ -97,7 +97,7 @@ fn retries_are_rate_limited_and_namespaces_take_turns() {
         let mut order = Vec::new();
         while let Some(item) = queue.next(now) {
             order.push(item.key.to_string());
-            queue.done(item.ticket, Next::Retry, false, now);
+            queue.done(item.ticket, NextStep::Retry, false, now);
         }
         order
     };
@@ -145,7 +145,7 @@ fn namespaces_share_the_workers() {
     assert_eq!(running.len(), 10, "one namespace alone has all workers");
     queue.add_key(&in_namespace("few", 0), Priority::Background, now);
     for item in running.drain(..) {
-        queue.done(item.ticket, Next::Rest, false, now);
+        queue.done(item.ticket, NextStep::Rest, false, now);
     }
     for name in 0..100 {
         queue.add_key(&in_namespace("many", name), Priority::Fresh, now);
@@ -162,7 +162,7 @@ fn namespaces_share_the_workers() {
     assert_eq!(take(&mut queue).1, ["third/0"]);
     assert!(!queue.has_next(), "the others have two idle workers left");
     for item in first {
-        queue.done(item.ticket, Next::Rest, false, now);
+        queue.done(item.ticket, NextStep::Rest, false, now);
     }
     assert!(queue.has_next());
     assert_eq!(take(&mut queue).1, ["many/4", "many/5", "many/6", "many/7"], "in order");
@@ -187,7 +187,7 @@ fn workers_may_be_shared_from_the_start() {
     }
     let cluster_scoped: Vec<_> = std::iter::from_fn(|| queue.next(now)).collect();
     assert_eq!(cluster_scoped.len(), 10);
-    cluster_scoped.into_iter().for_each(|item| queue.done(item.ticket, Next::Rest, false, now));
+    cluster_scoped.into_iter().for_each(|item| queue.done(item.ticket, NextStep::Rest, false, now));
     for name in 0..10 {
         queue.add_key(&in_namespace("a", name), Priority::Fresh, now);
     }
@@ -217,7 +217,7 @@ proptest! {
                 }
                 2 if !running.is_empty() => {
                     let item = running.remove(name as usize % running.len());
-                    queue.done(item.ticket, Next::Rest, false, now);
+                    queue.done(item.ticket, NextStep::Rest, false, now);
                 }
                 _ if running.len() < workers => {
                     let (idle, has_next) = (workers - running.len(), queue.has_next());
@@ -341,7 +341,7 @@ proptest! {
                     let key = model.get_mut(&k).unwrap();
                     let Some(ticket) = key.running.take() else { continue };
                     let after = after.map(Duration::from_millis);
-                    queue.done(ticket, after.map_or(Next::Rest, Next::After), held, now);
+                    queue.done(ticket, after.map_or(NextStep::Rest, NextStep::After), held, now);
                     (key.due, key.held) = (after.map(|after| (now + after, Priority::Background)), held);
                     if let Some(priority) = key.again.take() {
                         key.want(priority);
@@ -350,7 +350,7 @@ proptest! {
                 Step::Fail(k, held) => {
                     let key = model.get_mut(&k).unwrap();
                     let Some(ticket) = key.running.take() else { continue };
-                    queue.done(ticket, Next::Retry, held, now);
+                    queue.done(ticket, NextStep::Retry, held, now);
                     // Another test checks the exact time; here it must be positive and finite.
                     let due = queue.keys[ticket.0].delay.unwrap().until;
                     prop_assert!(due > now && queue.next_delay(now) <= Some(due));
@@ -385,7 +385,7 @@ proptest! {
         prop_assert!(model.values().all(|key| !key.ready && !key.throttled && key.due.is_none() && !key.held));
         for k in 0..6 {
             if let Some(ticket) = model[&k].running {
-                queue.done(ticket, Next::Rest, false, now);
+                queue.done(ticket, NextStep::Rest, false, now);
             }
             queue.forget(&key(k));
         }

@@ -1,6 +1,6 @@
 //! Mutating admission policies.
 
-use super::super::{Answer, Attributes, Environment, Plugin, Reinvocation, as_version, pass, write_back};
+use super::super::{Attributes, Environment, Plugin, PluginResult, Reinvocation, as_version, pass, write_back};
 use super::{Binding, Invocation, Policies, Policy, explain, invocations};
 use crate::catalog::{Resource, decode};
 use crate::kinds::{MUTATING_ADMISSION_POLICY, MUTATING_ADMISSION_POLICY_BINDING};
@@ -138,7 +138,7 @@ impl Plugin for MutatingAdmissionPolicy {
         attributes: &'a Attributes<'a>,
         object: Option<&'a mut Object>,
         reinvocation: &'a mut Reinvocation,
-    ) -> Answer<'a> {
+    ) -> PluginResult<'a> {
         let Some(object) = object.filter(|_| attributes.is_seen_by_policies()) else { return pass() };
         let Some((policies, bindings)) = self.policies.get(&self.env.store) else { return pass() };
         Either::Right(Box::pin(async move {
@@ -166,7 +166,7 @@ async fn mutate(
                 if failures.is_empty() {
                     reason = Reason::Forbidden;
                 }
-                failures.push(refusal(&wrong.policy.policy, wrong.binding, &wrong.why));
+                failures.push(rejection(&wrong.policy.policy, wrong.binding, &wrong.why));
                 continue;
             }
         };
@@ -174,7 +174,7 @@ async fn mutate(
         let insisted = !policy.policy.ignored;
         let mut fail = |why: &str| {
             if insisted {
-                failures.push(refusal(&policy.policy, Some(binding), why));
+                failures.push(rejection(&policy.policy, Some(binding), why));
             }
         };
         let param = invocation.param.as_ref().map(|param| format!("{:?}", param.key())).unwrap_or_default();
@@ -225,7 +225,7 @@ async fn mutate(
     Err(status)
 }
 
-fn refusal(policy: &Policy, binding: Option<&Binding>, why: &str) -> String {
+fn rejection(policy: &Policy, binding: Option<&Binding>, why: &str) -> String {
     match binding {
         Some(binding) => format!("policy '{}' with binding '{}' denied request: {why}", policy.name, binding.name),
         None => format!("policy {:?} denied request: {why}", policy.name),

@@ -1,6 +1,6 @@
 //! Validating admission policies.
 
-use super::super::{Answer, Attributes, Environment, Plugin, as_version, pass};
+use super::super::{Attributes, Environment, Plugin, PluginResult, as_version, pass};
 use super::{Binding, Invocation, Policies, Policy, explain, invocations};
 use crate::kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING};
 use flyball_core::status::{Cause, Reason};
@@ -120,7 +120,7 @@ impl Plugin for ValidatingAdmissionPolicy {
         self.policies.may_match(&self.env.store, plural)
     }
 
-    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> Answer<'a> {
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {
         if !attributes.is_seen_by_policies() {
             return pass();
         }
@@ -141,7 +141,7 @@ async fn validate(
 ) -> Result<(), Status> {
     let mut denied: Option<Status> = None;
     let mut deny = |policy: &ValidatingPolicy, binding: Option<&Binding>, failure: Violation| {
-        denied.get_or_insert_with(|| refusal(attributes, &policy.policy, binding, failure));
+        denied.get_or_insert_with(|| rejection(attributes, &policy.policy, binding, failure));
     };
     for found in invocations(env, configured, attributes, object, old).await {
         let invocation = match found {
@@ -173,7 +173,7 @@ async fn validate(
 }
 
 /// Returns the error of a policy that denies a request.
-fn refusal(attributes: &Attributes<'_>, policy: &Policy, binding: Option<&Binding>, failure: Violation) -> Status {
+fn rejection(attributes: &Attributes<'_>, policy: &Policy, binding: Option<&Binding>, failure: Violation) -> Status {
     let bound = binding.map(|binding| format!(" with binding '{}'", binding.name)).unwrap_or_default();
     let message = format!("ValidatingAdmissionPolicy '{}'{bound} denied request: {}", policy.name, failure.message);
     let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), &message);

@@ -95,10 +95,10 @@ pub(crate) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value
     let kind_taken = |name: &str| AcceptedNames::taken(&group.kinds, name, crd);
 
     let mut accepted = current.as_object().cloned().unwrap_or_default();
-    let mut refusal: Option<(&str, String)> = None;
+    let mut rejection: Option<(&str, String)> = None;
     let mut take = |field: &'static str, taken: bool, reason: &'static str, shown: &str| {
         if taken {
-            refusal = Some((reason, format!("\"{shown}\" is already in use")));
+            rejection = Some((reason, format!("\"{shown}\" is already in use")));
         } else if desired[field].is_null() {
             accepted.remove(field);
         } else {
@@ -121,12 +121,12 @@ pub(crate) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value
 
     let mut status = crd.get("status").and_then(Value::as_object).cloned().unwrap_or_default();
     let mut conditions = status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
-    match &refusal {
+    match &rejection {
         None => set(&mut conditions, "NamesAccepted", "True", "NoConflicts", "no conflicts found", clock),
         Some((reason, message)) => set(&mut conditions, "NamesAccepted", "False", reason, message, clock),
     }
     let established = condition(crd, "Established") == Some("True");
-    if refusal.is_none() && !established {
+    if rejection.is_none() && !established {
         set(
             &mut conditions,
             "Established",
@@ -135,7 +135,7 @@ pub(crate) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value
             "the initial names have been accepted",
             clock,
         );
-    } else if refusal.is_some() && !established {
+    } else if rejection.is_some() && !established {
         set(&mut conditions, "Established", "False", "NotAccepted", "not all names are accepted", clock);
     }
     if let Some(approval) = Approval::of(crd) {

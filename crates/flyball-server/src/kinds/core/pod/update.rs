@@ -3,9 +3,9 @@
 use crate::kinds::difference::difference;
 use crate::kinds::field::Field;
 use crate::kinds::fill::Fields;
-use crate::kinds::kind::Part;
 use crate::kinds::pod_spec::{self, container, placement, spec};
 use crate::kinds::rules::{address, resource};
+use crate::kinds::subresource::Part;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};
 use flyball_core::{Clock, Object};

@@ -3,9 +3,9 @@
 use super::{Service, is_headless, list, text};
 use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
-use crate::kinds::kind::Part;
 use crate::kinds::load_balancer;
 use crate::kinds::rules::{address, label, port};
+use crate::kinds::subresource::Part;
 use flyball_core::Object;
 use flyball_core::field::FieldError;
 use flyball_core::names::{dns_label, dns_subdomain, qualified_name};

@@ -27,7 +27,7 @@ const GUARD: &str = include_str!("guard.py");
 const QUICK_TIME: Duration = Duration::from_millis(4);
 
 /// A folder that only this user can access, removed on drop, or when its processes have ended.
-pub(super) struct Folder {
+pub(super) struct RunDirectory {
     work_dir: Arc<WorkDir>,
     /// The roles path.
     roles: Vec<PathBuf>,
@@ -36,7 +36,7 @@ pub(super) struct Folder {
     verbosity: u8,
 }
 
-impl Folder {
+impl RunDirectory {
     /// Creates the folder of a run.
     pub(super) fn new(job: &Job<'_>, ansible: &AnsiblePlaybook, proxy: &Proxy) -> io::Result<Self> {
         let project = fs::canonicalize(&ansible.project)?;

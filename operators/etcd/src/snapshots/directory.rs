@@ -29,13 +29,13 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Stores snapshots in a directory, on a volume that outlives the operator's pod, and serves them.
 #[derive(Clone, Debug)]
-pub struct Folder {
+pub struct SnapshotDirectory {
     path: PathBuf,
     url: String,
     limit: u64,
 }
 
-impl Folder {
+impl SnapshotDirectory {
     /// Stores snapshots of up to `limit` bytes at `path`; members fetch them below `url`.
     pub fn new(path: impl Into<PathBuf>, url: impl Into<String>, limit: u64) -> Self {
         Self { path: path.into(), url: url.into(), limit }
@@ -79,16 +79,16 @@ impl Folder {
             };
             let folder = self.clone();
             tokio::spawn(async move {
-                let answer = service_fn(|request: Request<Incoming>| folder.answer(request));
+                let response = service_fn(|request: Request<Incoming>| folder.respond(request));
                 let mut server = hyper::server::conn::http1::Builder::new();
                 server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).keep_alive(false);
-                let _ = tokio::time::timeout(TIME, server.serve_connection(TokioIo::new(stream), answer)).await;
+                let _ = tokio::time::timeout(TIME, server.serve_connection(TokioIo::new(stream), response)).await;
                 drop(permit);
             });
         }
     }
 
-    async fn answer(
+    async fn respond(
         &self,
         request: Request<Incoming>,
     ) -> Result<Response<UnsyncBoxBody<Bytes, io::Error>>, Infallible> {
@@ -98,9 +98,9 @@ impl Folder {
             Some((file.metadata().await.ok().filter(|data| data.is_file())?.len(), file))
         };
         let Some((size, file)) = found.await else {
-            let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
-            *answer.status_mut() = StatusCode::NOT_FOUND;
-            return Ok(answer);
+            let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            return Ok(response);
         };
         let pieces = try_unfold(file, |mut file| async move {
             let mut piece = vec![0; PIECE_BYTES];
@@ -108,13 +108,13 @@ impl Folder {
             piece.truncate(read);
             Ok((read > 0).then(|| (Frame::data(Bytes::from(piece)), file)))
         });
-        let mut answer = Response::new(StreamBody::new(pieces).boxed_unsync());
-        answer.headers_mut().insert(CONTENT_LENGTH, size.into());
-        Ok(answer)
+        let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
+        response.headers_mut().insert(CONTENT_LENGTH, size.into());
+        Ok(response)
     }
 }
 
-impl Snapshots for Folder {
+impl Snapshots for SnapshotDirectory {
     async fn save(&self, name: &str, snapshot: Chunks) -> Result<u64> {
         let path = self.file(name).map_err(|source| Error::Place { name: name.into(), source })?;
         let partial = path.with_extension("partial");

@@ -1,0 +1,40 @@
+//! Tests of `VisitorsApp` on a control plane in the test process, see `flyball_cluster::testing`.
+
+use flyball_cluster::testing::Test;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use visitors::api::visitorsapp_v1::VisitorsApp;
+use visitors::operator;
+
+const SAMPLE: &str = include_str!("../config/samples/example_v1_visitorsapp.yaml");
+
+#[tokio::test(start_paused = true)]
+async fn site_has_three_ready_tiers() -> kube::Result<()> {
+    let mut test = Test::of(operator).nodes(1).start().await;
+    test.apply(SAMPLE).await;
+    test.assert_idempotent().await;
+    let deployments = test.api::<Deployment>().list(&ListParams::default()).await?;
+    let names: Vec<String> = deployments.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["site-backend", "site-frontend", "site-mysql"]);
+    let status = test.api::<VisitorsApp>().get("site").await?.status.unwrap_or_default();
+    assert_eq!(status.conditions[0].status, "True");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn password_outlives_changes_of_the_site() -> kube::Result<()> {
+    let test = Test::of(operator).nodes(1).start().await;
+    test.apply(SAMPLE).await;
+    test.assert_converges().await;
+    let password = async || test.api::<Secret>().get("site-mysql-auth").await.map(|secret| secret.data);
+    let before = password().await?;
+    let patch = Patch::Merge(json!({"spec": {"size": 2}}));
+    test.api::<VisitorsApp>().patch("site", &PatchParams::default(), &patch).await?;
+    test.assert_converges().await;
+    assert!(before.is_some());
+    assert_eq!(password().await?, before);
+    Ok(())
+}
