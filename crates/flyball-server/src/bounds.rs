@@ -7,7 +7,7 @@
 mod offload;
 mod pool;
 
-pub(crate) use offload::Offload;
+pub(crate) use offload::{Offload, SpawnedStep};
 pub(crate) use pool::{Flow, Hold, Pool, REJECTION_REASONS};
 
 use std::time::Duration;

@@ -20,11 +20,11 @@ use std::sync::Arc;
 /// Bytes of a list that are written at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Bytes of stored objects that are decoded for a list at once.
-const MAX_DECODED_BYTES: usize = 256 << 10;
+/// Bytes of stored objects that are decoded for a list or a watch at once.
+pub(crate) const MAX_DECODED_BYTES: usize = 256 << 10;
 
 /// Bytes that a slow row of a table counts for.
-const SLOW_ROW_BYTES: usize = 64 << 10;
+pub(crate) const SLOW_ROW_BYTES: usize = 64 << 10;
 
 /// Bytes of a long list that are written before the first is sent: see [`Body::lazy`].
 pub(crate) const FIRST_PIECE_BYTES: usize = 3 * CHUNK_BYTES;
@@ -175,15 +175,19 @@ impl ResponseEncoder {
     fn stream_view(&self, list: &Map<String, Value>, key: &'static str, listed: ListResult) -> Response<Body> {
         let [before, after] = response::around(self.form.encoding, list, key);
         let (this, mut is_first) = (self.clone(), true);
-        let has_slow_rows = self.resource.custom().is_some_and(|custom| custom.has_slow_rows());
-        let weight = if self.form.view == View::Table && has_slow_rows { SLOW_ROW_BYTES } else { 0 };
-        let items = chunks(listed, weight, after.into(), move |out, entry| {
+        let items = chunks(listed, self.row_weight(), after.into(), move |out, entry| {
             let Some(value) = this.view(entry) else { return };
             let mut list = this.form.versioned(json!({ key: [value] }));
             response::item(this.form.encoding, out, std::mem::take(&mut is_first), list[key][0].take());
         });
         let pieces = std::iter::once(before.into()).chain(items);
         response::new(200, self.form.content_type(), Body::lazy(pieces, true))
+    }
+
+    /// Returns the bytes that an object in the view counts for, besides its own.
+    pub(crate) fn row_weight(&self) -> usize {
+        let has_slow_rows = || self.resource.custom().is_some_and(|custom| custom.has_slow_rows());
+        if self.form.view == View::Table && has_slow_rows() { SLOW_ROW_BYTES } else { 0 }
     }
 
     /// Returns one object of a list in the view; `None` if it cannot be decoded.

@@ -29,14 +29,23 @@ struct CatalogDocuments {
 }
 
 impl Documents {
-    /// Returns a document of a catalog. The first request renders it, concurrent ones wait.
+    /// Returns a document of a catalog, which is rendered if it is not known. No lock is held meanwhile: the requests of
+    /// a document that is being rendered would hold their threads.
     fn get(&self, catalog: &Arc<Catalog>, name: String, render: impl FnOnce() -> Vec<u8>) -> Bytes {
-        let mut rendered = self.0.lock();
-        let rendered = match &mut *rendered {
-            Some(rendered) if Arc::ptr_eq(&rendered.catalog, catalog) => rendered,
-            stale => stale.insert(CatalogDocuments { catalog: catalog.clone(), documents: BTreeMap::new() }),
-        };
-        rendered.documents.entry(name).or_insert_with(|| render().into()).clone()
+        if let Some(known) = CatalogDocuments::of(&mut self.0.lock(), catalog).get(&name) {
+            return known.clone();
+        }
+        let document = Bytes::from(render());
+        CatalogDocuments::of(&mut self.0.lock(), catalog).entry(name).or_insert(document).clone()
+    }
+}
+
+impl CatalogDocuments {
+    /// Returns the documents of a catalog, in place of those of another one.
+    fn of<'d>(rendered: &'d mut Option<Self>, catalog: &Arc<Catalog>) -> &'d mut BTreeMap<String, Bytes> {
+        rendered.take_if(|rendered| !Arc::ptr_eq(&rendered.catalog, catalog));
+        let new = || Self { catalog: catalog.clone(), documents: BTreeMap::new() };
+        &mut rendered.get_or_insert_with(new).documents
     }
 }
 
@@ -150,4 +159,24 @@ fn json_text(document: &Value) -> Vec<u8> {
     let mut text = serde_json::to_vec(document).expect("JSON values can be written");
     text.push(b'\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rendering_holds_no_lock() {
+        let (documents, catalog) = (Documents::default(), Arc::new(Catalog::built_in()));
+        let mut count = 0;
+        for _ in 0..2 {
+            let document = documents.get(&catalog, "d".into(), || {
+                count += 1;
+                assert!(documents.0.try_lock().is_some());
+                b"text".into()
+            });
+            assert_eq!(document, "text");
+        }
+        assert_eq!(count, 1);
+    }
 }

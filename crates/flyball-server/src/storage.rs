@@ -11,6 +11,7 @@
 //! entry is immutable; the window contains every event after its start, in order.
 
 mod entry;
+mod identity;
 mod journal;
 mod notifier;
 mod past;

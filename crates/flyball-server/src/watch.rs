@@ -5,11 +5,13 @@
 //! again. The transport handles sent events that a client does not read. See
 //! <https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>.
 
+mod events;
 mod readers;
+mod views;
 
 pub(crate) use readers::Readers;
 
-use crate::bounds::Flow;
+use crate::bounds::{Flow, Offload};
 use crate::encoder::ResponseEncoder;
 use crate::link::Link;
 use crate::registry::{Registry, Selection, parse_version};
@@ -19,7 +21,8 @@ use crate::response::{self, Body, status_value};
 use crate::storage::{self, Entry, Event, PendingEntries, Revision, WriteNotifier};
 use crate::table;
 use crate::webhook;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+use events::EventWriter;
 use flyball_core::Status;
 use http::Response;
 use serde_json::{Value, json};
@@ -29,9 +32,6 @@ use tokio::time::Instant;
 
 /// Maximum number of events that are read at once.
 const EVENT_BATCH: usize = 500;
-
-/// Number of bytes after which a watch pauses until they are sent.
-const FRAME_BYTES: usize = 32 << 10;
 
 /// Interval of the bookmarks of a watch.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -49,23 +49,20 @@ const CONVERSION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Minimum duration of a watch without a timeout of the client; the maximum is twice as long.
 const MIN_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// The beginning of an object in the metadata view.
-const METADATA_HEAD: &[u8] = br#"{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":"#;
-
 /// Returns true if a watch begins with the current objects, and not with the events since a version.
 pub(crate) fn sends_state(options: &ListOptions) -> bool {
     let version = || parse_version(&options.resource_version).ok().flatten().unwrap_or(0);
     options.initial_events.unwrap_or_else(|| version() == 0)
 }
 
-/// Responds to a watch, with the memory for the objects that it begins with.
+/// Responds to a watch, with the memory for the objects that it begins with. The offload is for decoding objects.
 pub(crate) async fn respond(
     registry: &Arc<Registry>,
     readers: &Arc<Readers>,
     encoder: ResponseEncoder,
     namespace: Option<&str>,
     (options, state): (&ListOptions, PendingEntries),
-    (flow, connection): (&Flow, Option<Link>),
+    (flow, connection, offload): (&Flow, Option<Link>, Option<Offload>),
 ) -> Result<Response<Body>, Status> {
     if encoder.form.encoding == Encoding::Yaml || encoder.form.view == View::MetadataList {
         return Err(not_acceptable(encoder.resource.offered()));
@@ -99,7 +96,6 @@ pub(crate) async fn respond(
         bookmarks: options.bookmarks.then(|| now + BOOKMARK_INTERVAL),
         last_bookmark: (options.bookmarks && timeout > LAST_BOOKMARK_LEAD).then(|| now + timeout - LAST_BOOKMARK_LEAD),
         end: now + timeout,
-        has_sent_headings: false,
         done: false,
         is_selected: false,
         has_read: false,
@@ -107,7 +103,7 @@ pub(crate) async fn respond(
         flow: flow.clone(),
         registry: registry.clone(),
         readers: readers.clone(),
-        encoder,
+        events: EventWriter::new(encoder, readers.views.clone(), offload),
     };
     Ok(response::new(200, "application/json", Body::stream(Readers::read(watch, connection))))
 }
@@ -116,7 +112,8 @@ pub(crate) async fn respond(
 struct Watch {
     registry: Arc<Registry>,
     readers: Arc<Readers>,
-    encoder: ResponseEncoder,
+    /// The events that are not sent yet.
+    events: EventWriter,
     notifier: Arc<WriteNotifier>,
     namespace: Option<String>,
     selection: Selection,
@@ -133,7 +130,6 @@ struct Watch {
     /// When the last one is.
     last_bookmark: Option<Instant>,
     end: Instant,
-    has_sent_headings: bool,
     done: bool,
     /// True if the state contains only selected objects.
     is_selected: bool,
@@ -151,14 +147,11 @@ impl Watch {
         if self.done {
             return None;
         }
-        let mut out = BytesMut::new();
         if let Some(revision) = self.awaited.take() {
             if let Err(status) = self.registry.wait_for(revision).await {
-                write(&mut out, "ERROR", &status_value(&status));
-                self.done = true;
-                return Some(out.freeze());
+                return self.fail(&status).await;
             }
-            let snapshot = self.registry.store.list(&self.encoder.resource.table, self.namespace.as_deref());
+            let snapshot = self.registry.store.list(&self.events.encoder.resource.table, self.namespace.as_deref());
             self.position = snapshot.revision;
             self.state.fill(snapshot.entries);
         }
@@ -167,22 +160,23 @@ impl Watch {
         }
         while let Some(entry) = self.state.pop() {
             match self.convert(entry, true).await {
-                Ok(entry) => self.frame(&mut out, "ADDED", &entry, entry.revision),
-                Err(status) => {
-                    write(&mut out, "ERROR", &status_value(&status));
-                    self.done = true;
-                    return Some(out.freeze());
+                Ok(entry) => {
+                    let revision = entry.revision;
+                    self.events.push("ADDED", entry, revision);
                 }
+                Err(status) => return self.fail(&status).await,
             }
-            if out.len() >= FRAME_BYTES {
-                return Some(out.freeze());
+            if self.events.is_full()
+                && let Some(result) = self.take().await
+            {
+                return result;
             }
         }
         if std::mem::take(&mut self.initial_end) {
-            self.bookmark(&mut out, true);
+            self.bookmark(true);
         }
-        if !out.is_empty() {
-            return Some(out.freeze());
+        if let Some(result) = self.take().await {
+            return result;
         }
         loop {
             let notifier = self.notifier.clone();
@@ -193,14 +187,11 @@ impl Watch {
             if let Some(pace) = self.pace.filter(|pace| Instant::now() < *pace && self.is_behind()) {
                 tokio::time::sleep_until(pace).await;
             }
-            if !self.read_on(&mut out).await || !self.is_served() {
+            if !self.read_on().await || !self.is_served() {
                 self.done = true;
             }
-            if !out.is_empty() {
-                return Some(out.freeze());
-            }
-            if self.done {
-                return None;
+            if let Some(result) = self.take().await {
+                return result;
             }
             let due =
                 [self.bookmarks, self.last_bookmark].into_iter().flatten().chain([self.end]).min().unwrap_or(self.end);
@@ -212,7 +203,7 @@ impl Watch {
                         self.done = true;
                         return None;
                     }
-                    self.bookmark(&mut out, false);
+                    self.bookmark(false);
                     let passed = |at: &Option<Instant>| at.is_some_and(|at| at <= due);
                     if passed(&self.last_bookmark) {
                         self.last_bookmark = None;
@@ -220,15 +211,32 @@ impl Watch {
                     if passed(&self.bookmarks) {
                         self.bookmarks = Some(due + BOOKMARK_INTERVAL);
                     }
-                    return Some(out.freeze());
+                    if let Some(result) = self.take().await {
+                        return result;
+                    }
                 }
             }
         }
     }
 
+    /// Returns the result of this step: events, or the end of the watch; `None` if there is none yet.
+    async fn take(&mut self) -> Option<Option<Bytes>> {
+        let taken = self.events.take().await;
+        self.done |= taken.is_err();
+        let frames = taken.ok().flatten();
+        (frames.is_some() || self.done).then_some(frames)
+    }
+
+    /// Ends the watch with an error.
+    async fn fail(&mut self, status: &Status) -> Option<Bytes> {
+        self.events.write("ERROR", &status_value(status));
+        self.done = true;
+        self.take().await.flatten()
+    }
+
     /// Converts one object at a time, so that a watch holds no more. Its user is charged for the response.
-    async fn convert(&self, entry: Arc<Entry>, cached: bool) -> Result<Arc<Entry>, Status> {
-        let (codec, resource) = (&self.registry.codec, &*self.encoder.resource);
+    async fn convert(&mut self, entry: Arc<Entry>, cached: bool) -> Result<Arc<Entry>, Status> {
+        let (codec, resource) = (&self.registry.codec, &*self.events.encoder.resource);
         if !resource.converts() || entry.schema == resource.schema_number {
             return Ok(entry);
         }
@@ -244,36 +252,36 @@ impl Watch {
     }
 
     /// Sends the events since the last one; returns true if the watch continues.
-    async fn read_on(&mut self, out: &mut BytesMut) -> bool {
+    async fn read_on(&mut self) -> bool {
         let registry = self.registry.clone();
         loop {
-            match registry.store.events_after(&self.encoder.resource.table, self.position, EVENT_BATCH) {
+            match registry.store.events_after(&self.events.encoder.resource.table, self.position, EVENT_BATCH) {
                 Ok((events, latest)) => {
                     self.has_read = true;
                     for event in &events {
                         if let Some((ty, entry)) = self.event_type(event) {
                             match self.convert(entry.clone(), false).await {
-                                Ok(entry) => self.frame(out, ty, &entry, event.revision),
+                                Ok(entry) => self.events.push(ty, entry, event.revision),
                                 Err(status) => {
-                                    write(out, "ERROR", &status_value(&status));
+                                    self.events.write("ERROR", &status_value(&status));
                                     return false;
                                 }
                             }
                         }
                         self.position = event.revision;
-                        if out.len() >= FRAME_BYTES {
+                        if self.events.is_full() {
                             return true;
                         }
                     }
                     match latest {
                         Some(latest) => {
                             self.position = self.position.max(latest);
-                            if !out.is_empty() {
+                            if !self.events.is_empty() {
                                 self.pace = self.pace.map(|_| Instant::now() + GATHER_INTERVAL);
                             }
                             return true;
                         }
-                        None if !out.is_empty() => {
+                        None if !self.events.is_empty() => {
                             // The rest follows when this much has been sent.
                             return true;
                         }
@@ -282,10 +290,10 @@ impl Watch {
                 }
                 Err(storage::Error::Compacted { requested, oldest }) => {
                     if self.has_read {
-                        self.readers.count_cut_off(&self.encoder.resource.table);
+                        self.readers.count_cut_off(&self.events.encoder.resource.table);
                     }
                     let status = Status::expired(format!("too old resource version: {requested} ({oldest})"));
-                    write(out, "ERROR", &status_value(&status));
+                    self.events.write("ERROR", &status_value(&status));
                     return false;
                 }
                 Err(_) => return true,
@@ -311,45 +319,9 @@ impl Watch {
         }
     }
 
-    fn frame(&mut self, out: &mut BytesMut, ty: &str, entry: &Entry, revision: Revision) {
-        let (resource, form) = (&self.encoder.resource, self.encoder.form);
-        // Events that are sent as stored are not decoded.
-        let as_written = entry.revision == revision && entry.schema == resource.schema_number && !form.beta;
-        let pieces = match form.view {
-            View::Whole if as_written => Some([&*resource.head, &entry.body[1..], b""]),
-            View::Metadata | View::MetadataList if as_written => Some([METADATA_HEAD, entry.metadata(), b"}"]),
-            _ => None,
-        };
-        if let Some(pieces) = pieces {
-            out.reserve(pieces.iter().map(|piece| piece.len()).sum::<usize>() + 32);
-            out.put_slice(b"{\"type\":\"");
-            out.put_slice(ty.as_bytes());
-            out.put_slice(b"\",\"object\":");
-            pieces.iter().for_each(|piece| out.put_slice(piece));
-            out.put_slice(b"}\n");
-            return;
-        }
-        let Ok(mut object) = self.registry.codec.decode(resource, entry) else { return };
-        object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
-        let value = match self.encoder.form.view {
-            View::Metadata | View::MetadataList => table::metadata_only(&object),
-            View::Table => {
-                let headings = if std::mem::replace(&mut self.has_sent_headings, true) {
-                    Value::Null
-                } else {
-                    table::headings(resource)
-                };
-                let row = table::row(resource, &object, self.encoder.include, &self.encoder.clock);
-                table::table(json!({"resourceVersion": object.resource_version()}), headings, vec![row])
-            }
-            View::Whole => object.into(),
-        };
-        write(out, ty, &self.encoder.form.versioned(value));
-    }
-
     /// Sends the position of the watch.
-    fn bookmark(&mut self, out: &mut BytesMut, initial_end: bool) {
-        let resource = &self.encoder.resource;
+    fn bookmark(&mut self, initial_end: bool) {
+        let resource = &self.events.encoder.resource;
         let mut object = resource.empty.clone();
         object.set_kind(&resource.kind);
         let metadata = object.metadata_mut();
@@ -358,28 +330,23 @@ impl Watch {
         if initial_end {
             metadata.insert("annotations".into(), json!({"k8s.io/initial-events-end": "true"}));
         }
-        let value = match self.encoder.form.view {
+        let value = match self.events.encoder.form.view {
             View::Whole => object.into(),
             View::Metadata | View::MetadataList => table::metadata_only(&object),
             View::Table => {
-                let row = table::row(resource, &object, self.encoder.include, &self.encoder.clock);
+                let row = table::row(resource, &object, self.events.encoder.include, &self.events.encoder.clock);
                 table::table(json!({"resourceVersion": object.resource_version()}), Value::Null, vec![row])
             }
         };
-        write(out, "BOOKMARK", &self.encoder.form.versioned(value));
+        self.events.write("BOOKMARK", &self.events.encoder.form.versioned(value));
     }
 
     /// Returns true if the resource is still served: its CRD may have been deleted.
     fn is_served(&self) -> bool {
-        let kind = &self.encoder.resource.kind;
-        let found = self.registry.catalog.get().get(&kind.group, &kind.version, &self.encoder.resource.plural);
+        let kind = &self.events.encoder.resource.kind;
+        let found = self.registry.catalog.get().get(&kind.group, &kind.version, &self.events.encoder.resource.plural);
         found.is_some_and(|found| found.is_served())
     }
-}
-
-fn write(out: &mut BytesMut, ty: &str, object: &Value) {
-    out.put_slice(json!({"type": ty, "object": object}).to_string().as_bytes());
-    out.put_u8(b'\n');
 }
 
 #[cfg(test)]
@@ -387,15 +354,26 @@ mod tests {
     use super::*;
     use crate::{Options, Server, User};
     use flyball_core::Clock;
+    use flyball_core::time::Timestamp;
+    use futures_util::FutureExt;
     use http::{Method, Request};
     use http_body_util::{BodyExt, Full};
 
-    async fn ask(server: &Server, connection: Option<Link>, method: Method, path: &str, body: &Value) -> Body {
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    const JSON: &str = "application/json";
+    const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+    /// Sends a request, over a connection if a view is given.
+    async fn ask(server: &Server, view: Option<&str>, method: Method, path: &str, body: &Value) -> Body {
         let mut request = Request::new(Full::new(Bytes::from(body.to_string())));
         (*request.method_mut(), *request.uri_mut()) = (method, path.parse().unwrap());
         request.headers_mut().insert("content-type", "application/json".parse().unwrap());
         request.extensions_mut().insert(User::admin());
-        connection.map(|connection| request.extensions_mut().insert(connection));
+        if let Some(view) = view {
+            request.headers_mut().insert("accept", view.parse().unwrap());
+            request.extensions_mut().insert(Link::default());
+        }
         let response = server.handle(request).await;
         assert!(response.status().is_success(), "{}", response.status());
         response.into_body()
@@ -405,7 +383,7 @@ mod tests {
     async fn read_events(server: &Server, watch: &mut Body, names: &[&str]) -> (usize, Duration) {
         for name in names {
             let object = json!({"metadata": {"name": name}});
-            ask(server, None, Method::POST, "/api/v1/namespaces/default/configmaps", &object).await;
+            ask(server, None, Method::POST, MAPS, &object).await;
         }
         let start = Instant::now();
         let frame = watch.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -416,7 +394,7 @@ mod tests {
     async fn close_events_are_sent_together_over_a_connection() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let path = "/api/v1/configmaps?watch=1";
-        let mut watch = ask(&server, Some(Link::default()), Method::GET, path, &Value::Null).await;
+        let mut watch = ask(&server, Some(JSON), Method::GET, path, &Value::Null).await;
         assert_eq!(read_events(&server, &mut watch, &["a"]).await, (1, Duration::ZERO));
         let (events, waited) = read_events(&server, &mut watch, &["b", "c"]).await;
         assert!(events == 2 && (GATHER_INTERVAL..2 * GATHER_INTERVAL).contains(&waited), "{events} {waited:?}");
@@ -426,5 +404,48 @@ mod tests {
         let mut watch = ask(&server, None, Method::GET, path, &Value::Null).await;
         assert_eq!(read_events(&server, &mut watch, &[]).await, (4, Duration::ZERO));
         assert_eq!(read_events(&server, &mut watch, &["e"]).await, (1, Duration::ZERO));
+    }
+
+    fn next(watch: &mut Body) -> Option<Bytes> {
+        let frame = watch.frame().now_or_never()?;
+        Some(frame.unwrap().unwrap().into_data().unwrap())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn large_objects_are_decoded_once_for_each_view_on_other_threads() {
+        let server = Server::new(Options::simulated(Clock::new(|| Timestamp::UNIX_EPOCH), 1));
+        let flow = Flow::of("other", true, true);
+        let threads = server.shared().threads.of(&flow);
+        let all = || threads.clone().wait(flow.clone(), threads.limit());
+        let map = |n: usize| json!({"metadata": {"name": "m", "labels": {"n": n.to_string()}}, "data": {"a": "a".repeat(100_000)}});
+        let created = ask(&server, None, Method::POST, MAPS, &map(0)).await.collect().await.unwrap().to_bytes();
+        let created: Value = serde_json::from_slice(&created).unwrap();
+        let since = created["metadata"]["resourceVersion"].as_str().unwrap();
+        let since = format!("{MAPS}?watch=1&resourceVersion={since}");
+        let state = format!("{MAPS}?watch=1");
+        let watch = |path: &str, view: &'static str| {
+            let (server, path) = (server.clone(), path.to_owned());
+            async move { ask(&server, Some(view), Method::GET, &path, &Value::Null).await }
+        };
+        let taken = all().await;
+        assert!(next(&mut watch(&state, JSON).await).is_some(), "stored objects are copied");
+        for view in [TABLE, METADATA] {
+            assert!(next(&mut watch(&state, view).await).is_none(), "{view}: others compute");
+        }
+        let mut watches = Vec::new();
+        for n in 0..100 {
+            watches.push(watch(&since, [TABLE, METADATA][n % 2]).await);
+        }
+        ask(&server, None, Method::PUT, &format!("{MAPS}/m"), &map(1)).await;
+        assert!(watches[..2].iter_mut().all(|watch| next(watch).is_none()), "others compute");
+        drop(taken);
+        let mut events = Vec::new();
+        for watch in &mut watches[..2] {
+            events.push(watch.frame().await.unwrap().unwrap().into_data().unwrap());
+        }
+        let _taken = all().await;
+        for (n, watch) in watches.iter_mut().enumerate().skip(2) {
+            assert_eq!(next(watch).as_ref(), Some(&events[n % 2]), "{n}: it is encoded already");
+        }
     }
 }

@@ -12,7 +12,6 @@ use flyball_core::field::go_quote;
 use flyball_core::{Clock, ObjectKey, Rng, Status};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -96,14 +95,12 @@ impl Authenticator {
         let same = |kind: &Kind, name: &str, uid: &str| {
             let key = ObjectKey::new(Some(claims.namespace.as_str()).filter(|_| kind.namespaced), name);
             self.store.get(&kind.table(), &key).is_some_and(|entry| {
-                let Ok(object) = entry.object() else { return false };
-                let same = if kind.kind == SECRET.kind && claims.in_secret {
-                    let secret_token = object.at(&["data", "token"]).and_then(Value::as_str).unwrap_or_default();
-                    secret_token == BASE64.encode(token)
-                } else {
-                    object.uid() == uid
+                let Some(object) = entry.identity() else { return false };
+                let same = match kind.kind == SECRET.kind && claims.in_secret {
+                    true => object.has_token(&BASE64.encode(token)),
+                    false => &*object.uid == uid,
                 };
-                same && object.deletion_timestamp().is_none()
+                same && !object.is_deleting
             })
         };
         let bound = claims.bound.as_ref().is_none_or(|Bound { kind, name, uid }| same(kind, name, uid));
@@ -177,4 +174,59 @@ fn go_print_extra(extra: &BTreeMap<String, Vec<String>>) -> String {
     }
     let entry = |(key, values): (&String, &Vec<String>)| format!("{}:{}", go_quote(key), go_print(values));
     format!("map[string][]string{{{}}}", extra.iter().map(entry).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::PolicyImage;
+    use crate::kinds::POD;
+    use crate::storage::{Entry, Limits, SelectableFields};
+    use flyball_core::Object;
+    use futures_util::FutureExt;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn objects_of_tokens_are_not_decoded() {
+        let store = Arc::new(Store::new(Limits::of(&crate::Bounds::default())));
+        let authorizer = Arc::new(Authorizer::new(PolicyImage::default(), store.clone()));
+        let (clock, rng, issuer) = (Clock::system(), Rng::from_seed(1), Arc::new(Issuer::new(&[7; 32])));
+        let auth = Authenticator::new(issuer.clone(), authorizer, store.clone(), clock.clone(), rng.clone());
+        // An object of this depth cannot be decoded as a whole.
+        let rest = "[".repeat(1000) + &"]".repeat(1000);
+        let put = |kind: &Kind, mut object: Value| {
+            object["rest"] = json!("REST");
+            let body = object.to_string().replace("\"REST\"", &rest);
+            let (table, key) = (kind.table(), Object::try_from(object).unwrap().key());
+            let make = |revision| {
+                let object = Object::try_from(json!({"metadata": {}})).unwrap();
+                let entry = Entry::new(key.clone(), object, revision, SelectableFields::default(), 0);
+                Ok(Entry { body: body.into(), ..entry })
+            };
+            let before = store.get(&table, &key);
+            store.put(&table, &key, before.as_ref(), make).now_or_never().unwrap().unwrap();
+            assert!(store.get(&table, &key).unwrap().object().is_err());
+        };
+        let metadata = |name: &str, uid: &str| json!({"name": name, "namespace": "ns", "uid": uid});
+        let account = ("ns", "robot", "u-1");
+        let in_secret = issuer.issue_in_secret(account, "s");
+        let secret = |token: String| json!({"metadata": metadata("s", "u-3"), "data": {"token": token}});
+        put(&SERVICE_ACCOUNT, json!({"metadata": metadata("robot", "u-1")}));
+        put(&POD, json!({"metadata": metadata("p", "u-2")}));
+        put(&SECRET, secret(BASE64.encode(&in_secret)));
+        let bound = Bound { kind: &POD, name: "p".into(), uid: "u-2".into() };
+        let of_pod = issuer.issue(account, Some(&bound), &[ISSUER.into()], 600, &clock, &rng).0;
+        let are_valid = || [&in_secret, &of_pod].map(|token| auth.bearer(token, &[ISSUER.to_owned()]).is_ok());
+        assert_eq!(are_valid(), [true, true]);
+        put(&SECRET, secret("other".into()));
+        put(&POD, json!({"metadata": metadata("p", "u-4")}));
+        assert_eq!(are_valid(), [false, false]);
+        put(&SECRET, secret(BASE64.encode(&in_secret)));
+        put(&POD, json!({"metadata": metadata("p", "u-2")}));
+        assert_eq!(are_valid(), [true, true]);
+        let mut deleting = metadata("robot", "u-1");
+        deleting["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        put(&SERVICE_ACCOUNT, json!({"metadata": deleting}));
+        assert_eq!(are_valid(), [false, false]);
+    }
 }

@@ -3,10 +3,11 @@
 use super::{Flow, Hold, Pool, SharedBounds};
 use futures_util::future::BoxFuture;
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::thread;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 /// The niceness of these threads: under contention they have a third of the processor.
 #[cfg(target_os = "linux")]
@@ -27,6 +28,23 @@ fn step_apart<T: Send>(cx: &Context<'_>, step: impl FnOnce(&mut Context<'_>) -> 
             scope.spawn(step).join().unwrap_or_else(|panic| resume_unwind(panic))
         })
     })
+}
+
+/// A step in a task, which is cancelled if it is dropped before its turn.
+pub(crate) struct SpawnedStep<T>(JoinHandle<T>);
+
+impl<T> Future for SpawnedStep<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl<T> Drop for SpawnedStep<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// The steps of one request on threads of their own: each waits for its turn at a thread.
@@ -55,12 +73,12 @@ impl Offload {
     }
 
     /// Runs a step in a new task once it is this request's turn.
-    pub(crate) fn spawn<T: Send + 'static>(&self, step: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    pub(crate) fn spawn<T: Send + 'static>(&self, step: impl FnOnce() -> T + Send + 'static) -> SpawnedStep<T> {
         let wait = self.threads.clone().wait(self.flow.clone(), 1);
-        tokio::spawn(async move {
+        SpawnedStep(tokio::spawn(async move {
             let _turn = wait.await;
             tokio::task::block_in_place(step)
-        })
+        }))
     }
 
     /// Runs a step once it is this request's turn. It must be polled when it is woken, since others wait for it.

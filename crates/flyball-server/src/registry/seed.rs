@@ -86,7 +86,16 @@ impl Template {
         }
         let body = Bytes::copy_from_slice(body.as_bytes());
         let (key, facts) = (self.key.clone(), self.facts.clone());
-        Entry { key, revision, body, facts, schema: 0, depth: self.depth, past: Default::default() }
+        Entry {
+            key,
+            revision,
+            body,
+            facts,
+            schema: 0,
+            depth: self.depth,
+            past: Default::default(),
+            identity: Default::default(),
+        }
     }
 }
 

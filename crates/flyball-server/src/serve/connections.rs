@@ -7,17 +7,42 @@ use crate::link::{Link, Peer, WeakLink};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Interval of the warnings about the limit: a client may connect thousands of times per second.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// All connections, and the responses in progress on them.
 pub(super) struct Connections {
     limit: usize,
     peers: Mutex<Vec<Weak<Peer>>>,
     links: Mutex<Vec<WeakLink>>,
+    closures: Mutex<Closures>,
+}
+
+/// The connections that were closed since the last warning.
+#[derive(Default)]
+struct Closures {
+    count: usize,
+    warned: Option<Instant>,
+}
+
+impl Closures {
+    /// Counts a closed connection; returns the number to warn about, if a warning is due.
+    fn count(&mut self) -> Option<usize> {
+        self.count += 1;
+        if self.warned.is_some_and(|warned| warned.elapsed() < WARNING_INTERVAL) {
+            return None;
+        }
+        self.warned = Some(Instant::now());
+        Some(std::mem::take(&mut self.count))
+    }
 }
 
 impl Connections {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit: limit.max(1), peers: Mutex::default(), links: Mutex::default() }
+        Self { limit: limit.max(1), peers: Mutex::default(), links: Mutex::default(), closures: Mutex::default() }
     }
 
     /// Adds a connection; closes another one if there are too many.
@@ -30,7 +55,13 @@ impl Connections {
         if peers.len() >= self.limit {
             let all: Vec<Arc<Peer>> = peers.iter().filter_map(Weak::upgrade).collect();
             if let Some(victim) = victim(&all) {
-                tracing::warn!(limit = self.limit, "connection limit reached: closed the idlest connection");
+                if let Some(count) = self.closures.lock().count() {
+                    tracing::warn!(
+                        limit = self.limit,
+                        count,
+                        "connection limit reached: closed the idlest connections"
+                    );
+                }
                 victim.closed.send();
             }
         }
@@ -69,13 +100,22 @@ fn victim(all: &[Arc<Peer>]) -> Option<&Arc<Peer>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use tokio::time::advance;
 
     fn busy(peer: &Arc<Peer>, user: &str) -> Link {
         let link = Link::new(peer.clone(), Arc::default());
         link.identify(&Flow::of(user, false, true));
         link
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closed_connections_are_reported_once_per_interval() {
+        let mut closures = Closures::default();
+        let mut reports = |count: usize| (0..count).filter_map(|_| closures.count()).collect::<Vec<_>>();
+        assert_eq!(reports(1000), [1]);
+        advance(WARNING_INTERVAL).await;
+        assert_eq!(reports(1000), [1000]);
+        assert!(reports(1000).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@
 //! count from their creation until they are freed, and an unfinished response has a cost of its own, since there may be
 //! many short ones.
 
-use crate::bounds::{Flow, Hold, Offload, SharedBounds, UNFINISHED};
+use crate::bounds::{Flow, Hold, Offload, SharedBounds, SpawnedStep, UNFINISHED};
 use crate::link::Link;
 use crate::response::Body;
 use bytes::{Buf, Bytes};
@@ -14,7 +14,6 @@ use http_body::{Body as _, Frame, SizeHint};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::task::JoinHandle;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
@@ -39,7 +38,7 @@ pub(super) struct ConnectionBody {
     turns: Option<Offload>,
     /// The body and its next piece, while that is generated. A separate task generates it: this one is polled only
     /// while its client reads, and would block its turn otherwise.
-    making: Option<JoinHandle<(Body, Option<Bytes>)>>,
+    making: Option<SpawnedStep<(Body, Option<Bytes>)>>,
 }
 
 /// The client did not read, and the rest of the response is dropped.
@@ -113,12 +112,6 @@ impl ConnectionBody {
         let Ok((body, piece)) = generated else { return Poll::Ready(Some(Err(CutOff))) };
         self.body = body;
         Poll::Ready(piece.map(Ok))
-    }
-}
-
-impl Drop for ConnectionBody {
-    fn drop(&mut self) {
-        self.making.iter().for_each(JoinHandle::abort);
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Call {
     pub(crate) connection: Option<Link>,
     /// The flow that is charged for it.
     pub(super) flow: Flow,
+    /// The bytes of the stored object of that name, if the request came over a connection.
+    pub(super) stored_bytes: usize,
     /// Its slot, and the bytes of its body.
     pub(super) _holds: [Option<Hold>; 2],
 }

@@ -146,9 +146,11 @@ where
     // Watches take no slot, since they last.
     let watches = reads && info.verb == "watch";
     let slot = if watches { None } else { Some(server.shared.slot(class, &flow).await.ok_or(RejectedRequest::Busy)?) };
+    let mut stored_bytes = 0;
     if let Some(link) = &connection {
         // A client with too many unread bytes gets no response until it has read them.
-        let length = expected_length(server, &info, bytes.len());
+        stored_bytes = stored_length(server, &info);
+        let length = expected_length(&info, bytes.len(), stored_bytes);
         link.keep_room(Some(server.shared.room(&flow, length).await.ok_or(RejectedRequest::Busy)?));
         if watches {
             // Selectors are kept for the lifetime of the watch.
@@ -158,11 +160,21 @@ where
         }
     }
     let (method, headers, warnings) = (parts.method, parts.headers, Warnings::default());
-    Ok(Call { method, headers, query, body: bytes, user, info, warnings, connection, flow, _holds: [slot, received] })
+    let _holds = [slot, received];
+    Ok(Call { method, headers, query, body: bytes, user, info, warnings, connection, flow, stored_bytes, _holds })
+}
+
+/// Returns the bytes of the stored object that a request names.
+fn stored_length(server: &Components, info: &RequestInfo) -> usize {
+    let Some(path) = &info.resource else { return 0 };
+    let Some(name) = &path.name else { return 0 };
+    let (table, key) =
+        (GroupResource::new(&path.group, &path.resource), ObjectKey::new(path.namespace.as_deref(), name));
+    server.registry.store.get(&table, &key).map_or(0, |entry| entry.body.len())
 }
 
 /// Estimates how many bytes of a response are generated at once.
-fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usize {
+fn expected_length(info: &RequestInfo, sent: usize, stored: usize) -> usize {
     const SMALL_RESPONSE_BYTES: usize = 16 << 10;
     const SCHEMA_BYTES: usize = 4 << 20;
     let Some(path) = &info.resource else {
@@ -170,12 +182,7 @@ fn expected_length(server: &Components, info: &RequestInfo, sent: usize) -> usiz
     };
     match &path.name {
         None if info.verb == "list" => encoder::FIRST_PIECE_BYTES,
-        None => SMALL_RESPONSE_BYTES + sent,
-        Some(name) => {
-            let (table, key) =
-                (GroupResource::new(&path.group, &path.resource), ObjectKey::new(path.namespace.as_deref(), name));
-            SMALL_RESPONSE_BYTES + sent + server.registry.store.get(&table, &key).map_or(0, |entry| entry.body.len())
-        }
+        _ => SMALL_RESPONSE_BYTES + sent + stored,
     }
 }
 

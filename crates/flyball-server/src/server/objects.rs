@@ -3,6 +3,7 @@
 use super::Components;
 use super::actions;
 use super::call::{Call, document, unsupported, writer};
+use crate::bounds::Offload;
 use crate::catalog::decode;
 use crate::catalog::{Catalog, Lookup, Resource, Target, protobuf, scale};
 use crate::encoder::ResponseEncoder;
@@ -174,13 +175,15 @@ async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Resul
                 true => pending_entries(server, call, &resource).await?,
                 false => PendingEntries::default(),
             };
+            let connection = call.connection.clone();
+            let offload = connection.as_ref().and_then(|_| Offload::new(&server.shared, &call.flow));
             watch::respond(
                 registry,
                 &server.readers,
                 encoder,
                 target.namespace.as_deref(),
                 (&options, pending),
-                (&call.flow, call.connection.clone()),
+                (&call.flow, connection, offload),
             )
             .await
         }

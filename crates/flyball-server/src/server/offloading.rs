@@ -10,18 +10,19 @@ use crate::auth::{MASTERS, User};
 use crate::bounds::{Flow, Offload};
 use crate::catalog::Resource;
 use crate::custom::CustomKind;
-use crate::kinds::Review;
+use crate::kinds::{BINDING, Review};
 use crate::limits;
 use crate::link::Link;
 use crate::request::ResourcePath;
-use crate::request::accept::{self, View};
+use crate::request::accept::{self, Form, View};
+use crate::storage::Entry;
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
 use http::Method;
 use std::future::poll_fn;
 use std::task::ready;
 
-/// Bytes of a body and of the changed object from which a request is a long computation.
+/// Bytes of a body and of the stored object from which a request is a long computation.
 const LONG_BODY_BYTES: usize = 64 << 10;
 
 /// Objects of a resource from which a list is a long computation.
@@ -38,20 +39,42 @@ fn load(server: &Components, call: &Call) -> Option<usize> {
     let is_slow = || is_slow(server, call, path);
     let table = || GroupResource::new(&path.group, &path.resource);
     let computes = match (&path.name, call.info.verb) {
+        // Watches compute while they are sent.
         (_, "watch") => false,
-        (None, "list" | "deletecollection") => {
+        (_, "list" | "deletecollection") => {
             let (table, namespace) = (table(), path.namespace.as_deref());
             let bytes = || store.list(&table, namespace).entries.iter().map(|entry| entry.body.len()).sum::<usize>();
             store.count(&table) >= LONG_LIST_OBJECTS || bytes() >= LONG_LIST_BYTES || is_slow()
         }
-        (Some(name), _) if !matches!(call.method, Method::GET | Method::HEAD) => {
+        (Some(name), _) => {
+            let is_plain = is_plain_read(call, path);
+            if is_plain && call.stored_bytes < LONG_BODY_BYTES {
+                return None;
+            }
             let stored = store.get(&table(), &ObjectKey::new(path.namespace.as_deref(), name));
+            if is_plain && stored.as_ref().is_none_or(|entry| is_as_stored(server, path, entry)) {
+                return None;
+            }
             let bytes = call.body.len() + stored.map_or(0, |entry| entry.body.len());
-            return (bytes >= LONG_BODY_BYTES || is_slow()).then(|| limits::at_most(bytes));
+            // Actions also decode objects that the path does not name, such as disruption budgets.
+            let is_long = bytes >= LONG_BODY_BYTES || call.method == Method::POST || is_slow();
+            return is_long.then(|| limits::at_most(bytes));
         }
-        _ => call.body.len() >= LONG_BODY_BYTES || is_slow(),
+        (None, _) => call.body.len() >= LONG_BODY_BYTES || *path.resource == *BINDING.plural || is_slow(),
     };
     computes.then(|| limits::at_most(call.body.len()))
+}
+
+/// Returns true if a request reads an object in the form of its storage, unless that has another version.
+fn is_plain_read(call: &Call, path: &ResourcePath) -> bool {
+    let is_plain = |accept| accept::negotiate(Some(accept), "").is_ok_and(|form| form == Form::PLAIN);
+    !call.writes() && path.subresource.is_none() && call.accept().is_none_or(is_plain)
+}
+
+/// Returns true if an entry has the version of a path, so that it is copied and not decoded.
+fn is_as_stored(server: &Components, path: &ResourcePath, entry: &Entry) -> bool {
+    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
+    resource.is_some_and(|resource| resource.schema_number == entry.schema)
 }
 
 /// Returns true if a request may compute for long however small its objects are.
@@ -81,8 +104,10 @@ fn is_slow(server: &Components, call: &Call, path: &ResourcePath) -> bool {
 
 /// Returns the offload of a request, if it is a long computation; `None` if there is no memory for it in time.
 pub(super) async fn offload(server: &Components, call: &Call) -> Option<Option<Offload>> {
-    let offload = call.connection.as_ref().and_then(|_| Offload::new(&server.shared, &call.flow));
-    let (Some(offload), Some(bytes)) = (offload, load(server, call)) else { return Some(None) };
+    let Some(offload) = call.connection.as_ref().and_then(|_| Offload::new(&server.shared, &call.flow)) else {
+        return Some(None);
+    };
+    let Some(bytes) = load(server, call) else { return Some(None) };
     let memory = server.shared.memory(&call.flow, bytes).await?;
     Some(Some(offload.with_memory(memory)))
 }
@@ -121,6 +146,7 @@ mod tests {
     use serde_json::json;
 
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 
     fn request(method: Method, uri: &str, body: String) -> Request<Full<Bytes>> {
         let request = Request::builder().method(method).uri(uri).header("content-type", "application/json");
@@ -129,14 +155,15 @@ mod tests {
         request
     }
 
-    /// Returns true if a list in this view is a long computation.
-    async fn is_long(server: &Server, view: &str) -> bool {
-        let mut request = request(Method::GET, MAPS, String::new());
+    /// Returns true if a read in this view is a long computation.
+    async fn is_long(server: &Server, method: Method, path: &str, view: &str) -> bool {
+        let mut request = request(method, path, String::new());
         request.headers_mut().insert(http::header::ACCEPT, view.parse().unwrap());
         is_long_request(server, request).await
     }
 
-    async fn is_long_request(server: &Server, request: Request<Full<Bytes>>) -> bool {
+    async fn is_long_request(server: &Server, mut request: Request<Full<Bytes>>) -> bool {
+        request.extensions_mut().insert(Link::default());
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
@@ -147,7 +174,8 @@ mod tests {
     #[tokio::test]
     async fn lists_of_large_objects_are_long_in_each_view() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
-        let views = ["application/json", "application/json;as=Table;g=meta.k8s.io;v=v1", "application/yaml"];
+        let views = ["application/json", TABLE, "application/yaml"];
+        let lists = [MAPS, &format!("{MAPS}?fieldSelector=metadata.name=map-10")];
         let create = async |n: usize, bytes: usize| {
             let object = json!({"metadata": {"name": format!("map-{n}")}, "data": {"a": "a".repeat(bytes)}});
             let response = server.handle(request(Method::POST, MAPS, object.to_string())).await;
@@ -157,12 +185,60 @@ mod tests {
         for n in 0..10 {
             create(n, 100).await;
         }
-        for view in views {
-            assert!(!is_long(&server, view).await, "{view}");
+        for (view, list) in views.iter().flat_map(|view| lists.map(|list| (view, list))) {
+            assert!(!is_long(&server, Method::GET, list, view).await, "{list} {view}");
         }
         create(10, LONG_LIST_BYTES).await;
-        for view in views {
-            assert!(is_long(&server, view).await, "{view}");
+        for (view, list) in views.iter().flat_map(|view| lists.map(|list| (view, list))) {
+            assert!(is_long(&server, Method::GET, list, view).await, "{list} {view}");
+        }
+    }
+
+    #[tokio::test]
+    async fn reads_that_decode_a_large_object_are_long() {
+        const PODS: &str = "/api/v1/namespaces/default/pods";
+        const SCALERS: &str = "namespaces/default/horizontalpodautoscalers";
+        const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        let create = async |path: &str, name: &str, spec: &serde_json::Value| {
+            let bytes = if name == "large" { LONG_BODY_BYTES } else { 0 };
+            let metadata = json!({"name": name, "annotations": {"a": "a".repeat(bytes)}});
+            let object = json!({"metadata": metadata, "spec": spec});
+            let answer = server.handle(request(Method::POST, path, object.to_string())).await;
+            assert_eq!(answer.status(), 201);
+        };
+        create(&PODS.replace("pods", "serviceaccounts"), "default", &json!(null)).await;
+        let pod = json!({"containers": [{"name": "c", "image": "i"}]});
+        let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
+        let scaler = json!({"maxReplicas": 3, "scaleTargetRef": target});
+        for name in ["small", "large"] {
+            create(PODS, name, &pod).await;
+            create(&format!("/apis/autoscaling/v2/{SCALERS}"), name, &scaler).await;
+        }
+        let (json, [first, second]) = ("application/json", [1, 2].map(|v| format!("/apis/autoscaling/v{v}/{SCALERS}")));
+        let reads = [
+            (PODS, "", json, false),
+            (PODS, "", "*/*", false),
+            (PODS, "", "text/plain", true),
+            (PODS, "", "application/yaml", true),
+            (PODS, "", TABLE, true),
+            (PODS, "", METADATA, true),
+            (PODS, "/log", json, true),
+            (PODS, "/exec", json, true),
+            (&*second, "", json, false),
+            (&*first, "", json, true),
+        ];
+        for (collection, part, view, expected) in reads {
+            for (name, method) in
+                ["small", "large"].into_iter().flat_map(|name| [(name, Method::GET), (name, Method::HEAD)])
+            {
+                let is_long = is_long(&server, method.clone(), &format!("{collection}/{name}{part}"), view).await;
+                assert_eq!(is_long, expected && name == "large", "{method} {collection} {name}{part} {view}");
+            }
+        }
+        let actions = [format!("{PODS}/small/eviction"), PODS.replace("pods", "bindings")];
+        for (path, expected) in actions.into_iter().map(|path| (path, true)).chain([(PODS.to_owned(), false)]) {
+            assert_eq!(is_long_request(&server, request(Method::POST, &path, "{}".into())).await, expected, "{path}");
         }
     }
 
@@ -189,8 +265,7 @@ mod tests {
                 request
             };
             assert!(!is_long_request(&server, get("application/json")).await, "{uri}");
-            let table = get("application/json;as=Table;g=meta.k8s.io;v=v1");
-            assert_eq!(is_long_request(&server, table).await, expected, "{uri}");
+            assert_eq!(is_long_request(&server, get(TABLE)).await, expected, "{uri}");
         }
     }
 

@@ -167,7 +167,16 @@ mod tests {
     async fn plant_in(server: &Server, table: GroupResource, key: ObjectKey, body: String) {
         let make = |revision: Revision| {
             let (key, body, facts) = (key.clone(), Bytes::from(body), SelectableFields::default());
-            Ok(Entry { key, revision, body, facts, schema: 0, depth: 0, past: Default::default() })
+            Ok(Entry {
+                key,
+                revision,
+                body,
+                facts,
+                schema: 0,
+                depth: 0,
+                past: Default::default(),
+                identity: Default::default(),
+            })
         };
         server.0.registry.store.put(&table, &key, None, make).await.unwrap();
     }
@@ -199,7 +208,16 @@ mod tests {
         let key = ObjectKey::new(None, "hats.x.io");
         let make = |revision: Revision| {
             let (key, body, facts) = (key.clone(), Bytes::from(definition.to_string()), SelectableFields::default());
-            Ok(Entry { key, revision, body, facts, schema: 0, depth: 0, past: Default::default() })
+            Ok(Entry {
+                key,
+                revision,
+                body,
+                facts,
+                schema: 0,
+                depth: 0,
+                past: Default::default(),
+                identity: Default::default(),
+            })
         };
         parts.registry.store.put(&table, &key, None, make).now_or_never().unwrap().unwrap();
         drop(turn);

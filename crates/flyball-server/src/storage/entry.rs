@@ -3,6 +3,7 @@
 //! The limits of writes are enforced here, after all stages that change objects (defaults, patches, admission, managed
 //! fields). The limits of reads are higher, so that every stored object can be read.
 
+use super::identity::Identity;
 use super::past::{PastBytes, PastState};
 use super::{Error, Revision};
 use crate::limits;
@@ -47,6 +48,8 @@ pub(crate) struct Entry {
     pub(crate) depth: u8,
     /// Set when the entry is neither current nor in a window any more.
     pub(crate) past: OnceLock<PastState>,
+    /// Decoded when a token is verified by the object.
+    pub(crate) identity: OnceLock<Option<Box<Identity>>>,
 }
 
 /// The decoded fields of an object by which lists and watches select it.
@@ -224,7 +227,7 @@ impl Entry {
         object.remove("kind");
         object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
         let (body, depth) = written(object.as_value());
-        Self { key, revision, body, facts, schema, depth, past: OnceLock::new() }
+        Self { key, revision, body, facts, schema, depth, past: OnceLock::new(), identity: OnceLock::new() }
     }
 
     /// Rejects an entry that exceeds the limits, unless the previous entry exceeded them at least as much.
@@ -265,13 +268,14 @@ impl Entry {
                 schema: *schema,
                 depth: *depth,
                 past: OnceLock::new(),
+                identity: OnceLock::new(),
             },
         }
     }
 
     /// Returns the same state with other selectable fields.
     pub(crate) fn selected_by(&self, facts: SelectableFields) -> Self {
-        let Self { key, revision, body, facts: _, schema, depth, past: _ } = self;
+        let Self { key, revision, body, facts: _, schema, depth, past: _, identity: _ } = self;
         Self {
             key: key.clone(),
             revision: *revision,
@@ -280,6 +284,7 @@ impl Entry {
             schema: *schema,
             depth: *depth,
             past: OnceLock::new(),
+            identity: OnceLock::new(),
         }
     }
 
@@ -303,6 +308,11 @@ impl Entry {
             deletion_timestamp: Option<IgnoredAny>,
         }
         serde_json::from_slice(&self.body).is_ok_and(|shell: ObjectHead| shell.metadata.deletion_timestamp.is_some())
+    }
+
+    /// Returns the fields by which tokens are verified; `None` if the object is malformed.
+    pub(crate) fn identity(&self) -> Option<&Identity> {
+        self.identity.get_or_init(|| Identity::read(&self.body).map(Box::new)).as_deref()
     }
 
     /// Returns the stored JSON of the metadata.

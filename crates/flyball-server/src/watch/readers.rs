@@ -4,6 +4,7 @@
 //! (`serve`); here they are counted.
 
 use super::Watch;
+use super::views::EncodedViews;
 use crate::link::Link;
 use bytes::Bytes;
 use flyball_core::GroupResource;
@@ -72,6 +73,7 @@ impl Stream for Frames {
 /// The readers of all watches.
 #[derive(Default)]
 pub(crate) struct Readers {
+    pub(super) views: Arc<EncodedViews>,
     all: Mutex<Vec<Weak<Reader>>>,
     cut_off: Mutex<BTreeMap<GroupResource, u64>>,
 }
@@ -83,7 +85,7 @@ impl Readers {
 
     /// Adds a watch, with its connection if it is not in process.
     pub(super) fn read(watch: Watch, connection: Option<Link>) -> Frames {
-        let (readers, table) = (watch.readers.clone(), watch.encoder.resource.table.clone());
+        let (readers, table) = (watch.readers.clone(), watch.events.encoder.resource.table.clone());
         let reader = Arc::new(Reader { table, connection, step: Mutex::new(Some(step(watch))) });
         let mut all = readers.all();
         if all.len() == all.capacity() {

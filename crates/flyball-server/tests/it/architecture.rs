@@ -31,7 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("registry", &["admission", "auth", "catalog", "codec", "custom", "kinds", "request", "response", "storage", "webhook"]),
     ("definitions", &["admission", "auth", "catalog", "kinds", "registry", "request", "response", "storage"]),
     ("encoder", &["catalog", "codec", "registry", "request", "response", "storage", "table"]),
-    ("watch", &["bounds", "encoder", "link", "registry", "request", "response", "storage", "table", "webhook"]),
+    ("watch", &["bounds", "catalog", "encoder", "link", "registry", "request", "response", "storage", "table", "webhook"]),
     ("metrics", &["bounds", "catalog", "kinds", "request", "response", "storage", "watch"]),
     ("server", &["admission", "auth", "bounds", "catalog", "codec", "custom", "data_dir", "definitions", "dial", "discovery", "encoder", "kinds", "limits", "link", "metrics", "openapi", "registry", "request", "response", "storage", "table", "watch", "webhook"]),
     ("serve", &["auth", "bounds", "link", "response", "server"]),

@@ -172,6 +172,7 @@ impl RecoveredContent {
                         schema,
                         depth: 0,
                         past: Default::default(),
+                        identity: Default::default(),
                     };
                     self.table(table).insert(key, Arc::new(entry));
                     // Snapshots are ordered by name.
