@@ -1,13 +1,14 @@
 //! Times of a reconcile that changes nothing, with two `k8s` tasks, for each executor on an embedded control plane; and
-//! the time until the built-in executor has reconciled many new objects after a cold start.
+//! the time until the built-in or another executor has reconciled many new objects after a cold start.
 //!
-//!     cargo run --release -p flyball-ansible --example executors [RUNS [OBJECTS]]
+//!     cargo run --release -p flyball-ansible --example executors [RUNS [OBJECTS [EXECUTOR]]]
 //!
 //! CPU times are averages of a reconcile, include those of the control plane, and need Linux. `ansible-playbook` has to
 //! be on the `PATH`, with the collection `kubernetes.core` and Python's `kubernetes`, except for `RUNS` = 0.
 #![expect(clippy::print_stdout, reason = "it is what the program is for")]
 #![expect(clippy::unwrap_used, reason = "without the figure there is nothing to go on with")]
 
+use clap::ValueEnum;
 use flyball::Kind;
 use flyball_ansible::{Executor, Watches, operator};
 use flyball_cluster::testing::Test;
@@ -108,9 +109,9 @@ fn cpu_times() -> [Duration; 2] {
 }
 
 /// Returns the time from the start of an operator until it has reconciled these new objects.
-async fn cold_start(folder: &Path, objects: usize) -> Duration {
+async fn cold_start(folder: &Path, objects: usize, executor: Executor) -> Duration {
     let watches = Watches::read(folder.join("watches.yaml")).unwrap();
-    let mut test = Test::of(move || operator(&watches, Executor::BuiltIn).unwrap()).start().await;
+    let mut test = Test::of(move || operator(&watches, executor).unwrap()).start().await;
     test.crash().await;
     let shops: Vec<_> = (0..objects)
         .map(|number| format!("{{apiVersion: shop.example.com/v1, kind: Shop, metadata: {{name: shop-{number}}}}}"))
@@ -166,10 +167,12 @@ async fn main() {
         );
     }
     if objects > 0 {
+        let executor =
+            std::env::args().nth(3).map_or(Executor::BuiltIn, |name| Executor::from_str(&name, true).unwrap());
         let before = cpu_times()[0];
-        let took = cold_start(&folder, objects).await;
+        let took = cold_start(&folder, objects, executor).await;
         println!(
-            "BuiltIn: {objects} new objects in {took:.2?}, CPU {:.2?} with their creation",
+            "{executor:?}: {objects} new objects in {took:.2?}, CPU {:.2?} with their creation",
             cpu_times()[0] - before
         );
     }

@@ -46,7 +46,7 @@ pub(crate) struct AnsiblePlaybook {
     pub(crate) project: PathBuf,
     /// Roles and files outside of the project with literal paths.
     pub(crate) external_paths: BTreeSet<PathBuf>,
-    /// Workers for runs, since it is unknown when they wait.
+    /// Shares of all runs, since it is unknown when they wait.
     pub(crate) shares: Shares,
 }
 
@@ -107,9 +107,7 @@ impl AnsiblePlaybook {
 
     /// Runs the playbook once.
     pub(crate) async fn run(&self, job: Job<'_>) -> Outcome {
-        let Some(_share) = self.shares.acquire(job.cx.key().namespace()) else {
-            return Outcome { is_deferred: true, ..Outcome::default() };
-        };
+        let _share = self.shares.acquire_when_released(job.cx.key().namespace()).await;
         match self.events(&job).await {
             Ok(events) => events.outcome(),
             Err(problem) => {
@@ -151,7 +149,7 @@ impl AnsiblePlaybook {
         let mut processes = self.start(job.watch, &folder).await?;
         let (out, complaints) = processes.output().ok_or("the process has no output")?;
         let read = async {
-            let mut events = Events::of(job.watch.logs_results);
+            let mut events = Events::of(job.watch.log_events.unwrap_or_default());
             let mut out = BufReader::new(out);
             while let Some(line) = next_line(&mut out).await? {
                 events.read(&line, folder.secret());

@@ -47,7 +47,7 @@ pub enum Error {
 }
 
 fn of(field: &str) -> String {
-    if field.is_empty() { String::new() } else { format!(", field {field}") }
+    if field.is_empty() { String::new() } else { format!(": {field}") }
 }
 
 impl Error {

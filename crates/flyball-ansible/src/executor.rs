@@ -19,6 +19,9 @@ pub(crate) trait Execute: Send + Sync {
 
     /// Returns the estimated memory of an object in a run, in bytes.
     fn memory(&self, object: &Value) -> usize;
+
+    /// Returns true if each run takes the memory of a process.
+    fn starts_processes(&self) -> bool;
 }
 
 /// The built-in executor.
@@ -47,6 +50,10 @@ impl Execute for BuiltIn {
     fn memory(&self, object: &Value) -> usize {
         memory::of_built_in(object)
     }
+
+    fn starts_processes(&self) -> bool {
+        false
+    }
 }
 
 impl Execute for AnsiblePlaybook {
@@ -56,5 +63,9 @@ impl Execute for AnsiblePlaybook {
 
     fn memory(&self, object: &Value) -> usize {
         memory::of_ansible_playbook(object)
+    }
+
+    fn starts_processes(&self) -> bool {
+        true
     }
 }

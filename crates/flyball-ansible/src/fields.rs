@@ -27,7 +27,7 @@ impl Fields {
     pub(crate) fn of(value: Value) -> Result<Self, FieldError> {
         match value {
             Value::Object(remaining) => Ok(Self { remaining, known: Vec::new() }),
-            other => Err(FieldError::new("", format!("must be a map, not {}", type_name(&other)))),
+            other => Err(FieldError::new("", format!("must be a mapping, not {}", type_name(&other)))),
         }
     }
 
@@ -41,7 +41,7 @@ impl Fields {
         match self.remove(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(FieldError::new(name, format!("must be a string, not {}", type_name(&other)))),
+            Some(other) => Err(FieldError::new(name, format!("{other} must be a string: put it in quotes"))),
         }
     }
 
@@ -49,7 +49,7 @@ impl Fields {
         match self.remove(name) {
             None => Ok(None),
             Some(Value::Bool(truth)) => Ok(Some(truth)),
-            Some(other) => Err(FieldError::new(name, format!("must be true or false, not {}", type_name(&other)))),
+            Some(other) => Err(FieldError::new(name, format!("{other} must be true or false, without quotes"))),
         }
     }
 
@@ -69,7 +69,7 @@ impl Fields {
         match self.remove(name) {
             None => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
-            Some(other) => Err(FieldError::new(name, format!("must be a map, not {}", type_name(&other)))),
+            Some(other) => Err(FieldError::new(name, format!("must be a mapping, not {}", type_name(&other)))),
         }
     }
 

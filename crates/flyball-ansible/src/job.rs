@@ -3,9 +3,10 @@
 use crate::names::Names;
 use crate::playbook::Kinds;
 use crate::template::Vars;
-use crate::watches::Watch;
+use crate::watches::{LogEvents, Watch};
 use flyball::Context;
 use kube::core::DynamicObject;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,19 @@ pub(crate) struct Job<'r> {
     pub(crate) manager: &'r str,
     /// Verbosity of Ansible.
     pub(crate) verbosity: u8,
+}
+
+/// Logs the result of a task; `output` is `None` if it is hidden.
+pub(crate) fn log_task(log: LogEvents, task: &str, is_debug: bool, result: &str, output: Option<&impl Serialize>) {
+    let output = output.filter(|_| is_debug || log == LogEvents::Everything);
+    // Its length is limited like that of a message.
+    let text = |output| TaskError::new(serde_json::to_string(output).unwrap_or_default()).message;
+    match (log, output) {
+        (LogEvents::Nothing, Some(output)) => tracing::debug!("{}", text(output)),
+        (LogEvents::Nothing, None) => {}
+        (LogEvents::Tasks | LogEvents::Everything, Some(output)) => tracing::info!(task, result, "{}", text(output)),
+        (LogEvents::Tasks | LogEvents::Everything, None) => tracing::info!(task, "{result}"),
+    }
 }
 
 impl TaskError {

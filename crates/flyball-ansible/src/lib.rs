@@ -60,6 +60,7 @@ mod executor;
 mod fields;
 mod job;
 mod memory;
+mod metrics;
 mod names;
 mod offload;
 mod operator;
@@ -77,6 +78,7 @@ mod watches;
 mod yaml;
 
 pub use error::Error;
+pub use memory::MEMORY_LIMIT;
 pub use operator::operator;
 pub use playbook::{Coverage, Gap, GapKind, Line, PartCoverage, coverage};
-pub use watches::{Defaults, Executor, Watches};
+pub use watches::{Defaults, Executor, LogEvents, Watches};

@@ -3,7 +3,7 @@
 use clap::Error;
 use clap::error::ErrorKind;
 use flyball::Operator;
-use flyball_ansible::{Defaults, Executor, Watches, operator};
+use flyball_ansible::{Defaults, Executor, LogEvents, Watches, operator};
 use flyball_core::time::parse_unsigned_duration;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -35,6 +35,9 @@ struct Args {
         value_name = "0-7"
     )]
     ansible_verbosity: u8,
+    /// Tasks in the log, besides failed ones
+    #[arg(long, value_enum, default_value = "nothing")]
+    ansible_log_events: LogEvents,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
             reconcile_period: args.reconcile_period,
             max_concurrent_reconciles: args.max_concurrent_reconciles,
             verbosity: args.ansible_verbosity,
+            log_events: args.ansible_log_events,
         };
         let watches = Watches::read(args.watches_file).map(|watches| watches.defaults(defaults));
         let operator = watches.and_then(|watches| operator(&watches, args.executor));

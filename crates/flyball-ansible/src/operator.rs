@@ -4,7 +4,8 @@ use crate::access::{PRIMARY, PRIMARY_TYPE};
 use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute};
-use crate::memory::RunMemory;
+use crate::memory::{RunMemory, max_playbook_runs};
+use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
@@ -47,7 +48,16 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let name = name(watches.directory());
     let mut operator = Operator::new(&name);
     let slots = (!watches.repeats).then(Slots::new);
-    let executors = Executors { watches, executor, slots, memory: RunMemory::new(), workers: OnceCell::new() };
+    let metrics = Metrics::new();
+    let executors = Executors {
+        watches,
+        executor,
+        slots,
+        memory: RunMemory::new(),
+        metrics: metrics.clone(),
+        workers: OnceCell::new(),
+    };
+    operator = operator.metrics(|registry| metrics.register(registry));
     for watch in &watches.entries {
         let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
@@ -75,8 +85,12 @@ fn controller(
     let mut declared = DeclaredVariables::of(&watch.runs, folder, &watch.vault)?;
     let defaults = &executors.watches.defaults;
     let workers = watch.concurrency.unwrap_or(defaults.max_concurrent_reconciles.get());
-    let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
     let executor = watch.executor.unwrap_or(executors.executor);
+    // The entries share the memory.
+    let max_playbook_runs = max_playbook_runs(executor != Executor::AnsiblePlaybook)
+        .map(|runs| (runs / executors.watches.entries.len()).max(1));
+    let playbook_runs = max_playbook_runs.map_or(workers, |max| workers.min(max));
+    let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(playbook_runs) };
     let (main, mut kinds) = executors.create(executor, watch, &watch.runs, &declared, &watch.vars, &shares)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
@@ -97,6 +111,7 @@ fn controller(
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
     let created = kinds.created.iter().map(defined).collect();
     let kinds = Arc::new(Kinds { created, read: kinds.read.iter().map(defined).collect(), ..kinds });
+    let starts_processes = main.starts_processes();
     let roles = Roles {
         watch: Arc::new(Watch {
             reconcile_period: watch
@@ -104,6 +119,7 @@ fn controller(
                 .or(Some(defaults.reconcile_period))
                 .filter(|period| !period.is_zero()),
             verbosity: watch.verbosity.or(Some(defaults.verbosity)),
+            log_events: watch.log_events.or(Some(defaults.log_events)),
             ..watch.clone()
         }),
         kind: kind.clone(),
@@ -115,8 +131,15 @@ fn controller(
         slots: executors.slots.clone(),
         deferrals: Deferrals::default(),
         memory: executors.memory.clone(),
+        metrics: executors.metrics.of(&watch.gvk),
     };
-    let mut controller = Controller::of(&kind, roles).deadline(DEADLINE).concurrency(workers);
+    let mut controller = Controller::of(&kind, roles).deadline(DEADLINE);
+    controller = match starts_processes {
+        // A run without a share waits for one. One namespace has at most half of these workers, so its waiting runs do
+        // not delay those of others.
+        true => controller.concurrency(2 * playbook_runs).shares_workers(),
+        false => controller.concurrency(workers),
+    };
     if let Some(finalizer) = &watch.finalizer {
         controller = controller.finalizer(&finalizer.name);
     }
@@ -153,6 +176,7 @@ struct Executors<'w> {
     /// The threads that poll runs; without them, runs are polled by the caller.
     slots: Option<Slots>,
     memory: RunMemory,
+    metrics: Metrics,
     /// The workers of `ansible-playbook`, or the reason why there are none.
     workers: OnceCell<Result<Arc<Workers>, String>>,
 }

@@ -3,6 +3,7 @@
 use crate::executor::Execute;
 use crate::job::{Job, Outcome};
 use crate::memory::{MAX_RUNS_BYTES, RunMemory};
+use crate::metrics::KindMetrics;
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::Kinds;
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// The annotation of an object with its reconcile period.
 pub(crate) const RECONCILE_PERIOD: &str = "ansible.sdk.operatorframework.io/reconcile-period";
@@ -57,6 +59,7 @@ pub(crate) struct Roles {
     pub(crate) deferrals: Deferrals,
     /// The memory of the runs of all kinds.
     pub(crate) memory: RunMemory,
+    pub(crate) metrics: KindMetrics,
 }
 
 /// The objects whose last runs were deferred, with the number of these runs.
@@ -85,6 +88,31 @@ impl Reconcile for Roles {
     type Resource = DynamicObject;
 
     async fn reconcile(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        let start = Instant::now();
+        let ended = tokio::select! {
+            biased;
+            ended = self.run_role(object, cx) => ended,
+            // The finalizer runs next, if there is one.
+            () = cx.deleted() => {
+                self.deferrals.end(cx.key());
+                tracing::info!("the run is canceled: the object is being deleted");
+                Ok(Action::done())
+            }
+        };
+        self.metrics.took(start.elapsed());
+        ended
+    }
+
+    async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+        let start = Instant::now();
+        let ended = self.run_finalizer(object, cx).await;
+        self.metrics.took(start.elapsed());
+        ended
+    }
+}
+
+impl Roles {
+    async fn run_role(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let before = &object.data["status"];
         let bytes = self.executor.memory(&object.data);
         let period = match check_size(bytes, MAX_RUNS_BYTES).and_then(|()| self.period(object)) {
@@ -115,7 +143,7 @@ impl Reconcile for Roles {
         // increase, for roles that make changes in each run.
         let confirms = self.watch.manage_status && outcome.wrote;
         let again = outcome.requeue_after.or(period);
-        ended(outcome)?;
+        self.ended(object, outcome, cx)?;
         Ok(match again {
             _ if confirms => Action::requeue(),
             Some(again) => Action::requeue_after(again),
@@ -123,7 +151,7 @@ impl Reconcile for Roles {
         })
     }
 
-    async fn finalize(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
+    async fn run_finalizer(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
         let bytes = executor.memory(&object.data);
         if let Err(problem) = check_size(bytes, MAX_DELETED_BYTES) {
@@ -141,12 +169,10 @@ impl Reconcile for Roles {
         if outcome.failure.is_some() {
             self.write_status(object, &outcome, rejected.as_deref(), cx).await?;
         }
-        ended(outcome)?;
+        self.ended(object, outcome, cx)?;
         Ok(Action::done())
     }
-}
 
-impl Roles {
     /// Requeues an object whose run could not wait.
     fn deferred(&self, key: &ObjectKey) -> Action {
         tracing::info!("the run is repeated later: other runs have to end before");
@@ -155,6 +181,7 @@ impl Roles {
 
     /// Writes the reason why a run could not start to the status, and returns it as an error.
     async fn rejected(&self, object: &DynamicObject, problem: String, cx: &Context<DynamicObject>) -> Result<Error> {
+        self.metrics.failed();
         if self.watch.manage_status {
             let conditions = status::rejected(&object.data["status"], &problem);
             cx.set_status(&json!({"conditions": conditions})).await?;
@@ -187,6 +214,22 @@ impl Roles {
                 verbosity: self.verbosity(object),
             })
             .await
+    }
+
+    /// Counts a run. A failed one is reported by an event unless the status has the same failure already, and converted
+    /// to an error, which is retried unless it is permanent.
+    fn ended(&self, object: &DynamicObject, outcome: Outcome, cx: &Context<DynamicObject>) -> Result<()> {
+        let Some(failure) = outcome.failure else {
+            self.metrics.succeeded();
+            return Ok(());
+        };
+        self.metrics.failed();
+        if !status::has_failure(&object.data["status"], &failure.message) {
+            cx.event(Event::warning("TaskFailed", format!("task {}: {}", failure.task, failure.message)));
+        }
+        let error = failure.error.unwrap_or_else(|| Error::from(failure.message));
+        let error = if failure.is_rejected { error.terminal() } else { error };
+        Err(error.context(format_args!("task {}", failure.task)))
     }
 
     /// Returns the reconcile period of the object.
@@ -249,18 +292,6 @@ fn check_size(bytes: usize, limit: usize) -> Result<(), String> {
              longer texts"
         )),
         false => Ok(()),
-    }
-}
-
-/// Converts a failed run to an error, which is retried unless it is permanent.
-fn ended(outcome: Outcome) -> Result<()> {
-    match outcome.failure {
-        None => Ok(()),
-        Some(failure) => {
-            let error = failure.error.unwrap_or_else(|| Error::from(failure.message));
-            let error = if failure.is_rejected { error.terminal() } else { error };
-            Err(error.context(format_args!("task {}", failure.task)))
-        }
     }
 }
 

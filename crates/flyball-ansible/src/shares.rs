@@ -3,7 +3,8 @@
 //! A run that waits holds its worker, since it could not continue on another one. Users can make runs wait, for example
 //! for a Deployment whose image does not exist. So each namespace gets a share of the workers for such runs, and some
 //! workers are never used for them. A run without a share ends, and is repeated later; one that has changed something
-//! waits for a share, since a repeated run would not notify the same handlers.
+//! waits for a share, since a repeated run would not notify the same handlers. With `ansible-playbook`, a run waits for
+//! a share before it starts.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

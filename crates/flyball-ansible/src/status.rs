@@ -94,6 +94,11 @@ pub(crate) fn fields(before: &Value, outcome: &Outcome, with_conditions: bool) -
     (!changed.is_empty()).then_some(Value::Object(changed))
 }
 
+/// Returns true if a status already contains this failure.
+pub(crate) fn has_failure(before: &Value, message: &str) -> bool {
+    condition(before, "Failure").is_some_and(|known| known["status"] == "True" && known["message"] == *message)
+}
+
 fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == *kind)
 }

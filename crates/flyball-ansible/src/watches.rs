@@ -58,15 +58,31 @@ pub struct Defaults {
     /// Verbosity of Ansible, from 0 to 7. The environment variable `ANSIBLE_VERBOSITY_<KIND>_<GROUP>` and the
     /// annotation `ansible.sdk.operatorframework.io/verbosity` of an object override it.
     pub verbosity: u8,
+    /// Tasks in the log. The environment variable `ANSIBLE_DEBUG_LOGS` overrides it.
+    pub log_events: LogEvents,
+}
+
+/// Tasks in the log, except for those that failed, which it always contains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogEvents {
+    /// The result of each task in one word, and the output of `debug`.
+    Tasks,
+    /// The output of each task.
+    Everything,
+    /// No tasks.
+    #[default]
+    Nothing,
 }
 
 impl Default for Defaults {
-    /// Returns those of operator-sdk, except for 16 concurrent reconciles instead of one per core.
+    /// Returns those of operator-sdk, except for 16 concurrent reconciles instead of one per core, and no tasks in the
+    /// log.
     fn default() -> Self {
         Self {
             reconcile_period: Duration::from_secs(10 * 3600),
             max_concurrent_reconciles: NonZeroUsize::new(16).expect("it is not zero"),
             verbosity: 2,
+            log_events: LogEvents::default(),
         }
     }
 }
@@ -95,8 +111,8 @@ pub(crate) struct Watch {
     pub(crate) selector: Option<String>,
     pub(crate) concurrency: Option<usize>,
     pub(crate) verbosity: Option<u8>,
-    /// The log contains the results of all tasks.
-    pub(crate) logs_results: bool,
+    /// Tasks in the log, if they differ from those of the operator.
+    pub(crate) log_events: Option<LogEvents>,
     /// Fields of the spec that become variables although their names are rejected by default, as variable names.
     pub(crate) allow_variables: BTreeSet<String>,
     /// Namespaces that a run for a namespaced object may access besides its own; `*` for all.
@@ -191,10 +207,8 @@ impl Watches {
             };
             let watch = read_entry(entry, folder).map_err(reject)?;
             if !known.insert(watch.gvk.clone()) {
-                return Err(reject(FieldError::new(
-                    "kind",
-                    "another entry has the same group, version and kind: merge the entries",
-                )));
+                let problem = format!("an earlier entry has kind {} as well: merge the entries", watch.gvk);
+                return Err(reject(FieldError::new("kind", problem)));
             }
             watches.entries.push(watch);
         }
@@ -246,10 +260,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
     let period = match fields.text("reconcilePeriod")? {
         None => None,
         Some(text) => Some(parse_unsigned_duration(&text).ok_or_else(|| {
-            FieldError::new(
-                "reconcilePeriod",
-                format!("invalid duration {text:?}: use a duration such as 30s or 1h30m"),
-            )
+            FieldError::new("reconcilePeriod", format!("{text:?} must be a duration, such as 30s, 5m or 1h30m"))
         })?),
     };
     let not_watched = read_kinds(&mut fields, "blacklist")?;
@@ -268,11 +279,13 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
     allow_variables.iter().try_for_each(|name| check_variable(name, &gvk, snake_case))?;
     let services =
         Services::parse(fields.names("allowServices")?).map_err(|problem| FieldError::new("allowServices", problem))?;
-    let runs = runs.ok_or_else(|| FieldError::new("role", "required: a role or a playbook"))?;
+    let runs = runs.ok_or_else(|| FieldError::new("role", "required field is missing: set a role or a playbook"))?;
     let watch = Watch {
         concurrency: concurrency(&gvk, environment),
         verbosity: verbosity(&gvk, environment),
-        logs_results: environment("ANSIBLE_DEBUG_LOGS").is_some_and(|value| truth(&value.into()) == Some(true)),
+        log_events: environment("ANSIBLE_DEBUG_LOGS")
+            .is_some_and(|value| truth(&value.into()) == Some(true))
+            .then_some(LogEvents::Everything),
         gvk,
         runs,
         executor,
@@ -305,7 +318,7 @@ fn read_executor(name: &str) -> Result<Executor, FieldError> {
     Executor::from_str(name, false).map_err(|_| {
         let names = Executor::value_variants().iter().filter_map(Executor::to_possible_value);
         let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
-        FieldError::new("executor", format!("unknown executor {name:?}: use one of {}", names.join(", ")))
+        FieldError::new("executor", format!("{name:?} must be {}", names.join(", ")))
     })
 }
 
@@ -340,7 +353,9 @@ fn read_kind(fields: &mut Fields) -> Result<GroupVersionKind, FieldError> {
     let group = fields.text("group")?.unwrap_or_default();
     let mut needed = |name: &'static str| match fields.text(name)? {
         Some(text) if !text.is_empty() => Ok(text),
-        _ => Err(FieldError::new(name, format!("required, such as {}", example(name)))),
+        _ => {
+            Err(FieldError::new(name, format!("required field is missing: set the {name}, such as {}", example(name))))
+        }
     };
     Ok(GroupVersionKind::new(&group, &needed("version")?, &needed("kind")?))
 }
@@ -363,7 +378,7 @@ fn read_kinds(fields: &mut Fields, name: &'static str) -> Result<Vec<GroupVersio
         }
         Some(other) => Err(FieldError::new(
             name,
-            format!("must be a list of maps with group, version and kind, not {}", type_name(&other)),
+            format!("must be a list of mappings with group, version and kind, not {}", type_name(&other)),
         )),
     }
 }
@@ -387,7 +402,7 @@ fn read_finalizer(finalizer: Value, folder: &Path) -> Result<Finalizer, FieldErr
     let vars = fields.map("vars")?;
     fields.finish()?;
     if runs.is_none() && vars.is_empty() {
-        return Err(FieldError::new("", "required: a role, a playbook, or vars"));
+        return Err(FieldError::new("", "required field is missing: set a role, a playbook, or vars"));
     }
     Ok(Finalizer { name, runs, vars })
 }
@@ -412,10 +427,7 @@ fn read_runs(fields: &mut Fields, folder: &Path) -> Result<Option<Runs>, FieldEr
                 Some(place) => Ok(Some(Runs::Playbook(places.swap_remove(place)))),
                 None => Err(FieldError::new(
                     "playbook",
-                    format!(
-                        "file {} not found: paths are relative to the directory of watches.yaml",
-                        places[0].display()
-                    ),
+                    format!("no playbook at {}: set its path relative to this file", places[0].display()),
                 )),
             }
         }
@@ -599,7 +611,11 @@ mod tests {
             assert!(mistake.problem.contains(problem), "{}", mistake.problem);
         };
         check(json!(["a"]), "", "a list");
-        check(json!({"group": "a.io", "kind": "A"}), "version", "required");
+        check(
+            json!({"group": "a.io", "kind": "A"}),
+            "version",
+            "required field is missing: set the version, such as v1alpha1",
+        );
         let with = |field: &str, value: Value| json!({"group": "a.io", "version": "v1", "kind": "A", "role": "/", field: value});
         check(with("allowVariables", json!(["meta"])), "allowVariables", "rename the field");
         check(with("allowVariables", json!(["Meta"])), "allowVariables", "of the operator");
@@ -607,7 +623,11 @@ mod tests {
         check(with("allowVariables", json!(["a-b"])), "allowVariables", "invalid variable name");
         check(with("allowVariables", json!(["hostVars"])), "allowVariables", "to host_vars");
         assert!(read_entry(with("allowVariables", json!(["vars", "host_vars"])), &folder).is_ok());
-        check(with("executor", json!("python")), "executor", "use one of built-in, worker, ansible-playbook, auto");
+        check(
+            with("executor", json!("python")),
+            "executor",
+            "\"python\" must be built-in, worker, ansible-playbook, auto",
+        );
         for (name, executor) in [("worker", Executor::Worker), ("process", Executor::AnsiblePlaybook)] {
             assert_eq!(read_entry(with("executor", json!(name)), &folder).unwrap().executor, Some(executor));
         }
@@ -618,21 +638,25 @@ mod tests {
         );
         check(with("allowServices", json!(["a.b.svc"])), "allowServices", "invalid service");
         check(with("maxRunnerArtifacts", json!(-1)), "maxRunnerArtifacts", "a non-negative integer");
-        check(with("markUnsafe", json!("yes")), "markUnsafe", "true or false");
-        check(with("allowKinds", json!(["A"])), "allowKinds[0]", "must be a map");
-        check(with("allowKinds", json!({})), "allowKinds", "a list of maps");
+        check(with("markUnsafe", json!("yes")), "markUnsafe", "\"yes\" must be true or false, without quotes");
+        check(with("allowKinds", json!(["A"])), "allowKinds[0]", "must be a mapping, not a string");
+        check(with("allowKinds", json!({})), "allowKinds", "must be a list of mappings with group");
         check(with("selector", json!({"matchLabels": 3})), "selector", "expected matchLabels or matchExpressions");
-        check(json!({"version": "v1", "kind": 3}), "kind", "a number");
+        check(json!({"version": "v1", "kind": 3}), "kind", "3 must be a string: put it in quotes");
         check(json!({"version": "v1", "kind": "A"}), "role", "required");
         check(json!({"version": "v1", "kind": "A", "role": "none-such"}), "role", "role none-such not found");
-        check(json!({"version": "v1", "kind": "A", "playbook": "none.yml"}), "playbook", "not found");
+        check(json!({"version": "v1", "kind": "A", "playbook": "none.yml"}), "playbook", "no playbook at ");
         check(json!({"version": "v1", "kind": "A", "role": "/", "playbook": "b"}), "playbook", "mutually exclusive");
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "rule": "b"}),
             "rule",
             "unknown field; expected one of allowKinds, allowNamespaces",
         );
-        check(json!({"version": "v1", "kind": "A", "role": "/", "reconcilePeriod": "5"}), "reconcilePeriod", "30s");
+        check(
+            json!({"version": "v1", "kind": "A", "role": "/", "reconcilePeriod": "5"}),
+            "reconcilePeriod",
+            "\"5\" must be a duration",
+        );
         check(
             json!({"version": "v1", "kind": "A", "role": "/", "manageStatus": "no"}),
             "manageStatus",

@@ -119,6 +119,32 @@ impl<K: AnyResource> Context<K> {
         &self.session.primary.key
     }
 
+    /// Waits until the object being reconciled is deleted, or is being deleted: a long reconcile can end then, so that
+    /// its workers are free and [`finalize`](crate::Reconcile::finalize) is called.
+    ///
+    /// It is dropped at the end of the reconcile:
+    ///
+    /// ```
+    /// # use flyball::{Action, Context, Result};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # async fn copy(_: &ConfigMap) -> Result<()> { Ok(()) }
+    /// async fn reconcile(disk: &ConfigMap, cx: &Context<ConfigMap>) -> Result<Action> {
+    ///     tokio::select! {
+    ///         copied = copy(disk) => copied.map(|()| Action::done()),
+    ///         () = cx.deleted() => Ok(Action::done()),
+    ///     }
+    /// }
+    /// ```
+    #[doc(alias = "kopf.daemon")]
+    pub async fn deleted(&self) {
+        let primary = &self.session.primary;
+        match self.session.primary_store() {
+            Ok(store) => store.deleted(&primary.key, &primary.entry.uid()).await,
+            // Without a cache there is no reconcile either.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
     /// Returns the key of an object in the namespace of the one being reconciled.
     pub fn sibling(&self, name: &str) -> ObjectKey {
         ObjectKey::new(self.session.primary.key.namespace(), name)

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The plugin that reports events, and the one that is loaded before any playbook is read.
-const CALLBACK: &str = include_str!("callback.py");
-const GUARD: &str = include_str!("guard.py");
+pub(super) const CALLBACK: &str = include_str!("callback.py");
+pub(super) const GUARD: &str = include_str!("guard.py");
 
 /// The computation time after which the priority of writing large variables is lowered.
 const QUICK_TIME: Duration = Duration::from_millis(4);
@@ -202,7 +202,12 @@ pub(super) fn environment(watch: &Watch) -> Vec<(String, OsString)> {
 
 /// Returns the connection variables. They are passed last, so that only `watches.yaml` can override them.
 fn connection(watch: &Watch) -> Map<String, Value> {
-    let own = [("ansible_connection", "local"), ("ansible_python_interpreter", "{{ ansible_playbook_python }}")];
+    let own = [
+        ("ansible_connection", "local"),
+        // Compression takes longer than it saves, since modules are not sent to another host.
+        ("ansible_module_compression", "ZIP_STORED"),
+        ("ansible_python_interpreter", "{{ ansible_playbook_python }}"),
+    ];
     let is_overridden = |name: &str| watch.vars.contains_key(name) || watch.allow_variables.contains(name);
     own.into_iter()
         .filter(|(name, _)| !is_overridden(name))

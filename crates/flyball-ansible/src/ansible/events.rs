@@ -1,6 +1,7 @@
 //! Events of a run, in the format of ansible-runner.
 
-use crate::job::{MIN_REQUEUE, Outcome, TaskError};
+use crate::job::{MIN_REQUEUE, Outcome, TaskError, log_task};
+use crate::watches::LogEvents;
 use flyball_core::time::parse_unsigned_duration;
 use serde_json::Value;
 
@@ -15,12 +16,12 @@ pub(crate) struct Events {
     /// Message of the last failed task that was not ignored.
     failed: Option<TaskError>,
     complete: bool,
-    logs_results: bool,
+    log: LogEvents,
 }
 
 impl Events {
-    pub(crate) fn of(logs_results: bool) -> Self {
-        Self { logs_results, ..Self::default() }
+    pub(crate) fn of(log: LogEvents) -> Self {
+        Self { log, ..Self::default() }
     }
 
     /// Parses a line of output. Only lines that start with the secret of the run are events, since users may
@@ -34,8 +35,9 @@ impl Events {
     /// Records an event.
     pub(crate) fn record(&mut self, event: &Value) {
         let data = &event["event_data"];
-        if self.logs_results && data["res"].is_object() {
-            tracing::info!(task = task_of(data), "{}", data["res"]);
+        if let Some(result) = result_of(event) {
+            let is_debug = action_of(data) == "debug";
+            log_task(self.log, &task_of(data), is_debug, result, Some(&data["res"]));
         }
         let text = |field: &str| data["res"][field].as_str().map(str::to_owned);
         match event["event"].as_str() {
@@ -47,8 +49,7 @@ impl Events {
                 self.failed = Some(TaskError { task, ..TaskError::new(message) });
             }
             Some("runner_on_ok") => {
-                let action = data["task_action"].as_str().unwrap_or_default();
-                if action.rsplit('.').next() == Some("requeue_after") {
+                if action_of(data) == "requeue_after" {
                     self.outcome.requeue_after = text("period")
                         .filter(|period| period.len() <= MAX_PERIOD_BYTES)
                         .and_then(|period| parse_unsigned_duration(&period))
@@ -91,6 +92,24 @@ impl Events {
 /// Returns the name of the task of an event.
 fn task_of(data: &Value) -> String {
     data["task"].as_str().unwrap_or_default().chars().take(MAX_TASK_CHARS).collect()
+}
+
+/// Returns the module of the task of an event, without its collection.
+fn action_of(data: &Value) -> &str {
+    data["task_action"].as_str().and_then(|action| action.rsplit('.').next()).unwrap_or_default()
+}
+
+/// Returns the result of the task of an event in one word.
+fn result_of(event: &Value) -> Option<&'static str> {
+    Some(match event["event"].as_str()? {
+        "runner_on_ok" if event["event_data"]["res"]["changed"] == true => "changed",
+        "runner_on_ok" => "ok",
+        "runner_on_skipped" => "skipped",
+        "runner_on_failed" if event["event_data"]["ignore_errors"] == true => "ignored",
+        "runner_on_failed" => "failed",
+        "runner_on_unreachable" => "unreachable",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

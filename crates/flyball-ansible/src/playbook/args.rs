@@ -36,6 +36,9 @@ const MODULES: [ModuleArguments; 12] = [
             "name",
             "namespace",
             "merge_type",
+            "generate_name",
+            "delete_all",
+            "all",
             "wait",
             "wait_timeout",
             "wait_sleep",
@@ -46,6 +49,7 @@ const MODULES: [ModuleArguments; 12] = [
             "continue_on_error",
             "validate",
             "validate_certs",
+            "verify_ssl",
             "persist_config",
             "append_hash",
             "delete_options",
@@ -70,12 +74,15 @@ const MODULES: [ModuleArguments; 12] = [
             "name",
             "namespace",
             "replicas",
+            "label_selectors",
+            "continue_on_error",
             "current_replicas",
             "resource_version",
             "wait",
             "wait_timeout",
             "wait_sleep",
             "validate_certs",
+            "verify_ssl",
         ]),
         text: None,
     },
@@ -97,6 +104,7 @@ const MODULES: [ModuleArguments; 12] = [
             "wait_sleep",
             "wait_condition",
             "validate_certs",
+            "verify_ssl",
             "hidden_fields",
         ]),
         text: None,
@@ -117,6 +125,7 @@ const MODULES: [ModuleArguments; 12] = [
             "force",
             "replace_lists",
             "validate_certs",
+            "verify_ssl",
         ]),
         text: None,
     },
@@ -245,8 +254,11 @@ pub(super) fn module(name: &str, arguments: Value) -> Result<(Module, Map<String
         && let Some(unknown) = arguments.keys().find(|argument| !takes.contains(&argument.as_str()))
     {
         let problem = match unknown.as_str() {
-            "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "client_cert"
-            | "client_key" | "proxy" => "tasks use the connection and account of the operator: remove it".to_owned(),
+            "kubeconfig" | "context" | "host" | "api_key" | "username" | "password" | "ca_cert" | "ssl_ca_cert"
+            | "client_cert" | "cert_file" | "client_key" | "key_file" | "proxy" | "no_proxy" | "proxy_headers"
+            | "impersonate_user" | "impersonate_groups" => {
+                "tasks use the connection and account of the operator: remove it".to_owned()
+            }
             _ => format!("the built-in executor supports {}", takes.join(", ")),
         };
         return Err(format!("{name}: unsupported argument {unknown}: {problem}"));

@@ -19,7 +19,7 @@ use flyball::{Kind, ObjectKey};
 use flyball_core::memory;
 use flyball_core::selector::LabelSelector;
 use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -33,15 +33,23 @@ impl Run<'_> {
         let budget = self.budget.clone();
         let definitions = self.evaluate(|| definitions(&budget, arguments, scope)).await.map_err(TaskError::new)?;
         let state = arguments.get("state").map_or("present".to_owned(), to_text);
-        let goes_on = arguments.get("continue_on_error").and_then(truth) == Some(true);
+        let goes_on = is_set(arguments, "continue_on_error");
         let wait = Wait::of(arguments);
+        let selector = selector(arguments)?;
         let (mut results, mut failure) = (Vec::new(), None);
         for definition in definitions {
             self.count().map_err(TaskError::new)?;
+            if state != "absent" && selector.as_ref().is_some_and(|selector| !is_selected(&definition, selector)) {
+                results.push(json!({"changed": false, "result": {}, "msg": "filtered by label_selectors"}));
+                continue;
+            }
             let change = match state.as_str() {
+                "present" if arguments.contains_key("generate_name") && definition["metadata"]["name"].is_null() => {
+                    self.create(&definition, named).await
+                }
                 "present" => self.present(&definition, named).await,
                 "patched" => self.patched(&definition, named, replaces_lists(arguments)).await,
-                "absent" => self.absent(&definition, arguments).await,
+                "absent" => self.absent(&definition, arguments, selector.as_ref(), wait.as_ref()).await,
                 other => Err(TaskError::new(format!("state is {other}, but must be present, patched or absent"))),
             };
             // Known before it waits, see `pause`.
@@ -75,9 +83,14 @@ impl Run<'_> {
         Ok(Change { object: object.or(change.object), ..change })
     }
 
-    /// Deletes the object of a definition, or the objects selected by labels.
-    async fn absent(&mut self, definition: &Value, arguments: &Arguments) -> Result<Change, TaskError> {
-        let selector = selector(arguments)?;
+    /// Deletes the object of a definition, or the objects selected by labels, or all in the namespace.
+    async fn absent(
+        &mut self,
+        definition: &Value,
+        arguments: &Arguments,
+        selector: Option<&LabelSelector>,
+        wait: Option<&Wait>,
+    ) -> Result<Change, TaskError> {
         let is_named = definition["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
         let kind = self.kind(&to_text(&definition["apiVersion"]), &to_text(&definition["kind"]))?;
         let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str())?;
@@ -86,17 +99,40 @@ impl Run<'_> {
             let name = to_text(&definition["metadata"]["name"]);
             return self.delete(&kind, &ObjectKey::new(namespace.as_deref(), &name), &options).await;
         }
-        let Some(selector) = selector else {
-            return Err(TaskError::new(format!("state absent of {} requires a name or labels", kind.name())));
-        };
-        let found = self.job.cx.dynamic(&kind).list(namespace.as_deref()).await.map_err(TaskError::of)?;
+        if selector.is_none() && !["delete_all", "all"].iter().any(|name| is_set(arguments, name)) {
+            let kind = kind.name();
+            return Err(TaskError::new(format!("state absent of {kind} requires a name, labels, or delete_all")));
+        }
+        let keys = self.labeled(&kind, namespace.as_deref(), selector).await?;
         let mut changed = false;
-        for object in found.iter().filter(|object| objects::has_labels(object, &selector)) {
-            let name = object.metadata.name.clone().unwrap_or_default();
-            let key = ObjectKey::new(object.metadata.namespace.as_deref(), &name);
-            changed |= self.delete(&kind, &key, &options).await?.changed;
+        for key in &keys {
+            self.count().map_err(TaskError::new)?;
+            let deleted = self.delete(&kind, key, &options).await?.changed;
+            // Known before it waits, see `pause`.
+            self.outcome.wrote |= deleted;
+            changed |= deleted;
+        }
+        if let Some(wait) = wait {
+            for key in &keys {
+                self.wait_for(wait, &kind, key, true).await?;
+            }
         }
         Ok(Change { changed, object: None, method: "delete" })
+    }
+
+    /// Returns the keys of the objects with these labels, or of all.
+    async fn labeled(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        selector: Option<&LabelSelector>,
+    ) -> Result<Vec<ObjectKey>, TaskError> {
+        let found = self.job.cx.dynamic(kind).list(namespace).await.map_err(TaskError::of)?;
+        let found = found.iter().filter(|object| selector.is_none_or(|selector| objects::has_labels(object, selector)));
+        let key = |metadata: &ObjectMeta| {
+            ObjectKey::new(metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default())
+        };
+        Ok(found.map(|object| key(&object.metadata)).collect())
     }
 
     pub(super) async fn k8s_info(&mut self, arguments: &Arguments) -> Result<TaskResult, TaskError> {
@@ -151,13 +187,63 @@ impl Run<'_> {
         Ok(TaskResult::with(json!({"changed": false, "api_found": true, "resources": resources})))
     }
 
-    /// Sets the number of replicas of an object, or the parallelism of a Job.
+    /// Sets the number of replicas of objects, or the parallelism of Jobs.
     pub(super) async fn k8s_scale(
         &mut self,
         arguments: &Arguments,
         named: &Literals,
         scope: &Arc<Scope>,
     ) -> Result<TaskResult, TaskError> {
+        let budget = self.budget.clone();
+        let found = self.evaluate(|| definitions(&budget, arguments, scope)).await.map_err(TaskError::new)?;
+        let definition = found.first().ok_or_else(|| TaskError::new("no object to scale"))?;
+        let selector = selector(arguments)?;
+        let (kind, keys) = match &selector {
+            Some(_) if definition["metadata"]["name"].is_null() => {
+                let kind = self.kind(&to_text(&definition["apiVersion"]), &to_text(&definition["kind"]))?;
+                let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str())?;
+                let keys = self.labeled(&kind, namespace.as_deref(), selector.as_ref()).await?;
+                (kind, keys)
+            }
+            _ => {
+                let (kind, key) = self.kind_and_key(definition)?;
+                (kind, vec![key])
+            }
+        };
+        let goes_on = keys.len() > 1 && is_set(arguments, "continue_on_error");
+        let (mut results, mut errors) = (Vec::new(), Vec::new());
+        for key in &keys {
+            self.count().map_err(TaskError::new)?;
+            match self.scaled(&kind, key, definition, arguments, named).await {
+                Ok(result) => results.push(result),
+                Err(failed) if goes_on && !failed.is_deferred => {
+                    errors.push(json!({"error": failed.message, "failed": true}));
+                }
+                Err(failed) => return Err(failed),
+            }
+        }
+        let changed = results.iter().any(|result| result["changed"] == true);
+        let mut done = match results.pop() {
+            result if keys.len() < 2 => TaskResult::with(result.unwrap_or_else(|| json!({"changed": false, "result": {}}))),
+            last => {
+                results.extend(last);
+                TaskResult::with(json!({"changed": changed, "results": results}))
+            }
+        };
+        if !errors.is_empty() {
+            done.result.insert("errors".into(), errors.into());
+        }
+        Ok(done)
+    }
+
+    async fn scaled(
+        &mut self,
+        kind: &Kind,
+        key: &ObjectKey,
+        definition: &Value,
+        arguments: &Arguments,
+        named: &Literals,
+    ) -> Result<Value, TaskError> {
         let number = |name: &str| match arguments.get(name) {
             None => Ok(None),
             Some(value) => match value.as_i64().or_else(|| value.as_str()?.trim().parse().ok()) {
@@ -166,11 +252,7 @@ impl Run<'_> {
             },
         };
         let replicas = number("replicas")?.ok_or_else(|| TaskError::new("missing argument replicas"))?;
-        let budget = self.budget.clone();
-        let found = self.evaluate(|| definitions(&budget, arguments, scope)).await.map_err(TaskError::new)?;
-        let definition = found.first().ok_or_else(|| TaskError::new("no object to scale"))?;
-        let (kind, key) = self.kind_and_key(definition)?;
-        let Some(object) = self.get(&kind, &key).await? else {
+        let Some(object) = self.get(kind, key).await? else {
             return Err(TaskError::new(format!(
                 "Failed to retrieve requested object: {} {key} not found",
                 kind.name()
@@ -185,7 +267,7 @@ impl Run<'_> {
         let is_other = version.is_some_and(|version| object.metadata.resource_version != Some(version))
             || number("current_replicas")?.is_some_and(|expected| expected != count);
         if is_other || count == replicas {
-            return Ok(TaskResult::with(json!({"changed": false, "result": live, "duration": 0})));
+            return Ok(json!({"changed": false, "result": live, "duration": 0}));
         }
         let patch = json!({"apiVersion": definition["apiVersion"], "kind": definition["kind"],
             "metadata": {"name": key.name(), "namespace": key.namespace()}, "spec": {field: replicas}});
@@ -195,7 +277,7 @@ impl Run<'_> {
         waits.entry("wait").or_insert(true.into());
         waits.entry("wait_timeout").or_insert(20.into());
         let change = self.waited(change, Wait::of(&waits).as_ref(), false).await?;
-        Ok(TaskResult::with(json!({"changed": change.changed, "result": change.object})))
+        Ok(json!({"changed": change.changed, "result": change.object}))
     }
 
     /// Records status fields of the reconciled object; they are written at the end of the run.
@@ -273,6 +355,16 @@ fn texts(value: Option<&Value>) -> Vec<String> {
     }
 }
 
+/// Returns true if an option is set.
+fn is_set(arguments: &Arguments, name: &str) -> bool {
+    arguments.get(name).and_then(truth) == Some(true)
+}
+
+/// Returns true if the labels of a definition match.
+fn is_selected(definition: &Value, selector: &LabelSelector) -> bool {
+    selector.matches(|label| definition["metadata"]["labels"][label].as_str())
+}
+
 fn selector(arguments: &Arguments) -> Result<Option<LabelSelector>, TaskError> {
     let terms = texts(arguments.get("label_selectors")).join(",");
     if terms.is_empty() {
@@ -319,11 +411,15 @@ fn complete(definition: Value, arguments: &Arguments) -> Result<Value, String> {
             *value = to_text(value).into();
         }
     }
+    if let Some(prefix) = arguments.get("generate_name").filter(|_| !metadata.contains_key("name")) {
+        metadata.insert("generateName".into(), to_text(prefix).into());
+    }
+    let name = if metadata.contains_key("name") { "name" } else { "generateName" };
     let mut definition = Value::Object(fields);
-    if arguments.get("append_hash").and_then(truth) == Some(true)
-        && let (Some(name), Some(hash)) = (definition["metadata"]["name"].as_str(), hash_of(&definition))
+    if is_set(arguments, "append_hash")
+        && let (Some(prefix), Some(hash)) = (definition["metadata"][name].as_str(), hash_of(&definition))
     {
-        definition["metadata"]["name"] = format!("{name}-{hash}").into();
+        definition["metadata"][name] = format!("{prefix}-{hash}").into();
     }
     if let Value::Object(fields) = &mut definition {
         encode(fields);
@@ -444,7 +540,8 @@ impl Run<'_> {
         let name = object["metadata"]["name"].as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| {
             TaskError::rejected(format!(
-                "the {} has no metadata.name, and generateName would create an object in each run",
+                "the {} has no metadata.name, and generateName would create an object in each run: set the name, or \
+                 generate_name of the task, with a condition",
                 kind.name()
             ))
         })?;

@@ -4,6 +4,7 @@ use super::Run;
 use crate::access::Access;
 use crate::job::TaskError;
 use crate::playbook::{Literals, kind_of};
+use crate::yaml::to_text;
 use flyball::{Kind, ObjectKey};
 use flyball_core::names::is_path_segment;
 use flyball_core::selector::LabelSelector;
@@ -87,6 +88,28 @@ impl Run<'_> {
         let version = |object: &DynamicObject| object.metadata.resource_version.clone();
         let changed = before.as_ref().is_none_or(|before| version(before) != version(&object));
         change(&object, changed, if before.is_none() { "create" } else { "update" })
+    }
+
+    /// Creates an object with a generated name.
+    pub(super) async fn create(&mut self, definition: &Value, named: &Literals) -> Result<Change, TaskError> {
+        let kind = self.kind(&to_text(&definition["apiVersion"]), &to_text(&definition["kind"]))?;
+        let namespace = self.namespace(&kind, definition["metadata"]["namespace"].as_str())?;
+        let access = self.access();
+        access
+            .check_write(&kind.gvk().group, kind.name(), namespace.as_deref(), definition, named)
+            .map_err(TaskError::rejected)?;
+        let mut definition = definition.clone();
+        if let Some(namespace) = &namespace {
+            definition["metadata"]["namespace"] = namespace.as_str().into();
+        }
+        let cx = self.job.cx;
+        let object = if access.is_own(namespace.as_deref()) {
+            cx.create(&decode(definition)?).await
+        } else {
+            access.annotate(&mut definition);
+            cx.create_unowned(&decode(definition)?).await
+        };
+        change(&object.map_err(TaskError::of)?, true, "create")
     }
 
     /// The same for objects outside of the namespace, which cannot be owned: they are not deleted with the custom

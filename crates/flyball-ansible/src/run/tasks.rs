@@ -2,7 +2,7 @@
 
 use super::frame::MAX_DEPTH;
 use super::{Frame, MAX_TASKS, Run, Stop};
-use crate::job::TaskError;
+use crate::job::{TaskError, log_task};
 use crate::playbook::{Action, Loop, LoopItems, Module, Task, candidate_paths, named};
 use crate::template::{BYTES_PER_FUEL, OMIT, Scope, Var, Vars, data, sequence};
 use crate::yaml::{to_text, truth, type_name};
@@ -375,38 +375,42 @@ impl<'r> Run<'r> {
         TaskResult::ok()
     }
 
-    /// Logs the result of a task, which is not hidden.
-    fn log_result(&self, task: &Task, module: Module, result: &Map<String, Value>) {
-        if self.job.watch.logs_results {
-            // Its length is limited like that of a message.
-            let result = TaskError::new(json!(result).to_string()).message;
-            tracing::info!(task = of(task), "{result}");
-        } else if module == Module::Debug {
-            tracing::debug!("{}", json!(result));
-        }
-    }
-
     /// Counts, registers and reports the result of a task.
     fn ended(&mut self, task: &Task, frame: &Frame<'_>, mut done: TaskResult) -> Result<(), Stop> {
         self.charge(task, 0)?;
         let scope = self.scope(frame, &task.vars, &Vars::new());
         let no_log = task.no_log.as_ref().or(frame.no_log.as_ref());
         let hidden = no_log.is_some_and(|no_log| is_true(no_log, &scope));
-        if let (Action::Module(module, _), false) = (&task.action, hidden) {
-            self.log_result(task, *module, &done.result);
+        let flag = |name: &str| done.result.get(name) == Some(&Value::Bool(true));
+        let (changed, skipped) = (flag("changed"), flag("skipped"));
+        let ignored = task.ignore_errors.as_ref().or(frame.ignore_errors.as_ref());
+        let is_ignored = done.failure.is_some() && ignored.is_some_and(|ignored| is_true(ignored, &scope));
+        if let Action::Module(module, _) = &task.action {
+            let result = match done.failure {
+                Some(_) if is_ignored => "ignored",
+                Some(_) => "failed",
+                None if skipped => "skipped",
+                None if changed => "changed",
+                None => "ok",
+            };
+            let output = Some(&done.result).filter(|_| !hidden);
+            log_task(
+                self.job.watch.log_events.unwrap_or_default(),
+                &of(task),
+                *module == Module::Debug,
+                result,
+                output,
+            );
         }
         if let Some(name) = &task.register {
             self.set_fact(name, Value::Object(done.result.clone()))?;
         }
-        let flag = |name: &str| done.result.get(name) == Some(&Value::Bool(true));
-        let (changed, skipped) = (flag("changed"), flag("skipped"));
         if let Some(mut failure) = done.failure.take() {
             if hidden {
                 failure = hide_message(failure);
             }
             failure.task = of(task);
-            let ignored = task.ignore_errors.as_ref().or(frame.ignore_errors.as_ref());
-            if !ignored.is_some_and(|ignored| is_true(ignored, &scope)) {
+            if !is_ignored {
                 return Err(Stop::Failed(failure));
             }
             tracing::info!(task = failure.task, "task failed, ignoring: {}", failure.message);

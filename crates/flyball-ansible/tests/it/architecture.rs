@@ -4,6 +4,7 @@ use flyball_architecture::Sources;
 const LAYERS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("memory", &[]),
+    ("metrics", &[]),
     ("offload", &[]),
     ("services", &[]),
     ("shares", &[]),
@@ -24,7 +25,19 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("status", &["job", "run"]),
     (
         "reconcile",
-        &["executor", "job", "memory", "names", "offload", "playbook", "status", "template", "variables", "watches"],
+        &[
+            "executor",
+            "job",
+            "memory",
+            "metrics",
+            "names",
+            "offload",
+            "playbook",
+            "status",
+            "template",
+            "variables",
+            "watches",
+        ],
     ),
     (
         "operator",
@@ -34,6 +47,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "error",
             "executor",
             "memory",
+            "metrics",
             "names",
             "offload",
             "playbook",

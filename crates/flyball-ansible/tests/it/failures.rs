@@ -3,6 +3,7 @@
 use crate::project::{Project, api, change, condition, operator_of, shops};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use serde_json::json;
 use std::time::Duration;
@@ -33,6 +34,30 @@ async fn failing_task_reports_reason_and_retries_with_backoff() {
     let object = objects.get("corner").await.unwrap();
     assert_eq!(condition(&object, "Failure")["status"], "False");
     assert_eq!(condition(&object, "Successful")["status"], "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_task_is_reported_by_an_event_without_hidden_output() {
+    for (name, options, expected) in [
+        ("event", "", "size must be > 1, not 1"),
+        ("event-hidden", ", no_log: true", "the output has been hidden due to the fact that 'no_log: true'"),
+    ] {
+        let tasks =
+            format!("- {{name: sizes are checked, fail: {{msg: 'size must be > 1, not {{{{ size }}}}'}}{options}}}\n");
+        let folder = Project::role(name, &tasks).folder().to_owned();
+        let test = Test::of(move || operator_of(&folder)).start().await;
+        test.apply(SHOP).await;
+        sleep(Duration::from_secs(60)).await;
+        let events = test.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+        let notes: Vec<_> = events
+            .iter()
+            .filter(|event| event.reason.as_deref() == Some("TaskFailed") && event.type_.as_deref() == Some("Warning"))
+            .map(|event| event.note.as_deref().unwrap_or_default())
+            .collect();
+        let [note] = notes[..] else { panic!("{notes:?}") };
+        assert!(note.starts_with("task sizes are checked (") && note.contains(&format!("): {expected}")), "{note}");
+        assert_eq!(note.contains("not 1"), options.is_empty(), "{note}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,6 +105,7 @@ async fn task_errors_name_a_remedy() {
     )
     .await;
     check("refused", "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: A_B}}}", "A_B").await;
+    check("unselective", "- k8s: {state: absent, kind: ConfigMap}", "requires a name, labels, or delete_all").await;
     check(
         "status",
         "- k8s_status: {api_version: v1, kind: Pod, name: x, status: {a: 1}}",
@@ -202,7 +228,7 @@ fn invalid_template_is_reported_with_its_file() {
     assert!(error.contains("roles/a/defaults/main.yml: a: "), "{error}");
     let files = [("watches.yaml", "- {version: v1, kind: A, role: b}")];
     let error = Project::new("watches", &files).refused().to_string();
-    assert!(error.contains("watches.yaml: entry 1 (A), field role: role b not found"), "{error}");
+    assert!(error.contains("watches.yaml: entry 1 (A): role: role b not found"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,14 @@
 //! Features of roles in public operators: lookups of the cluster, generated passwords, scaling, vaults, collections.
 
-use crate::project::{Project, data, operator_of};
+use crate::project::{Project, api, condition, data, operator_of, shops};
 use flyball_cluster::testing::Test;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::ResourceExt;
+use kube::api::ListParams;
 use serde_json::json;
+use std::time::Duration;
+use tokio::time::sleep;
 
 const SHOP: &str = "{apiVersion: shop.example.com/v1, kind: Shop, metadata: {name: corner}, spec: {}}";
 
@@ -85,6 +89,73 @@ async fn generated_password_stays_and_objects_are_scaled() {
     assert_eq!(test.api::<Deployment>().get("web").await.unwrap().spec.unwrap().replicas, Some(3));
     // The hash of kubernetes.core.
     assert_eq!(data(&test, "settings-gd4k275f27").await, json!({"a": "1"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_have_generated_names_and_are_selected_by_labels() {
+    let tasks = "
+- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: other, labels: {app: other}}}, label_selectors: [app=web]}
+  register: filtered
+- k8s_info: {kind: ConfigMap, namespace: '{{ ansible_operator_meta.namespace }}', label_selectors: [app=made]}
+  register: known
+- k8s: {generate_name: made-, definition: {apiVersion: v1, kind: ConfigMap, metadata: {labels: {app: made}}}}
+  when: known.resources | length == 0
+  register: made
+- k8s:
+    definition:
+      apiVersion: apps/v1
+      kind: Deployment
+      metadata: {name: '{{ item }}', labels: {app: web}}
+      spec:
+        selector: {matchLabels: {app: '{{ item }}'}}
+        template:
+          metadata: {labels: {app: '{{ item }}'}}
+          spec: {containers: [{name: web, image: web}]}
+  loop: [a, b]
+- k8s_scale:
+    api_version: apps/v1
+    kind: Deployment
+    namespace: '{{ ansible_operator_meta.namespace }}'
+    label_selectors: [app=web]
+    replicas: 2
+    wait: false
+  register: scaled
+- k8s:
+    definition:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: result}
+      data: {filtered: '{{ filtered.msg }}', scaled: '{{ scaled.results | length | string }}'}
+";
+    let test = test_of(&Project::role("generated", tasks)).await;
+    test.apply(SHOP).await;
+    test.assert_converges().await;
+    assert_eq!(data(&test, "result").await, json!({"filtered": "filtered by label_selectors", "scaled": "2"}));
+    let maps = test.api::<ConfigMap>().list(&ListParams::default()).await.unwrap().items;
+    let made: Vec<_> = maps.iter().filter(|map| map.name_any().starts_with("made-")).collect();
+    assert_eq!(made.len(), 1);
+    assert_eq!(made[0].owner_references()[0].kind, "Shop");
+    for deployment in test.api::<Deployment>().list(&ListParams::default()).await.unwrap().items {
+        assert_eq!(deployment.spec.unwrap().replicas, Some(2));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_objects_of_a_kind_are_deleted_if_watches_allow_it() {
+    let tasks = "- k8s: {state: absent, kind: Secret, delete_all: true, wait: true}\n";
+    for (options, remaining) in [(", allowKinds: [{version: v1, kind: Secret}]", 0), ("", 2)] {
+        let watches = format!("- {{group: shop.example.com, version: v1, kind: Shop, role: a{options}}}\n");
+        let files = [("watches.yaml", &*watches), ("roles/a/tasks/main.yml", tasks)];
+        let test = test_of(&Project::new(&format!("delete-all-{remaining}"), &files)).await;
+        for name in ["a", "b"] {
+            test.apply(&format!("{{apiVersion: v1, kind: Secret, metadata: {{name: {name}}}}}")).await;
+        }
+        test.apply(SHOP).await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(test.api::<Secret>().list(&ListParams::default()).await.unwrap().items.len(), remaining);
+        let message = condition(&api(&test, &shops()).get("corner").await.unwrap(), "Failure")["message"].to_string();
+        assert_eq!(message.contains("Secret a is not changed for"), remaining > 0, "{message}");
+    }
 }
 
 /// Encrypted with the password `swordfish` by ansible-vault of ansible-core 2.19.

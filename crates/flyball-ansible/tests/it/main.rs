@@ -3,6 +3,7 @@
 
 mod ansible;
 mod architecture;
+mod deletions;
 mod failures;
 mod features;
 mod isolation;

@@ -93,10 +93,7 @@ impl Installation {
         let manifests = program.manifests(&flags, &BTreeMap::new()).await?;
         let mut installation = Self::new(description, target, manifests);
         if program.has_roles() {
-            installation
-                .manifests
-                .iter_mut()
-                .for_each(|manifest| manager::add_temporary_directory(&mut manifest.object));
+            installation.manifests.iter_mut().for_each(|manifest| manager::prepare_for_ansible(&mut manifest.object));
         }
         Ok(installation)
     }

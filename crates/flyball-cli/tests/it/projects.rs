@@ -301,9 +301,10 @@ fn charts_and_roles_are_deployed_and_removed() {
         assert_eq!(pod["containers"][0]["image"], "registry.example.com/operator:1");
         // `ansible-playbook` writes to /tmp; the root file system is read-only.
         let mounts = &pod["containers"][0]["volumeMounts"];
+        let memory = &pod["containers"][0]["resources"]["limits"]["memory"];
         match flags {
-            "--ansible" => assert_eq!(mounts[0]["mountPath"], "/tmp"),
-            _ => assert!(mounts.is_null(), "{mounts}"),
+            "--ansible" => assert_eq!((&mounts[0]["mountPath"], memory), (&json!("/tmp"), &json!("768Mi"))),
+            _ => assert_eq!((mounts, memory), (&Value::Null, &json!("256Mi"))),
         }
         home.within(&folder, "undeploy --yes").ok();
         assert_eq!(home.run(&["get", "deployment", &manager, "-n", &namespace]).code, Some(1));

@@ -71,12 +71,12 @@ fn failing_description_has_a_fitting_hint() {
             "- {group: a.io, version: v1, kind: Site, chart: nowhere}\n",
             "entry 1 (Site): chart: no chart directory or archive at",
         ),
+        ("- {group: a.io, version: v1, kind: Site, role: nowhere}\n", "entry 1 (Site): role: role nowhere not found"),
         (
-            "- {group: a.io, version: v1, kind: Site, role: nowhere}\n",
-            "entry 1 (Site), field role: role nowhere not found",
+            "- {group: a.io, version: v1, kind: Site, role: ., vars: 3}\n",
+            "entry 1 (Site): vars: must be a mapping, not a number",
         ),
-        ("- {group: a.io, version: v1, kind: Site, role: ., vars: 3}\n", "field vars: must be a map, not a number"),
-        ("- Site\n", "entry 1: must be a map, not a string"),
+        ("- Site\n", "entry 1: must be a mapping, not a string"),
         ("kind: Site\n", "watches.yaml: must be a list of entries"),
         ("- {kind: [\n", "watches.yaml"),
     ];

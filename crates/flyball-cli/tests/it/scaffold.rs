@@ -519,7 +519,5 @@ fn project_without_rust_code_needs_no_compiler() {
     fs::write(folder.join("watches.yaml"), "- {group: a.io, version: v1, kind: Site, role: none}\n").unwrap();
     let output = home.within(&folder, "doctor");
     output.fails_with(&["1 problem found"]);
-    assert!(
-        output.out.contains("x watches.yaml: cannot create the operator: watches.yaml: entry 1 (Site), field role")
-    );
+    assert!(output.out.contains("x watches.yaml: cannot create the operator: watches.yaml: entry 1 (Site): role"));
 }

@@ -10,8 +10,10 @@ use flyball_core::ObjectKey;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeBounds};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// A change received from the API server by a watcher.
@@ -48,6 +50,8 @@ pub(crate) struct Store {
     own_writes: Arc<OwnWriteResponses>,
     /// Opens when the first list is complete.
     synced: Latch,
+    /// Notified when an object is deleted or being deleted.
+    deletions: Notify,
     last_error: Mutex<Option<LastError>>,
     absent: AtomicBool,
 }
@@ -114,6 +118,7 @@ impl Store {
             objects: RwLock::default(),
             own_writes: Arc::default(),
             synced: Latch::default(),
+            deletions: Notify::new(),
             last_error: Mutex::default(),
             absent: AtomicBool::new(false),
         });
@@ -207,6 +212,24 @@ impl Store {
     /// Returns true if the object with this UID is deleted or being deleted.
     pub(crate) fn is_gone(&self, key: &ObjectKey, uid: &str) -> bool {
         self.get(key).is_none_or(|entry| entry.uid() != uid || entry.is_deleting())
+    }
+
+    /// Waits until the object with this UID is deleted or being deleted. One that the store lacks counts as deleted
+    /// only if it was there before, since the store may not have caught up with its creation.
+    pub(crate) async fn deleted(&self, key: &ObjectKey, uid: &str) {
+        let mut was_there = false;
+        loop {
+            let mut deletion = pin!(self.deletions.notified());
+            // A deletion after this check counts.
+            deletion.as_mut().enable();
+            match self.get(key).filter(|entry| entry.uid() == uid) {
+                Some(entry) if entry.is_deleting() => return,
+                Some(_) => was_there = true,
+                None if was_there => return,
+                None => {}
+            }
+            deletion.await;
+        }
     }
 
     /// Returns the objects of one namespace, or of all namespaces, in the order of their keys.
@@ -454,6 +477,9 @@ impl Writer {
                 notify(None, Some(created));
             }
             (old, new) => notify(old, new),
+        }
+        if new.is_none_or(|new| new.is_deleting() || old.is_some_and(|old| old.uid() != new.uid())) {
+            self.store.deletions.notify_waiters();
         }
     }
 

@@ -195,7 +195,7 @@ def read_constants():
 
 
 def first_run(tasks):
-    """Runs tasks, so that the memory knows their inputs."""
+    """Runs tasks, so that the memory knows their inputs, and returns true on success."""
     folder = tempfile.mkdtemp(dir=HERE)
     files = {
         "playbook.json": [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}],
@@ -226,16 +226,20 @@ def first_run(tasks):
         if leader == 0:
             null = os.open(os.devnull, os.O_RDWR)
             lead({"folder": folder, "environment": environment, "arguments": arguments}, null, null, worker)
-        os.waitpid(leader, 0)
+        return os.waitpid(leader, 0)[1] == 0
 
 
+# The plugins of which each run has a copy.
+PLUGINS = ("callback.py", "guard.py")
 K8S = {"api_version": "v1", "kind": "ConfigMap", "name": "a", "namespace": "a"}
-FIRST_RUNS = [
-    [{"set_fact": {"a": "{{ [1] | map('string') | list }}"}}, {"assert": {"that": ["a is defined"]}}, {"command": "true"}],
-    [
-        {"kubernetes.core.k8s": {"definition": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": K8S}}, "ignore_errors": True},
-        {"kubernetes.core.k8s_info": K8S, "ignore_errors": True},
-    ],
+BUILTIN_TASKS = [
+    {"set_fact": {"a": "{{ [1] | map('string') | list }}"}},
+    {"assert": {"that": ["a is defined"]}},
+    {"command": "true"},
+]
+K8S_TASKS = [
+    {"kubernetes.core.k8s": {"definition": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": K8S}}, "ignore_errors": True},
+    {"kubernetes.core.k8s_info": K8S, "ignore_errors": True},
 ]
 
 if __name__ == "__main__":
@@ -245,8 +249,15 @@ if __name__ == "__main__":
     flyball_memory.install()
     import ansible.cli.playbook
 
-    for tasks in FIRST_RUNS:
-        first_run(tasks)
+    # Otherwise each module of the first runs imports it.
+    with contextlib.suppress(ImportError):
+        import kubernetes
+    # The collection may not be installed.
+    if not first_run(BUILTIN_TASKS + K8S_TASKS):
+        first_run(BUILTIN_TASKS)
+    for name in PLUGINS:
+        with open(os.path.join(HERE, name), "rb") as file:
+            flyball_memory.fill_compiled(file.read(), "exec", 0)
     flyball_memory.fill()
     gc.collect()
     gc.freeze()

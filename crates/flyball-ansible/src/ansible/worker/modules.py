@@ -121,13 +121,43 @@ def run_module(source):
     for number in (signal.SIGALRM, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     # Neither destroyed nor searched for garbage, since that would copy their memory.
-    removed = {name for name in sys.modules if name.partition(".")[0] in ("ansible", "ansible_collections", "flyball_guard")}
-    REMOVED.extend(map(sys.modules.pop, removed))
+    REMOVED.append(remove_ansible())
     gc.freeze()
     recorders = [finder for finder in sys.meta_path if finder is flyball_memory.Imports]
-    sys.meta_path[:], sys.path_hooks[:], sys.path[:] = IMPORT_SYSTEM
-    sys.meta_path[:0] = recorders
-    sys.path_importer_cache.clear()
+    restore_import_system()
+    sys.meta_path[:0] = [*recorders, flyball_memory.Library]
     sys.argv = [""]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
-    exec(compile(source, "<stdin>", "exec"), vars(main))
+    try:
+        exec(compile(source, "<stdin>", "exec"), vars(main))
+    finally:
+        flyball_memory.record_library()
+
+
+def remove_ansible():
+    """Removes the imported modules of Ansible, and returns them."""
+    return {name: sys.modules.pop(name) for name in names_of_ansible()}
+
+
+def names_of_ansible():
+    return [name for name in sys.modules if name.partition(".")[0] in ("ansible", "ansible_collections", "flyball_guard")]
+
+
+def restore_import_system():
+    sys.meta_path[:], sys.path_hooks[:], sys.path[:] = IMPORT_SYSTEM
+    sys.path_importer_cache.clear()
+
+
+@contextlib.contextmanager
+def without_ansible():
+    """Has the modules and the import system of an interpreter without Ansible."""
+    before = [list(part) for part in (sys.meta_path, sys.path_hooks, sys.path)]
+    removed = remove_ansible()
+    restore_import_system()
+    try:
+        yield
+    finally:
+        remove_ansible()
+        sys.modules.update(removed)
+        sys.meta_path[:], sys.path_hooks[:], sys.path[:] = before
+        sys.path_importer_cache.clear()

@@ -1,10 +1,12 @@
 //! The processes of runs: what they have in common, and their end.
 
 use super::{named, test_of};
-use crate::project::{Project, api, condition, shops};
+use crate::deletions::{FAREWELL, FINALIZED, GUEST};
+use crate::project::{Project, api, condition, data, shops};
 use flyball_ansible::Executor;
 use flyball_cluster::testing::Test;
-use serde_json::json;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +15,7 @@ use std::time::Duration;
 with_both_executors! {
     runs_have_nothing_in_common
     processes_of_a_canceled_run_are_killed
+    deletion_ends_a_run_before_its_finalizer
 }
 
 /// A module that does not end, and starts a daemon and a program in other sessions.
@@ -101,10 +104,14 @@ async fn apply(test: &Test, name: &str) {
 }
 
 /// Creates an operator whose first run does not end, and returns the IDs of the processes of that run.
-async fn start_lingering(name: &str, executor: Executor) -> Option<(Project, Test, Vec<String>)> {
+async fn start_lingering(
+    name: &str,
+    executor: Executor,
+    others: &[(&str, &str)],
+) -> Option<(Project, Test, Vec<String>)> {
     let folder = folder_of(name, executor);
     let tasks = format!("- linger: {{folder: {folder}}}\n  when: not ('{folder}/module' is exists)\n");
-    let files = [("roles/a/tasks/main.yml", &*tasks), ("roles/a/library/linger.py", LINGER)];
+    let files = [&[("roles/a/tasks/main.yml", &*tasks), ("roles/a/library/linger.py", LINGER)], others].concat();
     let written = Project::new(&named(name, executor), &files);
     let test = test_of(written.folder().to_owned(), executor).await?;
     apply(&test, "corner").await;
@@ -132,14 +139,25 @@ async fn assert_killed(pids: &[String]) {
 }
 
 async fn processes_of_a_canceled_run_are_killed(executor: Executor) {
-    let Some((_written, mut test, pids)) = start_lingering("canceled", executor).await else { return };
+    let Some((_written, mut test, pids)) = start_lingering("canceled", executor, &[]).await else { return };
     test.crash().await;
     assert_killed(&pids).await;
 }
 
+async fn deletion_ends_a_run_before_its_finalizer(executor: Executor) {
+    let started = start_lingering("deleted", executor, &[FINALIZED, FAREWELL]).await;
+    let Some((_written, test, pids)) = started else { return };
+    test.apply(GUEST).await;
+    let shops = api(&test, &shops());
+    shops.delete("corner", &DeleteParams::default()).await.unwrap();
+    assert_killed(&pids).await;
+    test.eventually("it is deleted", async || shops.get_opt("corner").await.unwrap().is_none()).await;
+    assert_eq!(data(&test, "guest").await, Value::Null, "the playbook of the finalizer ran with its own variables");
+}
+
 #[tokio::test]
 async fn run_of_a_killed_worker_is_repeated_by_another_one() {
-    let Some((_written, test, pids)) = start_lingering("killed", Executor::Worker).await else { return };
+    let Some((_written, test, pids)) = start_lingering("killed", Executor::Worker, &[]).await else { return };
     let mut worker = pids[0].clone();
     while let Some((_, parent)) = stat(&worker).filter(|(_, parent)| *parent != std::process::id().to_string()) {
         worker = parent;

@@ -37,10 +37,13 @@ pub(super) fn webhook_port(manifests: &[ManifestFile]) -> Option<Value> {
 /// Limit of the files that Ansible writes while a role runs.
 const TEMPORARY_SIZE: &str = "256Mi";
 
-/// Adds a writable `/tmp` to the Deployment of the operator, for `ansible-playbook`: the root file system is read-only.
-pub(super) fn add_temporary_directory(object: &mut Value) {
+/// Adds a writable `/tmp` to the Deployment of the operator, since the root file system is read-only, and memory for
+/// `ansible-playbook`.
+pub(super) fn prepare_for_ansible(object: &mut Value) {
     if object["kind"] == "Deployment" {
         let pod = &mut object["spec"]["template"]["spec"];
+        pod["containers"][0]["resources"]["limits"]["memory"] =
+            format!("{}Mi", flyball_ansible::MEMORY_LIMIT >> 20).into();
         pod["volumes"] = json!([{"name": "tmp", "emptyDir": {"sizeLimit": TEMPORARY_SIZE}}]);
         pod["containers"][0]["volumeMounts"] = json!([{"name": "tmp", "mountPath": "/tmp"}]);
     }
