@@ -4,8 +4,9 @@ use super::authorizer::{AuthorizationCheck, AuthorizeFn, REQUEST_RESOURCE, autho
 use super::budget::Budget;
 use super::error::Error;
 use super::{BASE, Program, compile};
-use kube_cel::cel::Context;
 use kube_cel::cel::objects::{Key, Map as CelMap, Value as Cel};
+use kube_cel::cel::{Context, ExecutionError, ResolveResult};
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,6 +37,15 @@ impl Scope {
         self.set(REQUEST_RESOURCE, request_resource(request, decide));
     }
 
+    /// Adds a function that compares two strings, with a negative, zero or positive result.
+    pub fn set_comparison(&mut self, name: &str, compare: fn(&str, &str) -> Result<Ordering, String>) {
+        let function = name.to_owned();
+        self.0.add_function(name, move |one: Arc<String>, other: Arc<String>| -> ResolveResult {
+            let order = compare(&one, &other).map_err(|why| ExecutionError::function_error(&function, why))?;
+            Ok(Cel::Int(order as i64))
+        });
+    }
+
     /// Sets the value of a variable.
     pub fn set(&mut self, name: &str, value: Cel) {
         self.0.add_variable_from_value(name.to_owned(), value);
@@ -57,6 +67,11 @@ impl Expression {
     /// Returns the source of the expression.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns the errors of an invalid expression.
+    pub fn check(&self) -> Result<(), &str> {
+        self.program.as_ref().map(|_| ()).map_err(String::as_str)
     }
 
     /// Evaluates the expression, and charges the budget.
