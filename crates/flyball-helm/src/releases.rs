@@ -7,7 +7,7 @@
 mod rollback;
 
 use self::rollback::{Rollback, origin, rolled_back_upgrade};
-use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT, UPGRADE_FORCE};
+use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, RELEASE, UNINSTALL_WAIT, UPGRADE_FORCE};
 use crate::current::CurrentChart;
 use crate::delete_hooks;
 use crate::extensions::Extensions;
@@ -717,12 +717,17 @@ impl Plan<'_> {
             return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
         }
         let Some(mut revision) = newer.or(deployed) else {
-            return match history.problems.first() {
-                // Its objects are unknown.
-                Some(problem) if history.other_chart.is_none() => Err(invalid(problem).into()),
-                // The release belongs to another chart, or its Secrets are deleted.
-                _ => Ok(Progress::Done),
-            };
+            // The release belongs to another chart, or its Secrets are deleted.
+            if history.problems.is_empty() || history.other_chart.is_some() {
+                return Ok(Progress::Done);
+            }
+            let problems = history.problems.join("; ");
+            let text = format!(
+                "no revision is valid, so the objects of the release are unknown: {problems}: delete these Secrets to end \
+                 the deletion, then the objects that remain with the annotation {RELEASE}: {}",
+                owner.release
+            );
+            return Err(text.into());
         };
         // Its revisions are deleted one by one, and this one last.
         history.claim(cx, &owner).await?;
