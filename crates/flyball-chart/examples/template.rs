@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let output = TemplateArgs::parse(&arguments).and_then(|args| {
         let seed = Seed::from_os().map_err(|error| error.to_string())?;
-        let output = template(&args, Path::new("."), Clock::system(), seed)?;
+        let output = template(&args, Path::new("."), Clock::system(), seed, None)?;
         output.write_files(Path::new("."))?;
         Ok(output)
     });

@@ -129,9 +129,24 @@ impl Capabilities {
         &self.git_version
     }
 
-    /// Replaces the API versions: `apps/v1`, and for a real cluster also `apps/v1/Deployment`.
-    pub fn set_api_versions(&mut self, versions: impl IntoIterator<Item = String>) {
-        self.api_versions = versions.into_iter().collect();
+    /// Replaces the API versions by those of a cluster: `apps/v1` and `apps/v1/Deployment`. Reads documents of
+    /// [aggregated discovery](https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery).
+    pub fn set_discovered(&mut self, documents: &[serde_json::Value]) {
+        let list = |of: &serde_json::Value, field: &str| of[field].as_array().cloned().unwrap_or_default();
+        self.api_versions.clear();
+        for group in documents.iter().flat_map(|document| list(document, "items")) {
+            for version in list(&group, "versions") {
+                let name = version["version"].as_str().unwrap_or_default();
+                let api_version = match group["metadata"]["name"].as_str().unwrap_or_default() {
+                    "" => name.to_owned(),
+                    group => format!("{group}/{name}"),
+                };
+                let kinds = list(&version, "resources");
+                let kinds = kinds.iter().filter_map(|resource| resource["responseKind"]["kind"].as_str());
+                self.api_versions.extend(kinds.map(|kind| format!("{api_version}/{kind}")));
+                self.api_versions.push(api_version);
+            }
+        }
     }
 
     /// Adds API versions.
@@ -176,5 +191,21 @@ impl Capabilities {
             ],
             string: None,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn api_versions_match_helm() {
+        let resources = json!([{"resource": "deployments", "responseKind": {"kind": "Deployment"}}]);
+        let group =
+            |name: &str| json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": resources}]});
+        let mut capabilities = Capabilities::default();
+        capabilities.set_discovered(&[json!({"items": [group("apps")]}), json!({"items": [group("")]})]);
+        assert_eq!(capabilities.api_versions, ["apps/v1/Deployment", "apps/v1", "v1/Deployment", "v1"]);
     }
 }

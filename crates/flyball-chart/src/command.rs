@@ -1,9 +1,12 @@
 //! The commands `helm template` and `helm lint` as functions: arguments in, text out.
 
+mod cluster;
 mod flags;
+mod idle;
 mod lint;
 mod values;
 
+pub use cluster::{Cluster, ClusterFlags};
 pub use flags::{AccessArgs, ChartPathArgs, parse as parse_flags};
 pub use lint::{LintArgs, LintReport, LintedChart, lint};
 pub use values::ValueArgs;
@@ -14,10 +17,10 @@ use crate::template::exec::Templates;
 use crate::template::node::Source;
 use crate::value::Value;
 use crate::world::{Budget, World};
-use crate::{Capabilities, Chart, HelmVersion, Release, RenderOptions, RenderedChart, Seed};
-use flags::{ClusterFlags, IdleFlags};
+use crate::{Capabilities, Chart, HelmVersion, Lookup, Release, RenderError, RenderOptions, RenderedChart, Seed};
+use cluster::DryRunFlags;
 use flyball_core::Clock;
-use flyball_core::time::parse_duration;
+use idle::{IdleFlags, warning};
 use std::path::Path;
 use std::rc::Rc;
 use values::values;
@@ -31,9 +34,9 @@ pub struct TemplateArgs {
     /// Flags of values.
     #[command(flatten)]
     pub values: ValueArgs,
-    /// Namespace of the release
-    #[arg(short, long, default_value = "default")]
-    pub namespace: String,
+    /// Namespace of the release; defaults to HELM_NAMESPACE, and to that of the context of the kubeconfig
+    #[arg(short, long)]
+    pub namespace: Option<String>,
     /// Template for the release name
     #[arg(long, value_name = "TEMPLATE")]
     pub name_template: Option<String>,
@@ -76,16 +79,12 @@ pub struct TemplateArgs {
     /// Render as Helm 3 or as Helm 4 does
     #[arg(long, value_name = "VERSION", default_value = "3")]
     pub helm_version: HelmVersion,
-    /// Print the error without the hint
+    /// Print output that is not YAML as well
     #[arg(long)]
     pub debug: bool,
     /// Download missing subcharts before the chart is rendered
     #[arg(long)]
     pub dependency_update: bool,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
-    dry_run: Option<Option<String>>,
-    #[arg(long, hide = true)]
-    validate: bool,
     #[arg(long, hide = true)]
     enable_dns: bool,
     #[arg(long, hide = true)]
@@ -95,10 +94,13 @@ pub struct TemplateArgs {
     /// Flags that say where the chart comes from.
     #[command(flatten)]
     pub path: ChartPathArgs,
+    /// Flags that select the cluster.
+    #[command(flatten)]
+    pub cluster: ClusterFlags,
+    #[command(flatten)]
+    dry_run: DryRunFlags,
     #[command(flatten)]
     idle: IdleFlags,
-    #[command(flatten)]
-    cluster: ClusterFlags,
 }
 
 impl TemplateArgs {
@@ -110,45 +112,16 @@ impl TemplateArgs {
         flags::parse(arguments)
     }
 
-    /// Rejects flags that require a cluster or other unsupported features.
-    fn check(&self) -> Result<(), String> {
-        let not_done = |flag: &str, reason: &str| Err(format!("{flag} is not supported: {reason}"));
-        let dry_run = self.dry_run.as_ref().map(|value| value.as_deref().unwrap_or("client"));
-        match (self.helm_version, dry_run) {
-            (_, None | Some("client")) | (HelmVersion::V3, Some("" | "true")) => {}
-            (_, Some("server")) | (HelmVersion::V3, Some("none" | "false")) => {
-                return not_done("--dry-run=server", "charts are rendered without a cluster");
-            }
-            (HelmVersion::V3, Some(_)) => {
-                return Err("Invalid dry-run flag. Flag must one of the following: false, true, none, client, server"
-                    .to_owned());
-            }
-            (HelmVersion::V4, Some("none")) => {
-                return Err("invalid dry-run value (\"none\"). Must be \"server\" or \"client\"".to_owned());
-            }
-            (HelmVersion::V4, Some(other)) => {
-                let other = quote(other.as_bytes());
-                return Err(format!("invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\""));
-            }
-        }
-        if let Some(flag) = self.idle.flag_of_helm_4().filter(|_| self.helm_version == HelmVersion::V3) {
-            return Err(format!("unknown flag: {flag}"));
-        }
-        if let Some(timeout) = &self.idle.timeout
-            && let Err(error) = parse_duration(timeout)
-        {
-            return Err(format!("invalid argument {} for \"--timeout\" flag: {error}", quote(timeout.as_bytes())));
-        }
-        if self.validate {
-            return not_done("--validate", "charts are rendered without a cluster");
-        }
-        if self.post_renderer.is_some() || !self.post_renderer_args.is_empty() {
-            return not_done("--post-renderer", "other programs are not run; pipe the output into the program");
-        }
-        if self.enable_dns {
-            return not_done("--enable-dns", "the network is not used; getHostByName returns an empty string");
-        }
-        Ok(())
+    /// Rejects flags that are not supported.
+    fn check_supported(&self) -> Result<(), String> {
+        let [flag, reason] = if self.post_renderer.is_some() || !self.post_renderer_args.is_empty() {
+            ["--post-renderer", "other programs are not run; pipe the output into the program"]
+        } else if self.enable_dns {
+            ["--enable-dns", "the network is not used; getHostByName returns an empty string"]
+        } else {
+            return Ok(());
+        };
+        Err(format!("{flag} is not supported: {reason}"))
     }
 }
 
@@ -161,6 +134,8 @@ pub struct Output {
     pub warnings: Vec<String>,
     /// The files for `--output-dir`, by path, in the order of writing.
     pub files: Vec<(String, String)>,
+    /// The error, if the text is output that is not YAML.
+    pub error: Option<String>,
 }
 
 impl Output {
@@ -180,22 +155,36 @@ impl Output {
     }
 }
 
+const DEFAULT_NAMESPACE: &str = "default";
+const CRDS_WARNING: &str =
+    "This chart or one of its subcharts contains CRDs. Rendering may fail or contain inaccuracies.";
+
 /// Helm's hint for errors in templates.
 const ADVICE: &str = "\n\nUse --debug flag to render out invalid YAML";
 
-/// Runs `helm template`; paths are relative to a directory.
+/// Runs `helm template`; paths are relative to a directory. Flags that need a cluster fail without one.
 ///
 /// # Errors
 /// Returns Helm's message, without the prefix `Error: `.
-pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) -> Result<Output, String> {
+pub fn template(
+    args: &TemplateArgs,
+    folder: &Path,
+    clock: Clock,
+    seed: Seed,
+    cluster: Option<&dyn Cluster>,
+) -> Result<Output, String> {
     let helm = args.helm_version;
+    args.cluster.check(helm)?;
+    let mut warnings = args.idle.check(helm)?;
+    let used = args.dry_run.cluster_use(helm)?;
+    warnings.extend(used.warnings);
     let mut capabilities = Capabilities::of(helm);
     if let Some(version) = &args.kube_version {
         capabilities
             .set_kube_version(version)
             .map_err(|message| format!("invalid kube version '{version}': {message}"))?;
     }
-    args.check()?;
+    args.check_supported()?;
     capabilities.add_api_versions(args.api_versions.iter().cloned());
     let (name, chart) = name_and_chart(args, &clock, &seed)?;
     let path = folder.join(chart.trim());
@@ -210,29 +199,50 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) ->
     }
     let values = values(&args.values, helm, folder)?;
     let chart = Chart::open_as(&path, helm).map_err(|error| error.to_string())?;
-    let mut warnings = chart.warnings().to_vec();
+    warnings.extend(chart.warnings().iter().cloned());
     if chart.metadata().chart_type == "library" {
         return Err("library charts are not installable".to_owned());
     }
     if chart.metadata().deprecated {
-        let warning = helm.choose("WARNING: This chart is deprecated", "level=WARN msg=\"this chart is deprecated\"");
-        warnings.push(warning.to_owned());
+        warnings.push(helm.choose("WARNING: This chart is deprecated".to_owned(), warning("this chart is deprecated")));
     }
     chart.check_dependencies_as(helm)?;
-    let release = Release { name, namespace: args.namespace.clone(), revision: 1, is_upgrade: args.is_upgrade };
+    let connected = || cluster.ok_or("a cluster is needed for --validate and --dry-run=server");
+    let validating = if used.validates { Some(connected()?) } else { None };
+    let looked_up: Option<&dyn Lookup> = if used.looks_up { Some(connected()?) } else { None };
+    if let Some(cluster) = validating {
+        let prefix = helm.choose("Kubernetes", "cluster reachability check failed: kubernetes");
+        let found = cluster.capabilities(helm);
+        capabilities = found.map_err(|error| format!("{prefix} cluster unreachable: {error}"))?;
+        if helm == HelmVersion::V4 && !args.idle.skip_crds && !chart.crds().is_empty() {
+            warnings.push(warning(CRDS_WARNING));
+        }
+    }
+    let namespace = args.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let release = Release { name, namespace, revision: 1, is_upgrade: args.is_upgrade };
     release.check_name().map_err(|message| format!("{}{message}", helm.choose("", "release name check failed: ")))?;
     let options = RenderOptions {
         clock,
         seed,
+        cluster: looked_up,
         skip_schema_validation: args.skip_schema_validation,
         sub_notes: args.render_subchart_notes,
+        keeps_invalid_output: args.debug,
         ..RenderOptions::default()
     };
-    let rendered = chart.render_with(&values, &release, &capabilities, &options).map_err(|error| {
-        let advice = if error.is_in_templates() && !args.debug { ADVICE } else { "" };
-        format!("{error}{advice}")
-    })?;
+    let rendered = match chart.render_with(&values, &release, &capabilities, &options) {
+        Err(error) if error.is_in_templates() && args.debug => {
+            let output = if let RenderError::Manifest { output, .. } = &error { output.trim() } else { "" };
+            let text = format!("{output}\n");
+            return Ok(Output { text, warnings, files: Vec::new(), error: Some(error.to_string()) });
+        }
+        Err(error) if error.is_in_templates() => return Err(format!("{error}{ADVICE}")),
+        rendered => rendered.map_err(|error| error.to_string())?,
+    };
     warnings.extend(rendered.warnings.iter().cloned());
+    if let Some(cluster) = validating {
+        cluster::validate(cluster, args, &chart, &rendered, &release)?;
+    }
     let (mut text, files) = match &args.output_dir {
         None => (print(args, &chart, &rendered), Vec::new()),
         Some(folder) => print_files(args, folder, &release.name, &chart, &rendered),
@@ -240,7 +250,7 @@ pub fn template(args: &TemplateArgs, folder: &Path, clock: Clock, seed: Seed) ->
     if !args.show_only.is_empty() {
         text = only(&text, &args.show_only)?;
     }
-    Ok(Output { text, warnings, files })
+    Ok(Output { text, warnings, files, error: None })
 }
 
 fn missing(chart: &str, repository: Option<&str>) -> String {

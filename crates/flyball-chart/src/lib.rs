@@ -37,8 +37,8 @@ mod yaml;
 pub use capabilities::Capabilities;
 pub use chart::{Chart, ChartError, CrdFile, Dependency, File, ImportValue, Lock, Maintainer, Metadata};
 pub use command::{
-    AccessArgs, ChartPathArgs, LintArgs, LintReport, LintedChart, Output, TemplateArgs, ValueArgs, lint, parse_flags,
-    template,
+    AccessArgs, ChartPathArgs, Cluster, ClusterFlags, LintArgs, LintReport, LintedChart, Output, TemplateArgs,
+    ValueArgs, lint, parse_flags, template,
 };
 pub use helm::HelmVersion;
 pub use lint::{Lint, LintMessage, Severity};

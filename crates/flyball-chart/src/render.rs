@@ -140,6 +140,8 @@ pub enum RenderError {
         path: String,
         /// The problem.
         message: String,
+        /// The output of all templates, if [requested](RenderOptions::keeps_invalid_output).
+        output: String,
     },
 }
 
@@ -176,6 +178,8 @@ pub struct RenderOptions<'c> {
     /// Allows `tpl` to evaluate text of [untrusted values](Values::untrusted) and of the cluster. Authors of such text
     /// can then run templates.
     pub evaluates_data: bool,
+    /// Adds the output of the templates to [`RenderError::Manifest`].
+    pub keeps_invalid_output: bool,
 }
 
 impl Default for RenderOptions<'_> {
@@ -188,6 +192,7 @@ impl Default for RenderOptions<'_> {
             sub_notes: false,
             budget: Budget::trusted(),
             evaluates_data: false,
+            keeps_invalid_output: false,
         }
     }
 }
@@ -266,13 +271,24 @@ fn render(
     let (clock, budget) = (options.clock.clone(), options.budget.clone());
     let world = World::new(clock, &options.seed, options.cluster, budget, options.evaluates_data).of(helm);
     let files = scope.execute(&world)?;
-    let mut rendered = manifests::collect(&files, &world, &mut log)?;
+    let mut rendered = manifests::collect(&files, &world, &mut log).map_err(|error| match error {
+        RenderError::Manifest { path, message, .. } if options.keeps_invalid_output => {
+            RenderError::Manifest { path, message, output: join(&files) }
+        }
+        error => error,
+    })?;
     let own_notes = format!("{}/templates/{NOTES}", chart.name());
     let notes = files.iter().filter(|(path, _)| path.ends_with(NOTES) && (options.sub_notes || **path == own_notes));
     let notes: Vec<String> = notes.map(|(_, text)| lossy(text).into_owned()).collect();
     rendered.notes = notes.join("\n");
     rendered.warnings = log;
     Ok(rendered)
+}
+
+/// Joins the output of the templates.
+fn join(files: &BTreeMap<String, Text>) -> String {
+    let files = files.iter().filter(|(_, text)| !text.trim_ascii().is_empty());
+    files.map(|(path, text)| format!("---\n# Source: {path}\n{}\n", lossy(text))).collect()
 }
 
 /// The result of rendering a chart for the linter.
@@ -348,7 +364,7 @@ impl LintOutput {
                     self.manifests.extend(rendered.manifests);
                     self.manifests.extend(rendered.hooks.into_iter().map(|hook| hook.manifest));
                 }
-                Err(RenderError::Manifest { path, message }) => self.problems.push((path, message)),
+                Err(RenderError::Manifest { path, message, .. }) => self.problems.push((path, message)),
                 Err(other) => self.problems.push((path.clone(), other.to_string())),
             }
         }

@@ -35,6 +35,8 @@ mod test;
 mod trace;
 mod undeploy;
 
+pub(crate) use aliases::replacement_error;
+
 use crate::error::Result;
 use clap::{CommandFactory, Subcommand};
 use std::process::ExitCode;
@@ -61,6 +63,7 @@ pub(crate) enum Command {
     Test(test::TestArgs),
     Scorecard(scorecard::ScorecardArgs),
     Bench(bench::BenchArgs),
+    #[command(alias = "generate")]
     Manifests(manifests::ManifestsArgs),
     Rbac(rbac::RbacArgs),
     Render(render::RenderArgs),
@@ -77,20 +80,6 @@ pub(crate) enum Command {
     Supervise(supervise::SuperviseArgs),
     #[command(hide = true)]
     Operate(operate::OperateArgs),
-    #[command(hide = true)]
-    Add(aliases::AliasArgs),
-    #[command(hide = true)]
-    Generate(aliases::GenerateArgs),
-    #[command(hide = true)]
-    New(aliases::AliasArgs),
-    #[command(hide = true)]
-    Build(aliases::AliasArgs),
-    #[command(hide = true)]
-    Up(aliases::AliasArgs),
-    #[command(hide = true)]
-    HelmOperator(aliases::AliasArgs),
-    #[command(hide = true)]
-    AnsibleOperator(aliases::AliasArgs),
 }
 
 /// Runs a command of Helm, whose command line and messages are Helm's. Returns nothing if it is another one.
@@ -139,13 +128,6 @@ impl Command {
             }
             Self::Operate(args) => return operate::cmd_operate(args),
             Self::Supervise(args) => supervise::cmd_supervise(&args),
-            Self::Add(args) => aliases::cmd_alias("add", &args),
-            Self::Generate(args) => aliases::cmd_generate(&args),
-            Self::New(args) => aliases::cmd_alias("new", &args),
-            Self::Build(args) => aliases::cmd_alias("build", &args),
-            Self::Up(args) => aliases::cmd_alias("up", &args),
-            Self::HelmOperator(args) => aliases::cmd_alias("helm-operator", &args),
-            Self::AnsibleOperator(args) => aliases::cmd_alias("ansible-operator", &args),
         };
         done.map(|()| ExitCode::SUCCESS)
     }

@@ -47,18 +47,26 @@ fn main() -> ExitCode {
     if let Some(code) = commands::helm_command(&arguments) {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => match commands::replacement_error(&arguments[1..]).filter(|_| error.use_stderr()) {
+            Some(error) => return fail(&error),
+            None => error.exit(),
+        },
+    };
     // An operator has a log of its own.
     if !matches!(cli.command, Command::Operate(_)) {
         log(cli.verbose, matches!(cli.command, Command::Cluster(_)));
     }
     match cli.command.run(cli.verbose) {
         Ok(code) => code,
-        Err(error) => {
-            render::terminal::print_error(&error);
-            ExitCode::from(error.kind().exit_code())
-        }
+        Err(error) => fail(&error),
     }
+}
+
+fn fail(error: &error::Error) -> ExitCode {
+    render::terminal::print_error(error);
+    ExitCode::from(error.kind().exit_code())
 }
 
 /// Logs to standard error, so that standard output has the result only.

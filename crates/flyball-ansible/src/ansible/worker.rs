@@ -5,7 +5,7 @@
 //! or this process dies. Forked processes have the environment of the worker in `/proc`, so they are its descendants
 //! that are killed; those that execute a program also have the [mark](super::process) of the run.
 
-use super::folder::{CALLBACK, GUARD};
+use super::directory::{CALLBACK, GUARD};
 use super::process::{Group, kill_marked};
 use super::work_dir::WorkDir;
 use super::{complaint, next_line};

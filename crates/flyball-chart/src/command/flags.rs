@@ -1,5 +1,6 @@
 //! Parser of Helm's command line, with Helm's error messages.
 
+use crate::quote::quote;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
@@ -69,94 +70,6 @@ pub struct AccessArgs {
     pub insecure_skip_tls_verify: bool,
 }
 
-/// Flags of `helm template` that have no effect, because nothing is installed or fetched.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub(super) struct IdleFlags {
-    #[arg(long, hide = true)]
-    skip_crds: bool,
-    #[arg(long, hide = true)]
-    hide_notes: bool,
-    #[arg(long, hide = true)]
-    create_namespace: bool,
-    #[arg(long, hide = true)]
-    replace: bool,
-    #[arg(long, hide = true)]
-    force: bool,
-    #[arg(long, hide = true)]
-    force_replace: bool,
-    #[arg(long, hide = true)]
-    force_conflicts: bool,
-    #[arg(long, hide = true)]
-    server_side: bool,
-    #[arg(long, hide = true)]
-    take_ownership: bool,
-    #[arg(long, hide = true)]
-    atomic: bool,
-    #[arg(long, hide = true)]
-    rollback_on_failure: bool,
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true)]
-    wait: Option<Option<String>>,
-    #[arg(long, hide = true)]
-    wait_for_jobs: bool,
-    #[arg(long, hide = true)]
-    pub(super) timeout: Option<String>,
-    #[arg(long, hide = true)]
-    description: Option<String>,
-    #[arg(short, long, hide = true)]
-    labels: Vec<String>,
-    #[arg(long, hide = true)]
-    disable_openapi_validation: bool,
-}
-
-impl IdleFlags {
-    /// Returns a flag that Helm 3 does not have.
-    pub(super) fn flag_of_helm_4(&self) -> Option<&'static str> {
-        [
-            (self.force_conflicts, "--force-conflicts"),
-            (self.force_replace, "--force-replace"),
-            (self.rollback_on_failure, "--rollback-on-failure"),
-            (self.server_side, "--server-side"),
-        ]
-        .into_iter()
-        .find_map(|(is_set, flag)| is_set.then_some(flag))
-    }
-}
-
-/// Flags for the cluster and the network, which have no effect either.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub(super) struct ClusterFlags {
-    #[arg(long, hide = true)]
-    kubeconfig: Option<String>,
-    #[arg(long, hide = true)]
-    kube_context: Option<String>,
-    #[arg(long, hide = true)]
-    kube_apiserver: Option<String>,
-    #[arg(long, hide = true)]
-    kube_as_user: Option<String>,
-    #[arg(long, hide = true)]
-    kube_as_group: Vec<String>,
-    #[arg(long, hide = true)]
-    kube_ca_file: Option<String>,
-    #[arg(long, hide = true)]
-    kube_insecure_skip_tls_verify: bool,
-    #[arg(long, hide = true)]
-    kube_tls_server_name: Option<String>,
-    #[arg(long, hide = true)]
-    kube_token: Option<String>,
-    #[arg(long, hide = true)]
-    burst_limit: Option<String>,
-    #[arg(long, hide = true)]
-    qps: Option<String>,
-    #[arg(long, hide = true)]
-    repository_cache: Option<String>,
-    #[arg(long, hide = true)]
-    repository_config: Option<String>,
-    #[arg(long, hide = true)]
-    content_cache: Option<String>,
-    #[arg(long, hide = true, alias = "colour")]
-    color: Option<String>,
-}
-
 /// Parses the arguments after a command of Helm.
 ///
 /// # Errors
@@ -183,19 +96,33 @@ fn plain_switches(command: &clap::Command, arguments: &[String]) -> Result<Vec<S
         let split = argument.strip_prefix("--").and_then(|flag| flag.split_once('='));
         match split.filter(|(name, _)| is_switch(name)) {
             None => plain.push(argument.clone()),
-            Some((name, value)) => match value {
-                "1" | "t" | "T" | "TRUE" | "true" | "True" => plain.push(format!("--{name}")),
-                "0" | "f" | "F" | "FALSE" | "false" | "False" => {}
-                other => {
-                    let value = crate::quote::quote(other.as_bytes());
-                    return Err(format!(
-                        "invalid argument {value} for \"--{name}\" flag: strconv.ParseBool: parsing {value}: invalid syntax"
-                    ));
-                }
+            Some((name, value)) => match parse_bool(value) {
+                Some(true) => plain.push(format!("--{name}")),
+                Some(false) => {}
+                None => return Err(invalid_argument(&format!("--{name}"), value, &not_parsed("ParseBool", value))),
             },
         }
     }
     Ok(plain)
+}
+
+/// Parses a boolean like Go's `strconv.ParseBool`.
+pub(super) fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Go's message about a text that one of the functions of `strconv` rejects.
+pub(super) fn not_parsed(function: &str, text: &str) -> String {
+    format!("strconv.{function}: parsing {}: invalid syntax", quote(text.as_bytes()))
+}
+
+/// Helm's message about an invalid value of a flag.
+pub(super) fn invalid_argument(flag: &str, value: &str, problem: &str) -> String {
+    format!("invalid argument {} for \"{flag}\" flag: {problem}", quote(value.as_bytes()))
 }
 
 fn message(error: &clap::Error) -> String {

@@ -1,5 +1,6 @@
 //! The command `helm lint` as a function from arguments to findings.
 
+use super::cluster::ClusterFlags;
 use super::values::{ValueArgs, values};
 use crate::lint::{Lint, LintOptions, Source};
 use crate::quote::quote;
@@ -54,7 +55,7 @@ pub struct LintArgs {
     #[arg(long, hide = true)]
     debug: bool,
     #[command(flatten)]
-    cluster: super::flags::ClusterFlags,
+    cluster: ClusterFlags,
 }
 
 impl LintArgs {

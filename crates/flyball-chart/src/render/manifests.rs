@@ -98,7 +98,8 @@ pub(super) fn collect(
         let outlined = if has_data { outlined(text) } else { Vec::new() };
         let outlines = split(&outlined);
         for (at, document) in documents.iter().copied().enumerate() {
-            let problem = |message: String| RenderError::Manifest { path: path.clone(), message };
+            let problem =
+                |message: String| RenderError::Manifest { path: path.clone(), message, output: String::new() };
             if manifests.len() + hooks.len() >= MAX_DOCUMENTS {
                 return Err(problem(format!("more than {MAX_DOCUMENTS} documents")));
             }

@@ -65,6 +65,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "value",
             "values",
             "world",
+            "yaml",
         ],
     ),
 ];

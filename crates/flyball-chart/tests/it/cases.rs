@@ -2,7 +2,7 @@
 //! `tests/helm4.json`. `tests/passing.txt` lists the passing cases and may only grow: `FLYBALL_BLESS=1` adds newly
 //! passing ones. `FLYBALL_CASE=<part of a name>` runs a selection and prints differences.
 
-use flyball_chart::{HelmVersion, Seed, TemplateArgs, template};
+use flyball_chart::{HelmVersion, Output, Seed, TemplateArgs};
 use flyball_core::Clock;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,12 +17,17 @@ pub(crate) fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// Runs `helm template` without a cluster.
+fn template(args: &TemplateArgs, folder: &Path) -> Result<Output, String> {
+    let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
+    let output = flyball_chart::template(args, folder, clock, Seed::default(), None)?;
+    output.error.clone().map_or(Ok(output), Err)
+}
+
 /// The outputs of Helm and of this crate.
 fn play(case: &Path) -> (String, String) {
     let about: Value = serde_json::from_slice(&fs::read(case.join("args.json")).unwrap()).unwrap();
-    let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
-    let result =
-        TemplateArgs::parse(&texts(&about["args"])).and_then(|args| template(&args, case, clock, Seed::default()));
+    let result = TemplateArgs::parse(&texts(&about["args"])).and_then(|args| template(&args, case));
     let read = |name: &str| fs::read_to_string(case.join(name)).unwrap();
     match result {
         Ok(output) if about["exit"] == 0 => {
@@ -95,10 +100,9 @@ fn charts_render_as_with_helm() {
 fn play_4(case: &Path, differs: Option<&Value>) -> (String, String) {
     let read = |name: &str| fs::read_to_string(case.join(name)).unwrap_or_default();
     let about: Value = serde_json::from_str(&read("args.json")).unwrap();
-    let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
     let result = TemplateArgs::parse(&texts(&about["args"])).and_then(|mut args| {
         args.helm_version = HelmVersion::V4;
-        template(&args, case, clock, Seed::default())
+        template(&args, case)
     });
     let expected = match differs {
         Some(answer) => answer["stdout"].as_str().or(answer["stderr"].as_str()).unwrap_or_default().to_owned(),
@@ -142,18 +146,93 @@ fn rendering_is_deterministic() {
 fn flags_depend_on_the_version_of_helm() {
     let check = |args: &[&str], expected: &str| {
         let args = args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
-        let clock = Clock::new(|| "2026-01-02T03:04:05Z".parse().unwrap());
-        let result =
-            TemplateArgs::parse(&args).and_then(|args| template(&args, Path::new("/"), clock, Seed::default()));
+        let result = TemplateArgs::parse(&args).and_then(|args| template(&args, Path::new("/")));
         let error = result.unwrap_err();
         assert!(error.starts_with(expected), "{args:?}: {error}");
     };
     let missing = "non-absolute URLs should be in form of repo_name/path_to_chart, got: nowhere";
     for flag in ["--server-side", "--force-conflicts", "--force-replace", "--rollback-on-failure"] {
-        check(&["nowhere", flag], &format!("unknown flag: {flag}"));
-        check(&["nowhere", flag, "--helm-version=4"], missing);
+        check(&["./nowhere", flag], &format!("unknown flag: {flag}"));
+        check(&["./nowhere", flag, "--helm-version=4"], "path \"./nowhere\" not found");
     }
-    check(&["nowhere", "--timeout=5m"], missing);
-    check(&["nowhere", "--timeout=x"], "invalid argument \"x\" for \"--timeout\" flag: time: invalid duration \"x\"");
-    check(&["nowhere", "--helm-version=5"], "invalid value '5' for '--helm-version");
+    check(&["./nowhere", "--timeout=5m"], "path \"./nowhere\" not found");
+    check(&["./nowhere", "--timeout=x"], "invalid argument \"x\" for \"--timeout\" flag: time: invalid duration \"x\"");
+    check(&["./nowhere", "--helm-version=5"], "invalid value '5' for '--helm-version");
+    let go = "strconv.ParseBool: parsing \"x\": invalid syntax";
+    for (flags, of_3, of_4) in [
+        (
+            "--dry-run=x",
+            "Invalid dry-run flag. Flag must one of",
+            "invalid dry-run value (\"x\"). Must be \"none\", \"ser",
+        ),
+        ("--dry-run=none", "path", "invalid dry-run value (\"none\"). Must be \"server\" or \"client\""),
+        ("--dry-run=f", "Invalid dry-run", "invalid dry-run value (\"f\"). Must be \"server\" or \"client\""),
+        (
+            "--validate --dry-run=client",
+            "path",
+            "if any flags in the group [validate dry-run] are set none of the others can be; [dry-run validate] were all set",
+        ),
+        (
+            "--force --force-conflicts",
+            "unknown flag: --force-conflicts",
+            "if any flags in the group [force force-conflicts]",
+        ),
+        (
+            "--wait=x",
+            &format!("invalid argument \"x\" for \"--wait\" flag: {go}"),
+            "invalid argument \"x\" for \"--wait\" flag: invalid wait input \"x\". Valid inputs are watcher, hookOnly, and legacy",
+        ),
+        ("--atomic=x", &format!("invalid argument \"x\" for \"--atomic\" flag: {go}"), "invalid argument \"x\""),
+        (
+            "--labels a",
+            "invalid argument \"a\" for \"-l, --labels\" flag: a must be formatted as key=value",
+            "invalid argument",
+        ),
+        ("--labels a=b,owner=c", "user supplied labels contains system reserved label name", "user supplied"),
+        ("--qps=x", "invalid argument \"x\" for \"--qps\" flag: strconv.ParseFloat", "invalid argument"),
+        ("--burst-limit=x", "invalid argument \"x\" for \"--burst-limit\" flag: strconv.ParseInt", "invalid argument"),
+        ("--color=blue", "unknown flag: --color", "invalid color mode \"blue\": must be one of: never, auto, always"),
+        ("--post-renderer=a", "--post-renderer is not supported", "--post-renderer is not supported"),
+        ("--enable-dns", "--enable-dns is not supported", "--enable-dns is not supported"),
+    ] {
+        let args: Vec<&str> = std::iter::once("./nowhere").chain(flags.split(' ')).collect();
+        check(&args, of_3);
+        check(&[&args, &["--helm-version=4"][..]].concat(), of_4);
+    }
+}
+
+#[test]
+fn deprecated_flags_of_helm_4_are_warnings() {
+    let case = tests().join("cases/block");
+    for (flag, expected) in [
+        ("--dry-run", "level=WARN msg=\"--dry-run is deprecated and should be replaced with '--dry-run=client'\""),
+        (
+            "--dry-run=true",
+            "level=WARN msg=\"boolean '--dry-run=true' flag is deprecated and must be replaced with '--dry-run=client'\"",
+        ),
+        ("--atomic", "Flag --atomic has been deprecated, use --rollback-on-failure instead"),
+        (
+            "--wait=false",
+            "level=WARN msg=\"--wait=false is deprecated (boolean value) and can be replaced with --wait=hookOnly\"",
+        ),
+    ] {
+        let args = ["chart", flag].map(str::to_owned);
+        let mut args = TemplateArgs::parse(&args).unwrap();
+        assert_eq!(template(&args, &case).unwrap().warnings, [""; 0], "{flag}");
+        args.helm_version = HelmVersion::V4;
+        assert_eq!(template(&args, &case).unwrap().warnings, [expected]);
+    }
+}
+
+#[test]
+fn invalid_output_is_printed_for_debugging() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debug/site");
+    fs::create_dir_all(folder.join("templates")).unwrap();
+    fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: site\nversion: 1.0.0\n").unwrap();
+    fs::write(folder.join("templates/a.yaml"), "a: [\n").unwrap();
+    let args = TemplateArgs::parse(&[folder.display().to_string(), "--debug".to_owned()]).unwrap();
+    let output = flyball_chart::template(&args, Path::new("/"), Clock::system(), Seed::default(), None).unwrap();
+    assert_eq!(output.text, "---\n# Source: site/templates/a.yaml\na: [\n");
+    let error = output.error.unwrap();
+    assert!(error.starts_with("YAML parse error on site/templates/a.yaml: ") && !error.contains("--debug"), "{error}");
 }

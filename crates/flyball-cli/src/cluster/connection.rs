@@ -45,7 +45,7 @@ impl ContextArgs {
     }
 
     /// Reads the configuration without connecting.
-    async fn config(&self) -> Result<Config> {
+    pub(crate) async fn config(&self) -> Result<Config> {
         match &self.kubeconfig {
             Some(path) => config_of(path, self.context.as_deref()).await,
             None => {

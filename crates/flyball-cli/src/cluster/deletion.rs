@@ -3,6 +3,7 @@
 use super::connection::Connection;
 use super::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
+use crate::render::progress::Progress;
 use crate::render::terminal::{Style, paint, print_line};
 use kube::api::{DeleteParams, Preconditions};
 use kube::core::DynamicObject;
@@ -39,6 +40,7 @@ impl Deletion {
     /// Waits until the object no longer exists.
     pub(crate) async fn wait(&self, timeout: Duration) -> Result<()> {
         let Self { objects, name, uid, description } = self;
+        let _progress = Progress::new(&format!("{description}: waiting for its deletion"));
         let deleted = poll_until(timeout, POLL_INTERVAL, async || {
             let remaining = match objects.get(name).await {
                 // Neither the object nor, after the deletion of its definition, the kind exists.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// All groups and versions in one response; see
 /// <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery>.
-const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Hint to an error about a kind that the cluster does not have.
 pub(crate) const KINDS_HINT: &str = "custom kinds need a CustomResourceDefinition; list them: flyball get crds";

@@ -5,7 +5,8 @@ use crate::cluster::connection::Connection;
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, is_interactive, paint, print_line, print_progress};
+use crate::render::progress::Progress;
+use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition};
 use k8s_openapi::api::core::v1::Pod;
@@ -120,30 +121,31 @@ pub(crate) async fn until_ready(connection: &Connection, object: &Value, wait: D
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     let deployments: Api<Deployment> = Api::namespaced(connection.client.clone(), namespace);
-    let mut last_line = String::new();
+    let described = format!("Deployment {namespace}/{name}");
+    let mut progress = Progress::new(&format!("{described}: waiting for its pods"));
     let ready = poll_until(wait, POLL_INTERVAL, async || {
-        let deployment = deployments.get(name).await.context(format!("cannot read Deployment {namespace}/{name}"))?;
+        let deployment = deployments.get(name).await.context(format!("cannot read {described}"))?;
         let state = State::of(&deployment);
-        let line = format!("Deployment {namespace}/{name}: {}", state.summary());
-        if !quiet && line != last_line {
-            match (is_interactive(), state.is_ready()) {
-                (_, true) => {
-                    print_line(&format!("Deployment {namespace}/{name} {}", paint(Style::Good, &state.summary())))
-                }
-                (true, false) => print_progress(&paint(Style::Busy, &line)),
-                (false, false) => print_line(&line),
-            }
-            last_line = line;
-        }
+        let summary = state.summary();
+        progress.show(format!("{described}: {summary}"));
         Ok(match (state.is_ready(), state.failed) {
-            (true, _) => Ok(Ok(())),
+            (true, _) => Ok(Ok(summary)),
             (false, Some(why)) => Ok(Err((why, deployment))),
             (false, None) => Err((format!("it is not ready after {} s", wait.as_secs()), deployment)),
         })
     });
-    let Err((why, deployment)) = ready.await?.flatten() else { return Ok(()) };
+    let ready = ready.await?.flatten();
+    drop(progress);
+    let (why, deployment) = match ready {
+        Ok(_) if quiet => return Ok(()),
+        Ok(summary) => {
+            print_line(&format!("{described} {}", paint(Style::Good, &summary)));
+            return Ok(());
+        }
+        Err(problem) => problem,
+    };
     let problems = pod_problems(connection, &deployment, namespace).await;
-    Err(Error::new(format!("Deployment {namespace}/{name}: {why}{problems}")).hint(format!(
+    Err(Error::new(format!("{described}: {why}{problems}")).hint(format!(
         "see its logs: flyball logs deployment/{name} -n {namespace}; for a cluster without nodes: flyball cluster node add"
     )))
 }

@@ -1,62 +1,71 @@
-//! Verbs of other tools, with the command to use instead.
+//! Verbs of operator-sdk, kubebuilder, their Makefiles and Helm, with the command to use instead.
 
-use super::manifests::{ManifestsArgs, cmd_manifests};
-use crate::error::{Error, Result};
-use clap::Args;
+use crate::error::Error;
 
-#[derive(Args, Debug)]
-pub(crate) struct AliasArgs {
-    /// Arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    words: Vec<String>,
-}
+const NO_OLM: &str =
+    "flyball render --image IMAGE, or flyball deploy: bundles and the Operator Lifecycle Manager are not supported yet";
+const RUN_WATCHES: &str = "flyball run, in the directory of watches.yaml";
+const NO_RELEASES: &str = "flyball create api --chart CHART, whose operator installs the chart for each object, \
+                           or the program helm for a release without an operator";
+const HELM_READS: &str = "the program helm, which reads the releases of operators";
 
-/// Generate an operator's manifests, as `manifests` does
-#[derive(Args, Debug)]
-pub(crate) struct GenerateArgs {
-    #[command(flatten)]
-    manifests: ManifestsArgs,
-    /// Kind of files, in other tools
-    #[arg(hide = true)]
-    what: Option<String>,
-}
-
-pub(crate) fn cmd_generate(args: &GenerateArgs) -> Result<()> {
-    match &args.what {
-        Some(what) => Err(replacement_error("generate", what)),
-        None => cmd_manifests(&args.manifests),
-    }
-}
-
-/// Verbs with their arguments, and the equivalent command.
-const INSTEAD: &[(&str, &str, &str)] = &[
-    ("add", "api", "flyball create api --group cache --version v1alpha1 --kind Redis"),
-    ("add", "controller", "flyball create api --group cache --version v1alpha1 --kind Redis --resource=false"),
-    ("add", "crd", "flyball create api --group cache --version v1alpha1 --kind Redis --controller=false"),
-    ("add", "webhook", "flyball create webhook --group cache --version v1alpha1 --kind Redis --validation"),
-    ("add", "", "flyball create api, flyball create webhook"),
-    ("ansible-operator", "", "flyball run, in the directory of watches.yaml"),
-    ("generate", "k8s", "cargo build: the types derive what they need, and nothing has to be generated"),
-    ("generate", "crds", "flyball manifests"),
-    ("generate", "kustomize", "flyball manifests, which writes kustomization.yaml as well"),
-    ("generate", "openapi", "flyball manifests: schemas are in the definitions"),
-    ("generate", "", "flyball manifests"),
-    ("helm-operator", "", "flyball run, in the directory of watches.yaml"),
-    ("new", "", "flyball init --domain acme.io redis-operator, with --helm or --ansible if not in Rust"),
-    ("run", "--local", "flyball run: it always runs the operator on this machine"),
-    ("build", "", "cargo build, or flyball image build"),
-    ("up", "", "flyball run"),
+/// Beginnings of command lines, and the equivalent command.
+const INSTEAD: &[(&str, &str)] = &[
+    ("add api", "flyball create api --group cache --version v1alpha1 --kind Redis"),
+    ("add controller", "flyball create api --group cache --version v1alpha1 --kind Redis --resource=false"),
+    ("add crd", "flyball create api --group cache --version v1alpha1 --kind Redis --controller=false"),
+    ("add webhook", "flyball create webhook --group cache --version v1alpha1 --kind Redis --validation"),
+    ("add", "flyball create api, flyball create webhook"),
+    ("ansible-operator", RUN_WATCHES),
+    ("build-installer", "flyball render --image IMAGE"),
+    ("build", "cargo build, or flyball image build"),
+    ("bundle", NO_OLM),
+    ("bundle-build", NO_OLM),
+    ("catalog-build", NO_OLM),
+    ("cleanup", "flyball undeploy"),
+    ("docker-build", "flyball image build --tag IMAGE"),
+    ("docker-buildx", "flyball image build --tag IMAGE --platform linux/amd64,linux/arm64"),
+    ("docker-push", "flyball image push IMAGE"),
+    ("fmt", "cargo fmt"),
+    ("generate bundle", NO_OLM),
+    ("generate crds", "flyball manifests"),
+    ("generate k8s", "cargo build: the types derive what they need, and nothing has to be generated"),
+    ("generate kustomize", "flyball manifests, which writes kustomization.yaml as well"),
+    ("generate openapi", "flyball manifests: schemas are in the definitions"),
+    ("generate packagemanifests", NO_OLM),
+    ("helm create", "flyball create api, which writes a chart"),
+    ("helm get", HELM_READS),
+    ("helm history", HELM_READS),
+    ("helm install", NO_RELEASES),
+    ("helm list", HELM_READS),
+    ("helm ls", HELM_READS),
+    ("helm repo", "--repo URL: repositories have no aliases"),
+    ("helm rollback", "flyball apply: restore the custom resource, and the operator upgrades the release"),
+    ("helm status", HELM_READS),
+    ("helm uninstall", "flyball delete: the operator uninstalls the releases of deleted custom resources"),
+    ("helm upgrade", "flyball apply: the operator upgrades the release when the custom resource changes"),
+    ("helm-operator", RUN_WATCHES),
+    ("new", "flyball init --domain acme.io redis-operator, with --helm or --ansible if not in Rust"),
+    ("olm", NO_OLM),
+    ("run --local", "flyball run: it always runs the operator on this machine"),
+    ("run bundle", NO_OLM),
+    ("run packagemanifests", NO_OLM),
+    ("up", "flyball run"),
+    ("vet", "cargo clippy, flyball lint"),
 ];
 
-/// Fails with the command to type instead.
-pub(crate) fn cmd_alias(verb: &str, args: &AliasArgs) -> Result<()> {
-    Err(replacement_error(verb, args.words.first().map_or("", String::as_str)))
-}
-
-/// Creates the error with the command to type instead.
-pub(super) fn replacement_error(verb: &str, next: &str) -> Error {
-    let found = INSTEAD.iter().find(|(known, what, _)| *known == verb && (*what == next || what.is_empty()));
-    let what = if found.is_some_and(|(_, what, _)| !what.is_empty()) { format!(" {next}") } else { String::new() };
-    let error = Error::usage(format!("no such command: flyball {verb}{what}"));
-    found.into_iter().fold(error, |error, (_, _, instead)| error.hint(format!("use {instead}")))
+/// Finds the command to use instead of a command line that clap rejects.
+pub(crate) fn replacement_error(arguments: &[String]) -> Option<Error> {
+    let mut words = arguments.iter().map(String::as_str).skip_while(|word| word.starts_with('-')).peekable();
+    let is_make = words.next_if_eq(&"make").is_some();
+    let first = words.peek().copied().unwrap_or("--help");
+    let line = words.collect::<Vec<_>>().join(" ") + " ";
+    let found = INSTEAD.iter().find(|(verb, _)| line.starts_with(&format!("{verb} ")));
+    let (verb, instead) = match found {
+        Some((verb, instead)) => (*verb, (*instead).to_owned()),
+        None if is_make => (first, format!("flyball {first}")),
+        None => return None,
+    };
+    let make = if is_make { "make " } else { "" };
+    Some(Error::usage(format!("no such command: flyball {make}{verb}")).hint(format!("use {instead}")))
 }

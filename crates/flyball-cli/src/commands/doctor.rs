@@ -90,16 +90,26 @@ struct Manifests {
 
 pub(crate) fn cmd_doctor(args: &DoctorArgs) -> Result<()> {
     let mut findings = Findings::default();
-    let project = match Program::here() {
+    let type_of_project = Project::find(Path::new(".")).ok().flatten().map(|project| project.project_type);
+    let here = || Some(Manifests { folder: PathBuf::from("."), defined: BTreeSet::new() });
+    let project = match (Program::here(), type_of_project) {
         // Charts, roles and playbooks run in this program, without a build.
-        Some(program) => {
+        (Some(program), _) => {
             block_on(async {
                 watches(&mut findings, &program).await;
                 Ok(())
             })?;
-            Some(Manifests { folder: PathBuf::from("."), defined: BTreeSet::new() })
+            here()
         }
-        None => {
+        (None, Some(of)) if !of.is_rust() => {
+            findings.add_failure(
+                WATCHES,
+                format!("not found in this directory; {FILE} is that of a project of type {of}"),
+                "change to the directory of the project, or restore the file from version control",
+            );
+            here()
+        }
+        (None, _) => {
             toolchain(&mut findings);
             project(&mut findings).map(|project| Manifests {
                 defined: project.resources.iter().map(|one| (one.group.clone(), one.kind.clone())).collect(),
@@ -194,7 +204,10 @@ async fn watches(findings: &mut Findings, program: &Program) {
     let mut kinds = Vec::new();
     match program.describe(&[], &BTreeMap::new()).await {
         Err(error) => {
-            let remedy = "fix it; the operator starts when `flyball describe operator` succeeds";
+            let remedy = match error.hints() {
+                [] => "fix it; the operator starts when `flyball describe operator` succeeds".to_owned(),
+                hints => hints.join("; "),
+            };
             findings.add_failure(WATCHES, error.to_string(), remedy);
         }
         Ok(described) => {

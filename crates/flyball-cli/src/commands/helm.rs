@@ -2,6 +2,7 @@
 
 mod dependency;
 mod lint;
+mod live;
 mod pull;
 mod remote;
 mod server;
@@ -153,11 +154,13 @@ fn template(args: &TemplateArgs) -> Result<(), HelmError> {
     }
     let seed = Seed::from_os().map_err(|error| error.to_string())?;
     let here = Path::new(".");
-    let output = flyball_chart::template(&args, here, Clock::system(), seed)?;
+    args.namespace = live::namespace(&args);
+    let cluster = live::LiveCluster::new(&args.cluster)?;
+    let output = flyball_chart::template(&args, here, Clock::system(), seed, Some(&cluster))?;
     warn(&output.warnings);
     output.write_files(here)?;
     print(&output.text);
-    Ok(())
+    output.error.map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn warn(warnings: &[String]) {

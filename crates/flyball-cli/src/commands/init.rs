@@ -198,7 +198,7 @@ fn check_empty(folder: &Path) -> Result<()> {
     match names.find(|name| !name.starts_with('.')) {
         None => Ok(()),
         Some(name) => Err(Error::new(format!("{} is not empty: it contains {name}", folder.display()))
-            .hint("use a new directory: flyball init --domain example.com DIR")),
+            .hint("pass a new directory as the last argument of flyball init")),
     }
 }
 

@@ -20,6 +20,9 @@ pub(crate) struct OperateArgs {
     args: Vec<OsString>,
 }
 
+/// Fields of an entry that say what reconciles the kind.
+const SOURCES: [&str; 3] = ["chart", "role", "playbook"];
+
 pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
     let operator = operator(&args.watches)?;
     Ok(operator.main_from(std::iter::once(args.watches.into_os_string()).chain(args.args)))
@@ -37,6 +40,7 @@ fn operator(path: &Path) -> Result<Operator> {
         // A new project has no kinds; the type of the project makes no difference.
         return flyball_helm::operator(&flyball_helm::Watches::read(path).context(what())?).context(what());
     }
+    check_entries(path, &read)?;
     match entries.iter().filter(|entry| !entry["chart"].is_null()).count() {
         0 => {
             let watches = flyball_ansible::Watches::read(path).context(what())?;
@@ -48,4 +52,23 @@ fn operator(path: &Path) -> Result<Operator> {
         _ => Err(Error::new(format!("{} has both charts and roles or playbooks", path.display()))
             .hint("use a separate file for each")),
     }
+}
+
+/// Rejects what neither the parser of charts nor that of roles can explain; invalid YAML is null.
+fn check_entries(path: &Path, read: &Value) -> Result<()> {
+    let file = path.display();
+    let entries = match read {
+        Value::Null => return Ok(()),
+        Value::Array(entries) => entries,
+        _ => {
+            return Err(Error::new(format!("{file}: must be a list of entries"))
+                .hint("begin each entry with - group:, followed by version, kind, and chart, role or playbook"));
+        }
+    };
+    let Some(at) = entries.iter().position(|entry| SOURCES.iter().all(|field| entry[*field].is_null())) else {
+        return Ok(());
+    };
+    let kind = entries[at]["kind"].as_str().map(|kind| format!(" ({kind})")).unwrap_or_default();
+    Err(Error::new(format!("{file}: entry {}{kind}: required: chart, role or playbook", at + 1))
+        .hint("add chart: helm-charts/NAME, role: NAME or playbook: FILE to the entry"))
 }

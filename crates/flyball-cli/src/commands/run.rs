@@ -2,7 +2,6 @@
 //!
 //! It has the permissions of the kubeconfig's user.
 
-use super::aliases::replacement_error;
 use crate::cluster::apply;
 use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::error::{Error, Result};
@@ -37,9 +36,6 @@ pub(crate) struct RunArgs {
     /// the next save is awaited
     #[arg(short, long)]
     watch: bool,
-    /// Flag of operator-sdk before 1.0
-    #[arg(long = "local", hide = true)]
-    is_local: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
     #[command(flatten)]
@@ -47,9 +43,6 @@ pub(crate) struct RunArgs {
 }
 
 pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
-    if args.is_local {
-        return Err(replacement_error("run", "--local"));
-    }
     if args.local.requests_help() {
         return block_on(args.local.print_help());
     }

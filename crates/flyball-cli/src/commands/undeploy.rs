@@ -168,7 +168,7 @@ async fn remove(connection: &Connection, objects: &[Value], definitions: &[Value
             deletion::remove(connection, object, timeout, quiet).await?;
         }
         for each in resources.iter().filter(|each| each.count > 0) {
-            each.delete(connection, timeout, quiet).await?;
+            each.delete(connection, timeout).await?;
             if !quiet {
                 print_line(&format!("{} {} {}", each.count, each.kind, paint(Style::Good, "deleted")));
             }

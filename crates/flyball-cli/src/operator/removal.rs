@@ -5,7 +5,7 @@ use crate::cluster::kinds::Kinds;
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::operator::installation::{InstallTarget, MANAGED_BY};
-use crate::render::terminal::{Style, is_interactive, paint, print_progress};
+use crate::render::progress::Progress;
 use http::Request;
 use kube::api::{DeleteParams, Preconditions};
 use serde::Serialize;
@@ -85,7 +85,7 @@ impl Resources {
     }
 
     /// Deletes all of them, and waits until their finalizers are removed.
-    pub(crate) async fn delete(&self, connection: &Connection, wait: Duration, quiet: bool) -> Result<()> {
+    pub(crate) async fn delete(&self, connection: &Connection, wait: Duration) -> Result<()> {
         let (root, plural) = self.path.rsplit_once('/').unwrap_or_default();
         for CustomResource { namespace, name, uid, .. } in self.list(connection).await? {
             let scope = namespace.map(|namespace| format!("/namespaces/{namespace}")).unwrap_or_default();
@@ -101,11 +101,10 @@ impl Resources {
                 response => drop(response.context(what())?),
             }
         }
+        let mut progress = Progress::new(&format!("{}: waiting for the operator", self.kind));
         let removed = poll_until(wait, POLL_INTERVAL, async || {
             let remaining = self.list(connection).await?;
-            if !quiet && is_interactive() && !remaining.is_empty() {
-                print_progress(&paint(Style::Busy, &format!("{} {} left", remaining.len(), self.kind)));
-            }
+            progress.show(format!("{} {} left", remaining.len(), self.kind));
             Ok(if remaining.is_empty() { Ok(()) } else { Err(remaining) })
         });
         removed.await?.map_err(|remaining| self.timeout_error(&remaining, wait))

@@ -1,9 +1,9 @@
-//! Progress of a transfer, in one line of a terminal. Nothing is printed elsewhere.
+//! Progress of a transfer or of a wait, in one line of a terminal. Nothing is printed elsewhere.
 
 use super::terminal::shows_colors;
 use std::io::{Write, stderr};
 
-/// The line about a transfer, which is removed when this is dropped.
+/// The line, which is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     what: String,
@@ -12,7 +12,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts a transfer.
+    /// Starts a transfer or a wait.
     pub(crate) fn new(what: &str) -> Self {
         let mut progress = Self { what: what.to_owned(), is_shown: shows_colors(&stderr()), line: String::new() };
         progress.show(what.to_owned());
@@ -25,9 +25,10 @@ impl Progress {
         self.show(format!("{}: {}{of} MiB", self.what, mebibytes(received)));
     }
 
-    fn show(&mut self, line: String) {
+    /// Replaces the line.
+    pub(crate) fn show(&mut self, line: String) {
         if self.is_shown && line != self.line {
-            // A terminal that is gone must not interrupt the transfer.
+            // A terminal that is gone must not interrupt the command.
             let _ = write!(stderr(), "\r\x1b[K{line}").and_then(|()| stderr().flush());
             self.line = line;
         }

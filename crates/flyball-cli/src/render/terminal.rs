@@ -135,13 +135,6 @@ fn write_above_status_line(write: impl FnOnce()) {
     let _ = write!(stdout(), "{status_line}").and_then(|()| stdout().flush());
 }
 
-/// Prints progress on a terminal; the next line overwrites it.
-pub(crate) fn print_progress(text: &str) {
-    let mut out = stdout();
-    let text = visible_on(&out, text);
-    let _ = write!(out, "\r\x1b[K{text}\r").and_then(|()| out.flush());
-}
-
 /// Prints a line with a prefix to standard error.
 pub(crate) fn print_labeled(word: &str, text: &str) {
     let word = match shows_colors(&stderr()) {

@@ -110,7 +110,7 @@ impl Home {
     }
 
     /// Runs a command with a text as its standard input.
-    fn run_with_input(&self, args: &[&str], input: &str) -> CommandOutput {
+    pub(crate) fn run_with_input(&self, args: &[&str], input: &str) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         CommandOutput::of(&child.wait_with_output().unwrap())

@@ -2,7 +2,7 @@
 
 use crate::manifests::{vm_operator, write_program};
 use crate::operators::on_cluster;
-use crate::{CommandOutput, Home, manifests};
+use crate::{Home, manifests};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -70,11 +70,6 @@ fn each(word: &str) -> String {
     OBJECTS.lines().map(|line| format!("{line} {word}\n")).collect()
 }
 
-/// Removes progress lines.
-fn without_progress(output: &CommandOutput) -> String {
-    output.out.lines().filter(|line| !line.ends_with(" ready")).map(|line| format!("{line}\n")).collect()
-}
-
 #[test]
 fn operator_is_deployed_once_and_undeployed() {
     let home = Home::new("deploy");
@@ -83,7 +78,7 @@ fn operator_is_deployed_once_and_undeployed() {
     let deploy = |flags: &[&str]| home.run(&[&["deploy", "--program", &program, "--image", "myapp:1"], flags].concat());
     let without = "alerts and dashboard skipped: the cluster has no Prometheus operator\n";
     assert_eq!(deploy(&["--dry-run"]).ok().out, each("created (dry run)") + without);
-    assert_eq!(without_progress(&deploy(&[]).ok()), each("created") + READY);
+    assert_eq!(deploy(&[]).ok().out, each("created") + READY);
     assert_eq!(deploy(&[]).ok().out, each("unchanged") + READY);
     let output = deploy(&["-o", "json"]).ok();
     assert!(

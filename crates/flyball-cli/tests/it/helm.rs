@@ -1,6 +1,6 @@
 //! `flyball helm lint`: the findings of an API server beside those of Helm.
 
-use crate::Home;
+use crate::{CommandOutput, Home};
 use serde_json::Value;
 use std::fs;
 
@@ -85,6 +85,93 @@ fn lint_reports_errors_that_helm_accepts() {
     assert_eq!(output.out, expected);
     let helm = home.run(&["helm", "lint", "site", "--helm-rules-only", "--strict"]).ok().out;
     assert_eq!(helm, "==> Linting site\n\n1 chart(s) linted, 0 chart(s) failed\n");
+}
+
+/// Reads what a cluster has.
+const READER: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: reader}
+data:
+  found: {{ (lookup \"v1\" \"ConfigMap\" \"default\" \"source\").data | toJson | quote }}
+  deployment: {{ .Capabilities.APIVersions.Has \"apps/v1/Deployment\" }}
+";
+
+#[test]
+fn chart_is_rendered_for_a_cluster() {
+    let home = Home::new("template-cluster");
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    home.chart(&[("templates/reader.yaml", READER)]);
+    let source = "{apiVersion: v1, kind: ConfigMap, metadata: {name: source}, data: {a: b}}";
+    home.run_with_input(&["apply", "-f", "-"], source).ok();
+    let render = |flags: &str| home.within(&home.0, &format!("helm template one site {flags}"));
+    let found = "found: \"{\\\"a\\\":\\\"b\\\"}\"";
+    for (flags, looks_up, validates) in [
+        ("", false, false),
+        ("--dry-run=client", false, false),
+        ("--dry-run=server", true, false),
+        ("--validate", false, true),
+        ("--validate --dry-run=server", true, true),
+        ("--helm-version 4 --dry-run=client", false, false),
+        ("--helm-version 4 --dry-run=server", true, true),
+        ("--helm-version 4 --validate", true, true),
+    ] {
+        let out = render(flags).ok().out;
+        assert_eq!(out.contains(found), looks_up, "{flags}: {out}");
+        assert_eq!(out.contains("deployment: true"), validates, "{flags}: {out}");
+    }
+
+    // An object that exists belongs to another owner.
+    let reader = "{apiVersion: v1, kind: ConfigMap, metadata: {name: reader}}";
+    home.run_with_input(&["apply", "-f", "-"], reader).ok();
+    let problem = "able to continue with install: ConfigMap \"reader\" in namespace \"default\" exists and cannot be imported \
+                   into the current release: invalid ownership metadata; label validation error: missing key \
+                   \"app.kubernetes.io/managed-by\": must be set to \"Helm\"; annotation validation error: missing key \
+                   \"meta.helm.sh/release-name\": must be set to \"one\"; annotation validation error: missing key \
+                   \"meta.helm.sh/release-namespace\": must be set to \"default\"\n";
+    assert_eq!(render("--validate").err, format!("Error: Un{problem}"));
+    assert_eq!(render("--helm-version 4 --dry-run=server").err, format!("Error: un{problem}"));
+    for flags in ["--is-upgrade", "--take-ownership", "--namespace other"] {
+        render(&format!("--validate {flags}")).ok();
+    }
+
+    // A kind that the cluster does not have, and one that a chart reads.
+    home.chart(&[("templates/page.yaml", &object("example.com/v1", "Page", ""))]);
+    let unmapped = "Error: unable to build kubernetes objects from release manifest: resource mapping not found for name: \
+                    \"a\" namespace: \"\" from \"\": no matches for kind \"Page\" in version \"example.com/v1\"\nensure CRDs \
+                    are installed first\n";
+    assert_eq!(render("--validate --take-ownership").err, unmapped);
+    home.chart(&[("templates/page.yaml", "{{ lookup \"example.com/v1\" \"Page\" \"\" \"a\" }}")]);
+    render("--dry-run=server").fails_with(&[
+        "unable to get apiresource from unstructured: example.com/v1, Kind=Page: the server could not find the \
+         requested resource",
+    ]);
+    // Without a cluster, the reason is named.
+    render("--validate --kubeconfig nowhere").fails_with(&["Error: Kubernetes cluster unreachable: ", "nowhere"]);
+    render("--helm-version 4 --validate --kubeconfig nowhere")
+        .fails_with(&["Error: cluster reachability check failed: kubernetes cluster unreachable: "]);
+    home.chart(&[("templates/page.yaml", "")]);
+    fs::remove_file(home.0.join("site/templates/reader.yaml")).unwrap();
+    render("--dry-run=server --kubeconfig nowhere").ok();
+}
+
+#[test]
+fn namespace_defaults_to_that_of_the_environment() {
+    let home = Home::new("template-namespace");
+    home.chart(&[("templates/a.yaml", &object("v1", "ConfigMap", "data: {namespace: {{ .Release.Namespace }}}\n"))]);
+    let config = "{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a, \
+                  namespace: of-context}}], clusters: []}";
+    fs::write(home.0.join("config"), config).unwrap();
+    let check = |args: &[&str], variable: &str, expected: &str| {
+        let args = [&["helm", "template", "one", "site"], args].concat();
+        let output = home.command(&args).env("HELM_NAMESPACE", variable).output().unwrap();
+        let output = CommandOutput::of(&output).ok().out;
+        assert!(output.contains(&format!("namespace: {expected}}}")), "{args:?} {variable}: {output}");
+    };
+    check(&[], "", "default");
+    check(&["--kubeconfig", "config"], "", "of-context");
+    check(&["--kubeconfig", "config"], "of-variable", "of-variable");
+    check(&["--kubeconfig", "config", "-n", "of-flag"], "of-variable", "of-flag");
 }
 
 #[test]

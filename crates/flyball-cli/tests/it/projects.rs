@@ -113,15 +113,17 @@ fn scaffolded_cases_pass_and_failures_are_explained() {
     for (flags, name, kind) in [("--helm", "web-operator", "Web"), ("--ansible", "site-operator", "Site")] {
         let folder = project(&home, flags, name, kind);
         let output = home.within(&folder, "test --suite cluster --junit junit.xml --rbac").ok();
-        assert!(output.out.contains(&format!("case {} ... ok\n", kind.to_lowercase())), "{output:?}");
+        assert!(output.out.contains(&format!("case level_1_install_{} ... ok\n", kind.to_lowercase())), "{output:?}");
         let (_, summary) = output.out.split_once("cluster   1        0        0\n").unwrap();
         assert!(summary.starts_with(&format!("permissions of {name}\n")), "{output:?}");
         assert!(!summary.contains("missing") && !summary.contains("unused  patch deployments.apps"), "{output:?}");
         let junit = fs::read_to_string(folder.join("junit.xml")).unwrap();
         assert!(junit.contains("classname=\"cluster: tests/e2e\"/>"), "{junit}");
+        let levels = home.within(&folder, "levels").ok().out;
+        assert!(levels.ends_with("Level reached: 1\n"), "{levels}");
     }
     let folder = home.0.join("site-operator");
-    fs::remove_dir_all(folder.join("tests/e2e/site")).unwrap();
+    fs::remove_dir_all(folder.join("tests/e2e/level_1_install_site")).unwrap();
     write(
         &folder,
         "kuttl-test.yaml",

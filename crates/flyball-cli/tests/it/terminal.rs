@@ -69,7 +69,10 @@ fn removal_is_confirmed() {
     let home = Home::new("ask-undeploy");
     home.run(&["cluster", "up", "--quiet"]).ok();
     let program = operator();
-    home.run(&["deploy", "--program", &program, "--image", "a", "--timeout", "0s"]).ok();
+    // There is no node, so the pod does not start.
+    let output = home.type_to(&format!("deploy --program {program} --image a --timeout 1ms"), "");
+    let awaited = "Deployment myapp-operator-system/myapp-operator-controller-manager: waiting for its pods";
+    assert!(output.code == Some(1) && output.out.contains(awaited), "{output:?}");
     let undeploy = |keys: &str| home.type_to(&format!("undeploy --program {program}"), keys);
     for no in ["n\n", "\n", "\u{4}", "yes please\n"] {
         let output = undeploy(no);
@@ -80,6 +83,7 @@ fn removal_is_confirmed() {
     home.run(&["undeploy", "--program", &program]).fails_with(&["nothing was removed", "--yes"]);
     let output = undeploy("y\n").ok().out;
     assert!(output.contains("ClusterRole myapp-operator-manager-role \u{1b}[32mdeleted\u{1b}[0m\n"), "{output}");
+    assert!(output.contains("Namespace myapp-operator-system: waiting for its deletion"), "{output}");
     home.run(&["get", "crd", "myapps.apps.flyball.dev"]).fails_with(&["not found"]);
 }
 

@@ -98,10 +98,10 @@ created helm-charts/redis/templates/deployment.yaml
 created helm-charts/redis/templates/service.yaml
 created helm-charts/redis/templates/serviceaccount.yaml
 created helm-charts/redis/values.yaml
-created tests/e2e/redis/00-assert.yaml
-created tests/e2e/redis/00-install.yaml
-created tests/e2e/redis/01-delete.yaml
-created tests/e2e/redis/01-errors.yaml
+created tests/e2e/level_1_install_redis/00-assert.yaml
+created tests/e2e/level_1_install_redis/00-install.yaml
+created tests/e2e/level_1_install_redis/01-delete.yaml
+created tests/e2e/level_1_install_redis/01-errors.yaml
 changed watches.yaml
 
 Next: flyball run --samples
@@ -324,7 +324,10 @@ fn unusable_projects_and_commands_are_named() {
         "write a file PROJECT",
         "type: helm or ansible",
     ]);
-    home.within(&home.0, "init --helm").fails_with(&["is not empty: it contains watches.yaml", "new directory"]);
+    for flags in ["--domain acme.io", "--helm", "--ansible", "--helm --chart nowhere"] {
+        home.within(&home.0, &format!("init {flags}"))
+            .fails_with(&["is not empty: it contains watches.yaml", "new directory"]);
+    }
 
     let folder = home.watched_project("--helm");
     let webhook = "create webhook --group cache --version v1 --kind Redis --validation";
@@ -338,10 +341,50 @@ fn unusable_projects_and_commands_are_named() {
         ("run --local", "use flyball run"),
         ("add api --kind Redis", "use flyball create api"),
         ("generate k8s", "use cargo build"),
+        ("generate bundle --version 1.0.0", "not supported yet"),
+        ("run bundle registry.example.com/bundle:1.0", "not supported yet"),
+        ("docker-build IMG=a", "use flyball image build --tag IMAGE"),
+        ("make docker-push", "use flyball image push IMAGE"),
+        ("make deploy IMG=a", "use flyball deploy"),
+        ("helm install site ./site", "use flyball create api --chart CHART"),
+        ("helm upgrade site ./site --install", "use flyball apply"),
+        ("helm uninstall site", "use flyball delete"),
+        ("helm repo add stable https://charts.example.com", "use --repo URL"),
+        // Other errors are those of clap.
+        ("depoly", "'deploy'"),
+        ("run --locall", "unexpected argument '--locall'"),
     ] {
         let output = home.within(&folder, line);
         assert!(output.code == Some(2) && output.err.contains(hint), "{line}: {output:?}");
     }
+}
+
+#[test]
+fn doctor_names_file_field_and_remedy() {
+    let home = Home::new("watches-doctor");
+    let folder = home.watched_project("--helm");
+    for (text, problem, remedy) in [
+        (
+            "- {group: a.io, version: v1, kind: Site}\n",
+            "watches.yaml: entry 1 (Site): required: chart, role or playbook",
+            "add chart: helm-charts/NAME, role: NAME or playbook: FILE to the entry",
+        ),
+        (
+            "- {group: a.io, version: v1, kind: Site, chart: helm-charts/no}\n",
+            "watches.yaml: entry 1 (Site): chart: no chart directory or archive at ./helm-charts/no",
+            "set its path relative to this file",
+        ),
+        ("kind: Site\n", "watches.yaml: must be a list of entries", "begin each entry with - group:"),
+    ] {
+        fs::write(folder.join("watches.yaml"), text).unwrap();
+        let output = home.within(&folder, "doctor");
+        let found = output.out.split_once("x watches.yaml: ").unwrap_or_else(|| panic!("{output:?}")).1;
+        assert!(found.contains(problem) && found.contains(remedy), "{found}");
+    }
+    fs::remove_file(folder.join("watches.yaml")).unwrap();
+    let output = home.within(&folder, "doctor").out;
+    let missing = "x watches.yaml: not found in this directory; PROJECT is that of a project of type Helm\n";
+    assert!(output.starts_with(missing) && !output.contains("cargo"), "{output}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Uninstallation of a release whose custom resource is deleted.
 
-use super::{Plan, WAITING_FOR_MEMORY, WAITING_FOR_SLOT, contents_size, invalid};
+use super::{Plan, WAITING_FOR_MEMORY, WAITING_FOR_SLOT, contents_size};
+use crate::annotation::RELEASE;
 use crate::delete_hooks;
 use crate::history::{self, Contents, History};
 use crate::install::Progress;
@@ -29,12 +30,17 @@ impl Plan<'_> {
             return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
         }
         let Some(mut revision) = newer.or(deployed) else {
-            return match history.problems.first() {
-                // Its objects are unknown.
-                Some(problem) if history.other_chart.is_none() => Err(invalid(problem).into()),
-                // The release belongs to another chart, or its Secrets are deleted.
-                _ => Ok(Progress::Done),
-            };
+            // The release belongs to another chart, or its Secrets are deleted.
+            if history.problems.is_empty() || history.other_chart.is_some() {
+                return Ok(Progress::Done);
+            }
+            let problems = history.problems.join("; ");
+            let text = format!(
+                "no revision is valid, so the objects of the release are unknown: {problems}: delete these Secrets to end \
+                 the deletion, then the objects that remain with the annotation {RELEASE}: {}",
+                owner.release
+            );
+            return Err(text.into());
         };
         // Its revisions are deleted one by one, and this one last.
         history.claim(cx, &owner).await?;

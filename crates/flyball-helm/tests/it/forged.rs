@@ -5,8 +5,8 @@ use flyball_cluster::testing::Test;
 use flyball_helm::storage::{Hook, PAYLOAD, Revision};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, DeleteParams, PostParams};
-use serde_json::json;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -135,9 +135,9 @@ async fn invalid_revision_is_reported_and_replaced() {
         (3, json!({PAYLOAD: null, "other": ByteString(Vec::new())}), "data.release does not exist"),
     ];
     for (version, data, expected) in cases {
-        let merge = kube::api::Patch::Merge(json!({"data": data}));
+        let merge = Patch::Merge(json!({"data": data}));
         let secrets = test.api::<Secret>();
-        let changed = secrets.patch(&secret_name(version), &kube::api::PatchParams::default(), &merge).await;
+        let changed = secrets.patch(&secret_name(version), &PatchParams::default(), &merge).await;
         changed.expect("it can be changed");
         test.assert_converges().await;
         assert_deployed(&test, version + 1).await;
@@ -191,6 +191,38 @@ async fn forged_revisions_of_any_owner_do_not_block_the_release() {
     assert!(!is_forged(&test).await);
 
     sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+    test.assert_converges().await;
+    assert!(sites(&test).get_opt("blue").await.expect("the server answers").is_none());
+    assert!(test.api::<ConfigMap>().get_opt("blue-page").await.expect("the server answers").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletion_without_a_valid_revision_names_its_remedy() {
+    let test = Test::of(operator_of(pages("no-revision"))).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    // The operator would replace an invalid revision.
+    let pause =
+        |value: Value| json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/pause-reconcile": value}}});
+    patch(&sites(&test), "blue", pause("true".into())).await;
+    let secrets = test.api::<Secret>();
+    let merge = Patch::Merge(json!({"data": {PAYLOAD: ByteString(b"%".to_vec())}}));
+    secrets.patch(&secret_name(1), &PatchParams::default(), &merge).await.expect("it can be changed");
+    sites(&test).delete("blue", &DeleteParams::default()).await.expect("it can be deleted");
+    patch(&sites(&test), "blue", pause(Value::Null)).await;
+    sleep(Duration::from_secs(60)).await;
+    let namespace = test.namespace();
+    let expected = format!(
+        "True UninstallError: no revision is valid, so the objects of the release are unknown: release Secret \
+         {namespace}/{}: the payload is not valid base64: ",
+        secret_name(1)
+    );
+    let remedy = ": delete these Secrets to end the deletion, then the objects that remain with the annotation \
+                  meta.helm.sh/release-name: blue";
+    let found = condition(&sites(&test), "blue", "ReleaseFailed").await;
+    assert!(found.starts_with(&expected) && found.ends_with(remedy), "{found}");
+
+    secrets.delete(&secret_name(1), &DeleteParams::default()).await.expect("it can be deleted");
     test.assert_converges().await;
     assert!(sites(&test).get_opt("blue").await.expect("the server answers").is_none());
     assert!(test.api::<ConfigMap>().get_opt("blue-page").await.expect("the server answers").is_none());

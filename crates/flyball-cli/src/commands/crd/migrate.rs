@@ -8,7 +8,8 @@
 use crate::cluster::connection::ContextArgs;
 use crate::error::{Error, Result, ResultExt};
 use crate::render::output::Output;
-use crate::render::terminal::{Style, is_interactive, paint, print_labeled, print_line, print_progress};
+use crate::render::progress::Progress;
+use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::Args;
 use flyball_core::json::RawJson;
 use http::header::CONTENT_TYPE;
@@ -212,6 +213,7 @@ impl ObjectMeta {
 async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition, report: &mut Report) -> Result<()> {
     let Definition { group, plural, through, .. } = definition;
     let root = format!("/apis/{group}/{through}");
+    let mut progress = Progress::new(&format!("{plural}: reading the first page"));
     let (mut token, mut last_key, mut seen) = (String::new(), args.after.clone().unwrap_or_default(), 0);
     loop {
         let text = match get_text(client, &format!("{root}/{plural}?limit={}&continue={token}", args.page)).await {
@@ -259,14 +261,9 @@ async fn store_all(client: &Client, args: &MigrateArgs, definition: &Definition,
                 last_key = key;
             }
         }
-        if args.output.is_none() && is_interactive() {
-            print_progress(&format!("{seen} of {} objects", seen + page.metadata.remaining_item_count));
-        }
+        progress.show(format!("{seen} of {} objects", seen + page.metadata.remaining_item_count));
         token = page.metadata.next;
         if token.is_empty() {
-            if seen > 0 && args.output.is_none() && is_interactive() {
-                print_progress("");
-            }
             return Ok(());
         }
     }

@@ -78,7 +78,7 @@ async fn run(lint: &Lint, namespace: &str, helm: HelmVersion, messages: &mut Vec
 }
 
 /// Returns true if a name can stand in a URL as it is.
-fn is_path_segment(name: &str) -> bool {
+pub(super) fn is_path_segment(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._:".contains(c))
 }
 

@@ -1,4 +1,5 @@
-//! The test case of a kind, in KUTTL's format: the sample is applied and deleted.
+//! The test case of a kind, in KUTTL's format: the sample is applied and deleted. By its name, it is the proof of
+//! capability level 1, see `flyball levels`.
 
 use super::changes::Changes;
 use crate::error::Result;
@@ -28,7 +29,7 @@ pub(crate) fn create(
         ("01-delete.yaml", step("delete", json!([deleted]))),
         ("01-errors.yaml", documents(expected.iter().map(bare).collect())),
     ];
-    let folder = format!("tests/e2e/{}", kind.to_lowercase());
+    let folder = format!("tests/e2e/level_1_install_{}", kind.to_lowercase());
     files.into_iter().try_for_each(|(file, text)| changes.create(&format!("{folder}/{file}"), text, force))
 }
 
