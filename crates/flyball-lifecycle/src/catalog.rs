@@ -141,8 +141,9 @@ impl Catalogs {
 
     /// Returns all entries.
     pub(crate) fn all(&self) -> impl Iterator<Item = EntryId> {
-        self.catalogs.iter().enumerate().flat_map(|(at, catalog)| {
-            (0..catalog.entries.len()).map(move |number| EntryId(at as u32, number as u32))
-        })
+        self.catalogs
+            .iter()
+            .enumerate()
+            .flat_map(|(at, catalog)| (0..catalog.entries.len()).map(move |number| EntryId(at as u32, number as u32)))
     }
 }

@@ -7,7 +7,9 @@ use std::collections::{HashMap, HashSet};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidChannel {
     /// Every entry is replaced by another one.
-    #[error("no channel heads (entries not replaced by another entry) found in channel {channel:?} of package {package:?}")]
+    #[error(
+        "no channel heads (entries not replaced by another entry) found in channel {channel:?} of package {package:?}"
+    )]
     NoHead {
         /// The channel.
         channel: String,
@@ -15,7 +17,9 @@ pub enum InvalidChannel {
         package: String,
     },
     /// Replacements form a cycle.
-    #[error("a cycle exists in the chain of replacement beginning with {head:?} in channel {channel:?} of package {package:?}")]
+    #[error(
+        "a cycle exists in the chain of replacement beginning with {head:?} in channel {channel:?} of package {package:?}"
+    )]
     Cycle {
         /// The first entry of the chain.
         head: String,

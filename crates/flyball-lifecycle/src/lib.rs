@@ -15,8 +15,8 @@ mod resolution;
 mod version;
 
 pub use bundle::{Api, Bundle, Property};
-pub use channel::InvalidChannel;
 pub use catalog::{Catalog, CatalogKey, Catalogs, Entry};
+pub use channel::InvalidChannel;
 pub use requirement::{InvalidConstraint, Requirement};
 pub use resolution::{
     Candidate, Choice, Explanation, Fact, Failure, Installed, Isolation, Missing, Request, Resolution, Subscription,

@@ -224,7 +224,9 @@ impl Run<'_> {
         }
         let changed = results.iter().any(|result| result["changed"] == true);
         let mut done = match results.pop() {
-            result if keys.len() < 2 => TaskResult::with(result.unwrap_or_else(|| json!({"changed": false, "result": {}}))),
+            result if keys.len() < 2 => {
+                TaskResult::with(result.unwrap_or_else(|| json!({"changed": false, "result": {}})))
+            }
             last => {
                 results.extend(last);
                 TaskResult::with(json!({"changed": changed, "results": results}))

@@ -150,7 +150,6 @@ fn flags_depend_on_the_version_of_helm() {
         let error = result.unwrap_err();
         assert!(error.starts_with(expected), "{args:?}: {error}");
     };
-    let missing = "non-absolute URLs should be in form of repo_name/path_to_chart, got: nowhere";
     for flag in ["--server-side", "--force-conflicts", "--force-replace", "--rollback-on-failure"] {
         check(&["./nowhere", flag], &format!("unknown flag: {flag}"));
         check(&["./nowhere", flag, "--helm-version=4"], "path \"./nowhere\" not found");

@@ -160,7 +160,10 @@ impl fmt::Display for Fact {
                         write!(f, "no operators found in package {package} in the catalog {reference}")
                     }
                     Missing::Channel { channel, package } => {
-                        write!(f, "no operators found in channel {channel} of package {package} in the catalog {reference}")
+                        write!(
+                            f,
+                            "no operators found in channel {channel} of package {package} in the catalog {reference}"
+                        )
                     }
                     Missing::StartingCsv { name, channel, package } => write!(
                         f,

@@ -376,7 +376,9 @@ impl<'r> Problem<'r> {
         let (catalog, channel) = match self.nodes[var] {
             Node::Subscription(_) => return None,
             Node::Installed(_) => (None, String::new()),
-            Node::Entry(id) => (Some(self.catalogs().catalog_of(id).key.clone()), self.catalogs().entry(id).channel.clone()),
+            Node::Entry(id) => {
+                (Some(self.catalogs().catalog_of(id).key.clone()), self.catalogs().entry(id).channel.clone())
+            }
         };
         let name = self.bundle(self.nodes[var])?.name().to_owned();
         Some(Candidate { catalog, namespace: self.request.namespace.to_owned(), channel, name })

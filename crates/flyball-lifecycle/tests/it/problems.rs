@@ -83,7 +83,13 @@ impl Problem {
         let catalogs = Catalogs::new(self.catalogs.iter().map(CatalogOf::catalog).collect());
         let subscriptions: Vec<Subscription> = self.subs.iter().map(SubscriptionOf::subscription).collect();
         let installed: Vec<Installed> = self.installed.iter().map(BundleOf::bundle).collect();
-        resolve(&Request { namespace: NAMESPACE, catalogs: &catalogs, subscriptions: &subscriptions, installed: &installed, isolation })
+        resolve(&Request {
+            namespace: NAMESPACE,
+            catalogs: &catalogs,
+            subscriptions: &subscriptions,
+            installed: &installed,
+            isolation,
+        })
     }
 }
 
@@ -137,8 +143,10 @@ fn choices_are_those_of_olm() {
             "constraint-cel-bad" => assert_eq!(error.is_some(), expected.is_some(), "{name}"),
             _ => assert_eq!(error.as_deref(), expected, "{name}"),
         }
-        let resolved: Vec<String> =
-            choices.iter().map(|choice| format!("{}/{}/{}", choice.catalog.name, choice.channel, choice.name)).collect();
+        let resolved: Vec<String> = choices
+            .iter()
+            .map(|choice| format!("{}/{}/{}", choice.catalog.name, choice.channel, choice.name))
+            .collect();
         assert_eq!(resolved, problem.expected.resolved, "{name}");
         let replaces: BTreeMap<String, String> =
             choices.into_iter().filter_map(|choice| Some((choice.name, choice.replaces?))).collect();

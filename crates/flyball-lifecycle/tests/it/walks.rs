@@ -25,7 +25,9 @@ struct Walk {
 enum Outcome {
     /// The channel and the name of the selected bundle.
     Chosen(String),
-    Failed { error: String },
+    Failed {
+        error: String,
+    },
 }
 
 /// The entries of one package.

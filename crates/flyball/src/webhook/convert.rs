@@ -175,7 +175,8 @@ pub(super) fn reject(request: &Request<'_>, why: &dyn Display) -> String {
 pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
     json::check_keys(body).map_err(|error| invalid(&error))?;
     let text = str::from_utf8(body).map_err(|error| invalid(&error))?;
-    let field = |of: RawJson<'_>, name: &str| Ok(of.find(name)?.and_then(RawJson::text).unwrap_or_default().into_owned());
+    let field =
+        |of: RawJson<'_>, name: &str| Ok(of.find(name)?.and_then(RawJson::text).unwrap_or_default().into_owned());
     let read = || {
         let review = RawJson(text);
         let kind = (field(review, "apiVersion")?, field(review, "kind")?);
