@@ -47,7 +47,7 @@ async fn failed_task_is_reported_by_an_event_without_hidden_output() {
         let folder = Project::role(name, &tasks).folder().to_owned();
         let test = Test::of(move || operator_of(&folder)).start().await;
         test.apply(SHOP).await;
-        sleep(Duration::from_secs(60)).await;
+        sleep(Duration::from_secs(5)).await;
         let events = test.api::<Event>().list(&ListParams::default()).await.unwrap().items;
         let notes: Vec<_> = events
             .iter()
