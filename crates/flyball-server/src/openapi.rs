@@ -29,8 +29,8 @@ struct CatalogDocuments {
 }
 
 impl Documents {
-    /// Returns a document of a catalog, which is rendered if it is not known. No lock is held meanwhile: the requests of
-    /// a document that is being rendered would hold their threads.
+    /// Returns a document of a catalog, which is rendered if it is not known. No lock is held meanwhile: requests for a
+    /// document that is being rendered would hold their threads.
     fn get(&self, catalog: &Arc<Catalog>, name: String, render: impl FnOnce() -> Vec<u8>) -> Bytes {
         if let Some(known) = CatalogDocuments::of(&mut self.0.lock(), catalog).get(&name) {
             return known.clone();

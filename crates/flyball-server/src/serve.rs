@@ -171,9 +171,9 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
             Ok(response)
         })
     });
-    // The rates of SETTINGS, PRIORITY and WINDOW_UPDATE frames are not limited: hyper and h2 have no option for it. These
-    // frames take no memory, since h2 answers one at a time, and a connection gets its turn among others for each few
-    // reads. One without a request is closed after a few seconds.
+    // The rates of SETTINGS, PRIORITY and WINDOW_UPDATE frames are not limited: hyper and h2 have no option for it.
+    // These frames take no memory, since h2 answers one at a time, and a connection yields to others after some reads.
+    // One without a request is closed after a few seconds.
     let mut builder = auto::Builder::new(Streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES);
     builder

@@ -167,7 +167,7 @@ impl Watch {
                 Err(status) => return self.fail(&status).await,
             }
             if self.events.is_full()
-                && let Some(result) = self.take().await
+                && let Some(result) = self.encode_events().await
             {
                 return result;
             }
@@ -175,7 +175,7 @@ impl Watch {
         if std::mem::take(&mut self.initial_end) {
             self.bookmark(true);
         }
-        if let Some(result) = self.take().await {
+        if let Some(result) = self.encode_events().await {
             return result;
         }
         loop {
@@ -190,7 +190,7 @@ impl Watch {
             if !self.read_on().await || !self.is_served() {
                 self.done = true;
             }
-            if let Some(result) = self.take().await {
+            if let Some(result) = self.encode_events().await {
                 return result;
             }
             let due =
@@ -211,7 +211,7 @@ impl Watch {
                     if passed(&self.bookmarks) {
                         self.bookmarks = Some(due + BOOKMARK_INTERVAL);
                     }
-                    if let Some(result) = self.take().await {
+                    if let Some(result) = self.encode_events().await {
                         return result;
                     }
                 }
@@ -220,10 +220,10 @@ impl Watch {
     }
 
     /// Returns the result of this step: events, or the end of the watch; `None` if there is none yet.
-    async fn take(&mut self) -> Option<Option<Bytes>> {
-        let taken = self.events.take().await;
-        self.done |= taken.is_err();
-        let frames = taken.ok().flatten();
+    async fn encode_events(&mut self) -> Option<Option<Bytes>> {
+        let encoded = self.events.encode().await;
+        self.done |= encoded.is_err();
+        let frames = encoded.ok().flatten();
         (frames.is_some() || self.done).then_some(frames)
     }
 
@@ -231,7 +231,7 @@ impl Watch {
     async fn fail(&mut self, status: &Status) -> Option<Bytes> {
         self.events.write("ERROR", &status_value(status));
         self.done = true;
-        self.take().await.flatten()
+        self.encode_events().await.flatten()
     }
 
     /// Converts one object at a time, so that a watch holds no more. Its user is charged for the response.
@@ -447,5 +447,34 @@ mod tests {
         for (n, watch) in watches.iter_mut().enumerate().skip(2) {
             assert_eq!(next(watch).as_ref(), Some(&events[n % 2]), "{n}: it is encoded already");
         }
+    }
+
+    #[tokio::test]
+    async fn encoded_events_keep_their_place() {
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        let long = "a".repeat(100_000);
+        let mut since = Vec::new();
+        for name in ["a", "b", "c", "d", "e"] {
+            let object = json!({"metadata": {"name": name, "annotations": {"long": long}}});
+            let created = ask(&server, None, Method::POST, MAPS, &object).await.collect().await.unwrap().to_bytes();
+            let created: Value = serde_json::from_slice(&created).unwrap();
+            since.push(created["metadata"]["resourceVersion"].as_str().unwrap().to_owned());
+        }
+        let watch = async |since: &str| {
+            let path = format!("{MAPS}?watch=1&resourceVersion={since}");
+            ask(&server, Some(METADATA), Method::GET, &path, &Value::Null).await
+        };
+        // It encodes the third and later ones.
+        let mut later = watch(&since[1]).await;
+        while next(&mut later).is_some() {}
+        let (mut all, mut names) = (watch(&since[0]).await, String::new());
+        let mut most = 0;
+        while let Some(frames) = next(&mut all) {
+            let text = str::from_utf8(&frames).unwrap();
+            let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            most = most.max(events.len());
+            names.extend(events.iter().map(|event| event["object"]["metadata"]["name"].as_str().unwrap()));
+        }
+        assert_eq!((&*names, most), ("bcde", 2), "it pauses when enough is encoded");
     }
 }

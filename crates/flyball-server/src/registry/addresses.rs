@@ -10,7 +10,7 @@ use flyball_core::field::FieldError;
 use flyball_core::{Clock, Object, Rng, Status};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub(super) struct Addresses {
     store: Arc<Store>,
     clock: Clock,
     rng: Rng,
-    /// The index of the allocations. It is locked for a moment only, not while services are decoded.
+    /// The index of the allocations. It is locked for a moment only, neither while services are decoded nor while the
+    /// ports of one are chosen.
     allocations: Mutex<Allocations>,
 }
 
@@ -54,20 +55,31 @@ impl Addresses {
         Kind::families(service, old).map_err(|errors| invalid(&errors))?;
         self.read();
         let (name, now) = (service.key(), self.clock.now());
-        let mut allocations = self.allocations.lock();
-        allocations.expire(now);
-        let others = allocations.of_others(&name);
-        if !old.is_some_and(Kind::has_address) {
-            address(&self.rng, service, &others).map_err(|error| invalid(&[error]))?;
+        loop {
+            let mut allocated = service.clone();
+            let (address, taken) = {
+                let mut allocations = self.allocations.lock();
+                allocations.expire(now);
+                let others = allocations.of_others(&name);
+                let address = match old.is_some_and(Kind::has_address) {
+                    true => Ok(None),
+                    false => address(&self.rng, &mut allocated, &others),
+                };
+                (address.map_err(|error| invalid(&[error]))?, others.ports())
+            };
+            // A service may have very many ports.
+            let ports = ports(&self.rng, &mut allocated, &taken, attributes.dry_run);
+            let chosen = Allocation { address, ports: ports.map_err(|error| invalid(&[error]))? };
+            let allocation = Allocation::of(&allocated);
+            // The store rejects the write if the old service has released them meanwhile.
+            let is_kept = old.is_some_and(|old| Allocation::of(old) == allocation);
+            // Another write may have reserved a part of it meanwhile.
+            let is_reserved = || self.allocations.lock().reserve(now, &name, allocation, &chosen);
+            if attributes.dry_run || is_kept || is_reserved() {
+                *service = allocated;
+                return Ok(());
+            }
         }
-        ports(&self.rng, service, &others, attributes.dry_run).map_err(|error| invalid(&[error]))?;
-        let allocation = Allocation::of(service);
-        // The store rejects the write if the old service has released them meanwhile.
-        let is_kept = || old.is_some_and(|old| Allocation::of(old) == allocation);
-        if !attributes.dry_run && !is_kept() {
-            allocations.reserve(now, name, allocation);
-        }
-        Ok(())
     }
 }
 
@@ -75,12 +87,13 @@ fn spec(service: &mut Object) -> Option<&mut Map<String, Value>> {
     service.get_mut("spec")?.as_object_mut()
 }
 
-fn address(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>) -> Result<(), FieldError> {
-    let Some(spec) = spec(service) else { return Ok(()) };
+/// Chooses the address of a service, or checks the requested one; `None` if it needs none.
+fn address(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>) -> Result<Option<Ipv4Addr>, FieldError> {
+    let Some(spec) = spec(service) else { return Ok(None) };
     let cluster_ip =
         spec.get("clusterIPs").and_then(|ips| ips.get(0)).and_then(Value::as_str).unwrap_or_default().to_owned();
     if cluster_ip == "None" || spec.get("ipFamilies").is_none() {
-        return Ok(());
+        return Ok(None);
     }
     let first = u32::from(RANGE.0);
     if cluster_ip.is_empty() {
@@ -92,13 +105,13 @@ fn address(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>) -> Re
         let Some(ip) = free else {
             return Err(FieldError::invalid("spec.clusterIPs", json!([""]), "failed to allocate IP: range is full"));
         };
-        let ip = ip.to_string();
-        spec.insert("clusterIPs".into(), json!([ip]));
-        spec.insert("clusterIP".into(), ip.into());
-        return Ok(());
+        let text = ip.to_string();
+        spec.insert("clusterIPs".into(), json!([text]));
+        spec.insert("clusterIP".into(), text.into());
+        return Ok(Some(ip));
     }
-    let shown = spec.get("clusterIPs").cloned().unwrap_or_default();
     let reject = |why: String| {
+        let shown = spec.get("clusterIPs").cloned().unwrap_or_default();
         Err(FieldError::invalid("spec.clusterIPs", shown, format!("failed to allocate IP {cluster_ip}: {why}")))
     };
     let is_inside = |ip: &Ipv4Addr| u32::from(*ip) > first && u32::from(*ip) - first < RANGE.1 - 1;
@@ -108,15 +121,17 @@ fn address(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>) -> Re
             RANGE.0
         ));
     };
-    if others.has_address(ip) { reject("provided IP is already allocated".into()) } else { Ok(()) }
+    if others.has_address(ip) { reject("provided IP is already allocated".into()) } else { Ok(Some(ip)) }
 }
 
-fn ports(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>, dry_run: bool) -> Result<(), FieldError> {
+/// Chooses the missing node ports of a service, and checks the requested ones; returns them. `taken` are those of other
+/// services.
+fn ports(rng: &Rng, service: &mut Object, taken: &BTreeSet<i64>, dry_run: bool) -> Result<BTreeSet<i64>, FieldError> {
     // Ports of this service.
     let mut own: BTreeSet<i64> = BTreeSet::new();
-    let is_taken = |port: i64, own: &BTreeSet<i64>| own.contains(&port) || others.has_port(port);
+    let is_taken = |port: i64, own: &BTreeSet<i64>| own.contains(&port) || taken.contains(&port);
     let (exposed, balanced) = (Kind::is_exposed(service), Kind::needs_health_check(service));
-    let Some(spec) = spec(service).filter(|_| exposed) else { return Ok(()) };
+    let Some(spec) = spec(service).filter(|_| exposed) else { return Ok(own) };
     let allocates = spec.get("type").is_some_and(|ty| ty == "NodePort")
         || spec.get("allocateLoadBalancerNodePorts") != Some(&Value::Bool(false));
     let check = |port: i64, own: &BTreeSet<i64>| {
@@ -130,20 +145,21 @@ fn ports(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>, dry_run
         }
         is_taken(port, own).then(|| "provided port is already allocated".to_owned())
     };
-    let list = spec.get("ports").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut assigned: Vec<(i64, i64)> = Vec::new();
+    let numbers = |port: &Value| (port["port"].as_i64().unwrap_or(0), port["nodePort"].as_i64().unwrap_or(0));
+    let list: Vec<(i64, i64)> =
+        spec.get("ports").and_then(Value::as_array).into_iter().flatten().map(numbers).collect();
+    // Two protocols on the same port share a node port: the one that is assigned or requested first.
+    let (mut assigned, mut requests) = (BTreeMap::new(), BTreeMap::new());
+    for (number, requested) in list.iter().filter(|(_, requested)| *requested != 0) {
+        requests.entry(*number).or_insert(*requested);
+    }
     let mut chosen: Vec<i64> = Vec::new();
-    for (i, port) in list.iter().enumerate() {
-        let (number, requested) = (port["port"].as_i64().unwrap_or(0), port["nodePort"].as_i64().unwrap_or(0));
-        // Two protocols on the same port share a node port.
-        let same = assigned.iter().find(|(port, _)| *port == number).map(|(_, node_port)| *node_port);
-        let later = || {
-            list.iter()
-                .filter(|other| other["port"].as_i64() == Some(number))
-                .filter_map(|other| other["nodePort"].as_i64())
-                .find(|port| *port != 0)
+    for (i, (number, requested)) in list.into_iter().enumerate() {
+        let same = assigned.get(&number).copied();
+        let node_port = match requested {
+            0 => same.or_else(|| requests.get(&number).copied()).unwrap_or(0),
+            requested => requested,
         };
-        let node_port = if requested == 0 { same.or_else(later).unwrap_or(0) } else { requested };
         let node_port = if node_port == 0 {
             if !allocates {
                 chosen.push(0);
@@ -160,7 +176,7 @@ fn ports(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>, dry_run
             node_port
         };
         own.insert(node_port);
-        assigned.push((number, node_port));
+        assigned.entry(number).or_insert(node_port);
         chosen.push(node_port);
     }
     for (port, chosen) in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().zip(chosen) {
@@ -175,8 +191,9 @@ fn ports(rng: &Rng, service: &mut Object, others: &OtherAllocations<'_>, dry_run
         && let Some(port) = free(rng, |port| is_taken(port, &own))
     {
         spec.insert("healthCheckNodePort".into(), port.into());
+        own.insert(port);
     }
-    Ok(())
+    Ok(own)
 }
 
 /// Chooses a free port.

@@ -12,7 +12,7 @@ use flyball_core::{Object, ObjectKey};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ const IN_FLIGHT: SignedDuration = SignedDuration::from_secs(60);
 /// The address and the node ports of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Allocation {
-    address: Option<Ipv4Addr>,
-    ports: BTreeSet<i64>,
+    pub(super) address: Option<Ipv4Addr>,
+    pub(super) ports: BTreeSet<i64>,
 }
 
 /// The fields of a service with its allocation, so that the rest of it is not decoded.
@@ -79,7 +79,9 @@ pub(super) struct Allocations {
     position: Revision,
     stored: BTreeMap<ObjectKey, (Revision, Allocation)>,
     /// Recent allocations, whose services may not be stored yet.
-    recent: Vec<(Timestamp, ObjectKey, Allocation)>,
+    recent: BTreeMap<ObjectKey, Vec<(Timestamp, Allocation)>>,
+    /// The services of recent allocations, in the order of time.
+    expiry: VecDeque<(Timestamp, ObjectKey)>,
     addresses: BTreeMap<Ipv4Addr, usize>,
     ports: BTreeMap<i64, usize>,
 }
@@ -109,6 +111,19 @@ impl OtherAllocations<'_> {
     pub(super) fn has_port(&self, port: i64) -> bool {
         let own = self.own.iter().filter(|own| own.ports.contains(&port)).count();
         self.all.ports.get(&port).is_some_and(|count| *count > own)
+    }
+
+    /// Returns the ports of other services.
+    pub(super) fn ports(&self) -> BTreeSet<i64> {
+        let mut counts = self.all.ports.clone();
+        self.own.iter().flat_map(|own| &own.ports).for_each(|port| decrement(&mut counts, port));
+        counts.into_keys().collect()
+    }
+
+    /// Returns true if another service has the address or one of the ports.
+    fn overlap(&self, allocation: &Allocation) -> bool {
+        allocation.address.is_some_and(|address| self.has_address(address))
+            || allocation.ports.iter().any(|port| self.has_port(*port))
     }
 }
 
@@ -190,26 +205,45 @@ impl Allocations {
 
     /// Removes the allocations of writes that have ended.
     pub(super) fn expire(&mut self, now: Timestamp) {
-        let is_over = |(at, ..): &mut (Timestamp, ObjectKey, Allocation)| now.duration_since(*at) >= IN_FLIGHT;
-        let expired: Vec<_> = self.recent.extract_if(.., is_over).collect();
-        expired.iter().for_each(|(.., allocation)| self.subtract(allocation));
+        let is_over = |at: Timestamp| now.duration_since(at) >= IN_FLIGHT;
+        while let Some((_, service)) = self.expiry.pop_front_if(|(at, _)| is_over(*at)) {
+            let Some(recent) = self.recent.get_mut(&service) else { continue };
+            let expired: Vec<_> = recent.extract_if(.., |(at, _)| is_over(*at)).collect();
+            if recent.is_empty() {
+                self.recent.remove(&service);
+            }
+            expired.iter().for_each(|(_, allocation)| self.subtract(allocation));
+        }
     }
 
-    /// Reserves an allocation until its service is stored.
-    pub(super) fn reserve(&mut self, now: Timestamp, service: ObjectKey, allocation: Allocation) {
-        match self.recent.iter_mut().find(|(_, key, known)| *key == service && *known == allocation) {
-            Some((at, ..)) => *at = now,
+    /// Reserves an allocation until its service is stored; returns false if another service has a part of `chosen`
+    /// meanwhile.
+    pub(super) fn reserve(
+        &mut self,
+        now: Timestamp,
+        service: &ObjectKey,
+        allocation: Allocation,
+        chosen: &Allocation,
+    ) -> bool {
+        if self.of_others(service).overlap(chosen) {
+            return false;
+        }
+        self.expiry.push_back((now, service.clone()));
+        let recent = self.recent.entry(service.clone()).or_default();
+        match recent.iter_mut().find(|(_, known)| *known == allocation) {
+            Some((at, _)) => *at = now,
             None => {
+                recent.push((now, allocation.clone()));
                 self.add(&allocation);
-                self.recent.push((now, service, allocation));
             }
         }
+        true
     }
 
     /// Returns the allocations of other services than this one.
     pub(super) fn of_others(&self, service: &ObjectKey) -> OtherAllocations<'_> {
         let stored = self.stored.get(service).map(|(_, allocation)| allocation);
-        let recent = self.recent.iter().filter(|(_, key, _)| key == service).map(|(.., allocation)| allocation);
+        let recent = self.recent.get(service).into_iter().flatten().map(|(_, allocation)| allocation);
         OtherAllocations { all: self, own: stored.into_iter().chain(recent).collect() }
     }
 }
@@ -293,8 +327,11 @@ mod tests {
         let [ann, bob] = ["ann", "bob"].map(|name| ObjectKey::new(Some("a"), name));
         let address = Ipv4Addr::new(10, 96, 1, 1);
         let allocation = Allocation { address: Some(address), ports: BTreeSet::from([30_000]) };
-        allocations.reserve(now, ann.clone(), allocation.clone());
-        allocations.reserve(now, ann.clone(), allocation);
+        assert!(allocations.reserve(now, &ann, allocation.clone(), &allocation));
+        assert!(allocations.reserve(now, &ann, allocation.clone(), &allocation));
+        assert!(!allocations.reserve(now, &bob, allocation.clone(), &allocation));
+        assert_eq!(allocations.of_others(&ann).ports(), BTreeSet::new());
+        assert_eq!(allocations.of_others(&bob).ports(), allocation.ports);
         let taken = |allocations: &Allocations, by: &ObjectKey| {
             let others = allocations.of_others(by);
             (others.has_address(address), others.has_port(30_000))
@@ -302,6 +339,6 @@ mod tests {
         assert_eq!((taken(&allocations, &ann), taken(&allocations, &bob)), ((false, false), (true, true)));
         allocations.expire(now + IN_FLIGHT);
         assert_eq!(taken(&allocations, &bob), (false, false));
-        assert!(allocations.addresses.is_empty() && allocations.recent.is_empty());
+        assert!(allocations.addresses.is_empty() && allocations.recent.is_empty() && allocations.expiry.is_empty());
     }
 }

@@ -35,6 +35,8 @@ pub(super) struct EventWriter {
     text: BytesMut,
     /// The events that follow, of which the first is not encoded.
     pending: Vec<PendingEvent>,
+    /// The bytes of encoded objects, also of pending events.
+    encoded: usize,
     /// The bytes of objects to be decoded.
     weight: usize,
 }
@@ -48,7 +50,7 @@ impl EventWriter {
     /// Creates a writer; without an offload, all objects are decoded in place.
     pub(super) fn new(encoder: ResponseEncoder, views: Arc<EncodedViews>, offload: Option<Offload>) -> Self {
         let (text, pending) = (BytesMut::new(), Vec::new());
-        Self { encoder, views, offload, has_sent_headings: false, text, pending, weight: 0 }
+        Self { encoder, views, offload, has_sent_headings: false, text, pending, encoded: 0, weight: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -57,19 +59,21 @@ impl EventWriter {
 
     /// Returns true if the events should be sent before more are added.
     pub(super) fn is_full(&self) -> bool {
-        self.text.len() >= FRAME_BYTES || self.weight >= MAX_DECODED_BYTES
+        self.encoded >= FRAME_BYTES || self.weight >= MAX_DECODED_BYTES
     }
 
     /// Adds an event of an object at a revision.
     pub(super) fn push(&mut self, ty: &'static str, entry: Arc<Entry>, revision: Revision) {
-        let Self { encoder, text, pending, .. } = self;
+        let Self { encoder, text, pending, encoded, .. } = self;
         if encoder.form.view == View::Whole && is_as_written(encoder, &entry, revision) {
-            return add(text, pending, ty, [&encoder.resource.head, &entry.body[1..]]);
+            *encoded += add(text, pending, ty, [&encoder.resource.head, &entry.body[1..]]);
+            return;
         }
         let has_headings = encoder.form.view == View::Table && !std::mem::replace(&mut self.has_sent_headings, true);
         let key = ViewKey::new(encoder, &entry, has_headings);
         if let Some(object) = self.views.get(revision, &key) {
-            return add(text, pending, ty, [&object, b""]);
+            *encoded += add(text, pending, ty, [&object, b""]);
+            return;
         }
         self.weight += entry.body.len() + encoder.row_weight();
         pending.push(PendingEvent::Undecoded { ty, entry, revision, key, has_headings });
@@ -77,13 +81,14 @@ impl EventWriter {
 
     /// Adds an event of another object.
     pub(super) fn write(&mut self, ty: &'static str, object: &Value) {
-        add(&mut self.text, &mut self.pending, ty, [object.to_string().as_bytes(), b""]);
+        self.encoded += add(&mut self.text, &mut self.pending, ty, [object.to_string().as_bytes(), b""]);
     }
 
-    /// Returns the text of the events, if there are any.
-    pub(super) async fn take(&mut self) -> Result<Option<Bytes>, JoinError> {
+    /// Removes the events and returns their text, if there are any.
+    pub(super) async fn encode(&mut self) -> Result<Option<Bytes>, JoinError> {
         let (mut text, pending) = (std::mem::take(&mut self.text), std::mem::take(&mut self.pending));
         let is_long = std::mem::take(&mut self.weight) >= LONG_BYTES;
+        self.encoded = 0;
         if !pending.is_empty() {
             let (encoder, views) = (self.encoder.clone(), self.views.clone());
             let encode = move || {
@@ -143,14 +148,16 @@ fn encode(encoder: &ResponseEncoder, entry: &Entry, revision: Revision, has_head
     Some(form.versioned(value).to_string().into())
 }
 
-/// Adds an encoded event after those that are pending.
-fn add(text: &mut BytesMut, pending: &mut Vec<PendingEvent>, ty: &str, object: [&[u8]; 2]) {
+/// Adds an encoded event after those that are pending; returns its bytes.
+fn add(text: &mut BytesMut, pending: &mut Vec<PendingEvent>, ty: &str, object: [&[u8]; 2]) -> usize {
     if pending.is_empty() {
-        return put(text, ty, object);
+        put(text, ty, object);
+    } else {
+        let mut event = BytesMut::new();
+        put(&mut event, ty, object);
+        pending.push(PendingEvent::Text(event.freeze()));
     }
-    let mut event = BytesMut::new();
-    put(&mut event, ty, object);
-    pending.push(PendingEvent::Text(event.freeze()));
+    object.iter().map(|piece| piece.len()).sum()
 }
 
 fn put(out: &mut BytesMut, ty: &str, object: [&[u8]; 2]) {

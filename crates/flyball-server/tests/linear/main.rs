@@ -21,6 +21,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
 const GADGETS: &str = "/apis/x.io/v1/namespaces/default/gadgets";
 
 /// Maximum ratio of the CPU time for twice the items.
@@ -112,6 +113,13 @@ fn keyed(count: usize, value: &str) -> Value {
     list(count, |n| json!({"name": format!("n{n}"), "value": value}))
 }
 
+/// A load balancer with this many ports, which have no node ports.
+fn balancer(count: usize) -> Value {
+    let ports = list(count, |n| json!({"name": format!("n{n}"), "port": n + 1}));
+    let spec = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": ports});
+    json!({"metadata": {"name": "s"}, "spec": spec})
+}
+
 /// Arguments of a container, half of which are equal in all calls and repeat.
 fn arguments(count: usize, name: &str) -> Value {
     let args = (0..count).flat_map(|n| [format!("x{}", n % 49), format!("{name}{n}")]);
@@ -165,7 +173,12 @@ const SHAPES: &[Shape] = &[
     Shape { name: "host aliases", items: 2_000, before: nothing, request: |n| {
         post(PODS, pod(json!({"hostAliases": list(n, |n| json!({"ip": format!("10.0.{}.{}", n / 250, n % 250)}))}))) } },
     Shape { name: "ports of a service", items: 1_000, before: nothing, request: |n| {
-        post("/api/v1/namespaces/default/services", json!({"metadata": {"name": "s"}, "spec": {"ports": list(n, |n| json!({"name": format!("n{n}"), "port": n + 1}))}})) } },
+        post(SERVICES, json!({"metadata": {"name": "s"}, "spec": {"ports": list(n, |n| json!({"name": format!("n{n}"), "port": n + 1}))}})) } },
+    Shape { name: "ports without node ports", items: 2_000, before: nothing, request: |n| post(SERVICES, balancer(n)) },
+    Shape { name: "another field of a service with ports", items: 2_000, before: |n| Some((SERVICES, balancer(n))), request: |n| {
+        patch("/api/v1/namespaces/default/services/s", STRATEGIC, json!({"metadata": {"labels": {"n": n.to_string()}}})) } },
+    Shape { name: "another field of a pod with gates", items: 2_000, before: |n| Some((PODS, pod(json!({"schedulingGates": list(n, |n| json!({"name": format!("x.io/g{n}")}))})))), request: |n| {
+        patch("/api/v1/namespaces/default/pods/p", STRATEGIC, json!({"metadata": {"labels": {"n": n.to_string()}}})) } },
     Shape { name: "requirements of a selector", items: 2_000, before: nothing, request: |n| {
         let expressions = list(n, |n| json!({"key": format!("k{n}"), "operator": "In", "values": ["v"]}));
         post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", json!({"metadata": {"name": "b"}, "spec": {"selector": {"matchExpressions": expressions}}})) } },

@@ -17,6 +17,7 @@ use flyball_core::time::Timestamp;
 use flyball_core::{Clock, Object, Quantity};
 use rules::{validate, warn};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) static KIND: Kind = Kind::new(GROUP, "v1", "Service", "services")
     .allocates_addresses()
@@ -209,17 +210,17 @@ impl Service {
             }
         }
         if exposed {
-            let used: Vec<i64> = list(old, "ports").iter().filter_map(|port| port["nodePort"].as_i64()).collect();
-            let named: Vec<i64> =
+            // The last port of each name counts.
+            let earlier: BTreeMap<&str, Option<i64>> = list(old, "ports")
+                .iter()
+                .map(|port| (port["name"].as_str().unwrap_or_default(), port["nodePort"].as_i64()))
+                .collect();
+            let requested: BTreeSet<i64> =
                 spec.each("ports").filter_map(|port| port.get("nodePort").and_then(Value::as_i64)).collect();
             for port in spec.each("ports").filter(|port| port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0)
             {
-                let name = port.text("name").to_owned();
-                let earlier = list(old, "ports").iter().rfind(|port| port["name"].as_str().unwrap_or_default() == name);
-                if let Some(number) = earlier
-                    .and_then(|port| port["nodePort"].as_i64())
-                    .filter(|number| used.contains(number) && !named.contains(number))
-                {
+                let number = earlier.get(port.text("name")).copied().flatten();
+                if let Some(number) = number.filter(|number| !requested.contains(number)) {
                     port.set("nodePort", number);
                 }
             }

@@ -258,8 +258,8 @@ fn change(pod: &Field<'_>, old: &Field<'_>) -> Errors {
         errors.push(tolerations.forbidden("existing toleration can not be modified except its tolerationSeconds"));
     }
     let gates = spec.at("schedulingGates");
-    let known = before.at("schedulingGates");
-    for gate in gates.items().filter(|gate| !known.list().contains(gate.value())) {
+    let known: HashSet<&Value> = before.at("schedulingGates").list().iter().collect();
+    for gate in gates.items().filter(|gate| !known.contains(gate.value())) {
         let name = gate.at("name");
         errors
             .push(name.forbidden(format!("only deletion is allowed, but found new scheduling gate '{}'", name.text())));
