@@ -111,6 +111,9 @@ READABLE_SYSTEM = SYSTEM | {"/etc", "/opt", "/proc", "/sys", os.path.realpath("/
 HELM = {"~/.config/helm", "~/.local/share/helm"}
 DEVICES = {"/dev/" + name for name in ("full", "null", "ptmx", "pts", "random", "shm", "tty", "urandom", "zero")}
 DENIED = re.compile(r"""Permission denied: b?\\?['"](/[^'"\\]+)|(/[^\s:'"]+)['"]?: Permission denied""")
+# Paths and names that the author wrote, and the files with them.
+LITERALS = flyball_literals.Literals()
+READ_FILES = set()
 # True while YAML is loaded, and while a file is read that must not be decrypted.
 LOADS = RAW = False
 
@@ -121,6 +124,8 @@ def add_known(known, path):
 
 for path in [*RUN["named"], RUN["runs"]]:
     add_known(USED if os.path.isdir(path) else NAMED, path)
+if os.path.isfile(RUN["runs"]):
+    add_known(PLAYS, os.path.dirname(RUN["runs"]))
 if is_within(os.path.dirname(RUN["runs"]), PROJECT) and os.path.isdir(RUN["runs"]):
     ROLES.add(os.path.dirname(RUN["runs"]))
 
@@ -464,20 +469,35 @@ def pattern_of(absolute, paths, bases):
 
 
 def read_literals():
-    """Returns the literals of all texts."""
-    return literals_of(len(USED), len(PLAYS))
+    """Returns the literals of all texts, and of files and roles of collections that these name."""
+    update_literals(len(USED), len(PLAYS))
+    return LITERALS
 
 
 @functools.lru_cache(None)
-def literals_of(*_):
-    found = flyball_literals.Literals()
-    for file, text, _ in texts():
-        found.read(file, text)
+def update_literals(*_):
+    pending = texts()
+    while pending and len(READ_FILES) < MAX_TEXTS:
+        file, text, bases = pending.pop()
+        if file in READ_FILES:
+            continue
+        READ_FILES.add(file)
+        LITERALS.read(file, text)
+        for name in {*re.findall(r"[\w./-]*/[\w.-]+\.ya?ml", text)}:
+            for path in {os.path.normpath(os.path.join(base, name.lstrip("/"))) for base in bases}:
+                if is_within(path, PROJECT) and os.path.isfile(path):
+                    pending += read_text(path, (os.path.dirname(path), *bases))
+        for name in {*re.findall(r"\b(\w+)\.(\w+)\.([\w.]+)", text)}:
+            for folder in AnsibleCollectionConfig.collection_paths or ():
+                role = os.path.join(folder, "ansible_collections", name[0], name[1], "roles", *name[2].split("."))
+                pending += texts_of(role, "meta", False) if os.path.isdir(role) else []
+
+
+def read_watches():
     for name in sorted(os.listdir(PROJECT)):
         if name.startswith("watches."):
             for _, text, _ in read_text(os.path.join(PROJECT, name), ()):
-                found.read_watches(text)
-    return found
+                LITERALS.read_watches(text)
 
 
 def is_literal_role(name):
@@ -668,6 +688,18 @@ def use_password(original, path, *args):
     return original(path, *args)
 
 
+def password_folders():
+    """Creates folders of the run with which terms of the lookup begin, and returns those of all terms."""
+    for _, text, _ in texts():
+        for term in PASSWORD_TERM.findall(text):
+            folder = os.path.realpath(os.path.join(OWN, os.path.dirname(os.path.expanduser(term))))
+            if is_within(folder, OWN) and first_below(folder, OWN) not in INITIAL | {"."}:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+                yield folder
+            elif not is_broad(folder) and not any(is_within(folder, other) for other in PROTECTED):
+                yield folder
+
+
 def is_password(path):
     """Returns true for a path that begins a term of the lookup, and for files below a folder that does."""
     for _, text, _ in texts():
@@ -747,7 +779,7 @@ def grants():
     # The names in it, but not the secret of the events.
     yield OWN, flyball_wall.READ_DIR
     yield from ((os.path.join(OWN, name), read) for name in os.listdir(OWN) if name != "run.json")
-    yield from ((path, both) for path in (TEMPORARY, HOME))
+    yield from ((path, both) for path in (TEMPORARY, HOME, *password_folders()))
     # Files that the operator passes.
     for name, value in os.environ.items():
         paths = value.split(":") if name.endswith("PATH") else [value] if os.path.isfile(value) else []
@@ -770,6 +802,7 @@ def grants():
 PROTECTED = {os.path.realpath(path) for path in {*SYSTEM, *program_folders(), PROJECT, RUNS, *SECRETS}} - {"/"}
 # Programs have their state in the run.
 os.environ.setdefault("XDG_CACHE_HOME", os.path.join(HOME, "cache"))
+read_watches()
 IS_RESTRICTED = flyball_wall.restrict(grants())
 
 

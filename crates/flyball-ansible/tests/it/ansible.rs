@@ -528,7 +528,7 @@ async fn runs_access_only_their_own_files_and_literal_paths(executor: Executor) 
 
 async fn computed_names_of_modules_and_lookups_run_no_command(executor: Executor) {
     let tasks = r#"
-- {action: '{{ module }}', args: '{{ facts }}', when: module is defined}
+- {action: '{{ module | default("debug") }}', args: '{{ facts | default({}) }}'}
 - {debug: {msg: "{{ lookup(source, 'touch CANARY') }}"}, when: source is defined}
 - {set_fact: {sources: [env, file], modules: {fast: ansible.builtin.ping}, words: "shell and pipe"}}
 - {action: "{{ modules['fast'] }}"}
