@@ -110,7 +110,7 @@ READABLE_SYSTEM = SYSTEM | {"/etc", "/opt", "/proc", "/sys", os.path.realpath("/
 # The state of helm that exists before the run.
 HELM = {"~/.config/helm", "~/.local/share/helm"}
 DEVICES = {"/dev/" + name for name in ("full", "null", "ptmx", "pts", "random", "shm", "tty", "urandom", "zero")}
-DENIED = re.compile(r"""Permission denied: b?\\?['"](/[^'"\\]+)|(/[^\s:'"]+)['"]?: Permission denied""")
+DENIED = re.compile(r"""Permission denied: b?\\?['"]([^'"\\]+)|([^\s:'"]+)['"]?: Permission denied""")
 # Paths and names that the author wrote, and the files with them.
 LITERALS = flyball_literals.Literals()
 READ_FILES = set()

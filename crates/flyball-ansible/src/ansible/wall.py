@@ -1,6 +1,5 @@
 # Landlock: the kernel restricts the files that this process and its future children may access.
 # See https://docs.kernel.org/userspace-api/landlock.html. Access is granted by folder, with all that is below it.
-import contextlib
 import ctypes
 import os
 import stat
@@ -57,15 +56,16 @@ def restrict(grants):
 
 
 def grant(ruleset, path, rights):
-    # Paths that do not exist need no right.
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+    try:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
-            rights &= ~0 if stat.S_ISDIR(os.fstat(opened).st_mode) else OF_FILES
-            rule = PathBeneath(rights, opened)
-            call(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(RULE_PATH_BENEATH), ctypes.byref(rule), ctypes.c_uint32(0))
-        finally:
-            os.close(opened)
+    except OSError:
+        return  # Other processes cannot open it either.
+    try:
+        rights &= ~0 if stat.S_ISDIR(os.fstat(opened).st_mode) else OF_FILES
+        rule = PathBeneath(rights, opened)
+        call(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(RULE_PATH_BENEATH), ctypes.byref(rule), ctypes.c_uint32(0))
+    finally:
+        os.close(opened)
 
 
 def without(path, protected):
