@@ -233,9 +233,8 @@ impl Executors<'_> {
             },
         };
         let kinds = match runs {
-            // A playbook may use all roles and files of the project.
-            Runs::Playbook(_) => Kinds::of_files(folder, vars, vault)?,
-            Runs::Role(folder) => Kinds::of_files(folder, vars, vault)?,
+            Runs::Playbook(_) => Kinds::of_project(folder, vars, vault)?,
+            Runs::Role(folder) => Kinds::of_role(folder, vars, vault)?,
         };
         let (runs, project) = (runs.clone(), folder.to_owned());
         let (external_paths, shares) = (declared.external_paths.clone(), shares.running.clone());

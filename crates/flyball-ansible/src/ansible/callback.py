@@ -2,7 +2,7 @@
 import json
 
 from ansible.plugins.callback import CallbackBase
-from flyball_guard import RUN, note
+from flyball_guard import IS_RESTRICTED, RUN, note
 
 DOCUMENTATION = """
 name: flyball
@@ -53,6 +53,9 @@ class CallbackModule(CallbackBase):
         if task.no_log:
             res = {"msg": "the output has been hidden due to the fact that 'no_log: true' was specified for this result"}
         self.report(event, task=task.get_name()[:MAX_NAME], task_action=task.action[:MAX_NAME], res=res, **data)
+
+    def v2_playbook_on_start(self, playbook):
+        self.report("playbook_on_start", is_restricted=IS_RESTRICTED)
 
     def v2_playbook_on_task_start(self, task, is_conditional):
         note(task)

@@ -22,6 +22,9 @@ use std::time::Duration;
 /// The plugin that reports events, and the one that is loaded before any playbook is read.
 pub(super) const CALLBACK: &str = include_str!("callback.py");
 pub(super) const GUARD: &str = include_str!("guard.py");
+/// The modules of the latter.
+pub(super) const LITERALS: &str = include_str!("literals.py");
+pub(super) const WALL: &str = include_str!("wall.py");
 
 /// The computation time after which the priority of writing large variables is lowered.
 const QUICK_TIME: Duration = Duration::from_millis(4);
@@ -78,6 +81,8 @@ impl RunDirectory {
         folder.write("run.json", &folder.plugin_settings(job, ansible, &project, &runs).to_string())?;
         folder.write("callbacks/flyball.py", CALLBACK)?;
         folder.write("flyball_guard.py", GUARD)?;
+        folder.write("flyball_literals.py", LITERALS)?;
+        folder.write("flyball_wall.py", WALL)?;
         Ok(folder)
     }
 

@@ -4,6 +4,10 @@ use crate::job::{MIN_REQUEUE, Outcome, TaskError, log_task};
 use crate::watches::LogEvents;
 use flyball_core::time::parse_unsigned_duration;
 use serde_json::Value;
+use std::sync::Once;
+
+/// Set after the warning about missing protection by the kernel.
+static UNRESTRICTED: Once = Once::new();
 
 /// Length limits of the name of a task, which may contain text of users, and of a period.
 const MAX_TASK_CHARS: usize = 256;
@@ -56,6 +60,12 @@ impl Events {
                         .map(|period| period.max(MIN_REQUEUE));
                 }
             }
+            Some("playbook_on_start") if data["is_restricted"] == false => UNRESTRICTED.call_once(|| {
+                tracing::warn!(
+                    "the kernel does not support Landlock: files are only protected from runs of ansible-playbook by \
+                     checks of paths in tasks, and not from programs that tasks start"
+                );
+            }),
             Some("playbook_on_stats") => {
                 let count = |name: &str| -> u64 {
                     data[name].as_object().map_or(0, |hosts| hosts.values().filter_map(Value::as_u64).sum())

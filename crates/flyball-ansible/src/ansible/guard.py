@@ -1,9 +1,11 @@
 # Rejects computed names that users might influence: reserved variables, and files and roles outside of the project.
 # Names are checked where variables are set. Names of connections are also checked where they are read, in whatever way
 # they were set: they have an effect only if the operator sets them, `watches.yaml` allows them, or the role names them.
+# Behind these checks, the kernel limits the files that the processes of the run access, under any name.
 # It is an inventory plugin, because only those are loaded before playbooks.
 import contextlib
 import functools
+import importlib.util
 import json
 import os
 import re
@@ -15,6 +17,7 @@ from ansible.config.manager import ConfigManager
 from ansible.errors import AnsibleError
 from ansible.executor.task_executor import TaskExecutor
 from ansible.inventory.manager import InventoryManager
+from ansible.module_utils.urls import Request
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook import Playbook
 from ansible.playbook.loop_control import LoopControl
@@ -36,13 +39,20 @@ description: [Reads no inventory.]
 """
 
 
-def is_within(path, folder):
-    return path == folder or path.startswith(os.path.join(folder, ""))
+def load(name):
+    """Imports a file of the run."""
+    spec = importlib.util.spec_from_file_location(name, os.path.join(OWN, name + ".py"))
+    spec.loader.exec_module(module := importlib.util.module_from_spec(spec))
+    return module
 
 
 # The folder of the run, with the token of the proxy and the secret of the events. Tasks read only temporary files.
 OWN = os.path.realpath(os.path.dirname(os.path.abspath(__file__)))
-TEMPORARY = os.path.join(OWN, "tmp")
+TEMPORARY, HOME = os.path.join(OWN, "tmp"), os.path.join(OWN, "home")
+# The folder with those of all runs.
+RUNS = os.path.dirname(OWN)
+flyball_literals, flyball_wall = load("flyball_literals"), load("flyball_wall")
+SECRETS, is_within, last = flyball_literals.SECRETS, flyball_literals.is_within, flyball_literals.last
 # What the operator created in it.
 INITIAL = {*os.listdir(OWN), "__pycache__"}
 # Files in it that Ansible itself reads; those with variables are read before any playbook.
@@ -56,6 +66,8 @@ TRUSTED = {*RUN["given"], *RUN["allowed"], *RUN["declared"]}
 FIELDS = {*RUN["fields"]} - {*RUN["allowed"], *RUN["declared"]}
 # The current task as written, before templates are evaluated. A run has one host, so it executes one task at a time.
 NAMES = VALUES = ROLE_NAMES = frozenset()
+# True if the name of its module is a template.
+HAS_COMPUTED_ACTION = False
 # True if the task sets facts, rather than a module that gathers them; and if `include_vars` has a computed name.
 SETS_FACTS = HAS_COMPUTED_NAME = False
 # Variables of connections, users and interpreters that Ansible reads without a plugin.
@@ -82,6 +94,26 @@ PASSWORD_TERM = re.compile(r"""password\\?['"]\s*,\s*\\?['"]([^'"{}\s\\]+)""")
 READ = {"local_path", "src", "values_files"}
 NAMES_OF_PATHS = {"file", "path", "paths"}
 READERS = {"archive", "read_csv", "slurp", "xml"}
+# Modules that write to `path` or `dest`, and other arguments that name files. Those of a container do not.
+WRITERS = {*("acl", "assemble", "blockinfile", "copy", "fetch", "file", "get_url", "ini_file", "lineinfile", "replace")}
+WRITERS |= {"template", "unarchive"}
+OTHER_PATHS = re.compile(r"(?!remote_)(\w+_)?(ca_cert|cert|chdir|creates|dest|dirs?|directory|files?|folder|kubeconfig|paths?|removes)")
+# Modules that name no files, but may set variables under any name.
+NO_FILES = {"add_host", "assert", "debug", "fail", "group_by", "set_fact", "set_stats"}
+# URLs of files as Python's urllib reads them.
+FILE_URL = re.compile(r"(?i)[\s<]*(url:)*\s*(local_)?file:\S")
+# Modules and lookups that run programs.
+COMMANDS = {"command", "expect", "lines", "pipe", "raw", "script", "shell"}
+# Folders with programs and data of the system.
+SYSTEM = {*("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/sbin", "/usr")}
+READABLE_SYSTEM = SYSTEM | {"/etc", "/opt", "/proc", "/sys", os.path.realpath("/etc/resolv.conf")}
+# The state of helm that exists before the run.
+HELM = {"~/.config/helm", "~/.local/share/helm"}
+DEVICES = {"/dev/" + name for name in ("full", "null", "ptmx", "pts", "random", "shm", "tty", "urandom", "zero")}
+DENIED = re.compile(r"""Permission denied: b?\\?['"]([^'"\\]+)|([^\s:'"]+)['"]?: Permission denied""")
+# Paths and names that the author wrote, and the files with them.
+LITERALS = flyball_literals.Literals()
+READ_FILES = set()
 # True while YAML is loaded, and while a file is read that must not be decrypted.
 LOADS = RAW = False
 
@@ -92,6 +124,8 @@ def add_known(known, path):
 
 for path in [*RUN["named"], RUN["runs"]]:
     add_known(USED if os.path.isdir(path) else NAMED, path)
+if os.path.isfile(RUN["runs"]):
+    add_known(PLAYS, os.path.dirname(RUN["runs"]))
 if is_within(os.path.dirname(RUN["runs"]), PROJECT) and os.path.isdir(RUN["runs"]):
     ROLES.add(os.path.dirname(RUN["runs"]))
 
@@ -129,13 +163,14 @@ def is_template(value):
 
 
 def note(task):
-    global NAMES, VALUES, ROLE_NAMES, SETS_FACTS, HAS_COMPUTED_NAME
+    global NAMES, VALUES, ROLE_NAMES, SETS_FACTS, HAS_COMPUTED_ACTION, HAS_COMPUTED_NAME
     applied = task.args.get("apply") or {}
     applied = [*applied["vars"]] if isinstance(applied.get("vars"), dict) else []
     NAMES = {*map(str, task.args), *applied, str(task.register), "ansible_failed_task", "ansible_failed_result"}
     VALUES = {*map(str, task.args.values())}
     ROLE_NAMES = {str(task.args.get(name)) for name in ("name", "role")}
-    SETS_FACTS = task.action.rpartition(".")[2] == "set_fact" or is_template(task.action)
+    HAS_COMPUTED_ACTION = is_template(task.action)
+    SETS_FACTS = task.action.rpartition(".")[2] == "set_fact" or HAS_COMPUTED_ACTION
     HAS_COMPUTED_NAME = is_template(str(task.args.get("name"))) or "_variable_params" in task.args
 
 
@@ -225,7 +260,64 @@ def get_variables(original, self, *args, **kwargs):
 def execute(original, self, *args, **kwargs):
     # Those of a loop are set before.
     check_connection(kwargs.get("variables") or (args and args[-1]) or self._job_vars)
+    return explain(original(self, *args, **kwargs))
+
+
+def run_task(original, self):
+    result = original(self)
+    # The message of a loop names no reason.
+    for item in result.get("results") or [] if result.get("failed") else []:
+        if isinstance(item, dict) and item.get("failed") and not item.get("_ansible_no_log"):
+            result["msg"] = item.get("msg")
+            break
+    return result
+
+
+def explain(result):
+    """Adds the remedy to an error of the kernel."""
+    if isinstance(result, dict) and result.get("failed"):
+        names = ("message", "msg", "stderr", "module_stderr", "module_stdout", "exception")
+        texts = (str(result.get(name) or "") for name in names)
+        denied = next(filter(None, map(DENIED.search, texts)), None)
+        if denied and IS_RESTRICTED:
+            path = (denied[1] or denied[2])[-200:]
+            failed = str(result.pop("message", None) or result.get("msg") or "the task failed")[:1000]
+            result["msg"] = "%s: runs may not access %r: write the path literally in a task of the role" % (failed, path)
+    return result
+
+
+def get_handler(original, self, *args, **kwargs):
+    action = self._task.action
+    if HAS_COMPUTED_ACTION:
+        check_name_of_plugin("module", action)
+    arguments = self._task.args
+    if last(action) not in NO_FILES and isinstance(arguments, dict):
+        check_arguments(self, last(action), arguments)
     return original(self, *args, **kwargs)
+
+
+def get_lookup(original, name, *args, **kwargs):
+    check_name_of_plugin("lookup", name)
+    return original(name, *args, **kwargs)
+
+
+def check_name_of_plugin(kind, name):
+    """Rejects names of modules and lookups that the author did not write: users must have chosen them."""
+    literals, found = read_literals(), last(str(name))
+    if found not in (literals.used if found in COMMANDS else literals.words):
+        raise AnsibleError(
+            "the %s %r has a computed name: use a task with its literal name, and a condition" % (kind, str(name)[:64])
+        )
+
+
+def open_url(original, self, method, url, *args, **kwargs):
+    check_url(url)
+    return original(self, method, url, *args, **kwargs)
+
+
+def check_url(url):
+    if isinstance(url, str) and FILE_URL.match(url):
+        raise AnsibleError("the URL %r is that of a file: use a path" % url[:200])
 
 
 def get_option(original, self, config, cfile=None, plugin_type=None, plugin_name=None, keys=None, variables=None, *args, **kwargs):
@@ -245,15 +337,16 @@ def get_option(original, self, config, cfile=None, plugin_type=None, plugin_name
 
 
 def is_temporary(path):
-    return is_within(os.path.realpath(path), TEMPORARY)
+    found = os.path.realpath(path)
+    return is_within(found, TEMPORARY) or is_within(found, os.path.join(HOME, "async"))
 
 
 def is_private(path):
     found = os.path.realpath(path)
-    if found in PASSWORDS:
+    if found in PASSWORDS or is_within(found, RUNS) and not is_within(found, OWN):
         return True
     first = os.path.relpath(found, OWN).split(os.sep)[0]
-    return first in INITIAL and not is_within(found, TEMPORARY) and found not in READABLE
+    return first in INITIAL and not is_temporary(found) and found not in READABLE
 
 
 def is_inside(path):
@@ -297,16 +390,40 @@ def check(path, is_allowed):
         raise AnsibleError("%r is outside of the project and was loaded under a computed name: use a literal path" % path[-200:])
 
 
+def check_write(path):
+    if not is_writable(path):
+        raise AnsibleError(
+            "%r is neither a temporary file of the run nor below a literal path of a task: write the path or its folder "
+            "literally in the task, outside of the project" % path[-200:]
+        )
+
+
+def is_writable(path):
+    """Returns true for temporary files, and files below paths that the author wrote, except programs and the project."""
+    found, literals = os.path.realpath(path), read_literals()
+    if is_temporary(found) or found == os.devnull:
+        return True
+    written = literals.written | literals.folders | literals.variables
+    return not any(is_within(found, folder) for folder in PROTECTED) and any(
+        is_within(found, folder) and not is_broad(folder) for folder in written
+    )
+
+
+def is_broad(folder):
+    """Returns true for folders that contain too much, such as secrets."""
+    return folder == "/" or any(is_within(other, folder) for other in {os.path.realpath(os.path.expanduser("~")), *SECRETS})
+
+
 def check_read(path):
     check(path, lambda path: is_temporary(path) or is_readable(path) or is_literal(path))
 
 
 def texts():
-    """Returns the texts of roles and playbooks, with the folders that their paths may be relative to."""
+    """Returns files of roles and playbooks with their texts, and the folders that their paths may be relative to."""
     roles = {os.path.join(folder, name) for folder in ROLES if os.path.isdir(folder) for name in os.listdir(folder)}
-    found = [pair for folder in sorted(roles | USED) for pair in texts_of(folder, "meta", False)]
-    found += [pair for folder in sorted(PLAYS) for pair in texts_of(folder, "playbooks", True)]
-    found += [pair for file in sorted(NAMED) for pair in read_text(file, (os.path.dirname(file),))]
+    found = [entry for folder in sorted(roles | USED) for entry in texts_of(folder, "meta", False)]
+    found += [entry for folder in sorted(PLAYS) for entry in texts_of(folder, "playbooks", True)]
+    found += [entry for file in sorted(NAMED) for entry in read_text(file, (os.path.dirname(file),))]
     return found[:MAX_TEXTS]
 
 
@@ -320,7 +437,7 @@ def texts_of(folder, last, is_play):
     for name in sorted((PLAY_SOURCES if is_play else SOURCES) - {"files"}):
         for base, _, names in os.walk(os.path.join(folder, name)):
             files += [os.path.join(base, name) for name in names]
-    return [pair for file in files[:MAX_TEXTS] for pair in read_text(file, (os.path.dirname(file), *bases))]
+    return [entry for file in files[:MAX_TEXTS] for entry in read_text(file, (os.path.dirname(file), *bases))]
 
 
 @functools.lru_cache(None)
@@ -332,20 +449,21 @@ def read_text(file, bases):
     if file.endswith(".j2"):
         # The other text is that of workloads.
         text = "\n".join(re.findall(r"\{[{%].*?[%}]\}", text, re.DOTALL))
-    return [(text, bases)]
+    return [(file, text, bases)]
 
 
 def is_literal(path):
-    # A path that the author wrote somewhere in the project.
-    return is_literal_in(path, len(USED), len(PLAYS))
+    # A path that the author wrote, within the project also in a text.
+    found = os.path.realpath(path)
+    literals = read_literals()
+    return found in literals.paths or found in literals.variables or is_literal_in(path, len(USED), len(PLAYS))
 
 
 @functools.lru_cache(None)
 def is_literal_in(path, *_):
     known = {os.path.abspath(path), os.path.realpath(path)}
-    home = os.path.join(os.path.expanduser("~"), "")
-    absolute = known | {"~/" + path[len(home):] for path in known if path.startswith(home)}
-    return any(pattern_of(absolute, known, bases).search(text) for text, bases in texts())
+    absolute = {path for path in known if is_within(path, PROJECT)}
+    return any(pattern_of(absolute, known, bases).search(text) for _, text, bases in texts())
 
 
 def pattern_of(absolute, paths, bases):
@@ -356,6 +474,38 @@ def pattern_of(absolute, paths, bases):
     return re.compile(r"(?:(?<![\w./-])|(?<=\}\}/))(?:%s)(?![\w./-])" % spellings)
 
 
+def read_literals():
+    """Returns the literals of all texts, and of files and roles of collections that these name."""
+    update_literals(len(USED), len(PLAYS))
+    return LITERALS
+
+
+@functools.lru_cache(None)
+def update_literals(*_):
+    pending = texts()
+    while pending and len(READ_FILES) < MAX_TEXTS:
+        file, text, bases = pending.pop()
+        if file in READ_FILES:
+            continue
+        READ_FILES.add(file)
+        LITERALS.read(file, text)
+        for name in {*re.findall(r"[\w./-]*/[\w.-]+\.ya?ml", text)}:
+            for path in {os.path.normpath(os.path.join(base, name.lstrip("/"))) for base in bases}:
+                if is_within(path, PROJECT) and os.path.isfile(path):
+                    pending += read_text(path, (os.path.dirname(path), *bases))
+        for name in {*re.findall(r"\b(\w+)\.(\w+)\.([\w.]+)", text)}:
+            for folder in AnsibleCollectionConfig.collection_paths or ():
+                role = os.path.join(folder, "ansible_collections", name[0], name[1], "roles", *name[2].split("."))
+                pending += texts_of(role, "meta", False) if os.path.isdir(role) else []
+
+
+def read_watches():
+    for name in sorted(os.listdir(PROJECT)):
+        if name.startswith("watches."):
+            for _, text, _ in read_text(os.path.join(PROJECT, name), ()):
+                LITERALS.read_watches(text)
+
+
 def is_literal_role(name):
     # Simple names are ordinary words.
     if re.search(r"[./]", name):
@@ -363,7 +513,7 @@ def is_literal_role(name):
     else:
         pattern = r"(?m)(?:\b(?:role|name):|^\s*-|[\[,])\s*['\"]?%s['\"]?\s*(?:[,}\]#]|$)"
     pattern = re.compile(pattern % re.escape(name))
-    return any(pattern.search(text) for text, _ in texts())
+    return any(pattern.search(text) for _, text, _ in texts())
 
 
 def read_file(original, self, file_name, *args, **kwargs):
@@ -498,23 +648,33 @@ def is_included(path):
 
 
 def execute_module(original, self, module_name=None, module_args=None, *args, **kwargs):
-    # Other connections have other files.
-    if self._connection.transport == "local":
-        name = (module_name or self._task.action).rpartition(".")[2]
-        arguments = self._task.args if module_args is None else module_args
-        for key in READ | NAMES_OF_PATHS:
-            paths = arguments.get(key)
-            for path in paths if isinstance(paths, list) else [paths]:
-                # Modules evaluate variables of the environment.
-                for path in {path, os.path.expandvars(os.path.expanduser(path))} if isinstance(path, str) else ():
-                    path = os.path.join(self._loader.get_basedir(), path)
-                    if os.path.exists(path):
-                        (check_read if key in READ or name in READERS else check_private)(path)
+    arguments = self._task.args if module_args is None else module_args
+    check_arguments(self, last(module_name or self._task.action), arguments)
     return original(self, module_name, module_args, *args, **kwargs)
 
 
-def check_private(path):
-    check(path, lambda _: True)
+def check_arguments(self, name, arguments):
+    # Other connections have other files.
+    if self._connection.transport != "local":
+        return
+    for key, value in arguments.items():
+        for text in flyball_literals.listed(value):
+            check_url(text)
+            # Modules split lists at commas, and evaluate variables of the environment.
+            for path in {text, *text.split(",")}:
+                for path in {path, os.path.expandvars(os.path.expanduser(path)), os.path.expanduser(os.path.expandvars(path))}:
+                    check_argument(name, str(key), os.path.join(self._loader.get_basedir(), path.strip()), os.path.isabs(path))
+
+
+def check_argument(name, key, path, is_absolute):
+    if key == "dest" and (is_absolute or name in WRITERS) or key == "path" and name in WRITERS:
+        check_write(path)
+    elif not os.path.exists(path) or path == os.path.join(OWN, "kubeconfig") and key == "kubeconfig":
+        return
+    elif key in READ or key in NAMES_OF_PATHS and name in READERS:
+        check_read(path)
+    elif OTHER_PATHS.fullmatch(key):
+        check(path, lambda path: is_writable(path) or is_readable(path))
 
 
 def transfer_file(original, self, local_path, remote_path):
@@ -524,6 +684,7 @@ def transfer_file(original, self, local_path, remote_path):
 
 def fetch_file(original, self, in_path, out_path):
     check_read(os.path.join(OWN, os.path.expanduser(os.fsdecode(in_path))))
+    check_write(os.fsdecode(out_path))
     return original(self, in_path, out_path)
 
 
@@ -533,9 +694,21 @@ def use_password(original, path, *args):
     return original(path, *args)
 
 
+def password_folders():
+    """Creates folders of the run with which terms of the lookup begin, and returns those of all terms."""
+    for _, text, _ in texts():
+        for term in PASSWORD_TERM.findall(text):
+            folder = os.path.realpath(os.path.join(OWN, os.path.dirname(os.path.expanduser(term))))
+            if is_within(folder, OWN) and first_below(folder, OWN) not in INITIAL | {"."}:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+                yield folder
+            elif not is_broad(folder) and not any(is_within(folder, other) for other in PROTECTED):
+                yield folder
+
+
 def is_password(path):
     """Returns true for a path that begins a term of the lookup, and for files below a folder that does."""
-    for text, _ in texts():
+    for _, text, _ in texts():
         for term in PASSWORD_TERM.findall(text):
             written = os.path.realpath(os.path.join(OWN, os.path.expanduser(term)))
             if path == written:
@@ -562,6 +735,9 @@ wrap(LoopControl, "post_validate", validate_loop)
 wrap(TaskInclude, "build_parent_block", apply_to_included)
 wrap(VariableManager, "get_vars", get_variables)
 wrap(TaskExecutor, "_execute", execute)
+wrap(TaskExecutor, "run", run_task)
+wrap(TaskExecutor, "_get_action_handler_with_module_context", get_handler)
+wrap(Request, "open", open_url)
 wrap(ConfigManager, "get_config_value_and_origin", get_option)
 wrap(DataLoader, "load_from_file", load_file)
 wrap(DataLoader, "_decrypt_if_vault_data", decrypt)
@@ -578,11 +754,62 @@ wrap(ActionBase, "_transfer_file", transfer_file)
 wrap(connection_loader.get("ansible.builtin.local", class_only=True), "fetch_file", fetch_file)
 for name in ("_get_lock", "_read_password_file", "_write_password_file"):
     wrap(sys.modules[lookup_loader.get("ansible.builtin.password", class_only=True).__module__], name, use_password)
+wrap(lookup_loader, "get", get_lookup)
 wrap(Playbook, "_load_playbook_data", load_playbook)
 wrap(RoleDefinition, "_load_role_path", load_role_path)
 wrap(StrategyBase, "_load_included_file", load_tasks)
 wrap(action_loader.get("ansible.builtin.include_vars", class_only=True), "_load_files", load_vars)
 sys.modules["flyball_guard"] = sys.modules[__name__]
+
+
+def program_folders():
+    """Returns folders with programs: those of Python, Ansible and collections."""
+    yield from (sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(os.path.isabs, sys.path))
+    yield os.path.expanduser("~/.ansible")
+    for name, definition in C.config.get_configuration_definitions().items():
+        if definition.get("type") in ("path", "pathlist", "pathspec"):
+            value = getattr(C, name, None)
+            for path in flyball_literals.listed(value):
+                if os.path.isabs(path) and not is_within(os.path.realpath(path), OWN):
+                    yield path
+
+
+def grants():
+    """Returns the files that processes of the run may access, with their rights."""
+    read, both = flyball_wall.READ, flyball_wall.READ | flyball_wall.WRITE
+    without, literals = flyball_wall.without, read_literals()
+    closed = {*PASSWORDS, *SECRETS, RUNS}
+    for folder in {*READABLE_SYSTEM, *PROTECTED - closed, *USED, *NAMED, *map(os.path.expanduser, HELM)}:
+        yield from ((path, read) for path in without(folder, closed))
+    yield from ((path, both) for path in DEVICES)
+    # The names in it, but not the secret of the events.
+    yield OWN, flyball_wall.READ_DIR
+    yield from ((os.path.join(OWN, name), read) for name in os.listdir(OWN) if name != "run.json")
+    yield from ((path, both) for path in (TEMPORARY, HOME, *password_folders()))
+    # Files that the operator passes.
+    for name, value in os.environ.items():
+        paths = value.split(":") if name.endswith("PATH") else [value] if os.path.isfile(value) else []
+        yield from ((path, read) for path in filter(os.path.isabs, paths) for path in without(path, PASSWORDS))
+    for path in literals.paths | literals.variables | literals.folders:
+        is_secret = any(is_within(path, folder) for folder in SECRETS)
+        if not is_broad(path) and not (is_secret and path in literals.folders):
+            yield from ((path, read) for path in without(path, PASSWORDS if is_secret else {*PASSWORDS, *SECRETS}))
+    for path in literals.written | literals.variables | literals.folders:
+        # New files, and those that are replaced by new ones, need the rights of their folder.
+        is_new = path in literals.replaced or path not in literals.variables and not os.path.exists(path)
+        while is_new and not os.path.isdir(path):
+            path = os.path.dirname(path)
+        if not is_broad(path):
+            # Temporary files may be in the same folder as the runs.
+            yield from ((path, both) for path in without(path, PROTECTED - {RUNS}))
+
+
+# Never writable for users.
+PROTECTED = {os.path.realpath(path) for path in {*SYSTEM, *program_folders(), PROJECT, RUNS, *SECRETS}} - {"/"}
+# Programs have their state in the run.
+os.environ.setdefault("XDG_CACHE_HOME", os.path.join(HOME, "cache"))
+read_watches()
+IS_RESTRICTED = flyball_wall.restrict(grants())
 
 
 class InventoryModule(BaseInventoryPlugin):

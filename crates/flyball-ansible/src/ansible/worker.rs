@@ -5,7 +5,7 @@
 //! or this process dies. Forked processes have the environment of the worker in `/proc`, so they are its descendants
 //! that are killed; those that execute a program also have the [mark](super::process) of the run.
 
-use super::directory::{CALLBACK, GUARD};
+use super::directory::{CALLBACK, GUARD, LITERALS, WALL};
 use super::process::{Group, kill_marked};
 use super::work_dir::WorkDir;
 use super::{complaint, next_line};
@@ -38,9 +38,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// The program, its modules, and the plugins of runs.
 const PROGRAM: &str = "main.py";
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 7] = [
     ("callback.py", CALLBACK),
     ("guard.py", GUARD),
+    ("literals.py", LITERALS),
+    ("wall.py", WALL),
     (PROGRAM, include_str!("worker/main.py")),
     ("flyball_memory.py", include_str!("worker/memory.py")),
     ("flyball_modules.py", include_str!("worker/modules.py")),

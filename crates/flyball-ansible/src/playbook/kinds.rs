@@ -13,11 +13,16 @@ use crate::yaml;
 use flyball::Kind;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Nesting limit of values that are searched.
 const MAX_DEPTH: usize = 16;
+
+/// Folders of a role that Ansible loads. Others contain tests and examples, whose objects are not created by the role.
+const SOURCES: [&str; 7] = ["defaults", "files", "handlers", "meta", "tasks", "templates", "vars"];
+/// Folders of a project that do not belong to its playbooks: CRDs, samples and tests.
+const OTHERS: [&str; 4] = ["config", "deploy", "molecule", "tests"];
 
 /// Selects all namespaces in `allowNamespaces`.
 pub(crate) const ALL_NAMESPACES: &str = "*";
@@ -60,8 +65,22 @@ impl Kinds {
         found
     }
 
-    /// Finds the kinds in all texts of a folder.
-    pub(crate) fn of_files(folder: &Path, author: &Map<String, Value>, vault: &Vault) -> Result<Self> {
+    /// Finds the kinds in all texts of a role.
+    pub(crate) fn of_role(folder: &Path, author: &Map<String, Value>, vault: &Vault) -> Result<Self> {
+        Self::of_texts(folder, is_of_role, author, vault)
+    }
+
+    /// Finds the kinds in all texts of a project, whose playbooks may use all of its roles and files.
+    pub(crate) fn of_project(folder: &Path, author: &Map<String, Value>, vault: &Vault) -> Result<Self> {
+        Self::of_texts(folder, is_of_project, author, vault)
+    }
+
+    fn of_texts(
+        folder: &Path,
+        is_source: fn(&Path) -> bool,
+        author: &Map<String, Value>,
+        vault: &Vault,
+    ) -> Result<Self> {
         let mut found = Self::default();
         let mut layers = vec![Arc::new(templates(author))];
         for part in ["vars", "defaults"] {
@@ -76,10 +95,7 @@ impl Kinds {
             let is_text = path
                 .extension()
                 .is_some_and(|ending| ["yml", "yaml", "j2", "json"].iter().any(|known| ending == *known));
-            // CRDs and samples are not created by the role.
-            let is_role =
-                !path.strip_prefix(folder).is_ok_and(|path| path.starts_with("config") || path.starts_with("deploy"));
-            if is_text && is_role {
+            if is_text && path.strip_prefix(folder).is_ok_and(is_source) {
                 let text = yaml::read_text(&path, vault)?;
                 search.record_objects_in_text(&text);
                 match yaml::documents(&text, vault) {
@@ -416,6 +432,20 @@ impl Search<'_> {
     }
 }
 
+/// Returns true if a path relative to a role is in a folder that Ansible loads.
+fn is_of_role(path: &Path) -> bool {
+    path.components().next().is_some_and(|first| SOURCES.iter().any(|source| first.as_os_str() == *source))
+}
+
+/// Returns true if a path relative to a project may be that of a playbook, a role, or one of their files.
+fn is_of_project(path: &Path) -> bool {
+    if let Ok(path) = path.strip_prefix("roles") {
+        return is_of_role(path.components().skip(1).collect::<PathBuf>().as_path());
+    }
+    let first = path.components().next().map(|first| first.as_os_str().to_string_lossy());
+    first.is_some_and(|first| !first.starts_with('.') && !OTHERS.contains(&&*first))
+}
+
 /// Returns true if a namespace is that of the reconciled object.
 fn is_own(namespace: &str) -> bool {
     namespace.contains("meta.namespace") || namespace.contains("metadata.namespace")
@@ -449,6 +479,29 @@ mod tests {
         );
         let text = "apiVersion: v1 # so\nkind: \"ConfigMap\"\n---\nkind: Job\nmetadata: {}\napiVersion: batch/v1\nspec:\n  kind: X\n";
         assert_eq!(found(json!(text)), ["configmaps", "jobs.batch"]);
+    }
+
+    #[test]
+    fn tests_of_a_role_name_no_namespaces() {
+        let folder = std::env::temp_dir().join(format!("flyball-kinds-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let object = |namespace: &str| format!("kind: Secret\nmetadata:\n  namespace: {namespace}\n");
+        for part in [&SOURCES[..], &["molecule/default", "tests", "examples", ".github"]].concat() {
+            for role in ["", "roles/a"] {
+                let path = folder.join(role).join(part);
+                std::fs::create_dir_all(&path).unwrap();
+                let name = part.trim_matches('.').replace('/', "-");
+                std::fs::write(path.join("main.yml"), object(&name)).unwrap();
+            }
+        }
+        std::fs::write(folder.join("play.yml"), "- tasks: [{k8s: {namespace: play}}]\n").unwrap();
+        let found = |kinds: Result<Kinds>| kinds.unwrap().namespaces.into_iter().collect::<Vec<_>>();
+        let (author, vault) = (Map::new(), Vault::default());
+        assert_eq!(found(Kinds::of_role(&folder.join("roles/a"), &author, &vault)), SOURCES);
+        let mut expected = [&SOURCES[..], &["examples", "play"]].concat();
+        expected.sort_unstable();
+        assert_eq!(found(Kinds::of_project(&folder, &author, &vault)), expected);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

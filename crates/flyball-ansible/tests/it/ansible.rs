@@ -43,6 +43,8 @@ with_both_executors! {
     literal_names_may_leave_the_project
     computed_names_of_lookups_stay_within_the_project
     computed_names_do_not_read_files_of_the_run
+    runs_access_only_their_own_files_and_literal_paths
+    computed_names_of_modules_and_lookups_run_no_command
     computed_names_reach_no_collection
     vaults_are_not_opened_for_users
     fields_configure_no_plugin
@@ -445,6 +447,118 @@ async fn computed_names_do_not_read_files_of_the_run(executor: Executor) {
         assert_eq!(message.contains("is a file of the run"), *is_refused, "{spec}: {message}");
     })
     .await;
+}
+
+/// Ways to access files that users choose.
+const FILES: &str = r#"
+- {tempfile: {state: directory}, register: work}
+- {copy: {content: '{{ text | default("a") }}', dest: '{{ work.path }}/{{ key }}'}, when: key is defined}
+- {lineinfile: {path: '{{ edited }}', line: a, create: true}, when: edited is defined}
+- {replace: {path: '{{ replaced }}', regexp: a, replace: b}, when: replaced is defined}
+- {blockinfile: {path: '{{ extended }}', block: a, create: true}, when: extended is defined}
+- {get_url: {url: 'http://127.0.0.1:1', dest: '{{ loaded }}'}, when: loaded is defined}
+- {unarchive: {src: '{{ role_path }}/files/a.tar', dest: '{{ unpacked }}'}, when: unpacked is defined}
+- {fetch: {src: '{{ role_path }}/files/a.tar', dest: '{{ fetched }}', flat: true}, when: fetched is defined}
+- {get_url: {url: '{{ url }}', dest: '{{ work.path }}/a'}, when: url is defined}
+- {debug: {msg: "{{ lookup('url', read_url) }}"}, when: read_url is defined}
+- {unarchive: {src: '{{ archive }}', dest: '{{ work.path }}', remote_src: true}, when: archive is defined}
+- {slurp: {src: '{{ slurped }}'}, when: slurped is defined}
+- {find: {paths: '{{ searched }}', contains: a}, when: searched is defined}
+- {wait_for: {path: '{{ awaited }}', search_regex: a, timeout: 1}, when: awaited is defined}
+- {setup: {fact_path: '{{ facts }}', gather_subset: ['!all', local]}, when: facts is defined}
+- {command: {argv: [cat, '{{ printed }}']}, when: printed is defined}
+- {shell: 'echo a >"$TARGET"', environment: {TARGET: '{{ target }}'}, when: target is defined}
+- kubernetes.core.k8s: {definition: {apiVersion: v1, kind: ConfigMap, data: {a: "token_file: OUTSIDE/inline", b: OUTSIDE/inline}}}
+  when: false
+- {slurp: {src: OUTSIDE/literal}}
+- {command: cat OUTSIDE/literal}
+- {copy: {content: a, dest: 'OUTSIDE/new/{{ ansible_operator_meta.name }}'}}
+- {command: 'cat OUTSIDE/new/{{ ansible_operator_meta.name }}'}
+"#;
+
+async fn runs_access_only_their_own_files_and_literal_paths(executor: Executor) {
+    let other = [("secret", "a"), ("inline", "a"), ("literal", "a"), ("new/a", "a")];
+    let other = Project::new(&named("walled-outside", executor), &other);
+    let outside = |name: &str| other.folder().join(name).display().to_string();
+    let tasks = FILES.replace("OUTSIDE", &outside(""));
+    let tasks = tasks.replace("//", "/").replace("http:/", "http://");
+    let files = [("roles/a/tasks/main.yml", &*tasks), ("roles/a/files/a.tar", "a")];
+    let written = Project::new(&named("walled", executor), &files);
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
+    let inside = |name: &str| written.folder().join(name).display().to_string();
+    let (secret, canary) = (outside("secret"), inside("roles/a/tasks/canary.yml"));
+    let (not_written, not_read, denied) = ("neither a temporary file", "outside of the project", "runs may not access");
+    let module = "../../home/collections/ansible_collections/kubernetes/core/plugins/modules/canary.py";
+    let cases = [
+        (json!({"key": module}), not_written),
+        (json!({"key": "../../callbacks/canary.py"}), not_written),
+        (json!({"edited": canary}), not_written),
+        (json!({"edited": secret}), not_written),
+        (json!({"edited": "library/canary.py"}), not_written),
+        (json!({"replaced": inside("roles/a/tasks/main.yml")}), not_written),
+        (json!({"extended": canary}), not_written),
+        (json!({"loaded": canary}), not_written),
+        (json!({"unpacked": inside("roles/a")}), not_written),
+        (json!({"fetched": canary}), not_written),
+        (json!({"url": format!("file://{secret}")}), "is that of a file"),
+        (json!({"readUrl": format!(" URL:File:{secret}")}), "is that of a file"),
+        (json!({"archive": format!("file://{secret}")}), "is that of a file"),
+        (json!({"slurped": outside("inline")}), not_read),
+        (json!({"slurped": format!("$NONE~/{}{secret}", "../".repeat(20))}), "File not found"),
+        (json!({"slurped": format!("~/{}{secret}", "../".repeat(20))}), not_read),
+        (json!({"searched": format!("/nowhere,{secret}")}), not_read),
+        (json!({"awaited": secret}), not_read),
+        (json!({"facts": other.folder()}), not_read),
+        (json!({"printed": secret}), denied),
+        (json!({"printed": outside("inline")}), denied),
+        (json!({"target": canary}), denied),
+        (json!({"target": secret}), denied),
+        (json!({"key": "a/../b"}), "does not exist"),
+        (json!({"key": "a"}), ""),
+    ];
+    outcomes(&test, &cases, |spec, problem, message| {
+        assert_eq!(message.is_some(), !problem.is_empty(), "{spec}: {message:?}");
+        let message = message.unwrap_or_default();
+        assert!(message.contains(problem), "{spec}: {message}");
+    })
+    .await;
+    assert!(!Path::new(&canary).exists(), "a file of the role was written");
+    assert_eq!(std::fs::read_to_string(secret).unwrap(), "a");
+}
+
+async fn computed_names_of_modules_and_lookups_run_no_command(executor: Executor) {
+    let tasks = r#"
+- {action: '{{ module | default("debug") }}', args: '{{ facts | default({}) }}'}
+- {debug: {msg: "{{ lookup(source, 'touch CANARY') }}"}, when: source is defined}
+- {set_fact: {sources: [env, file], modules: {fast: ansible.builtin.ping}, words: "shell and pipe"}}
+- {action: "{{ modules['fast'] }}"}
+- {debug: {msg: "{{ query(sources[0], 'HOME') }} {{ lookup('ansible.builtin.vars', 'words') }}"}}
+"#;
+    let name = named("plugins-by-name", executor);
+    let written = Project::role(&name, "");
+    let canary = written.folder().join("CANARY");
+    let written = Project::role(&name, &tasks.replace("CANARY", &canary.display().to_string()));
+    let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
+    let command = json!({"cmd": format!("touch {}", canary.display())});
+    let refused = "has a computed name";
+    let cases = [
+        (json!({"module": "ansible.builtin.command", "facts": command}), refused),
+        (json!({"module": "shell", "facts": command}), refused),
+        (json!({"module": "expect", "facts": command}), refused),
+        (json!({"module": "ansible.builtin.git", "facts": {"repo": "ext::id", "dest": "a"}}), refused),
+        (json!({"source": "pipe"}), refused),
+        (json!({"source": "ansible.builtin.pipe"}), refused),
+        (json!({"source": "lines"}), refused),
+        (json!({"source": "url"}), refused),
+        (json!({}), ""),
+    ];
+    outcomes(&test, &cases, |spec, problem, message| {
+        assert_eq!(message.is_some(), !problem.is_empty(), "{spec}: {message:?}");
+        let message = message.unwrap_or_default();
+        assert!(message.contains(problem), "{spec}: {message}");
+    })
+    .await;
+    assert!(!canary.exists(), "a command ran");
 }
 
 /// Number of custom resources of a table that exist at a time.

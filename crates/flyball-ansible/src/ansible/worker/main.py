@@ -230,7 +230,7 @@ def first_run(tasks):
 
 
 # The plugins of which each run has a copy.
-PLUGINS = ("callback.py", "guard.py")
+PLUGINS = ("callback.py", "guard.py", "literals.py", "wall.py")
 K8S = {"api_version": "v1", "kind": "ConfigMap", "name": "a", "namespace": "a"}
 BUILTIN_TASKS = [
     {"set_fact": {"a": "{{ [1] | map('string') | list }}"}},

@@ -74,7 +74,9 @@ async fn runs_have_nothing_in_common(executor: Executor) {
   ansible.builtin.set_fact: {fact: 1}
 - ansible.builtin.shell: env >FOLDER/{{ title }}
 ";
-    let tasks = tasks.replace("FOLDER", &folder_of("common", executor));
+    // Runs cannot write to their project.
+    let folder = folder_of("common-output", executor);
+    let tasks = tasks.replace("FOLDER", &folder);
     let files = [("roles/a/tasks/main.yml", &*tasks), ("roles/a/filter_plugins/leaks.py", LEAKS)];
     let written = Project::new(&named("common", executor), &files);
     let Some(test) = test_of(written.folder().to_owned(), executor).await else { return };
@@ -84,7 +86,7 @@ async fn runs_have_nothing_in_common(executor: Executor) {
         let shops = api(&test, &shops());
         let is_successful = async || condition(&shops.get(name).await.unwrap(), "Successful")["status"] == "True";
         test.eventually("it is successful", is_successful).await;
-        environments.push(fs::read_to_string(written.folder().join(name)).unwrap());
+        environments.push(fs::read_to_string(Path::new(&folder).join(name)).unwrap());
     }
     let [first, second] = environments.try_into().unwrap();
     let run = first.lines().find_map(|line| line.strip_prefix("FLYBALL_ANSIBLE_RUN=")).unwrap();
@@ -109,13 +111,13 @@ async fn start_lingering(
     executor: Executor,
     others: &[(&str, &str)],
 ) -> Option<(Project, Test, Vec<String>)> {
-    let folder = folder_of(name, executor);
+    let folder = folder_of(&format!("{name}-output"), executor);
     let tasks = format!("- linger: {{folder: {folder}}}\n  when: not ('{folder}/module' is exists)\n");
     let files = [&[("roles/a/tasks/main.yml", &*tasks), ("roles/a/library/linger.py", LINGER)], others].concat();
     let written = Project::new(&named(name, executor), &files);
     let test = test_of(written.folder().to_owned(), executor).await?;
     apply(&test, "corner").await;
-    let files = ["module", "daemon", "program"].map(|name| written.folder().join(name));
+    let files = ["module", "daemon", "program"].map(|name| Path::new(&folder).join(name));
     test.eventually("it has started", async || files.iter().all(|file| file.exists())).await;
     let pids = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     Some((written, test, pids))
