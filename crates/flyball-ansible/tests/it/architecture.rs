@@ -45,6 +45,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "yaml",
         ],
     ),
+    ("flags", &["error", "operator", "watches"]),
 ];
 
 #[test]
