@@ -35,15 +35,23 @@ pub enum Error {
         problem: String,
     },
     /// A task is not supported by the built-in executor.
-    #[error("{}: task {task}: {problem}", path.display())]
+    #[error("{}{}: task {task}: {problem}", path.display(), at(*line))]
     Task {
         /// The file.
         path: PathBuf,
+        /// The line in which the task begins; 0 if unknown.
+        line: usize,
         /// Its name, or its position in the file.
         task: String,
         /// The problem and the remedy.
         problem: String,
+        /// What the built-in executor lacks, such as `module ansible.builtin.copy`, if it has a name.
+        feature: Option<String>,
     },
+}
+
+fn at(line: usize) -> String {
+    if line == 0 { String::new() } else { format!(":{line}") }
 }
 
 fn of(field: &str) -> String {
@@ -60,7 +68,44 @@ impl Error {
     }
 
     pub(crate) fn task(path: &Path, task: &str, problem: impl fmt::Display) -> Self {
-        Self::Task { path: path.to_owned(), task: task.to_owned(), problem: problem.to_string() }
+        let (path, task, problem) = (path.to_owned(), task.to_owned(), problem.to_string());
+        Self::Task { path, line: 0, task, problem, feature: None }
+    }
+
+    /// Sets the line of the task, unless it is known: that of an inner task is more precise.
+    pub(crate) fn at_line(mut self, number: usize) -> Self {
+        if let Self::Task { line, .. } = &mut self
+            && *line == 0
+        {
+            *line = number;
+        }
+        self
+    }
+
+    /// Names the feature that the built-in executor lacks.
+    pub(crate) fn lacks(mut self, name: String) -> Self {
+        if let Self::Task { feature, .. } = &mut self {
+            *feature = Some(name);
+        }
+        self
+    }
+
+    /// Returns the error of a role that only `ansible-playbook` could run, if it is not installed.
+    pub(crate) fn without_ansible(mut self) -> Self {
+        if let Self::Task { problem, feature: Some(feature), .. } = &mut self {
+            *problem = format!("{feature} needs ansible-playbook, which is not on the PATH");
+        }
+        self
+    }
+
+    /// Returns the feature that the built-in executor lacks, with its place, or the problem as it is.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Task { path, line, feature: Some(feature), .. } => {
+                format!("does not support {feature} ({}{})", path.display(), at(*line))
+            }
+            other => format!("rejects it: {other}"),
+        }
     }
 }
 

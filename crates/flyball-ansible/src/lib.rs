@@ -37,7 +37,7 @@
 //! file, task and remedy. Such roles can be run with the real `ansible-playbook`, a process that uses the operator's
 //! permissions through a proxy on localhost while it runs; created objects are owned by the reconciled object. A
 //! long-lived [worker](Executor::Worker) with Ansible forks such processes, or each one is
-//! [started](Executor::AnsiblePlaybook). The program `flyball-ansible` chooses the executor automatically, or by
+//! [started](Executor::AnsiblePlaybook). The programs `flyball` and `flyball-ansible` choose the executor automatically, or by
 //! `--executor`, and `executor` in `watches.yaml` chooses it for an entry.
 //!
 //! # Differences from operator-sdk
@@ -58,6 +58,7 @@ mod ansible;
 mod error;
 mod executor;
 mod fields;
+mod flags;
 mod job;
 mod memory;
 mod metrics;
@@ -78,7 +79,8 @@ mod watches;
 mod yaml;
 
 pub use error::Error;
+pub use flags::Flags;
 pub use memory::MEMORY_LIMIT;
-pub use operator::operator;
+pub use operator::{AnsibleRequirement, ansible_requirements, operator, operator_name};
 pub use playbook::{Coverage, Gap, GapKind, Line, PartCoverage, coverage};
 pub use watches::{Defaults, Executor, LogEvents, Watches};

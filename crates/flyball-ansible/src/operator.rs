@@ -4,7 +4,7 @@ use crate::access::{PRIMARY, PRIMARY_TYPE};
 use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute};
-use crate::memory::{RunMemory, max_playbook_runs};
+use crate::memory::RunMemory;
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::offload::Slots;
@@ -19,10 +19,9 @@ use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value};
-use std::cell::OnceCell;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Timeout of a run: the maximum wait of its tasks.
@@ -41,8 +40,9 @@ const DEADLINE: Duration = Duration::from_secs(1800);
 ///
 /// # Errors
 ///
-/// If a role, playbook or CRD cannot be read; if a task uses a module, an argument or a keyword, or a template uses a
-/// filter, that the built-in executor does not support. The error contains file and task.
+/// If a role, playbook or CRD cannot be read; with [`Executor::BuiltIn`], if a task uses a module, an argument or a
+/// keyword, or a template uses a filter, that it does not support. The error contains file and task. A missing
+/// `ansible-playbook` is an error when the operator runs: it can be described without.
 pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let definitions = definitions(watches.directory())?;
     let name = name(watches.directory());
@@ -55,7 +55,7 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
         slots,
         memory: RunMemory::new(),
         metrics: metrics.clone(),
-        workers: OnceCell::new(),
+        workers: Arc::default(),
     };
     operator = operator.metrics(|registry| metrics.register(registry));
     for watch in &watches.entries {
@@ -85,12 +85,8 @@ fn controller(
     let mut declared = DeclaredVariables::of(&watch.runs, folder, &watch.vault)?;
     let defaults = &executors.watches.defaults;
     let workers = watch.concurrency.unwrap_or(defaults.max_concurrent_reconciles.get());
+    let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
     let executor = watch.executor.unwrap_or(executors.executor);
-    // The entries share the memory.
-    let max_playbook_runs = max_playbook_runs(executor != Executor::AnsiblePlaybook)
-        .map(|runs| (runs / executors.watches.entries.len()).max(1));
-    let playbook_runs = max_playbook_runs.map_or(workers, |max| workers.min(max));
-    let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(playbook_runs) };
     let (main, mut kinds) = executors.create(executor, watch, &watch.runs, &declared, &watch.vars, &shares)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
@@ -111,35 +107,32 @@ fn controller(
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
     let created = kinds.created.iter().map(defined).collect();
     let kinds = Arc::new(Kinds { created, read: kinds.read.iter().map(defined).collect(), ..kinds });
-    let starts_processes = main.starts_processes();
-    let roles = Roles {
-        watch: Arc::new(Watch {
-            reconcile_period: watch
-                .reconcile_period
-                .or(Some(defaults.reconcile_period))
-                .filter(|period| !period.is_zero()),
-            verbosity: watch.verbosity.or(Some(defaults.verbosity)),
-            log_events: watch.log_events.or(Some(defaults.log_events)),
-            ..watch.clone()
-        }),
-        kind: kind.clone(),
-        executor: main,
-        finalizer,
-        kinds: kinds.clone(),
-        manager: format!("{name}-patch"),
-        names: Arc::new(Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() }),
-        slots: executors.slots.clone(),
-        deferrals: Deferrals::default(),
-        memory: executors.memory.clone(),
-        metrics: executors.metrics.of(&watch.gvk),
+    let settled = Watch {
+        reconcile_period: watch.reconcile_period.or(Some(defaults.reconcile_period)).filter(|period| !period.is_zero()),
+        verbosity: watch.verbosity.or(Some(defaults.verbosity)),
+        log_events: watch.log_events.or(Some(defaults.log_events)),
+        ..watch.clone()
     };
-    let mut controller = Controller::of(&kind, roles).deadline(DEADLINE);
-    controller = match starts_processes {
-        // A run without a share waits for one. One namespace has at most half of these workers, so its waiting runs do
-        // not delay those of others.
-        true => controller.concurrency(2 * playbook_runs).shares_workers(),
-        false => controller.concurrency(workers),
+    let names = Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() };
+    let (of, used, manager) = (kind.clone(), kinds.clone(), format!("{name}-patch"));
+    let (slots, memory) = (executors.slots.clone(), executors.memory.clone());
+    let metrics = executors.metrics.of(&watch.gvk);
+    let make = move || -> Result<Roles> {
+        Ok(Roles {
+            watch: Arc::new(settled),
+            kind: of,
+            executor: main()?,
+            finalizer: finalizer.map(|make| make()).transpose()?,
+            kinds: used,
+            manager,
+            names: Arc::new(names),
+            slots,
+            deferrals: Deferrals::default(),
+            memory,
+            metrics,
+        })
     };
+    let mut controller = Controller::deferred_of(&kind, make).deadline(DEADLINE).concurrency(workers);
     if let Some(finalizer) = &watch.finalizer {
         controller = controller.finalizer(&finalizer.name);
     }
@@ -177,12 +170,17 @@ struct Executors<'w> {
     slots: Option<Slots>,
     memory: RunMemory,
     metrics: Metrics,
-    /// The workers of `ansible-playbook`, or the reason why there are none.
-    workers: OnceCell<Result<Arc<Workers>, String>>,
+    workers: Arc<SharedWorkers>,
 }
 
+/// The workers of `ansible-playbook`, or the reason why there are none.
+type SharedWorkers = OnceLock<Result<Arc<Workers>, String>>;
+
+/// Creates an executor when the operator starts: until then, `ansible-playbook` need not exist.
+type MakeExecutor = Box<dyn FnOnce() -> Result<Box<dyn Execute>> + Send>;
+
 impl Executors<'_> {
-    /// Creates the executor of a role or a playbook, and determines its kinds.
+    /// Selects the executor of a role or a playbook, and determines its kinds.
     fn create(
         &self,
         executor: Executor,
@@ -191,46 +189,16 @@ impl Executors<'_> {
         declared: &DeclaredVariables,
         vars: &Map<String, Value>,
         shares: &ControllerShares,
-    ) -> Result<(Box<dyn Execute>, Kinds)> {
+    ) -> Result<(MakeExecutor, Kinds)> {
         let (folder, vault) = (self.watches.directory(), &watch.vault);
         let load = || load(runs, folder, vault, !watch.services.is_empty());
-        let file = |problem: String| Error::file(&self.watches.path, problem);
-        let find = || {
-            AnsiblePlaybook::find().ok_or_else(|| {
-                let remedy = "install ansible-core, or use the built-in executor";
-                file(format!("ansible-playbook not found in PATH: {remedy}"))
-            })
-        };
-        let (program, start) = match executor {
-            Executor::BuiltIn => return self.built_in(load()?, vars, shares),
-            Executor::AnsiblePlaybook => (find()?, Start::Process),
-            Executor::Worker => {
-                let program = find()?;
-                let workers =
-                    self.workers(&program).map_err(|problem| file(format!("no worker can start: {problem}")))?;
-                (program, Start::Worker(workers))
-            }
-            Executor::Auto => match (load(), AnsiblePlaybook::find()) {
-                (Ok(playbook), _) => return self.built_in(playbook, vars, shares),
-                (Err(error), None) => return Err(error),
-                (Err(error), Some(program)) => {
-                    let kind = &watch.gvk.kind;
-                    let start = match self.workers(&program) {
-                        Ok(workers) => {
-                            tracing::info!("{kind} is reconciled by ansible-playbook with a worker: {error}");
-                            Start::WorkerOrProcess(workers)
-                        }
-                        Err(problem) => {
-                            tracing::info!(
-                                "{kind} is reconciled by ansible-playbook as a new process for each run, because \
-                                 {problem}: {error}"
-                            );
-                            Start::Process
-                        }
-                    };
-                    (program, start)
-                }
+        let rejection = match executor {
+            Executor::BuiltIn => return Ok(self.built_in(load()?, vars, shares)),
+            Executor::Auto => match load() {
+                Ok(playbook) => return Ok(self.built_in(playbook, vars, shares)),
+                Err(error) => Some(error),
             },
+            Executor::Worker | Executor::AnsiblePlaybook => None,
         };
         let kinds = match runs {
             Runs::Playbook(_) => Kinds::of_project(folder, vars, vault)?,
@@ -238,7 +206,33 @@ impl Executors<'_> {
         };
         let (runs, project) = (runs.clone(), folder.to_owned());
         let (external_paths, shares) = (declared.external_paths.clone(), shares.running.clone());
-        Ok((Box::new(AnsiblePlaybook { program, start, runs, project, external_paths, shares }), kinds))
+        let (file, kind, workers) = (self.watches.path.clone(), watch.gvk.kind.clone(), self.workers.clone());
+        let make = move || -> Result<Box<dyn Execute>> {
+            let Some(program) = AnsiblePlaybook::find() else {
+                let missing = "ansible-playbook not found in PATH: install ansible-core, or use the built-in executor";
+                return Err(rejection.map_or_else(|| Error::file(&file, missing), Error::without_ansible));
+            };
+            let workers = || workers.get_or_init(|| Workers::of(&program).map(Arc::new)).clone();
+            let reason = rejection.as_ref().map(Error::reason).unwrap_or_default();
+            let start = match executor {
+                Executor::BuiltIn | Executor::AnsiblePlaybook => Start::Process,
+                Executor::Worker => Start::Worker(
+                    workers().map_err(|problem| Error::file(&file, format_args!("no worker can start: {problem}")))?,
+                ),
+                Executor::Auto => match workers() {
+                    Ok(workers) => {
+                        tracing::info!("{kind}: executor worker: the built-in one {reason}");
+                        Start::WorkerOrProcess(workers)
+                    }
+                    Err(problem) => {
+                        tracing::info!("{kind}: executor ansible-playbook, since {problem}: the built-in one {reason}");
+                        Start::Process
+                    }
+                },
+            };
+            Ok(Box::new(AnsiblePlaybook { program, start, runs, project, external_paths, shares }))
+        };
+        Ok((Box::new(make), kinds))
     }
 
     fn built_in(
@@ -246,15 +240,57 @@ impl Executors<'_> {
         playbook: Playbook,
         vars: &Map<String, Value>,
         shares: &ControllerShares,
-    ) -> Result<(Box<dyn Execute>, Kinds)> {
+    ) -> (MakeExecutor, Kinds) {
         let kinds = Kinds::of(&playbook, vars);
         let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
-        Ok((Box::new(BuiltIn { playbook, slots, shares }), kinds))
+        (Box::new(move || Ok(Box::new(BuiltIn { playbook, slots, shares }))), kinds)
     }
+}
 
-    fn workers(&self, program: &Path) -> Result<Arc<Workers>, String> {
-        self.workers.get_or_init(|| Workers::of(program).map(Arc::new)).clone()
+/// A role or playbook that only `ansible-playbook` runs.
+#[derive(Debug)]
+pub struct AnsibleRequirement {
+    /// Its name, such as `role memo`.
+    pub runs: String,
+    /// What the built-in executor lacks, such as `module ansible.builtin.copy`.
+    pub feature: String,
+    /// The error if `ansible-playbook` is not installed.
+    pub error: Error,
+}
+
+/// Returns the roles and playbooks that need `ansible-playbook`, in the order of the entries.
+pub fn ansible_requirements(watches: &Watches, executor: Executor) -> Vec<AnsibleRequirement> {
+    let folder = watches.directory();
+    let mut found = Vec::new();
+    for watch in &watches.entries {
+        let finalizer = watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref());
+        for runs in std::iter::once(&watch.runs).chain(finalizer) {
+            let executor = watch.executor.unwrap_or(executor);
+            let error = match executor {
+                Executor::BuiltIn => continue,
+                Executor::Auto => match load(runs, folder, &watch.vault, !watch.services.is_empty()) {
+                    Ok(_) => continue,
+                    Err(error) => error.without_ansible(),
+                },
+                Executor::Worker | Executor::AnsiblePlaybook => {
+                    Error::file(&watches.path, format_args!("{}: its executor needs ansible-playbook", watch.gvk.kind))
+                }
+            };
+            let feature = match &error {
+                Error::Task { feature: Some(feature), .. } => feature.clone(),
+                Error::File { .. } if executor != Executor::Auto => "its executor".to_owned(),
+                error => error.to_string(),
+            };
+            let runs = match runs {
+                Runs::Role(folder) => {
+                    format!("role {}", folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy())
+                }
+                Runs::Playbook(file) => format!("playbook {}", file.strip_prefix(folder).unwrap_or(file).display()),
+            };
+            found.push(AnsibleRequirement { runs, feature, error });
+        }
     }
+    found
 }
 
 /// Returns the predicate for updates: changes of the desired state trigger a reconcile, changes of the status do not.
@@ -330,6 +366,12 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
         }
     }
     Ok(definitions)
+}
+
+/// Returns the name of the operator of a `watches.yaml`, which need not be valid.
+pub fn operator_name(watches: impl AsRef<Path>) -> String {
+    let folder = watches.as_ref().parent().filter(|folder| !folder.as_os_str().is_empty());
+    name(folder.unwrap_or(Path::new(".")))
 }
 
 /// Returns the name of the operator.

@@ -109,7 +109,7 @@ impl Command {
             Self::Helm(args) => helm::cmd_helm(&args),
             Self::Ansible(args) => ansible::cmd_ansible(&args),
             Self::Image(args) => image::cmd_image(args),
-            Self::Test(args) => test::cmd_test(&args),
+            Self::Test(args) => test::cmd_test(args),
             Self::Scorecard(args) => scorecard::cmd_scorecard(args),
             Self::Bench(args) => bench::cmd_bench(&args),
             Self::Man(args) => man::cmd_man(&args, crate::Cli::command()),

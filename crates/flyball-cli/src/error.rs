@@ -19,6 +19,8 @@ pub(crate) enum ErrorKind {
     Failure,
     /// The command line is invalid in a way that clap does not check.
     Usage,
+    /// Ctrl-C ended the command.
+    Interrupted,
 }
 
 impl ErrorKind {
@@ -26,6 +28,8 @@ impl ErrorKind {
         match self {
             Self::Failure => 1,
             Self::Usage => 2,
+            // As of a shell, for a program that the signal ended.
+            Self::Interrupted => 130,
         }
     }
 }
@@ -45,6 +49,11 @@ impl Error {
     /// Creates a usage error that clap cannot detect.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self { kind: ErrorKind::Usage, ..Self::new(what) }
+    }
+
+    /// Creates the error of a command that Ctrl-C ended before its result.
+    pub(crate) fn interrupted() -> Self {
+        Self { kind: ErrorKind::Interrupted, ..Self::new("interrupted") }
     }
 
     pub(crate) fn kind(&self) -> ErrorKind {
@@ -76,6 +85,21 @@ impl Error {
         }
     }
 
+    /// Returns true if the server did not speak TLS, or its certificate is not trusted.
+    pub(crate) fn is_tls_failure(&self) -> bool {
+        let mut source: Option<&dyn StdError> = self.source.as_deref().map(|source| source as _);
+        while let Some(error) = source {
+            if let Some(error) = error.downcast_ref::<io::Error>()
+                && (error.kind() == io::ErrorKind::UnexpectedEof
+                    || error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()))
+            {
+                return true;
+            }
+            source = error.source();
+        }
+        false
+    }
+
     /// Returns true if the object or its kind does not exist.
     pub(crate) fn is_absence(&self) -> bool {
         let source = self.source.as_deref().and_then(|source| source.downcast_ref());
@@ -94,7 +118,7 @@ impl fmt::Display for Error {
                 (Some(kube::Error::Api(status)), _) => (status.message.clone(), None),
                 (Some(kube::Error::Service(_)), _) => (String::new(), error.source()),
                 // The excerpt of the file and the cause repeat the message.
-                (_, Some(error)) => (error.without_snippet().to_string(), None),
+                (_, Some(error)) => (yaml_problem(error), None),
                 _ => (text_of(error), error.source()),
             };
             // Many errors repeat their cause.
@@ -105,6 +129,16 @@ impl fmt::Display for Error {
             source = next;
         }
         Ok(())
+    }
+}
+
+/// Returns the text of an error of YAML, without advice for programmers.
+pub(crate) fn yaml_problem(error: &serde_saphyr::Error) -> String {
+    match error.without_snippet() {
+        error @ serde_saphyr::Error::DuplicateMappingKey { .. } => {
+            error.render_with_formatter(&serde_saphyr::UserMessageFormatter)
+        }
+        error => error.to_string(),
     }
 }
 
@@ -137,6 +171,9 @@ mod tests {
         let yaml = serde_saphyr::from_str::<Value>("a: [").expect_err("the bracket is open");
         let text = Error::caused("a.yaml is not valid YAML", yaml).to_string();
         assert_eq!(text, "a.yaml is not valid YAML: unclosed bracket '[' at line 1, column 4");
+        let yaml = serde_saphyr::from_str::<Value>("a: 1\na: 2\n").expect_err("the key is there twice");
+        let text = Error::caused("a.yaml is not valid YAML", yaml).to_string();
+        assert_eq!(text, "a.yaml is not valid YAML: duplicate mapping key: a not allowed here at line 2, column 1");
         let refused = io::Error::from_raw_os_error(111);
         let service = kube::Error::Service(refused.into());
         assert_eq!(Error::caused("no response", service).to_string(), "no response: Connection refused");

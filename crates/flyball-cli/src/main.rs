@@ -1,7 +1,7 @@
 //! The `flyball` program.
 //!
 //! Each command is a file in `commands`; this one parses the command line and returns the exit code: 0 success, 1
-//! failure, 2 usage error.
+//! failure, 2 usage error, 130 interrupted.
 
 mod cases;
 mod chart;
@@ -21,6 +21,7 @@ mod web;
 
 use clap::{ArgAction, Parser};
 use commands::Command;
+use error::Result;
 use std::process::ExitCode;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -45,7 +46,7 @@ struct Cli {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args_os().map(|text| text.to_string_lossy().into_owned()).collect();
     if let Some(code) = commands::helm_command(&arguments) {
-        return code;
+        return end(Ok(code));
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -58,7 +59,12 @@ fn main() -> ExitCode {
     if !matches!(cli.command, Command::Operate(_)) {
         log(cli.verbose, matches!(cli.command, Command::Cluster(_)));
     }
-    match cli.command.run(cli.verbose) {
+    end(cli.command.run(cli.verbose))
+}
+
+/// Returns the exit code of a command, and prints its error.
+fn end(done: Result<ExitCode>) -> ExitCode {
+    match done.and_then(|code| render::terminal::check_output().map(|()| code)) {
         Ok(code) => code,
         Err(error) => fail(&error),
     }

@@ -9,6 +9,7 @@ mod run;
 use crate::cluster::apply;
 use crate::error::Result;
 use crate::operator::local::LocalArgs;
+use crate::operator::program::Program;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,11 +52,39 @@ pub(crate) async fn run_checks(mut local: LocalArgs, samples: Option<&Path>, tim
     let samples = samples.map(apply::read).transpose()?.unwrap_or_default();
     let program = local.build(None).await?;
     let mut definitions = program.manifests(&local.args, &BTreeMap::new()).await?;
+    let source = Source::of(&program);
     definitions.retain(|object| object["kind"] == "CustomResourceDefinition");
     local.program = Some(program);
-    let mut checks = vec![definitions::samples(&definitions, &samples), definitions::fields(&definitions)];
-    checks.extend(run::run(local, &definitions, &samples, timeout).await?);
+    let mut checks = vec![definitions::samples(&definitions, &samples), definitions::fields(&definitions, source)];
+    checks.extend(run::run(local, source, &definitions, &samples, timeout).await?);
     Ok(checks)
+}
+
+/// What an operator is written in, on which the remedies depend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Rust,
+    Chart,
+    Role,
+}
+
+impl Source {
+    fn of(program: &Program) -> Self {
+        match program {
+            Program::File(_) => Self::Rust,
+            Program::Watches(_) if program.has_roles() => Self::Role,
+            Program::Watches(_) => Self::Chart,
+        }
+    }
+
+    /// Selects the text for this source.
+    fn choose(self, rust: &'static str, chart: &'static str, role: &'static str) -> &'static str {
+        match self {
+            Self::Rust => rust,
+            Self::Chart => chart,
+            Self::Role => role,
+        }
+    }
 }
 
 /// Names a few of many.

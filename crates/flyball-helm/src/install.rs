@@ -252,8 +252,13 @@ impl Operation<'_> {
         // The objects of an unreadable revision cannot be determined.
         let mut surplus = objects(self.slots, before).await.unwrap_or_default();
         surplus.retain(|resource| !retained.contains(&identity(resource)) && !resource.is_kept());
-        for resource in surplus.iter().rev() {
+        let is_known = |resource: &&Resource| self.kinds.get(&resource.api_version, &resource.kind).is_some();
+        let (known, kept): (Vec<_>, Vec<_>) = surplus.iter().rev().partition(is_known);
+        for resource in known {
             self.delete(resource).await?;
+        }
+        if !kept.is_empty() {
+            self.cx.event(Event::warning("ObjectsKept", kept_note(&kept)));
         }
         Ok(())
     }
@@ -434,4 +439,19 @@ pub(crate) fn check(revision: &Revision, kinds: &Kinds, namespace: &str) -> Resu
 /// The manifest does not change, so a retry cannot succeed.
 fn terminal(error: ManifestError) -> Error {
     Error::from(error).terminal()
+}
+
+/// Describes objects of the previous revision whose kinds the chart no longer contains: the operator has no permission
+/// to delete them.
+fn kept_note(kept: &[&Resource]) -> String {
+    const NAMED: usize = 5;
+    let mut names: Vec<String> =
+        kept.iter().take(NAMED).map(|resource| format!("{} {}", resource.kind, resource.name())).collect();
+    if kept.len() > NAMED {
+        names.push(format!("{} more", kept.len() - NAMED));
+    }
+    format!(
+        "not deleted, since the chart no longer contains objects of their kinds: {}; delete them with kubectl",
+        names.join(", ")
+    )
 }

@@ -174,7 +174,10 @@ impl Watches {
             Vec::new()
         } else {
             let syntax = |problem: String| WatchesError::Syntax { file: file.to_owned(), problem };
-            serde_saphyr::from_str(text).map_err(|error| syntax(error.to_string()))?
+            serde_saphyr::from_str(text).map_err(|error: serde_saphyr::Error| {
+                // The words for programmers name options of the library.
+                syntax(error.render_with_formatter(&serde_saphyr::UserMessageFormatter))
+            })?
         };
         let folder = match file.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),

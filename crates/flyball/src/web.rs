@@ -11,6 +11,8 @@ use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::rt::TokioExecutor;
+use std::error::Error;
+use std::fmt;
 use std::time::Duration;
 use tower::BoxError;
 
@@ -18,6 +20,22 @@ pub use flyball_tls::Trust;
 
 /// Timeout of a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The error of a connection, whose message is its cause: the request was not sent.
+#[derive(Debug)]
+struct ConnectError(legacy::Error);
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.source().map_or_else(|| fmt::Display::fmt(&self.0, f), |cause| fmt::Display::fmt(cause, f))
+    }
+}
+
+impl Error for ConnectError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
 
 /// An HTTP client. Clones share their connections.
 #[derive(Clone, Debug)]
@@ -44,7 +62,8 @@ impl Client {
     ///
     /// Fails if there is no response. A response with an error status is not a failure.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, BoxError> {
-        Ok(self.0.request(request.map(Full::new)).await?)
+        let response = self.0.request(request.map(Full::new)).await;
+        response.map_err(|error| if error.is_connect() { ConnectError(error).into() } else { error.into() })
     }
 
     /// Sends a request, and returns the response with its body.

@@ -267,7 +267,7 @@ impl<'p> Survey<'p> {
                 self.tasks(&play[list], lines, file);
                 rest.as_object_mut().map(|play| play.remove(list));
             }
-            if let Err(error) = self.loader.read_play(rest, file) {
+            if let Err(error) = self.loader.read_play(rest, file, None) {
                 self.note(GapKind::Other, problem(error), file, lines.map_or(0, |lines| lines.line));
             }
         }
@@ -424,7 +424,7 @@ impl<'p> Survey<'p> {
         let (loader, home, includes) = (&mut self.loader, &*self.home, self.includes.as_mut());
         let mut found = TaskResolver(TaskContext { loader, home, tasks, file, depth: 0, includes });
         let path = Arc::new(file.to_owned());
-        read_tasks(Value::Array(vec![task.clone()]), &path, 0, &mut found).map(drop)
+        read_tasks(Value::Array(vec![task.clone()]), &path, None, 0, &mut found).map(drop)
     }
 }
 

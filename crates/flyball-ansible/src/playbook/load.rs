@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::template::{Files, Vars, check_file, normal, templates, walk};
 use crate::vault::Vault;
 use crate::watches::{Runs, role_paths};
-use crate::yaml::{self, truth, type_name};
+use crate::yaml::{self, Lines, truth, type_name};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -184,21 +184,30 @@ impl Loader {
 
     /// Reads a task file of a role.
     fn read_file(&mut self, file: &Path, folder: &Path, depth: usize) -> Result<Arc<[Task]>> {
-        let tasks = yaml::read_document(file, &self.vault)?;
+        let (tasks, lines) = self.document(file)?;
         let path = Arc::new(file.to_owned());
         let mut found =
             TaskContext { loader: self, home: folder, tasks: folder.join("tasks"), file, depth, includes: None };
-        read_tasks(tasks, &path, 0, &mut found).map(Arc::from)
+        read_tasks(tasks, &path, Some(&lines), 0, &mut found).map(Arc::from)
+    }
+
+    /// Reads a file of tasks or plays, with the lines of its nodes.
+    fn document(&self, file: &Path) -> Result<(Value, Lines)> {
+        Ok((yaml::read_document(file, &self.vault)?, Lines::of(&yaml::read_text(file, &self.vault)?)))
     }
 
     fn read_plays(&mut self, file: &Path) -> Result<Vec<Play>> {
-        match yaml::read_document(file, &self.vault)? {
-            Value::Array(plays) => plays.into_iter().map(|play| self.read_play(play, file)).collect(),
+        let (plays, lines) = self.document(file)?;
+        match plays {
+            Value::Array(plays) => {
+                let plays = plays.into_iter().enumerate();
+                plays.map(|(number, play)| self.read_play(play, file, lines.item(number))).collect()
+            }
             other => Err(Error::file(file, format_args!("must be a list of plays, not {}", type_name(&other)))),
         }
     }
 
-    pub(super) fn read_play(&mut self, play: Value, file: &Path) -> Result<Play> {
+    pub(super) fn read_play(&mut self, play: Value, file: &Path, lines: Option<&Lines>) -> Result<Play> {
         let reject = |mistake: crate::fields::FieldError| {
             Error::file(file, format_args!("play: {}: {}", mistake.field, mistake.problem))
         };
@@ -257,14 +266,15 @@ impl Loader {
                 depth: 0,
                 includes: Some(&mut pending),
             };
-            let tasks = read_tasks(content, &path, 0, &mut found)?;
+            let lines = lines.and_then(|lines| lines.field(list));
+            let tasks = read_tasks(content, &path, lines, 0, &mut found)?;
             if list == "handlers" { play.handlers = tasks } else { play.tasks.extend(tasks) }
         }
         while let Some(included) = pending.pop() {
             if play.includes.contains_key(&included) {
                 continue;
             }
-            let tasks = yaml::read_document(&included, &self.vault)?;
+            let (tasks, lines) = self.document(&included)?;
             let path = Arc::new(included.clone());
             let mut found = TaskContext {
                 loader: self,
@@ -274,7 +284,7 @@ impl Loader {
                 depth: 0,
                 includes: Some(&mut pending),
             };
-            let tasks = read_tasks(tasks, &path, 0, &mut found)?;
+            let tasks = read_tasks(tasks, &path, Some(&lines), 0, &mut found)?;
             play.includes.insert(included, tasks.into());
         }
         Ok(play)
@@ -360,7 +370,7 @@ impl Resolve for TaskContext<'_> {
             ));
         }
         let file = self.find(name)?;
-        let tasks = yaml::read_document(&file, &self.loader.vault).map_err(|error| error.to_string())?;
+        let (tasks, lines) = self.loader.document(&file).map_err(|error| error.to_string())?;
         let path = Arc::new(file.clone());
         let mut found = TaskContext {
             loader: &mut *self.loader,
@@ -370,7 +380,7 @@ impl Resolve for TaskContext<'_> {
             depth: self.depth + 1,
             includes: self.includes.as_deref_mut(),
         };
-        read_tasks(tasks, &path, 0, &mut found).map(Arc::from).map_err(|error| error.to_string())
+        read_tasks(tasks, &path, Some(&lines), 0, &mut found).map(Arc::from).map_err(|error| error.to_string())
     }
 
     fn include(&mut self, name: Option<&str>) -> Result<(), String> {

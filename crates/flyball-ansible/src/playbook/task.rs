@@ -4,7 +4,7 @@ use super::args::{is_action, is_builtin, module, pairs};
 use super::{Action, Loop, LoopItems, Module, Task};
 use crate::error::{Error, Result};
 use crate::template::{check_expression, check_text, is_template, templates};
-use crate::yaml::{truth, type_name};
+use crate::yaml::{Lines, truth, type_name};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,10 +44,11 @@ pub(super) trait Resolve {
     fn allows_services(&self) -> bool;
 }
 
-/// Reads a list of tasks.
+/// Reads a list of tasks, which begins at these lines of a file.
 pub(super) fn read_tasks(
     tasks: Value,
     file: &Arc<PathBuf>,
+    lines: Option<&Lines>,
     depth: usize,
     found: &mut dyn Resolve,
 ) -> Result<Vec<Task>> {
@@ -62,7 +63,9 @@ pub(super) fn read_tasks(
                     Some(name) => format!("{name:?}"),
                     None => format!("number {}", number + 1),
                 };
-                read_task(task, file, &name, depth, found)
+                let lines = lines.and_then(|lines| lines.item(number));
+                let task = read_task(task, file, &name, lines, depth, found);
+                task.map_err(|error| error.at_line(lines.map_or(0, |lines| lines.line)))
             };
             tasks.into_iter().enumerate().map(read).collect()
         }
@@ -70,7 +73,14 @@ pub(super) fn read_tasks(
     }
 }
 
-fn read_task(task: Value, file: &Arc<PathBuf>, position: &str, depth: usize, found: &mut dyn Resolve) -> Result<Task> {
+fn read_task(
+    task: Value,
+    file: &Arc<PathBuf>,
+    position: &str,
+    lines: Option<&Lines>,
+    depth: usize,
+    found: &mut dyn Resolve,
+) -> Result<Task> {
     let reject = |problem: String| Error::task(file, position, problem);
     let Value::Object(mut fields) = task else {
         return Err(reject(format!("must be a map, not {}", type_name(&task))));
@@ -103,7 +113,7 @@ fn read_task(task: Value, file: &Arc<PathBuf>, position: &str, depth: usize, fou
     let applied = fields.values().find_map(|arguments| arguments.get("apply")?.get("no_log").cloned());
     applied.iter().try_for_each(check_all).map_err(&reject)?;
     task.no_log = task.no_log.or(applied);
-    task.action = read_action(&mut fields, args, file, position, depth, found)?;
+    task.action = read_action(&mut fields, args, file, position, lines, depth, found)?;
     task.name = name.unwrap_or_else(|| position.to_owned());
     if matches!(task.action, Action::Block { .. } | Action::Role { is_static: true, .. })
         && (task.repeat.is_some() || task.register.is_some() || !task.until.is_empty() || task.retries.is_some())
@@ -113,7 +123,10 @@ fn read_task(task: Value, file: &Arc<PathBuf>, position: &str, depth: usize, fou
     }
     match fields.keys().next() {
         None => Ok(task),
-        Some(keyword) => Err(reject(format!("the built-in executor does not support keyword {keyword}: remove it"))),
+        Some(keyword) => {
+            let problem = format!("the built-in executor does not support keyword {keyword}: remove it");
+            Err(reject(problem).lacks(format!("keyword {keyword}")))
+        }
     }
 }
 
@@ -123,17 +136,21 @@ fn read_action(
     args: Map<String, Value>,
     file: &Arc<PathBuf>,
     position: &str,
+    lines: Option<&Lines>,
     depth: usize,
     found: &mut dyn Resolve,
 ) -> Result<Action> {
     let reject = |problem: String| Error::task(file, position, problem);
     if let Some(tasks) = fields.remove("block") {
-        let mut section = |tasks: Value| read_tasks(tasks, file, depth + 1, &mut *found).map(Arc::from);
+        let mut section = |name: &str, tasks: Option<Value>| {
+            let lines = lines.and_then(|lines| lines.field(name));
+            read_tasks(tasks.unwrap_or_default(), file, lines, depth + 1, &mut *found).map(Arc::from)
+        };
         let (rescue, always) = (fields.remove("rescue"), fields.remove("always"));
         return Ok(Action::Block {
-            tasks: section(tasks)?,
-            rescue: section(rescue.unwrap_or_default())?,
-            always: section(always.unwrap_or_default())?,
+            tasks: section("block", Some(tasks))?,
+            rescue: section("rescue", rescue)?,
+            always: section("always", always)?,
         });
     }
     // The remaining key is the module; if there are several, one is an unknown keyword.
@@ -209,10 +226,14 @@ fn read_action(
             Value::Null if !args.is_empty() => Value::Object(args),
             other => other,
         };
-        let (module, arguments) = module(&key, arguments).map_err(&reject)?;
+        let (module, arguments) = module(&key, arguments).map_err(|problem| match is_action(&key) {
+            true => reject(problem),
+            false => reject(problem).lacks(format!("module {key}")),
+        })?;
         if module == Module::Uri && !found.allows_services() {
             let remedy = "list them in allowServices in watches.yaml, or have the role run by ansible-playbook";
-            return Err(reject(format!("the built-in executor supports {key} only for declared services: {remedy}")));
+            let problem = format!("the built-in executor supports {key} only for declared services: {remedy}");
+            return Err(reject(problem).lacks(format!("module {key}")));
         }
         if module == Module::SetFact {
             arguments.keys().cloned().try_for_each(|fact| literal_name(fact).map(drop)).map_err(&reject)?;

@@ -59,6 +59,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "yaml",
         ],
     ),
+    ("flags", &["error", "operator", "watches"]),
 ];
 
 #[test]

@@ -176,7 +176,8 @@ async fn foreign_objects_are_not_adopted() {
 fn unsupported_features_are_found_when_a_role_is_read() {
     let check = |name: &str, tasks: &str, expected: &str| {
         let error = Project::role(name, tasks).refused().to_string();
-        assert!(error.contains("roles/a/tasks/main.yml: ") && error.contains(expected), "{error}");
+        let place = if name == "list" { "roles/a/tasks/main.yml: " } else { "roles/a/tasks/main.yml:1: " };
+        assert!(error.contains(place) && error.contains(expected), "{error}");
     };
     check("module", "- {name: x, shell: ls}", "task \"x\": the built-in executor does not support module shell");
     check(
@@ -204,6 +205,12 @@ fn unsupported_features_are_found_when_a_role_is_read() {
     check("async", "- {debug: {}, async: 10}", "async");
     check("block", "- {block: [], loop: [1]}", "on the inner tasks");
     check("list", "a: b", "must be a list of tasks");
+}
+
+#[test]
+fn error_of_an_inner_task_has_its_own_line() {
+    let error = Project::role("inner", "- block:\n    - {name: x, shell: ls}").refused().to_string();
+    assert!(error.contains("roles/a/tasks/main.yml:2: task \"x\": "), "{error}");
 }
 
 #[test]

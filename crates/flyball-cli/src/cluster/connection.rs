@@ -41,7 +41,15 @@ pub(crate) struct Connection {
 
 impl ContextArgs {
     pub(crate) async fn connect(&self) -> Result<Connection> {
-        Connection::open(self.config().await?).await
+        self.open(self.config().await?).await
+    }
+
+    /// Connects with a configuration of these flags.
+    async fn open(&self, config: Config) -> Result<Connection> {
+        let named = self.kubeconfig.as_ref();
+        let hint =
+            named.map(|path| format!("check the address {} of the server in {}", config.cluster_url, path.display()));
+        Connection::open_with(config, hint.as_deref().unwrap_or(HINT)).await
     }
 
     /// Reads the configuration without connecting.
@@ -51,7 +59,8 @@ impl ContextArgs {
             None => {
                 let options = options(self.context.as_deref());
                 let found = Config::from_kubeconfig(&options).await;
-                found.map_err(|error| kubeconfig_error(error, "no cluster to connect to").hint(HINT))
+                let contexts = || Kubeconfig::read().map(|config| names(&config)).unwrap_or_default();
+                found.map_err(|error| kubeconfig_error(error, "no cluster to connect to", contexts).hint(HINT))
             }
         }
     }
@@ -59,7 +68,7 @@ impl ContextArgs {
 
 impl ConnectionArgs {
     pub(crate) async fn connect(&self) -> Result<Connection> {
-        Connection::open(self.config().await?).await
+        self.cluster.open(self.config().await?).await
     }
 
     /// Reads the configuration without connecting.
@@ -73,6 +82,10 @@ impl ConnectionArgs {
 impl Connection {
     /// Connects, and verifies that the API server responds.
     pub(crate) async fn open(config: Config) -> Result<Self> {
+        Self::open_with(config, HINT).await
+    }
+
+    async fn open_with(config: Config, hint: &str) -> Result<Self> {
         let url = config.cluster_url.clone();
         let namespace = config.default_namespace.clone();
         let client = flyball::connect(config).context(format!("cannot connect to {url}"))?;
@@ -82,7 +95,7 @@ impl Connection {
             let is_named = matches!(error, kube::Error::Service(_));
             let what =
                 if is_named { "the cluster did not respond".to_owned() } else { format!("{url} did not respond") };
-            Error::caused(what, error).hint(HINT)
+            Error::caused(what, error).hint(hint)
         })?;
         Ok(Self { client, namespace })
     }
@@ -90,20 +103,27 @@ impl Connection {
 
 /// Reads the configuration from a kubeconfig.
 pub(crate) async fn config_of(path: &Path, context: Option<&str>) -> Result<Config> {
+    let read = Kubeconfig::read_from(path);
+    let contexts = read.as_ref().map(names).unwrap_or_default();
     let explain = |error: KubeconfigError| match error {
         KubeconfigError::ReadConfig(error, _) => {
             let is_absent = error.kind() == ErrorKind::NotFound;
             let error = Error::caused(format!("cannot read kubeconfig {}", path.display()), error);
             if is_absent { error.hint("check the path, or start a cluster: flyball cluster up") } else { error }
         }
-        error => kubeconfig_error(error, &format!("cannot use kubeconfig {}", path.display())),
+        error => kubeconfig_error(error, &format!("cannot use kubeconfig {}", path.display()), || contexts.clone()),
     };
-    let read = Kubeconfig::read_from(path).map_err(explain)?;
+    let read = read.map_err(explain)?;
     Config::from_custom_kubeconfig(read, &options(context)).await.map_err(explain)
 }
 
+/// Returns the names of the contexts.
+fn names(config: &Kubeconfig) -> Vec<String> {
+    config.contexts.iter().map(|context| context.name.clone()).collect()
+}
+
 /// Explains why a kubeconfig is unusable, with each path once.
-fn kubeconfig_error(error: KubeconfigError, what: &str) -> Error {
+fn kubeconfig_error(error: KubeconfigError, what: &str, contexts: impl FnOnce() -> Vec<String>) -> Error {
     match error {
         KubeconfigError::ReadConfig(error, path) => {
             Error::caused(format!("{what}: cannot read kubeconfig {}", path.display()), error)
@@ -114,7 +134,13 @@ fn kubeconfig_error(error: KubeconfigError, what: &str) -> Error {
         // After `flyball cluster down` there may be no current context.
         KubeconfigError::LoadContext(name) if name.is_empty() => Error::new(format!("{what}: no current context")),
         KubeconfigError::CurrentContextNotSet => Error::new(format!("{what}: no current context")),
-        KubeconfigError::LoadContext(name) => Error::new(format!("{what}: context {name:?} not found")),
+        KubeconfigError::LoadContext(name) => {
+            let error = Error::new(format!("{what}: context {name:?} not found"));
+            match &contexts()[..] {
+                [] => error,
+                contexts => error.hint(format!("the contexts are {}", contexts.join(", "))),
+            }
+        }
         error => Error::caused(what, error),
     }
 }

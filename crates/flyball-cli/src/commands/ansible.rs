@@ -1,6 +1,7 @@
 //! `flyball ansible`: examines Ansible roles and playbooks.
 
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
+use crate::files::WATCHES;
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, print_line};
 use clap::{Args, Subcommand};
@@ -43,6 +44,11 @@ struct CoverageArgs {
 pub(crate) fn cmd_ansible(args: &AnsibleArgs) -> Result<()> {
     let Command::Coverage(args) = &args.command;
     let found = flyball_ansible::coverage(&args.path).context("cannot examine the project")?;
+    if found.parts.is_empty() && !args.path.join(WATCHES).is_file() {
+        let shown = args.path.display();
+        return Err(Error::new(format!("no project here: no roles or playbooks found in {shown}"))
+            .hint("pass the directory of a project: flyball ansible coverage PATH"));
+    }
     match args.output {
         Some(output) => output.print(&found)?,
         None => lines(&found).iter().for_each(|line| print_line(line)),

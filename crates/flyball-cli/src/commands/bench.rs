@@ -118,6 +118,7 @@ pub(crate) fn cmd_bench(args: &BenchArgs) -> Result<()> {
 }
 
 async fn bench(args: &BenchArgs) -> Result<Cost> {
+    args.local.check_project()?;
     let mut stop = Box::pin(stop_signal()?);
     let samples = local::samples(args.samples.as_deref());
     let samples = samples

@@ -67,6 +67,14 @@ impl DemoOperator {
         }
     }
 
+    /// Returns the command of its demo.
+    fn command(self) -> String {
+        match self.to_possible_value() {
+            Some(name) if !matches!(self, Self::Vmgroup) => format!("flyball demo {}", name.get_name()),
+            _ => "flyball demo".to_owned(),
+        }
+    }
+
     /// Returns true if its objects become pods, which wait for a node.
     fn needs_nodes(self) -> bool {
         matches!(self, Self::Visitors)
@@ -99,7 +107,7 @@ pub(crate) fn cmd_demo(args: DemoArgs) -> Result<()> {
         }
         let shown = tokio::select! {
             biased;
-            () = &mut stop => Err(Error::new("interrupted")),
+            () = &mut stop => Err(Error::interrupted()),
             shown = run_demo(args.operator, &cluster, args.keep) => shown,
         };
         let shown = match shown {
@@ -138,6 +146,6 @@ async fn run_demo(operator: DemoOperator, cluster: &DemoCluster, keep: bool) -> 
         }
     };
     print_line("");
-    show::print_next_steps(cluster, keep, &sample, commands)?;
+    show::print_next_steps(cluster, keep, &operator.command(), &sample, commands)?;
     Ok(installed)
 }

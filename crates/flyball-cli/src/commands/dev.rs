@@ -12,9 +12,10 @@ use crate::commands::cluster::parse_count;
 use crate::error::Result;
 use crate::files::private::PrivateDirectory;
 use crate::operator::installation::MANAGED_BY;
-use crate::operator::local::{self, LineSinks, LocalArgs, LocalOperator, Reload};
+use crate::operator::local::{self, LineSinks, LocalArgs, LocalOperator, NAMESPACE_HELP, Reload};
 use crate::operator::metrics::{self, free_address};
 use crate::operator::process::stop_signal;
+use crate::project::enter_project;
 use crate::render::terminal::{self, Style, paint, print_labeled, print_line, set_status_line};
 use clap::Args;
 use log::Log;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 
 On an existing cluster, the created objects are deleted at the end: samples first, while the operator is running,
 and CRDs only if no other custom resources exist.")]
+#[command(mut_arg("namespace", |namespace| namespace.help(NAMESPACE_HELP)))]
 pub(crate) struct DevArgs {
     /// Use the current context, or that of --context, instead of starting a control plane
     #[arg(long)]
@@ -55,10 +57,14 @@ pub(crate) struct DevArgs {
     local: LocalArgs,
 }
 
-pub(crate) fn cmd_dev(args: DevArgs) -> Result<()> {
+pub(crate) fn cmd_dev(mut args: DevArgs) -> Result<()> {
+    if args.local.program.is_none() {
+        enter_project(args.samples.iter_mut().chain(&mut args.connection.cluster.kubeconfig))?;
+    }
     if args.local.requests_help() {
         return block_on_threads(args.local.print_help());
     }
+    args.local.check_project()?;
     let samples = if args.no_samples { None } else { local::samples(args.samples.as_deref()) };
     if let Some(path) = args.samples.as_deref() {
         // Validate the samples before the build.

@@ -97,6 +97,9 @@ pub(crate) fn cmd_doctor(args: &DoctorArgs) -> Result<()> {
         (Some(program), _) => {
             block_on(async {
                 watches(&mut findings, &program).await;
+                if let Err(error) = Project::find(Path::new(".")) {
+                    findings.add_failure(FILE, error.to_string(), "fix it, or restore it from version control");
+                }
                 Ok(())
             })?;
             here()

@@ -9,6 +9,7 @@ mod server;
 mod show;
 
 use crate::error::{Error, Result};
+use crate::render::terminal::print_text;
 use clap::{Args, Subcommand};
 use flyball_chart::{LintArgs, Seed, TemplateArgs, parse_flags};
 use flyball_core::Clock;
@@ -170,6 +171,5 @@ fn warn(warnings: &[String]) {
 }
 
 fn print(text: &str) {
-    // The reader may stop halfway.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    print_text(text);
 }

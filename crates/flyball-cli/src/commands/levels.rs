@@ -7,7 +7,7 @@ mod proof;
 
 use crate::error::{Error, Result};
 use crate::files::WATCHES;
-use crate::operator::program::Program;
+use crate::operator::program::{Program, missing_project};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, print_line};
 use crate::testing::{Outcome, TestOutput, cargo_test};
@@ -115,8 +115,11 @@ fn run(args: &LevelsArgs) -> Result<(Vec<Proof>, bool)> {
                 super::test::cases(given_path, &Program::Watches(watches), &prefix, TestOutput::Failures, false)?;
             return Ok((proof::find(&report, args.level), true));
         }
-        let error = Error::new(format!("no project found at {}", given_path.display()));
-        return Err(error.hint("pass the directory of a Cargo.toml: flyball levels PATH"));
+        let remedy = "pass the directory of a project: flyball levels PATH";
+        return Err(match given_path == Path::new(".") {
+            true => missing_project(remedy),
+            false => Error::new(format!("no project found at {}", given_path.display())).hint(remedy),
+        });
     }
     let mut cargo = cargo_test();
     cargo.arg("--manifest-path").arg(&manifest).arg("--tests");

@@ -3,6 +3,7 @@
 //! `flyball run`, `dev`, `manifests` and other commands start it instead of a program that cargo built.
 
 use crate::error::{Error, Result, ResultExt};
+use crate::render::terminal::print_error;
 use clap::Args;
 use flyball::Operator;
 use serde_json::Value;
@@ -10,6 +11,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+const WHAT: &str = "cannot create the operator";
 
 #[derive(Args, Debug)]
 pub(crate) struct OperateArgs {
@@ -24,31 +27,48 @@ pub(crate) struct OperateArgs {
 const SOURCES: [&str; 3] = ["chart", "role", "playbook"];
 
 pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
-    let operator = operator(&args.watches)?;
-    Ok(operator.main_from(std::iter::once(args.watches.into_os_string()).chain(args.args)))
+    let path = args.watches;
+    let arguments = |name: String| std::iter::once(name.into()).chain(args.args);
+    match content(&path)? {
+        Content::Charts => {
+            let watches = flyball_helm::Watches::read(&path).context(WHAT)?;
+            let operator = flyball_helm::operator(&watches).context(WHAT)?;
+            let name = watches.name();
+            Ok(operator.main_from(arguments(name)))
+        }
+        Content::Roles => {
+            let name = flyball_ansible::operator_name(&path);
+            Ok(Operator::main_with_from(arguments(name), |flags: flyball_ansible::Flags| {
+                flags.operator(&path).context(WHAT).unwrap_or_else(|error| {
+                    print_error(&error);
+                    std::process::exit(error.kind().exit_code().into())
+                })
+            }))
+        }
+    }
 }
 
-fn operator(path: &Path) -> Result<Operator> {
+/// What the entries of a watches.yaml refer to.
+enum Content {
+    Charts,
+    Roles,
+}
+
+/// Returns the content of a watches.yaml, which decides which parser reports its errors.
+fn content(path: &Path) -> Result<Content> {
     let what = || format!("cannot read {}", path.display());
     let text = fs::read_to_string(path).context(what())?;
-    // The type of the file decides which parser reports errors.
     let read: Value = serde_saphyr::from_str(&text).unwrap_or_default();
     let entries = read.as_array().map(Vec::as_slice).unwrap_or_default();
-    let what = || "cannot create the operator";
     let is_blank = |line: &str| matches!(line.trim(), "" | "---" | "[]") || line.trim_start().starts_with('#');
     if text.lines().all(is_blank) {
         // A new project has no kinds; the type of the project makes no difference.
-        return flyball_helm::operator(&flyball_helm::Watches::read(path).context(what())?).context(what());
+        return Ok(Content::Charts);
     }
     check_entries(path, &read)?;
     match entries.iter().filter(|entry| !entry["chart"].is_null()).count() {
-        0 => {
-            let watches = flyball_ansible::Watches::read(path).context(what())?;
-            flyball_ansible::operator(&watches, flyball_ansible::Executor::Auto).context(what())
-        }
-        all if all == entries.len() => {
-            flyball_helm::operator(&flyball_helm::Watches::read(path).context(what())?).context(what())
-        }
+        0 => Ok(Content::Roles),
+        all if all == entries.len() => Ok(Content::Charts),
         _ => Err(Error::new(format!("{} has both charts and roles or playbooks", path.display()))
             .hint("use a separate file for each")),
     }

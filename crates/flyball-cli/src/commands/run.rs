@@ -5,8 +5,9 @@
 use crate::cluster::apply;
 use crate::cluster::connection::{ConnectionArgs, block_on};
 use crate::error::{Error, Result};
-use crate::operator::local::{self, LocalArgs, LocalOperator, Reload};
+use crate::operator::local::{self, LocalArgs, LocalOperator, NAMESPACE_HELP, Reload};
 use crate::operator::process::stop_signal;
+use crate::project::enter_project;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -28,6 +29,7 @@ use std::path::PathBuf;
   flyball run -- --metrics-addr 0 --health-addr 0   without metrics and health checks
 
 If port 8080 or 8081 is in use, metrics or health checks are served on a free port, which the command prints.")]
+#[command(mut_arg("namespace", |namespace| namespace.help(NAMESPACE_HELP)))]
 pub(crate) struct RunArgs {
     /// Apply the objects of this file or directory after the CRDs; defaults to `samples` or `config/samples`
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true)]
@@ -42,7 +44,10 @@ pub(crate) struct RunArgs {
     local: LocalArgs,
 }
 
-pub(crate) fn cmd_run(args: RunArgs) -> Result<()> {
+pub(crate) fn cmd_run(mut args: RunArgs) -> Result<()> {
+    if args.local.program.is_none() {
+        enter_project(args.samples.iter_mut().flatten().chain(&mut args.connection.cluster.kubeconfig))?;
+    }
     if args.local.requests_help() {
         return block_on(args.local.print_help());
     }

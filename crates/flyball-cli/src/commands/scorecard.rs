@@ -68,7 +68,7 @@ pub(crate) fn run(local: LocalArgs, samples: Option<&Path>, timeout: Duration) -
         let start = tokio::time::Instant::now();
         tokio::select! {
             biased;
-            () = stop => Err(Error::new("interrupted")),
+            () = stop => Err(Error::interrupted()),
             checks = run_checks(local, samples, timeout) => Ok((checks?, start.elapsed())),
         }
     })

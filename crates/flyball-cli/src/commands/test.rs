@@ -11,6 +11,7 @@ use crate::operator::installation::permissions::Permission;
 use crate::operator::local::{self, LocalArgs};
 use crate::operator::process::stop_signal;
 use crate::operator::program::{self, Build};
+use crate::project::enter_project;
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, print_labeled, print_line};
 use crate::testing::{CHAOS, Count, Outcome, Program, Report, Suite, Targets, TestOutput, cargo_test, run};
@@ -90,7 +91,9 @@ struct Line {
     places: BTreeSet<String>,
 }
 
-pub(crate) fn cmd_test(args: &TestArgs) -> Result<()> {
+pub(crate) fn cmd_test(mut args: TestArgs) -> Result<()> {
+    enter_project(args.junit.iter_mut().chain(args.real.iter_mut().flatten()))?;
+    let args = &args;
     args.check_project()?;
     let folder = PrivateDirectory::new("flyball-test-report")?;
     let permissions = folder.path().join("permissions");
@@ -281,7 +284,7 @@ pub(super) fn cases(
         let stop = stop_signal()?;
         tokio::select! {
             biased;
-            () = stop => Err(Error::new("interrupted")),
+            () = stop => Err(Error::interrupted()),
             results = cases::run(local, &suite, records_permissions, print_result) => results,
         }
     })?;

@@ -31,8 +31,9 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 /// Trace the effects of an object: Deployment, ReplicaSet, Pod, scheduled, running
 #[derive(Args, Debug)]
 pub(crate) struct TraceArgs {
-    /// Object as KIND/NAME, such as deployment/web or vmgroups.vm.codeconnect.vmworld.com/a
-    object: String,
+    /// Object as KIND/NAME or KIND NAME, such as deployment/web or vmgroups.vm.codeconnect.vmworld.com/a
+    #[arg(required = true, num_args = 1..=2, value_names = ["KIND/NAME", "NAME"])]
+    object: Vec<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Refresh every second until interrupted
@@ -45,14 +46,12 @@ pub(crate) struct TraceArgs {
 
 pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
     block_on(async {
-        let wrong = || {
-            Error::new(format!("{:?} does not name an object", args.object))
-                .hint("use kind/name, such as deployment/web")
-        };
-        let (kind, name) = args
-            .object
+        let object = args.object.join("/");
+        let wrong =
+            || Error::new(format!("{object:?} does not name an object")).hint("use kind/name, such as deployment/web");
+        let (kind, name) = object
             .split_once('/')
-            .filter(|(kind, name)| !kind.is_empty() && !name.is_empty())
+            .filter(|(kind, name)| !kind.is_empty() && !name.is_empty() && !name.contains('/'))
             .ok_or_else(wrong)?;
         let Connection { client, namespace } = args.connection.connect().await?;
         let kinds = Kinds::discover(&client).await?;

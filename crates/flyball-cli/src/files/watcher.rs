@@ -32,32 +32,38 @@ impl FileWatcher {
         }
     }
 
-    /// Waits until one of them was saved, or another file was created, and no further changes follow. The function
-    /// lists the files again.
-    pub(crate) async fn change(&mut self, list: impl Fn() -> Vec<PathBuf>) {
-        let (mut changed, mut polls) = (false, 0_u32);
+    /// Waits until one of them was saved, or another file was created, and no further changes follow; returns the
+    /// first of them. The function lists the files again.
+    pub(crate) async fn change(&mut self, list: impl Fn() -> Vec<PathBuf>) -> PathBuf {
+        let (mut changed, mut polls) = (None, 0_u32);
         loop {
             sleep(POLL_INTERVAL).await;
             polls = polls.wrapping_add(1);
             let is_listing = polls.is_multiple_of(POLLS_PER_LISTING);
-            let known = self.0.len();
+            let mut created = None;
             if is_listing {
-                self.add(list());
+                let listed = list();
+                created = listed.iter().find(|file| !self.0.contains_key(*file)).cloned();
+                let known = self.0.len();
+                self.add(listed);
+                created = created.filter(|_| self.0.len() > known);
             }
-            let changes = self.poll() | (self.0.len() > known);
-            if changed && !changes {
-                return;
+            let change = self.poll().or(created);
+            match (changed, change) {
+                (Some(changed), None) => return changed,
+                (before, change) => changed = before.or(change),
             }
-            changed |= changes;
         }
     }
 
-    /// Updates the states of the files, and returns true if one changed.
-    fn poll(&mut self) -> bool {
-        let mut changed = false;
+    /// Updates the states of the files, and returns the first that changed.
+    fn poll(&mut self) -> Option<PathBuf> {
+        let mut changed = None;
         for (file, known) in &mut self.0 {
             let now = state(file);
-            changed |= now != *known;
+            if now != *known && changed.is_none() {
+                changed = Some(file.clone());
+            }
             *known = now;
         }
         changed
@@ -128,18 +134,18 @@ mod tests {
         let file = folder.join("src/inner/a.rs");
         let mut saved = FileWatcher::default();
         saved.add([file.clone(), folder.join("src/b.rs")]);
-        assert!(!saved.poll());
+        assert_eq!(saved.poll(), None);
         for text in [Some("a"), Some("ab"), None] {
             match text {
                 Some(text) => fs::write(&file, text).unwrap(),
                 None => fs::remove_file(&file).unwrap(),
             }
-            saved.change(Vec::new).await;
-            assert!(!saved.poll(), "a change is reported once");
+            assert_eq!(saved.change(Vec::new).await, file);
+            assert_eq!(saved.poll(), None, "a change is reported once");
         }
         let new = folder.join("src/new.rs");
         fs::write(&new, "").unwrap();
-        saved.change(|| vec![new.clone()]).await;
+        assert_eq!(saved.change(|| vec![new.clone()]).await, new);
         fs::write(folder.join("Cargo.toml"), "").unwrap();
         fs::write(&file, "").unwrap();
         let found = sources(&folder, None);

@@ -277,7 +277,8 @@ impl Registry {
             _ if !is_home => error,
             Some("http") => error.hint(format!("check that a registry listens at {}", self.reference.registry)),
             _ if self.purpose == Purpose::Pull => error.hint("check the spelling"),
-            _ => error.hint("check the spelling; pass --insecure for a registry without TLS"),
+            _ if error.is_tls_failure() => error.hint("pass --insecure for a registry without TLS"),
+            _ => error.hint("check the name of the registry, and HTTPS_PROXY if this machine uses a proxy"),
         })?;
         if response.status() != StatusCode::UNAUTHORIZED || !is_home {
             return Ok(response);

@@ -18,6 +18,7 @@ use crate::cluster::created::CreatedObjects;
 use crate::cluster::wait::{POLL_INTERVAL, poll_until};
 use crate::error::{Error, Result, ResultExt};
 use crate::files::watcher::{self, FileWatcher};
+use crate::operator::charts;
 use crate::operator::metrics::{HEALTH_PORT, HEALTH_VARIABLE, METRICS_PORT, METRICS_VARIABLE, free_address};
 use crate::operator::process::{self, LineSink, Process};
 use crate::operator::program::Program;
@@ -34,6 +35,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
+
+/// Help of the flag `--namespace` of commands that run an operator here.
+pub(crate) const NAMESPACE_HELP: &str = "Namespace of the samples and of --env-from; defaults to the context's. \
+                                         It does not limit the operator: `-- --namespace NAME` does";
 
 /// Reaction to changes of the files of an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,9 +218,9 @@ impl LocalOperator {
                     let why = status.map_or_else(|error| error.to_string(), |()| "the operator exited".into());
                     print_labeled("error", &format!("{why}; waiting for a file change"));
                     self.current = None;
-                    watcher.change(|| self.files()).await;
+                    print_change(&watcher.change(|| self.files()).await);
                 }
-                () = watcher.change(|| self.files()), if self.reload != Reload::Never => {}
+                changed = watcher.change(|| self.files()), if self.reload != Reload::Never => print_change(&changed),
                 () = keep_renewing(self.account.as_ref()) => unreachable!("tokens are renewed forever"),
             }
         }
@@ -263,6 +268,9 @@ impl LocalOperator {
         let current = Some((program.clone(), files));
         let mut webhooks = Vec::new();
         if running.is_none() || current != self.current {
+            if let (Some(_), Program::Watches(path)) = (&running, &program) {
+                charts::check(path)?;
+            }
             let variables = self.variables().await?;
             webhooks = self.install(&program, &variables).await?;
             if let Some(old) = running {
@@ -276,7 +284,7 @@ impl LocalOperator {
         if samples != self.applied {
             self.connection.wait_for_webhooks(&webhooks).await;
             for sample in &samples {
-                let (description, outcome) = self.connection.apply_with(sample, false, false).await?;
+                let (description, outcome) = self.apply_sample(sample).await?;
                 print_line(&paint(Style::Faint, &format!("applied {description}")));
                 if let (Some(created), Outcome::Created) = (&mut self.created, outcome) {
                     created.add_sample(sample)?;
@@ -290,10 +298,26 @@ impl LocalOperator {
         Ok(())
     }
 
+    /// Applies a sample. The API server cannot call the webhooks of an operator that has just started: until it can,
+    /// the sample is applied again.
+    async fn apply_sample(&self, sample: &Value) -> Result<(String, Outcome)> {
+        let applied = poll_until(WEBHOOK_TIMEOUT, POLL_INTERVAL, async || {
+            match self.connection.apply_with(sample, false, false).await {
+                Err(error) if error.code() == Some(500) && !self.webhook_targets.is_empty() => Ok(Err(error)),
+                applied => applied.map(Ok),
+            }
+        });
+        applied.await?
+    }
+
     /// Installs the objects that the operator needs, and returns its webhook configurations.
     async fn install(&mut self, program: &Program, variables: &BTreeMap<String, String>) -> Result<Vec<Value>> {
         let mut webhooks = Vec::new();
         let manifests = program.manifests(&self.args.args, variables).await?;
+        program.check_executors()?;
+        if self.current.is_none() && !manifests.iter().any(|object| object["kind"] == "CustomResourceDefinition") {
+            self.note_without_kinds(program, variables).await;
+        }
         if let Some((config, kubeconfig)) = &self.own_account {
             let name = program.describe(&self.args.args, variables).await?.name;
             let account = Account::new(&self.connection.client, config, &name, kubeconfig)?;
@@ -339,6 +363,17 @@ impl LocalOperator {
             account.renew().await?;
         }
         Ok(webhooks)
+    }
+
+    /// Prints a note if an operator has nothing to do.
+    async fn note_without_kinds(&self, program: &Program, variables: &BTreeMap<String, String>) {
+        // An error of the description is reported where it is needed.
+        if let Ok(described) = program.describe(&self.args.args, variables).await
+            && described.controllers.is_empty()
+        {
+            let remedy = "add one: flyball create api --group cache --version v1alpha1 --kind Redis";
+            print_labeled("note", &format!("the operator has no kinds; {remedy}"));
+        }
     }
 
     /// Refuses to run an operator whose kinds the cluster does not have: a definition that a watches.yaml needs is not
@@ -398,6 +433,13 @@ impl LocalOperator {
         }
         Process::start(command, self.sinks.operator.clone())
     }
+}
+
+/// Prints the file because of which the operator is restarted.
+fn print_change(file: &Path) {
+    let folder = std::env::current_dir().unwrap_or_default();
+    let file = file.strip_prefix(&folder).or_else(|_| file.strip_prefix(".")).unwrap_or(file);
+    print_line(&paint(Style::Faint, &format!("{} changed", file.display())));
 }
 
 async fn wait_for_exit(running: &mut Option<Process>) -> Result<ExitStatus> {

@@ -7,6 +7,7 @@ use crate::operator::process::{LineSink, forward_lines};
 use crate::render::terminal;
 use clap::Args;
 use flyball::description::Description;
+use flyball_ansible::{AnsibleRequirement, Executor, Watches};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -109,12 +110,22 @@ pub(crate) fn check_project() -> Result<()> {
         return Err(Error::new(format!("{program} has no build; this command supports only operators in Rust"))
             .hint("charts and roles run in flyball itself: flyball run, flyball deploy"));
     }
-    let folder = std::env::current_dir().unwrap_or_default();
-    if folder.ancestors().any(|above| above.join("Cargo.toml").is_file()) {
-        return Ok(());
+    match is_in_package() {
+        true => Ok(()),
+        false => Err(missing_project("change to the project's directory, or pass --program FILE")),
     }
-    Err(Error::new(format!("no Cargo.toml or watches.yaml found in {}", folder.display()))
-        .hint("change to the project's directory, or pass --program FILE"))
+}
+
+/// Returns true if this folder is in a cargo package or workspace.
+fn is_in_package() -> bool {
+    let folder = std::env::current_dir().unwrap_or_default();
+    folder.ancestors().any(|above| above.join("Cargo.toml").is_file())
+}
+
+/// Returns the error of a command in a folder without a project.
+pub(crate) fn missing_project(hint: &str) -> Error {
+    let folder = std::env::current_dir().unwrap_or_default();
+    Error::new(format!("no project here: no Cargo.toml or {WATCHES} found in {}", folder.display())).hint(hint)
 }
 
 /// Returns the path of cargo.
@@ -195,6 +206,31 @@ impl Program {
         match self {
             Self::File(_) => Vec::new(),
             Self::Watches(path) => entries(path),
+        }
+    }
+
+    /// Returns its roles and playbooks that the built-in executor does not run.
+    pub(crate) fn ansible_requirements(&self) -> Vec<AnsibleRequirement> {
+        match self {
+            // The operator itself reports errors of the file.
+            Self::Watches(path) if self.has_roles() => Watches::read(path)
+                .map(|watches| flyball_ansible::ansible_requirements(&watches, Executor::Auto))
+                .unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Refuses to run roles that need `ansible-playbook` if it is not installed.
+    pub(crate) fn check_executors(&self) -> Result<()> {
+        let on_path = std::env::var_os("PATH").unwrap_or_default();
+        if std::env::split_paths(&on_path).any(|folder| folder.join("ansible-playbook").is_file()) {
+            return Ok(());
+        }
+        match self.ansible_requirements().into_iter().next() {
+            None => Ok(()),
+            Some(requirement) => Err(Error::new(requirement.error.to_string()).hint(
+                "install it: pip install ansible-core kubernetes; `flyball ansible coverage` lists all such tasks",
+            )),
         }
     }
 

@@ -3,7 +3,7 @@
 //! It is beside the project's Cargo.toml. Unknown content is preserved.
 
 use super::names;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result, ResultExt, yaml_problem};
 use crate::files::WATCHES;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -228,7 +228,7 @@ impl Project {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let project: Self = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        let project: Self = serde_saphyr::from_str(text).map_err(|error| yaml_problem(&error))?;
         if project.layout != LAYOUT {
             return Err(format!("unsupported layout {:?} (expected {LAYOUT:?})", project.layout));
         }
@@ -259,6 +259,21 @@ impl Project {
         let whole = named.is_empty() || named == self.domain || named.contains('.');
         if whole { named.to_owned() } else { format!("{named}.{}", self.domain) }
     }
+}
+
+/// Changes to the folder of the project that this folder is in. These paths, which are relative to this folder, become
+/// absolute.
+pub(crate) fn enter_project<'p>(paths: impl IntoIterator<Item = &'p mut PathBuf>) -> Result<()> {
+    let here = Path::new(".");
+    if here.join(WATCHES).is_file() || here.join("Cargo.toml").is_file() {
+        return Ok(());
+    }
+    // A file of another form is no project of Flyball.
+    let Ok(Some(project)) = Project::find(here) else { return Ok(()) };
+    for path in paths {
+        *path = std::path::absolute(&*path).context(format!("cannot find {}", path.display()))?;
+    }
+    std::env::set_current_dir(&project.folder).context(format!("cannot enter {}", project.folder.display()))
 }
 
 impl Resource {

@@ -3,10 +3,10 @@
 //! Objects, logs and messages contain text of others. On a terminal, control characters in it are visible, so that it
 //! cannot change what is displayed; elsewhere, lines are printed as they are.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use std::borrow::Cow;
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 
 /// The status line below all others on a terminal; empty if there is none.
 static STATUS_LINE: Mutex<String> = Mutex::new(String::new());
@@ -49,16 +49,41 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
     if is_interactive() { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
 }
 
+/// The first error of standard output. A closed pipe is none: it must not interrupt the command.
+static OUTPUT_ERROR: Mutex<Option<io::Error>> = Mutex::new(None);
+
 /// Prints a line.
 pub(crate) fn print_line(text: &str) {
     let text = visible_on(&stdout(), text);
-    // A closed pipe must not interrupt the command.
-    write_above_status_line(|| drop(writeln!(stdout(), "{text}")));
+    write_above_status_line(|| drop(record_error(writeln!(stdout(), "{text}"))));
+}
+
+/// Prints text as it is.
+pub(crate) fn print_text(text: &str) {
+    write_above_status_line(|| drop(record_error(stdout().write_all(text.as_bytes()))));
+}
+
+/// Records an error of standard output for [`check_output`]; returns true if there is none.
+fn record_error(written: io::Result<()>) -> bool {
+    let Err(error) = written else { return true };
+    if error.kind() != ErrorKind::BrokenPipe {
+        OUTPUT_ERROR.lock().get_or_insert(error);
+    }
+    false
+}
+
+/// Fails if something could not be printed.
+pub(crate) fn check_output() -> Result<()> {
+    record_error(stdout().flush());
+    match OUTPUT_ERROR.lock().take() {
+        Some(error) => Err(Error::caused("cannot write to standard output", error)),
+        None => Ok(()),
+    }
 }
 
 /// Prints a line of endless output; returns false if the reader has closed it.
 pub(crate) fn try_print_line(text: &str) -> bool {
-    writeln!(stdout(), "{}", visible_on(&stdout(), text)).is_ok()
+    record_error(writeln!(stdout(), "{}", visible_on(&stdout(), text)))
 }
 
 fn visible_on<'t>(stream: &impl IsTerminal, text: &'t str) -> Cow<'t, str> {

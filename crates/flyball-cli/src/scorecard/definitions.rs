@@ -1,6 +1,6 @@
 //! Static checks of definitions and samples.
 
-use super::{Check, CheckOutcome, join_some};
+use super::{Check, CheckOutcome, Source, join_some};
 use serde_json::{Map, Value};
 
 /// Checks that each kind has a sample with a spec.
@@ -21,7 +21,7 @@ pub(super) fn samples(definitions: &[Value], samples: &[Value]) -> Check {
 }
 
 /// Checks that each field of each kind has a type, and is described.
-pub(super) fn fields(definitions: &[Value]) -> Check {
+pub(super) fn fields(definitions: &[Value], source: Source) -> Check {
     let mut lacking = Vec::new();
     for definition in definitions {
         for version in definition["spec"]["versions"].as_array().into_iter().flatten() {
@@ -38,7 +38,13 @@ pub(super) fn fields(definitions: &[Value]) -> Check {
         () if definitions.is_empty() => CheckOutcome::skipped("the operator defines no kinds"),
         () if !lacking.is_empty() => CheckOutcome::failed(
             join_some(&lacking),
-            "add a doc comment to the field; `flyball get` and editors show it",
+            source.choose(
+                "add a doc comment to the field; `kubectl explain` and editors show it",
+                "add a comment above the value in values.yaml and derive the CRD again, or a description in \
+                 config/crd/bases; `kubectl explain` shows it",
+                "add a comment above the default in defaults/main.yml and derive the CRD again, or a description in \
+                 config/crd/bases; `kubectl explain` shows it",
+            ),
         ),
         () => CheckOutcome::Passed,
     };
@@ -109,7 +115,7 @@ mod tests {
         let text = json!({"type": "string", "description": "d"});
         let any = json!({"x-kubernetes-int-or-string": true, "description": "d"});
         for good in [field(text.clone()), field(any), json!({"type": "object"}), field(field(text.clone()))] {
-            assert_eq!(fields(&[definition(good)]).found, CheckOutcome::Passed);
+            assert_eq!(fields(&[definition(good)], Source::Rust).found, CheckOutcome::Passed);
         }
         let list = |items: Value| field(json!({"type": "array", "description": "d", "items": items}));
         for (bad, expected) in [
@@ -117,7 +123,7 @@ mod tests {
             (field(json!({"description": "d"})), "spec.a of Site v1 has no type"),
             (list(field(json!({"type": "string"}))), "spec.a[].a of Site v1 has no description"),
         ] {
-            let found = fields(&[definition(bad)]).found;
+            let found = fields(&[definition(bad)], Source::Rust).found;
             assert!(matches!(&found, CheckOutcome::Failed { why, .. } if why == expected), "{found:?}");
         }
     }

@@ -4,7 +4,7 @@
 
 use super::definitions::is_of;
 use super::inventory::inventory_of;
-use super::{Check, CheckOutcome, join_some};
+use super::{Check, CheckOutcome, Source, join_some};
 use crate::cluster::connection::Connection;
 use crate::cluster::kinds::Kinds;
 use crate::cluster::wait::poll_until;
@@ -28,6 +28,7 @@ const LOG: &str = "see its output with -v";
 struct ScorecardRun<'a> {
     environment: TestEnvironment,
     connection: Connection,
+    source: Source,
     definitions: &'a [Value],
     /// Those that the API server took.
     samples: Vec<&'a Value>,
@@ -58,11 +59,12 @@ impl Checks {
 /// Runs all steps. Only failures that the operator did not cause are errors.
 pub(super) async fn run(
     args: LocalArgs,
+    source: Source,
     definitions: &[Value],
     samples: &[Value],
     timeout: Duration,
 ) -> Result<Vec<Check>> {
-    let mut run = ScorecardRun::new(args, definitions, timeout).await?;
+    let mut run = ScorecardRun::new(args, source, definitions, timeout).await?;
     let mut checks = Checks::default();
     if !checks.run("the operator starts", run.check_start()).await {
         checks.skip = Some("the operator does not start");
@@ -83,11 +85,11 @@ pub(super) async fn run(
 }
 
 impl<'a> ScorecardRun<'a> {
-    async fn new(args: LocalArgs, definitions: &'a [Value], timeout: Duration) -> Result<Self> {
+    async fn new(args: LocalArgs, source: Source, definitions: &'a [Value], timeout: Duration) -> Result<Self> {
         let environment = TestEnvironment::new(args, "flyball-scorecard").await?;
         let connection = Connection::open(environment.control_plane.config.clone()).await?;
         let (samples, before) = (Vec::new(), Inventory::default());
-        Ok(Self { environment, connection, definitions, samples, kinds: None, before, timeout })
+        Ok(Self { environment, connection, source, definitions, samples, kinds: None, before, timeout })
     }
 
     async fn check_start(&mut self) -> Result<CheckOutcome> {
@@ -139,7 +141,11 @@ impl<'a> ScorecardRun<'a> {
                 _ => Err(lacking),
             })
         });
-        let remedy = "set it in each reconcile with cx.set_status, including all conditions (Condition::new)";
+        let remedy = self.source.choose(
+            "set it in each reconcile with cx.set_status, including all conditions (Condition::new)",
+            LOG,
+            "remove manageStatus: false from watches.yaml, or set the status with the module k8s_status",
+        );
         Ok(set.await?.unwrap_or_else(|lacking| CheckOutcome::failed(join_some(&lacking), remedy)))
     }
 
@@ -154,7 +160,11 @@ impl<'a> ScorecardRun<'a> {
     async fn check_convergence(&self) -> Result<CheckOutcome> {
         let moving = self.wait_until_idle().await?;
         let why = format!("after {} s still writing to {}", self.timeout.as_secs(), join_some(&moving));
-        let remedy = "write only changes: a reconcile's writes must not cause the next reconcile to write";
+        let remedy = self.source.choose(
+            "write only changes: a reconcile's writes must not cause the next reconcile to write",
+            "templates must render the same objects each time, without random values or the time",
+            "a task must not change an object that is as intended: the second run must report changed=0",
+        );
         Ok(if moving.is_empty() { CheckOutcome::Passed } else { CheckOutcome::failed(why, remedy) })
     }
 
@@ -170,8 +180,11 @@ impl<'a> ScorecardRun<'a> {
         // Convergence is a separate check.
         let _ = self.wait_until_idle().await?;
         let harmed = created.harmed(&self.inventory().await?);
-        let remedy =
-            "do not rewrite existing objects: cx.apply changes only differences, cx.create creates missing objects";
+        let remedy = self.source.choose(
+            "do not rewrite existing objects: cx.apply changes only differences, cx.create creates missing objects",
+            "templates must render the same objects each time, without random values or the time",
+            "do not rewrite existing objects: k8s changes only differences",
+        );
         Ok(if harmed.is_empty() { CheckOutcome::Passed } else { CheckOutcome::failed(join_some(&harmed), remedy) })
     }
 
@@ -185,18 +198,24 @@ impl<'a> ScorecardRun<'a> {
         });
         Ok(deleted.await?.unwrap_or_else(|remaining| {
             let why = format!("after {} s these still exist: {}", self.timeout.as_secs(), join_some(&remaining));
-            let remedy = "create it with cx.apply or cx.create, so that a sample owns it, or delete it in finalize; \
-                          an object with a finalizer is deleted when finalize returns Action::done()";
+            let remedy = self.source.choose(
+                "create it with cx.apply or cx.create, so that a sample owns it, or delete it in finalize; \
+                 an object with a finalizer is deleted when finalize returns Action::done()",
+                "remove helm.sh/resource-policy: keep from its template, or give its hook a helm.sh/hook-delete-policy",
+                "create it with k8s in the namespace of the sample, so that the sample owns it, or delete it in the \
+                 role of a finalizer in watches.yaml",
+            );
             CheckOutcome::failed(why, remedy)
         }))
     }
 
     async fn check_metrics(&self) -> Result<CheckOutcome> {
-        let remedy = "run the operator with Operator::main, which serves them";
+        let remedy = self.source.choose("run the operator with Operator::main, which serves them", LOG, LOG);
         Ok(match Metrics::fetch(&self.environment.web, &self.environment.metrics).await {
             Ok(metrics) if metrics.series("controller_runtime_reconcile_total").next().is_some() => {
                 CheckOutcome::Passed
             }
+            Ok(_) if self.definitions.is_empty() => CheckOutcome::skipped("the operator defines no kinds"),
             Ok(_) => CheckOutcome::failed("/metrics has no reconcile counters", remedy),
             Err(error) => CheckOutcome::failed(format!("/metrics is not served: {error}"), remedy),
         })
@@ -207,7 +226,11 @@ impl<'a> ScorecardRun<'a> {
             return Ok(CheckOutcome::skipped("the operator is not running"));
         };
         let limit = self.timeout.min(process::STOP_TIMEOUT);
-        let remedy = "run the operator with Operator::main, and finish tasks and reconciles within Operator::grace";
+        let remedy = self.source.choose(
+            "run the operator with Operator::main, and finish tasks and reconciles within Operator::grace",
+            LOG,
+            LOG,
+        );
         process.terminate();
         let Ok(status) = tokio::time::timeout(limit, process.wait()).await else {
             process.kill().await?;
@@ -222,7 +245,11 @@ impl<'a> ScorecardRun<'a> {
     /// Reads the denied requests of the control plane. No other client lacks permissions.
     async fn check_permissions(&self) -> Result<CheckOutcome> {
         let denied = Metrics::of_server(&self.connection.client).await?.denied();
-        let remedy = "declare them on its controllers: Controller::owns, watches, reads, replaces or allows";
+        let remedy = self.source.choose(
+            "declare them on its controllers: Controller::owns, watches, reads, replaces or allows",
+            "name the kinds literally in the templates; `flyball rbac` prints the derived permissions",
+            "name the kinds literally in the tasks; `flyball rbac` prints the derived permissions",
+        );
         let why = format!("denied: {}", join_some(&denied));
         Ok(if denied.is_empty() { CheckOutcome::Passed } else { CheckOutcome::failed(why, remedy) })
     }

@@ -18,6 +18,8 @@ fn cluster_starts_and_stops() {
         serde_json::from_str(&home.run(&["cluster", "status", "-o", "json"]).ok().out).unwrap();
     assert_eq!((&status["running"], &status["ready"]), (&true.into(), &true.into()));
     assert!(status["version"].as_str().unwrap().starts_with("v1."));
+    home.run(&["get", "pods", "--context", "nope"])
+        .fails_with(&["context \"nope\" not found", "the contexts are flyball"]);
     let again = home.run(&["cluster", "up"]).ok();
     assert!(again.out.starts_with("cluster flyball is already running\n"), "{again:?}");
     home.run(&["cluster", "up", "--port", "1"]).fails_with(&["already running", "cluster down"]);

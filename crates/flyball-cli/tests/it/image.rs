@@ -432,7 +432,8 @@ fn failing_registry_is_named() {
     ]);
     home.run(&["image", "push", "127.0.0.1:1/op"])
         .fails_with(&["cannot reach 127.0.0.1:1", "check that a registry listens at 127.0.0.1:1"]);
-    home.run(&["image", "push", "--insecure=false", "127.0.0.1:1/op"]).fails_with(&["cannot reach", "--insecure"]);
+    home.run(&["image", "push", "--insecure=false", "127.0.0.1:1/op"])
+        .fails_with(&["cannot reach", "check the name of the registry, and HTTPS_PROXY"]);
     // Damaged content is not pushed.
     let open = Registry::start(Manner::Open);
     let blobs = home.0.join("target/image/blobs/sha256");

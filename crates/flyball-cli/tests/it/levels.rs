@@ -82,7 +82,8 @@ fn level_is_reached_by_passing_proofs() {
 #[test]
 fn missing_level_is_explained() {
     let home = Home::new("nolevels");
-    run(levels(&home, &[])).fails_with(&["no project found at .", "flyball levels PATH"]);
+    run(levels(&home, &[]))
+        .fails_with(&["no project here: no Cargo.toml or watches.yaml found in ", "flyball levels PATH"]);
     project(&home);
     run(levels(&home, &["project", "--package", "other"])).fails_with(&["cannot run the tests of project"]);
     run(levels(&home, &["project", "--level", "5"])).fails_with(&["no test name begins with level_5_"]);

@@ -36,6 +36,12 @@ fn nodes_are_added_and_removed() {
     assert_eq!(home.add(&["--quiet"]), "");
     assert_eq!(home.add(&["--no-wait", "--name-prefix", "late"]), "added late-1\n");
     assert_eq!(home.names(), ["big-1", "late-1", "node-1", "node-2", "node-3", "node-4"]);
+    for line in [&["cluster", "status", "-o", "json"][..], &["cluster", "up", "-o", "json"]] {
+        let state: Value = serde_json::from_str(&home.run(line).ok().out).unwrap();
+        assert_eq!((&state["nodes"], &state["ready"]), (&json!(6), &json!(true)), "{state}");
+    }
+    let listed: Value = serde_json::from_str(&home.run(&["cluster", "list", "-o", "json"]).ok().out).unwrap();
+    assert_eq!(listed[0]["nodes"], 6);
     let table = home.run(&["cluster", "node", "list"]).ok().out;
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["NAME", "STATUS", "CPU", "MEMORY", "PODS"]);

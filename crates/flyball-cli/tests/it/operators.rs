@@ -169,6 +169,7 @@ fn trace_shows_all_effects_of_an_object() {
     assert_eq!((&chain["kind"], pods(&chain).len()), (&json!("Deployment"), 1));
     let output = home.run(&["trace", "deployment/web"]).ok().out;
     assert!(output.starts_with("Deployment/web") && output.contains("└─ "), "{output}");
+    assert!(home.run(&["trace", "deployment", "web"]).ok().out.starts_with("Deployment/web"));
     home.run(&["trace", "gadget/web"]).fails_with(&["no kind \"gadget\""]);
     home.run(&["trace", "deployment/none"]).fails_with(&["none"]);
     home.run(&["trace", "web"]).fails_with(&["does not name an object", "kind/name"]);

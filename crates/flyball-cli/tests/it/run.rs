@@ -308,7 +308,8 @@ fn unusable_programs_are_named() {
     assert!(output.code == Some(1) && output.err.starts_with(message), "{output:?}");
     // The folder is checked before the connection to the cluster.
     for command in ["run", "manifests"] {
-        home.run(&[command]).fails_with(&["error: no Cargo.toml or watches.yaml found in /", "--program FILE"]);
+        home.run(&[command])
+            .fails_with(&["error: no project here: no Cargo.toml or watches.yaml found in /", "--program FILE"]);
     }
     home.run(&["cluster", "up", "--quiet"]).ok();
     home.run(&["run", "--program", "./nothing"]).fails_with(&["cannot run `./nothing manifests`"]);

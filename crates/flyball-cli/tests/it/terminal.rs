@@ -38,6 +38,17 @@ fn answered(mut command: Command, keys: &str) -> CommandOutput {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let home = Home::new("full");
+    for line in ["cluster list", "completion bash", "man"] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = CommandOutput::of(&home.command(&words).stdout(full).output().unwrap());
+        output.fails_with(&["error: cannot write to standard output: No space left on device\n"]);
+    }
+}
+
+#[test]
 fn missing_arguments_are_prompted() {
     let home = Home::new("ask");
     home.run(&["init", "--domain", "acme.io", "--name", "redis-operator"]).ok();

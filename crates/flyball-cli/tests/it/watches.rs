@@ -57,15 +57,15 @@ fn spec_schema(definition: &Value) -> &Value {
 fn new_project_is_valid_before_its_first_kind() {
     let home = Home::new("watches-init");
     home.run(&["cluster", "up", "--quiet"]).ok();
-    for (flag, folder, of) in [
-        ("--helm", "helm-charts", "helm"),
-        ("--ansible", "roles", "ansible"),
-        ("--plugins=helm.sdk.operatorframework.io/v1", "helm-charts", "helm"),
-        ("--plugins ansible", "roles", "ansible"),
+    for (flag, of) in [
+        ("--helm", "helm"),
+        ("--ansible", "ansible"),
+        ("--plugins=helm.sdk.operatorframework.io/v1", "helm"),
+        ("--plugins ansible", "ansible"),
     ] {
         let output = home.succeed("", &format!("init {flag} --name redis-operator {of}"));
         let expected = format!(
-            "created .gitignore\ncreated PROJECT\ncreated README.md\ncreated {folder}/.gitkeep\ncreated watches.yaml\n\n\
+            "created .gitignore\ncreated PROJECT\ncreated README.md\ncreated watches.yaml\n\n\
              Created project redis-operator. Next, in {of}:\n  \
              flyball create api --group cache --version v1alpha1 --kind Redis\n"
         );
@@ -81,6 +81,54 @@ fn new_project_is_valid_before_its_first_kind() {
         assert!(home.succeed(of, "render").contains("name: redis-operator-controller-manager"));
         fs::remove_dir_all(home.0.join(of)).unwrap();
     }
+}
+
+#[test]
+fn role_for_ansible_is_described_without_ansible() {
+    let home = Home::new("watches-copy");
+    let folder = home.watched_project("--ansible");
+    home.within(&folder, REDIS).ok();
+    let tasks = "- name: copy\n  ansible.builtin.copy: {content: x, dest: /tmp/x}\n";
+    fs::write(folder.join("roles/redis/tasks/main.yml"), tasks).unwrap();
+    for line in ["manifests", "rbac", "render", "lint", "describe operator"] {
+        home.within(&folder, line).ok();
+    }
+    fs::write(home.0.join("ca.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    home.within(&folder, "image build --ca-certificates=../ca.pem").fails_with(&[
+        "role redis needs ansible-core (module ansible.builtin.copy), and the image has none",
+        "--base REF, see docs/image.md",
+    ]);
+    home.run(&["cluster", "up", "--quiet"]).ok();
+    home.within(&folder, "run").fails_with(&[
+        "roles/redis/tasks/main.yml:1: task \"copy\": module ansible.builtin.copy needs ansible-playbook, which is not \
+         on the PATH",
+        "pip install ansible-core",
+    ]);
+}
+
+#[test]
+fn operator_of_roles_is_found_from_a_subdirectory_and_has_their_flags() {
+    let home = Home::new("watches-flags");
+    let folder = home.watched_project("--ansible");
+    home.within(&folder, REDIS).ok();
+    for folder in [&folder, &folder.join("roles/redis")] {
+        let help = home.within(folder, "run -- --help").ok().out;
+        assert!(help.contains("Usage: redis-operator ") && help.contains("--max-concurrent-reconciles"), "{help}");
+    }
+    let args = ["operate", "redis-operator/watches.yaml", "describe", "--reconcile-period=5m", "--executor=built-in"];
+    assert!(home.run(&args).ok().out.contains("redises.v1alpha1.cache.acme.io"));
+    assert_eq!(home.run(&[&args[..3], &["--ansible-verbosity=8"]].concat()).code, Some(2));
+}
+
+#[test]
+fn broken_project_file_is_found_by_doctor() {
+    let home = Home::new("watches-broken");
+    let folder = home.watched_project("--helm");
+    fs::write(folder.join("PROJECT"), "layout: flyball/1\nlayout: flyball/1\n").unwrap();
+    let output = home.within(&folder, "doctor");
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.out.contains("duplicate mapping key: layout not allowed here"), "{output:?}");
+    assert!(!output.out.contains("DuplicateKeyPolicy"), "{output:?}");
 }
 
 #[test]

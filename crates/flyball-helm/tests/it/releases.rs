@@ -315,6 +315,38 @@ async fn failing_template_is_reported_once() -> kube::Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn objects_of_a_kind_that_the_chart_no_longer_has_are_reported() -> kube::Result<()> {
+    let last = "charts/site/templates/last.yaml";
+    let account = "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {{ .Release.Name }}-last\n";
+    let page = ("charts/site/templates/page.yaml", PAGE);
+    let folder = project("kind-dropped", &[("charts/site/values.yaml", VALUES), page, (last, account)]);
+    let mut test = Test::of(operator_of(folder.clone())).start().await;
+    apply_site(&test, "blue", "{}").await;
+    test.assert_converges().await;
+    test.crash().await;
+    std::fs::remove_file(folder.join(last)).expect("it can be removed");
+    test.restart().await;
+    test.assert_converges().await;
+    assert_eq!(history(&test, "blue").await, ["1 superseded", "2 deployed"]);
+    assert!(api(&test, "", "v1", "ServiceAccount").get_opt("blue-last").await?.is_some());
+    let events = test.api::<Event>().list(&ListParams::default()).await?;
+    let notes: Vec<String> = events
+        .items
+        .into_iter()
+        .filter(|event| event.reason.as_deref() == Some("ObjectsKept"))
+        .filter_map(|event| event.note)
+        .collect();
+    assert_eq!(
+        notes,
+        [
+            "not deleted, since the chart no longer contains objects of their kinds: ServiceAccount blue-last; delete them \
+          with kubectl"
+        ]
+    );
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
 async fn edited_template_causes_an_upgrade_without_a_restart() {
     let folder = site("reloaded");
     let page = folder.join("charts/site/templates/page.yaml");

@@ -6,12 +6,20 @@ use crate::error::Result;
 use crate::kind::{Dynamic, Kind, Type};
 use flyball_core::ObjectKey;
 use kube::core::DynamicObject;
+use tower::BoxError;
 
 impl<R: Reconcile<Resource = DynamicObject>> Controller<R> {
     /// Creates a controller for the objects of a [kind](Kind) that is known at run time only, named after the kind.
     #[doc(alias = "new_with")]
     pub fn of(kind: &Kind, reconciler: R) -> Self {
         Self::with(Type::dynamic(kind), kind.clone(), reconciler)
+    }
+
+    /// Creates such a controller whose reconciler is constructed when the operator starts, as with
+    /// [`deferred`](Self::deferred).
+    pub fn deferred_of<E: Into<BoxError>>(kind: &Kind, make: impl FnOnce() -> Result<R, E> + Send + 'static) -> Self {
+        let make = || Ok(Box::new(make().map_err(Into::into)?) as _);
+        Self::made_by(Type::dynamic(kind), kind.clone(), Box::new(make))
     }
 
     /// Sets a finalizer whose name is known at run time only, as [`Reconcile::FINALIZER`] does.

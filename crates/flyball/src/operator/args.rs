@@ -246,10 +246,16 @@ fn command<F: Args>(version: Option<&'static str>, program: Option<&OsString>) -
     }
 }
 
+#[expect(clippy::print_stderr, reason = "there is no log")]
 fn print(value: &Value) -> ExitCode {
-    // The reader of a pipe may close it early.
-    let _ = writeln!(std::io::stdout(), "{value:#}");
-    ExitCode::SUCCESS
+    match writeln!(std::io::stdout(), "{value:#}") {
+        // The reader of a pipe may close it early.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("error: cannot write to standard output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 /// An error of the program.
@@ -347,6 +353,15 @@ impl Operator {
     /// ```
     pub fn main_with<F: Args>(declare: impl FnOnce(F) -> Self) -> ExitCode {
         Self::main_of(None, std::env::args_os(), declare)
+    }
+
+    /// Runs as [`main_with`](Self::main_with) does, for a program that has parsed a part of its command line itself:
+    /// the remaining arguments, after the name of the program.
+    pub fn main_with_from<F: Args>(
+        arguments: impl IntoIterator<Item = OsString>,
+        declare: impl FnOnce(F) -> Self,
+    ) -> ExitCode {
+        Self::main_of(None, arguments, declare)
     }
 
     #[expect(clippy::print_stderr, reason = "the log is not initialized yet")]

@@ -1,6 +1,7 @@
 //! `flyball cluster list`.
 
 use super::record::Files;
+use super::status::read_server;
 use crate::error::{Result, ResultExt};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, columns, paint, print_line};
@@ -29,7 +30,11 @@ pub(super) fn cmd_list(args: &ListArgs) -> Result<()> {
             (false, None) => continue,
         };
         let mut row = json!({"name": files.name(), "state": state});
-        if let Some(record) = record {
+        if let Some(mut record) = record {
+            // Nodes may have been added or removed since the start.
+            if let Some(server) = is_running.then(|| read_server(&record.own_kubeconfig).ok()).flatten() {
+                record.nodes = u32::try_from(server.nodes).unwrap_or(u32::MAX);
+            }
             let known = serde_json::to_value(record).context("cannot write the record")?;
             row.as_object_mut().zip(known.as_object()).into_iter().for_each(|(row, known)| row.extend(known.clone()));
         }

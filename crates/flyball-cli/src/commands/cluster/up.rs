@@ -1,10 +1,11 @@
 //! `flyball cluster up`.
 
 use super::record::{Files, Record};
-use super::{ClusterNameArgs, parse_count};
+use super::{ClusterNameArgs, parse_count, status};
 use crate::cluster::connection::block_on_threads;
 use crate::cluster::kubeconfig;
 use crate::error::{Error, Result, ResultExt};
+use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, print_line};
 use clap::Args;
 use flyball_cluster::{
@@ -66,6 +67,9 @@ pub(crate) struct UpArgs {
     /// Print only errors
     #[arg(short, long)]
     quiet: bool,
+    /// Output format: prints what `cluster status` prints
+    #[arg(short, long, value_enum, conflicts_with_all = ["quiet", "foreground"])]
+    output: Option<Output>,
 }
 
 impl UpArgs {
@@ -88,6 +92,9 @@ pub(crate) fn cmd_up(args: UpArgs, verbose: u8) -> Result<()> {
     // The cluster acquires the lock itself.
     drop(lock);
     let record = spawn(&args, &files, verbose)?;
+    if let Some(output) = args.output {
+        return output.print(&status::of(&args.named.name, &record)?);
+    }
     if !args.quiet {
         print(&record, "ready");
         hint_at_nodes(&args);
@@ -117,6 +124,9 @@ fn check_running(files: &Files, args: &UpArgs) -> Result<()> {
         let error =
             Error::new(format!("cluster {name} is already running and was started with {} nodes", record.nodes));
         return Err(error.hint(format!("flyball cluster node add{}", args.named.flag())));
+    }
+    if let Some(output) = args.output {
+        return output.print(&status::of(name, &record)?);
     }
     if !args.quiet {
         print(&record, "already running");
@@ -192,7 +202,7 @@ fn spawn(args: &UpArgs, files: &Files, verbose: u8) -> Result<Record> {
         let now = files.read_progress();
         if now != progress {
             (progress, progressed) = (now, Instant::now());
-            if !args.quiet && !progress.is_empty() {
+            if !args.quiet && args.output.is_none() && !progress.is_empty() {
                 print_line(&progress);
             }
         }

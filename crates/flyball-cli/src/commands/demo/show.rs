@@ -72,9 +72,17 @@ pub(super) fn print_done(text: &str) {
 }
 
 /// Prints the next steps: the sample and kubectl commands.
-pub(super) fn print_next_steps(cluster: &DemoCluster, keep: bool, sample: &Value, commands: &[&str]) -> Result<()> {
+///
+/// `demo` is the command that showed it.
+pub(super) fn print_next_steps(
+    cluster: &DemoCluster,
+    keep: bool,
+    demo: &str,
+    sample: &Value,
+    commands: &[&str],
+) -> Result<()> {
     if !keep {
-        print_line("Next: `flyball demo --keep` leaves everything running for kubectl,");
+        print_line(&format!("Next: `{demo} --keep` leaves everything running for kubectl,"));
         print_line("      `flyball cluster up` starts your own control plane.");
         return Ok(());
     }

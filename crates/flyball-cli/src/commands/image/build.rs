@@ -14,10 +14,11 @@ use crate::image::platform::{PLATFORMS, Platform, Target, parse};
 use crate::image::project::{self, Package, Project};
 use crate::image::reference::{self, Reference};
 use crate::image::{Blob, Contents, Image, ProjectFiles, attachment, digest, epoch, index};
-use crate::operator::program::{Build, Program};
+use crate::operator::program::{Build, Program, check_project};
 use crate::render::output::Output;
 use crate::render::terminal::{Style, paint, print_labeled, print_line};
 use clap::Args;
+use flyball_ansible::AnsibleRequirement;
 use flyball_core::time::{Timestamp, rfc3339};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -115,7 +116,10 @@ pub(crate) fn cmd_build(args: BuildArgs) -> Result<()> {
                 let (parts, project) = watches_programs(&args, &program).await?;
                 (parts, Some(project))
             }
-            None if args.program.is_empty() => (build(&args).await?, None),
+            None if args.program.is_empty() => {
+                check_project()?;
+                (build(&args).await?, None)
+            }
             None => (read_programs(&args.program, args.base.is_some())?, None),
         };
         let image = build_image(&args, &parts, project.as_ref(), &certificates, epoch).await?;
@@ -182,6 +186,13 @@ fn read_programs(programs: &[PathBuf], has_base: bool) -> Result<Vec<BuiltProgra
 /// Reads the project of a watches.yaml, and the program that runs it.
 async fn watches_programs(args: &BuildArgs, program: &Program) -> Result<(Vec<BuiltProgram>, ProjectFiles)> {
     let name = program.describe(&[], &BTreeMap::new()).await?.name;
+    if args.base.is_none()
+        && let Some(requirement) = program.ansible_requirements().first()
+    {
+        let AnsibleRequirement { runs, feature, .. } = requirement;
+        return Err(Error::new(format!("{runs} needs ansible-core ({feature}), and the image has none"))
+            .hint("pass an image that contains it: --base REF, see docs/image.md"));
+    }
     let folder = format!("opt/{name}");
     let project = ProjectFiles {
         files: files::project_files(Path::new("."), &program.entries(), &folder)?,

@@ -1,10 +1,8 @@
 //! Projects of charts or roles: a `watches.yaml` and its folders.
 
 use super::changes::Changes;
-use super::chart::CHARTS;
-use super::role::ROLES;
 use super::template::fill;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, yaml_problem};
 use crate::files::WATCHES;
 use crate::project::{FILE, Project, ProjectType, Resource};
 use serde_json::{Value, json};
@@ -19,25 +17,21 @@ const HELM_VERSION: u32 = 4;
 
 /// Writes a project without kinds.
 pub(crate) fn write(changes: &mut Changes, project: &Project) -> Result<()> {
-    let (watches, readme, gitignore, folder) = match project.project_type {
+    let (watches, readme, gitignore) = match project.project_type {
         ProjectType::Ansible => (
             include_str!("../../../templates/ansible/watches.yaml"),
             include_str!("../../../templates/ansible/README.md"),
             include_str!("../../../templates/ansible/gitignore"),
-            ROLES,
         ),
         ProjectType::Helm | ProjectType::Rust => (
             include_str!("../../../templates/helm/watches.yaml"),
             include_str!("../../../templates/helm/README.md"),
             include_str!("../../../templates/helm/gitignore"),
-            CHARTS,
         ),
     };
     changes.create(WATCHES, watches, false)?;
     changes.create("README.md", fill(readme, &[("name", &project.project_name)]), false)?;
     changes.create(FILE, project.text()?, false)?;
-    // Git keeps no empty folders.
-    changes.create(&format!("{folder}/.gitkeep"), "", false)?;
     // Hidden files may exist in an empty folder.
     match changes.read(".gitignore")? {
         Some(_) => Ok(()),
@@ -111,7 +105,7 @@ fn entries(text: &str) -> Result<Vec<Value>, String> {
     if text.lines().all(is_blank) {
         return Ok(Vec::new());
     }
-    serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())
+    serde_saphyr::from_str(text).map_err(|error| yaml_problem(&error))
 }
 
 fn order(one: &str, other: &str) -> Ordering {
