@@ -4,7 +4,7 @@ use crate::access::{PRIMARY, PRIMARY_TYPE};
 use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute};
-use crate::memory::RunMemory;
+use crate::memory::{MAX_RUN_BYTES, RESERVED_BYTES};
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
@@ -14,7 +14,7 @@ use crate::template::walk;
 use crate::vault::Vault;
 use crate::watches::{Executor, Runs, Watch, Watches};
 use crate::yaml;
-use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
+use flyball::{Cache, Controller, Kind, MemoryBudget, ObjectKey, Operator, Predicate};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value};
@@ -47,7 +47,12 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let name = name(watches.folder());
     let mut operator = Operator::new(&name);
     let slots = (!watches.repeats).then(Slots::new);
-    let executors = Executors { watches, executor, slots, memory: RunMemory::new(), workers: OnceCell::new() };
+    let memory = match watches.repeats {
+        // Independent of the machine.
+        true => MemoryBudget::default(),
+        false => MemoryBudget::of_container(RESERVED_BYTES),
+    };
+    let executors = Executors { watches, executor, slots, memory, workers: OnceCell::new() };
     for watch in &watches.entries {
         let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
@@ -114,9 +119,12 @@ fn controller(
         names: Arc::new(Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() }),
         slots: executors.slots.clone(),
         deferrals: Deferrals::default(),
-        memory: executors.memory.clone(),
     };
-    let mut controller = Controller::of(&kind, roles).deadline(DEADLINE).concurrency(workers);
+    let max_bytes = MAX_RUN_BYTES + roles.executor.memory("");
+    let mut controller = Controller::of(&kind, roles)
+        .deadline(DEADLINE)
+        .concurrency(workers)
+        .memory_budget(&executors.memory, max_bytes);
     if let Some(finalizer) = &watch.finalizer {
         controller = controller.finalizer(&finalizer.name);
     }
@@ -152,7 +160,7 @@ struct Executors<'w> {
     executor: Executor,
     /// The threads that poll runs; without them, runs are polled by the caller.
     slots: Option<Slots>,
-    memory: RunMemory,
+    memory: MemoryBudget,
     /// The workers of `ansible-playbook`, or the reason why there are none.
     workers: OnceCell<Result<Arc<Workers>, String>>,
 }
@@ -226,7 +234,8 @@ impl Executors<'_> {
     ) -> Result<(Box<dyn Execute>, Kinds)> {
         let kinds = Kinds::of(&playbook, vars);
         let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
-        Ok((Box::new(BuiltIn { playbook, slots, shares }), kinds))
+        let memory = self.memory.clone();
+        Ok((Box::new(BuiltIn { playbook, slots, shares, memory }), kinds))
     }
 
     fn workers(&self, program: &Path) -> Result<Arc<Workers>, String> {
@@ -238,13 +247,10 @@ impl Executors<'_> {
 fn updates(watch: &Watch) -> Predicate<DynamicObject> {
     let annotations = match watch.watch_annotations {
         true => Predicate::annotations(),
-        false => Predicate::new(|old: &DynamicObject, new: &DynamicObject| period(old) != period(new)),
+        // Without decoding the objects, which are not charged to the memory budget yet.
+        false => Predicate::annotation(RECONCILE_PERIOD),
     };
     Predicate::generation().or(annotations)
-}
-
-fn period(object: &DynamicObject) -> Option<&String> {
-    object.metadata.annotations.as_ref()?.get(RECONCILE_PERIOD)
 }
 
 /// Returns the owner of an object without owner reference, from its annotations.

@@ -19,13 +19,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("job", &["names", "playbook", "template", "watches"]),
     ("access", &["job", "playbook"]),
     ("ansible", &["access", "job", "names", "shares", "template", "watches", "yaml"]),
-    ("run", &["access", "job", "playbook", "services", "shares", "template", "yaml"]),
+    ("run", &["access", "job", "memory", "playbook", "services", "shares", "template", "yaml"]),
     ("executor", &["ansible", "job", "memory", "offload", "playbook", "run", "shares"]),
     ("status", &["job", "run"]),
-    (
-        "reconcile",
-        &["executor", "job", "memory", "names", "offload", "playbook", "status", "template", "variables", "watches"],
-    ),
+    ("reconcile", &["executor", "job", "names", "offload", "playbook", "status", "template", "variables", "watches"]),
     (
         "operator",
         &[

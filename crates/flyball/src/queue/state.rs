@@ -44,6 +44,8 @@ pub(crate) enum Next {
     Retry,
     /// Requeue after this time.
     After(Duration),
+    /// No requeue until it is added again; failures are kept.
+    Held,
 }
 
 /// The workers of a queue.
@@ -238,6 +240,7 @@ impl State {
         let again = slot.again.take();
         match next {
             Next::Rest => slot.failures = 0,
+            Next::Held => {}
             Next::After(delay) => {
                 slot.failures = 0;
                 self.delay(ticket, now + delay.min(MAX_DELAY), Priority::Background);
