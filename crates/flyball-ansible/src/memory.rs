@@ -1,8 +1,8 @@
 //! The memory of runs, estimated from the JSON of their objects.
 //!
-//! A run has several copies of its object, and `ansible-playbook` has a Python object for each value, in a process of its
-//! own. Users determine the number and the size of objects. So each run is charged to the memory budget of the operator
-//! before its object is decoded.
+//! A run has several copies of its object, and `ansible-playbook` has a Python object for each value, in a process of
+//! its own. Users determine the number and the size of objects. So each run is charged to the memory budget of the
+//! operator before its object is decoded.
 
 use flyball::{MemoryBudget, MemoryCharge};
 use flyball_core::memory;

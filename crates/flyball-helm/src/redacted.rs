@@ -52,8 +52,8 @@ fn split(manifest: &str) -> Vec<&str> {
     documents
 }
 
-/// Hides the values of a Secret or of those in a list, and returns true if there are any; `None` if the lists are nested
-/// too deeply.
+/// Hides the values of a Secret or of those in a list, and returns true if there are any; `None` if the lists are
+/// nested too deeply.
 fn hide(object: &mut Value, depth: usize) -> Option<bool> {
     let mut found = false;
     if object["kind"] == "Secret" {

@@ -405,11 +405,11 @@ impl<R: Reconcile> Controller<R> {
     }
 
     /// Charges each reconcile to a budget before its object is decoded, with
-    /// [`Reconcile::estimate_memory`](Reconcile::estimate_memory).
+    /// [`Reconcile::estimate_memory`].
     ///
     /// A reconcile that does not fit waits in order, without a worker. An object whose estimate exceeds `max_bytes` or
     /// the [share](MemoryBudget::share) of a namespace is not decoded: an event `ObjectTooLarge` and
-    /// [`Reconcile::rejected_status`](Reconcile::rejected_status) report it. While an object is being deleted, four
+    /// [`Reconcile::rejected_status`] report it. While an object is being deleted, four
     /// times `max_bytes` and the [largest share](MemoryBudget::largest_share) are the limits.
     pub fn memory_budget(mut self, budget: &MemoryBudget, max_bytes: usize) -> Self {
         self.declaration.memory = Some((budget.clone(), max_bytes));

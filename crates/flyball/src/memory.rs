@@ -26,9 +26,9 @@ const UNLIMITED: usize = 1 << 50;
 /// A budget of memory for the reconciles of an operator, in bytes; see
 /// [`Controller::memory_budget`](crate::Controller::memory_budget).
 ///
-/// Charges that do not fit wait, those of a namespace in order. Namespaces share the budget: one takes at most half of it beside others, and
-/// three quarters without others, unless a single charge is larger; the rest is for namespaces without a charge.
-/// Cluster-scoped objects have only the limit of the whole budget.
+/// Charges that do not fit wait, those of a namespace in order. Namespaces share the budget: one takes at most half of
+/// it beside others, and three quarters without others, unless a single charge is larger; the rest is for namespaces
+/// without a charge. Cluster-scoped objects have only the limit of the whole budget.
 ///
 /// Clones share the budget.
 #[derive(Clone)]
@@ -176,13 +176,13 @@ struct Account {
     waiting: usize,
 }
 
-/// What a charge waits for.
+/// The decision about a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Fits,
-    /// For others of its tenant.
+    /// It waits for others of its tenant.
     AwaitsTenant,
-    /// For any others.
+    /// It waits for any others.
     AwaitsOthers,
 }
 

@@ -35,8 +35,8 @@ impl Admission {
         }
     }
 
-    /// Takes the charge for which a key waited.
-    pub(super) fn take(&self, key: &ObjectKey) -> Option<MemoryCharge> {
+    /// Removes and returns the charge for which a key waited.
+    pub(super) fn granted(&self, key: &ObjectKey) -> Option<MemoryCharge> {
         let mut pending = self.pending.lock();
         let charge = pending.get_mut(key)?.take()?;
         pending.remove(key);
@@ -45,8 +45,8 @@ impl Admission {
 
     /// Drops the charge of a key that is not in the queue any more.
     pub(super) fn forget(&self, key: &ObjectKey) {
-        let charge = self.take(key);
-        // Without the lock of `take`, since this may admit another key.
+        let charge = self.granted(key);
+        // Without the lock, since this may admit another key.
         drop(charge);
     }
 

@@ -148,7 +148,7 @@ impl Worker {
 
     async fn work(&self, item: &Item, began: Instant, stale: StaleReads) -> (Next, Vec<Write>) {
         let unknown = stale.unknown.clone();
-        let charge = self.admission.as_ref().and_then(|admission| admission.take(&item.key));
+        let charge = self.admission.as_ref().and_then(|admission| admission.granted(&item.key));
         let session = match self.open_session(&item.key, stale).await {
             Ok(Some(session)) => session,
             Ok(None) => {
@@ -223,7 +223,8 @@ impl Worker {
             return match self.is_ignored(entry) {
                 true => Admitted::Now(None),
                 false => Admitted::Never(format!(
-                    "the object takes about {bytes} bytes, more than {limit} bytes of memory: use fewer fields and items, and longer texts"
+                    "the object takes about {bytes} bytes, more than {limit} bytes of memory: use fewer fields and items, \
+                     and longer texts"
                 )),
             };
         }
