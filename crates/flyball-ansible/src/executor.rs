@@ -1,15 +1,15 @@
 //! The executors of roles and playbooks.
 
-use crate::ansible::AnsiblePlaybook;
+use crate::ansible::{AnsiblePlaybook, Start};
 use crate::job::{Job, Outcome};
 use crate::memory;
 use crate::offload::Slots;
 use crate::playbook::Playbook;
 use crate::run;
 use crate::shares::Shares;
+use flyball::MemoryBudget;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde_json::Value;
 use std::sync::Arc;
 
 /// Runs a role or a playbook for an object.
@@ -17,11 +17,8 @@ pub(crate) trait Execute: Send + Sync {
     /// Runs it once, and returns the outcome. A run leaves no state except in the cluster.
     fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome>;
 
-    /// Returns the estimated memory of an object in a run, in bytes.
-    fn memory(&self, object: &Value) -> usize;
-
-    /// Returns true if each run takes the memory of a process.
-    fn starts_processes(&self) -> bool;
+    /// Returns the estimated memory of a run for an object with this JSON, in bytes.
+    fn memory(&self, json: &str) -> usize;
 }
 
 /// The built-in executor.
@@ -31,24 +28,29 @@ pub(crate) struct BuiltIn {
     pub(crate) slots: Option<Slots>,
     /// Workers for runs that wait.
     pub(crate) shares: Shares,
+    /// The memory of all runs.
+    pub(crate) memory: MemoryBudget,
 }
 
 impl Execute for BuiltIn {
     fn execute<'r>(&'r self, job: Job<'r>) -> BoxFuture<'r, Outcome> {
-        let Some(slots) = &self.slots else { return run::run(&self.playbook, &self.shares, job).boxed() };
-        let (playbook, shares) = (self.playbook.clone(), self.shares.clone());
+        let Some(slots) = &self.slots else {
+            return run::run(&self.playbook, &self.shares, &self.memory, job).boxed();
+        };
+        let (playbook, shares, memory) = (self.playbook.clone(), self.shares.clone(), self.memory.clone());
         let (kinds, object, extra, cx) = (job.kinds.clone(), job.object.clone(), job.extra, job.cx.clone());
         let (watch, names, manager) = (job.watch.clone(), job.names.clone(), job.manager.to_owned());
         let verbosity = job.verbosity;
         let run = async move {
             let (kinds, object, cx, watch, names, manager) = (&kinds, &object, &cx, &watch, &names, &*manager);
-            run::run(&playbook, &shares, Job { kinds, object, extra, cx, watch, names, manager, verbosity }).await
+            let job = Job { kinds, object, extra, cx, watch, names, manager, verbosity };
+            run::run(&playbook, &shares, &memory, job).await
         };
         slots.run(run.boxed()).boxed()
     }
 
-    fn memory(&self, object: &Value) -> usize {
-        memory::of_built_in(object)
+    fn memory(&self, json: &str) -> usize {
+        memory::of_built_in(json)
     }
 
     fn starts_processes(&self) -> bool {
@@ -61,8 +63,12 @@ impl Execute for AnsiblePlaybook {
         self.run(job).boxed()
     }
 
-    fn memory(&self, object: &Value) -> usize {
-        memory::of_ansible_playbook(object)
+    fn memory(&self, json: &str) -> usize {
+        let process = match self.start {
+            Start::Process => memory::PROCESS_BYTES,
+            Start::Worker(_) | Start::WorkerOrProcess(_) => memory::FORK_BYTES,
+        };
+        process + memory::of_ansible_playbook(json)
     }
 
     fn starts_processes(&self) -> bool {

@@ -1,43 +1,26 @@
-//! Memory of the objects in runs.
+//! The memory of runs, estimated from the JSON of their objects.
 //!
-//! A run has several copies of its object, and `ansible-playbook` has a Python object for each value. Users determine
-//! the size of objects. So the runs of large objects of all kinds together have a limit, and a run that would exceed
-//! it is repeated later. Apart from that, each process of `ansible-playbook` takes memory, so the memory limit of the
-//! container bounds their number.
+//! A run has several copies of its object, and `ansible-playbook` has a Python object for each value, in a process of
+//! its own. Users determine the number and the size of objects. So each run is charged to the memory budget of the
+//! operator before its object is decoded.
 
+use flyball::{MemoryBudget, MemoryCharge};
 use flyball_core::memory;
-use serde_json::Value;
-use std::fs;
-use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Memory limit of the operator's container, in bytes: for the operator, a worker that has imported Ansible, and six
-/// concurrent runs of `ansible-playbook`. operator-sdk gives its Ansible operators the same.
-pub const MEMORY_LIMIT: u64 = 768 << 20;
+/// Memory limit of a run, without that of a process.
+pub(crate) const MAX_RUN_BYTES: usize = 144 << 20;
 
-/// Memory of the operator, with large objects in runs.
-const OPERATOR_BYTES: u64 = 256 << 20;
+/// Memory of a container that is not for runs: the operator with its caches, and the parent of workers.
+pub(crate) const RESERVED_BYTES: usize = 128 << 20;
 
-/// Memory of a worker that has imported Ansible, and of a run in its forks, which share most of that. Measured with two
-/// `k8s` tasks: 100 MiB, and 50 MiB.
-const WORKER_BYTES: u64 = 112 << 20;
-const FORKED_RUN_BYTES: u64 = 64 << 20;
+/// Memory of a run in the fork of a worker, which shares most of its own. Measured with two `k8s` tasks: 50 MiB.
+pub(crate) const FORK_BYTES: usize = 64 << 20;
 
 /// Memory of a run in new processes: `ansible-playbook` and a module. Measured: 129 MiB.
-const RUN_BYTES: u64 = 160 << 20;
+pub(crate) const PROCESS_BYTES: usize = 160 << 20;
 
-/// Files with the memory limit of the container, in cgroups of version 2 and 1.
-const LIMIT_FILES: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-
-/// Memory limit of the large objects in all runs, in bytes: that of the operator's Deployment, without the operator
-/// itself.
-pub(crate) const MAX_RUNS_BYTES: usize = 144 << 20;
-
-/// Memory up to which the object of a run is small.
-const SMALL_BYTES: usize = 1 << 20;
-
-/// Unit of the limit, in bytes.
-const UNIT: usize = 1 << 10;
+/// Memory limit of the Deployment of an operator, in bytes: that of operator-sdk.
+pub const MEMORY_LIMIT: u64 = 768 << 20;
 
 /// Copies of an object in a run: several variables contain it.
 const COPIES: usize = 9;
@@ -45,80 +28,129 @@ const COPIES: usize = 9;
 /// Memory of a value in `ansible-playbook`: 1.7 KiB with ansible-core 2.19, in three variables.
 const PYTHON_VALUE_BYTES: usize = 5 << 10;
 
-/// Returns the number of concurrent runs of `ansible-playbook`, with or without a worker, that the memory of the
-/// container suffices for; `None` if it has no limit.
-pub(crate) fn max_playbook_runs(has_worker: bool) -> Option<usize> {
-    let limit = LIMIT_FILES.iter().find_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok())?;
-    Some(runs_within(limit, has_worker))
+/// Memory of facts of a run that is not charged.
+const UNCHARGED_FACT_BYTES: usize = 1 << 20;
+
+/// Nesting depth up to which lists and maps are told apart. `serde_json` rejects deeper JSON.
+const MAX_DEPTH: usize = 128;
+
+/// Returns the estimated memory of a run of the built-in executor.
+pub(crate) fn of_built_in(json: &str) -> usize {
+    COPIES * memory::of_text(json.as_bytes())
 }
 
-fn runs_within(limit: u64, has_worker: bool) -> usize {
-    let (others, run) = match has_worker {
-        true => (OPERATOR_BYTES + WORKER_BYTES, FORKED_RUN_BYTES),
-        false => (OPERATOR_BYTES, RUN_BYTES),
-    };
-    usize::try_from(limit.saturating_sub(others) / run).unwrap_or(usize::MAX).max(1)
+/// Returns the estimated memory of an object in a run of `ansible-playbook`.
+pub(crate) fn of_ansible_playbook(json: &str) -> usize {
+    of_built_in(json) + PYTHON_VALUE_BYTES * count(json.as_bytes())
 }
 
-/// Returns the estimated memory of an object in a run of the built-in executor.
-pub(crate) fn of_built_in(object: &Value) -> usize {
-    COPIES * memory::of(object)
-}
-
-/// Returns the estimated memory of an object in a run of `ansible-playbook`, including that process.
-pub(crate) fn of_ansible_playbook(object: &Value) -> usize {
-    of_built_in(object) + PYTHON_VALUE_BYTES * count(object)
-}
-
-/// Counts the values in a value.
-fn count(value: &Value) -> usize {
-    1 + match value {
-        Value::Array(items) => items.iter().map(count).sum(),
-        Value::Object(fields) => fields.values().map(count).sum(),
-        _ => 0,
-    }
-}
-
-/// The memory of the runs of an operator.
-#[derive(Clone, Debug)]
-pub(crate) struct RunMemory(Arc<Semaphore>);
-
-/// Memory that is charged until this is dropped.
+/// The memory of the facts of a run, charged as they grow.
 #[derive(Debug)]
-pub(crate) struct RunCharge(#[allow(dead_code, reason = "the permits are held")] Option<OwnedSemaphorePermit>);
+pub(crate) struct FactCharges {
+    budget: MemoryBudget,
+    charges: Vec<MemoryCharge>,
+}
 
-impl RunMemory {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_RUNS_BYTES / UNIT)))
+impl FactCharges {
+    pub(crate) fn of(budget: &MemoryBudget) -> Self {
+        Self { budget: budget.clone(), charges: Vec::new() }
     }
 
-    /// Charges a run with an object of this size; `None` if it has to be repeated later. An object above the limit runs
-    /// without other large ones.
-    pub(crate) fn charge(&self, bytes: usize) -> Option<RunCharge> {
-        if bytes <= SMALL_BYTES {
-            return Some(RunCharge(None));
+    /// Charges facts of this size; false if they do not fit now.
+    pub(crate) fn cover(&mut self, namespace: Option<&str>, bytes: usize) -> bool {
+        let charged = self.charges.iter().map(MemoryCharge::bytes).sum::<usize>();
+        let more = bytes.saturating_sub(UNCHARGED_FACT_BYTES + charged);
+        if more == 0 {
+            return true;
         }
-        let units = u32::try_from(bytes.min(MAX_RUNS_BYTES) / UNIT).unwrap_or(u32::MAX);
-        Some(RunCharge(Some(self.0.clone().try_acquire_many_owned(units).ok()?)))
+        // In few steps.
+        let charge = self.budget.try_charge(namespace, more.next_multiple_of(UNCHARGED_FACT_BYTES));
+        let is_covered = charge.is_some();
+        self.charges.extend(charge);
+        is_covered
     }
+
+    /// Returns true if facts of this size may fit later.
+    pub(crate) fn may_fit(&self, bytes: usize) -> bool {
+        bytes <= self.budget.share()
+    }
+}
+
+/// Counts the values in maps and lists.
+fn count(json: &[u8]) -> usize {
+    let (mut values, mut in_text, mut is_escaped) = (0, false, false);
+    // True for each open list.
+    let mut open = Vec::new();
+    for byte in json {
+        if in_text {
+            in_text = is_escaped || *byte != b'"';
+            is_escaped = !is_escaped && *byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => in_text = true,
+            b'[' | b'{' => {
+                let is_list = *byte == b'[';
+                // An empty list counts as one more value.
+                values += usize::from(is_list);
+                if open.len() < MAX_DEPTH {
+                    open.push(is_list);
+                }
+            }
+            b']' | b'}' => drop(open.pop()),
+            b':' => values += 1,
+            b',' if open.last() == Some(&true) => values += 1,
+            _ => {}
+        }
+    }
+    values
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn of_spec(spec: &Value, estimate: fn(&str) -> usize) -> usize {
+        estimate(&json!({"metadata": {"name": "a"}, "spec": spec}).to_string())
+    }
 
     #[test]
-    fn large_objects_share_a_limit_and_small_ones_have_none() {
-        let memory = RunMemory::new();
-        let half = memory.charge(MAX_RUNS_BYTES / 2);
-        let other = memory.charge(MAX_RUNS_BYTES / 2);
-        assert!(half.is_some() && other.is_some());
-        assert!(memory.charge(SMALL_BYTES + UNIT).is_none() && memory.charge(SMALL_BYTES).is_some());
-        drop(other);
-        assert!(memory.charge(10 * MAX_RUNS_BYTES).is_none());
-        drop(half);
-        assert!(memory.charge(10 * MAX_RUNS_BYTES).is_some());
+    fn small_objects_take_little_memory() {
+        let spec = json!({});
+        assert!(of_spec(&spec, of_built_in) < 16 << 10);
+        assert!(of_spec(&spec, of_ansible_playbook) < 64 << 10);
+    }
+
+    #[test]
+    fn large_objects_exceed_the_limit_by_their_memory() {
+        let items = vec![json!({"name": "a", "value": "b"}); 10_000];
+        assert!(of_spec(&json!({"text": "a".repeat(1_500_000), "items": items}), of_built_in) < MAX_RUN_BYTES);
+        let large = json!(vec![json!({"": 0}); 50_000]);
+        assert!((MAX_RUN_BYTES..4 * MAX_RUN_BYTES).contains(&of_spec(&large, of_built_in)));
+        let larger = json!(vec![json!({"": 0}); 100_000]);
+        assert!(of_spec(&larger, of_built_in) > 4 * MAX_RUN_BYTES);
+    }
+
+    #[test]
+    fn facts_of_all_runs_share_the_budget() {
+        let budget = MemoryBudget::new(64 << 20);
+        let mut runs: Vec<_> = (0..16).map(|_| FactCharges::of(&budget)).collect();
+        assert!(runs.iter_mut().all(|run| run.cover(Some("a"), UNCHARGED_FACT_BYTES)), "small facts are not charged");
+        let mib = 1 << 20;
+        let grow = |run: &mut FactCharges| (1..=16).all(|size| run.cover(Some("a"), size * mib + 1));
+        let covered: Vec<bool> = runs.iter_mut().map(grow).collect();
+        assert_eq!(covered.iter().filter(|covered| **covered).count(), 3, "three quarters of 64 MiB");
+        assert!(budget.try_charge(Some("b"), 16 * mib).is_some());
+        drop(runs);
+        assert!(budget.try_charge(Some("b"), budget.bytes()).is_some());
+    }
+
+    #[test]
+    fn metadata_is_charged() {
+        let object = json!({"metadata": {"name": "a", "finalizers": vec!["a/b"; 200_000]}});
+        assert!(of_built_in(&object.to_string()) > 64 << 20);
+        assert!(of_ansible_playbook(&object.to_string()) > MAX_RUN_BYTES);
     }
 
     #[test]
@@ -130,9 +162,12 @@ mod tests {
 
     #[test]
     fn values_count_for_ansible_playbook() {
-        let short = json!({"spec": {"items": vec![""; 100_000]}});
-        assert!(of_built_in(&short) < MAX_RUNS_BYTES && of_ansible_playbook(&short) > MAX_RUNS_BYTES);
-        let long = json!({"spec": {"text": "a".repeat(1_500_000), "items": vec![json!({"a": "b"}); 5_000]}});
-        assert!(of_ansible_playbook(&long) < MAX_RUNS_BYTES);
+        let max_bytes = MAX_RUN_BYTES;
+        let short = json!({"items": vec![""; 100_000]});
+        assert!(of_spec(&short, of_built_in) < MAX_RUN_BYTES && of_spec(&short, of_ansible_playbook) > max_bytes);
+        let long = json!({"text": "a".repeat(1_500_000), "items": vec![json!({"a": "b"}); 5_000]});
+        assert!(of_spec(&long, of_ansible_playbook) < max_bytes);
+        assert_eq!(count(br#"{"a":[1,{"b,:[":"\",:"},"x"],"c":{"d":2}}"#), 7);
+        assert_eq!(count("[".repeat(1_000).as_bytes()), 1_000);
     }
 }

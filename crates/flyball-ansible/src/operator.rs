@@ -4,7 +4,7 @@ use crate::access::{PRIMARY, PRIMARY_TYPE};
 use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute};
-use crate::memory::RunMemory;
+use crate::memory::{MAX_RUN_BYTES, PROCESS_BYTES, RESERVED_BYTES};
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::offload::Slots;
@@ -15,7 +15,7 @@ use crate::template::walk;
 use crate::vault::Vault;
 use crate::watches::{Executor, Runs, Watch, Watches};
 use crate::yaml;
-use flyball::{Cache, Controller, Kind, ObjectKey, Operator, Predicate};
+use flyball::{Cache, Controller, Kind, MemoryBudget, ObjectKey, Operator, Predicate};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value};
@@ -48,15 +48,13 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let name = name(watches.directory());
     let mut operator = Operator::new(&name);
     let slots = (!watches.repeats).then(Slots::new);
-    let metrics = Metrics::new();
-    let executors = Executors {
-        watches,
-        executor,
-        slots,
-        memory: RunMemory::new(),
-        metrics: metrics.clone(),
-        workers: Arc::default(),
+    let memory = match watches.repeats {
+        // Independent of the machine.
+        true => MemoryBudget::default(),
+        false => MemoryBudget::of_container(RESERVED_BYTES),
     };
+    let metrics = Metrics::new();
+    let executors = Executors { watches, executor, slots, memory, metrics: metrics.clone(), workers: Arc::default() };
     operator = operator.metrics(|registry| metrics.register(registry));
     for watch in &watches.entries {
         let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
@@ -115,8 +113,7 @@ fn controller(
     };
     let names = Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() };
     let (of, used, manager) = (kind.clone(), kinds.clone(), format!("{name}-patch"));
-    let (slots, memory) = (executors.slots.clone(), executors.memory.clone());
-    let metrics = executors.metrics.of(&watch.gvk);
+    let (slots, metrics) = (executors.slots.clone(), executors.metrics.of(&watch.gvk));
     let make = move || -> Result<Roles> {
         Ok(Roles {
             watch: Arc::new(settled),
@@ -128,11 +125,13 @@ fn controller(
             names: Arc::new(names),
             slots,
             deferrals: Deferrals::default(),
-            memory,
             metrics,
         })
     };
-    let mut controller = Controller::deferred_of(&kind, make).deadline(DEADLINE).concurrency(workers);
+    let mut controller = Controller::deferred_of(&kind, make)
+        .deadline(DEADLINE)
+        .concurrency(workers)
+        .memory_budget(&executors.memory, MAX_RUN_BYTES + PROCESS_BYTES);
     if let Some(finalizer) = &watch.finalizer {
         controller = controller.finalizer(&finalizer.name);
     }
@@ -168,7 +167,7 @@ struct Executors<'w> {
     executor: Executor,
     /// The threads that poll runs; without them, runs are polled by the caller.
     slots: Option<Slots>,
-    memory: RunMemory,
+    memory: MemoryBudget,
     metrics: Metrics,
     workers: Arc<SharedWorkers>,
 }
@@ -243,7 +242,8 @@ impl Executors<'_> {
     ) -> (MakeExecutor, Kinds) {
         let kinds = Kinds::of(&playbook, vars);
         let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
-        (Box::new(move || Ok(Box::new(BuiltIn { playbook, slots, shares }))), kinds)
+        let memory = self.memory.clone();
+        (Box::new(move || Ok(Box::new(BuiltIn { playbook, slots, shares, memory }))), kinds)
     }
 }
 
@@ -297,13 +297,10 @@ pub fn ansible_requirements(watches: &Watches, executor: Executor) -> Vec<Ansibl
 fn updates(watch: &Watch) -> Predicate<DynamicObject> {
     let annotations = match watch.watch_annotations {
         true => Predicate::annotations(),
-        false => Predicate::new(|old: &DynamicObject, new: &DynamicObject| period(old) != period(new)),
+        // Without decoding the objects, which are not charged to the memory budget yet.
+        false => Predicate::annotation(RECONCILE_PERIOD),
     };
     Predicate::generation().or(annotations)
-}
-
-fn period(object: &DynamicObject) -> Option<&String> {
-    object.metadata.annotations.as_ref()?.get(RECONCILE_PERIOD)
 }
 
 /// Returns the owner of an object without owner reference, from its annotations.

@@ -2,7 +2,6 @@
 
 use crate::executor::Execute;
 use crate::job::{Job, Outcome};
-use crate::memory::{MAX_RUNS_BYTES, RunMemory};
 use crate::metrics::KindMetrics;
 use crate::names::Names;
 use crate::offload::Slots;
@@ -39,9 +38,6 @@ const DEFERRAL: Backoff = Backoff { base_delay: Duration::from_secs(5), max_dela
 /// Limit of objects whose deferrals are counted.
 const MAX_DEFERRED: usize = 10_000;
 
-/// Memory limit of an object that is being deleted: its finalizer has to run, and such runs take turns.
-const MAX_DELETED_BYTES: usize = 4 * MAX_RUNS_BYTES;
-
 /// A role or playbook as a reconciler.
 pub(crate) struct Roles {
     pub(crate) watch: Arc<Watch>,
@@ -57,8 +53,6 @@ pub(crate) struct Roles {
     /// Threads for expensive work on large objects; without them, it runs inline.
     pub(crate) slots: Option<Slots>,
     pub(crate) deferrals: Deferrals,
-    /// The memory of the runs of all kinds.
-    pub(crate) memory: RunMemory,
     pub(crate) metrics: KindMetrics,
 }
 
@@ -109,17 +103,24 @@ impl Reconcile for Roles {
         self.metrics.took(start.elapsed());
         ended
     }
+
+    fn estimate_memory(&self, json: &str, is_deleting: bool) -> usize {
+        let finalizer = self.finalizer.as_ref().filter(|_| is_deleting);
+        finalizer.unwrap_or(&self.executor).memory(json)
+    }
+
+    fn rejected_status(&self, problem: &str) -> Option<Value> {
+        self.watch.manage_status.then(|| json!({"conditions": status::rejected(&Value::Null, problem)}))
+    }
 }
 
 impl Roles {
     async fn run_role(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let before = &object.data["status"];
-        let bytes = self.executor.memory(&object.data);
-        let period = match check_size(bytes, MAX_RUNS_BYTES).and_then(|()| self.period(object)) {
+        let period = match self.period(object) {
             Ok(period) => period,
             Err(problem) => return Err(self.rejected(object, problem, cx).await?),
         };
-        let Some(_charge) = self.memory.charge(bytes) else { return Ok(self.deferred(cx.key())) };
         let generation = object.metadata.generation.unwrap_or(0);
         if self.watch.manage_status
             && let Some(conditions) = status::running(before, generation)
@@ -153,12 +154,6 @@ impl Roles {
 
     async fn run_finalizer(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
-        let bytes = executor.memory(&object.data);
-        if let Err(problem) = check_size(bytes, MAX_DELETED_BYTES) {
-            let problem = format!("the finalizer cannot run: {problem}");
-            return Err(self.rejected(object, problem, cx).await?);
-        }
-        let Some(_charge) = self.memory.charge(bytes) else { return Ok(self.deferred(cx.key())) };
         let run_variables = self.variables(object, true).await;
         let rejected = variables::explain(&run_variables.rejected);
         let outcome = self.run(object, run_variables.vars, cx, executor).await;
@@ -284,17 +279,6 @@ impl Roles {
     }
 }
 
-/// Rejects an object that would take too much memory in a run.
-fn check_size(bytes: usize, limit: usize) -> Result<(), String> {
-    match bytes > limit {
-        true => Err(format!(
-            "spec and status would take more than {limit} bytes of memory in a run: use fewer fields and items, and \
-             longer texts"
-        )),
-        false => Ok(()),
-    }
-}
-
 /// Parses the period of an annotation; `None` if it is zero.
 fn annotated_period(text: &str) -> Result<Option<Duration>, String> {
     match parse_unsigned_duration(text) {
@@ -308,19 +292,6 @@ fn annotated_period(text: &str) -> Result<Option<Duration>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::of_built_in;
-
-    #[test]
-    fn large_objects_are_rejected_by_their_memory() {
-        let check = |spec: Value, limit: usize| check_size(of_built_in(&json!({"spec": spec})), limit);
-        let items = vec![json!({"name": "a", "value": "b"}); 10_000];
-        assert!(check(json!({"text": "a".repeat(1_500_000), "items": items}), MAX_RUNS_BYTES).is_ok());
-        let large = json!(vec![json!({"": 0}); 50_000]);
-        assert!(check(large.clone(), MAX_RUNS_BYTES).unwrap_err().contains("150994944 bytes"));
-        assert!(check(large, MAX_DELETED_BYTES).is_ok());
-        let larger = json!(vec![json!({"": 0}); 100_000]);
-        assert!(check(larger, MAX_DELETED_BYTES).unwrap_err().contains("603979776 bytes"));
-    }
 
     #[test]
     fn deferrals_have_growing_delays_until_a_run_ends() {

@@ -17,9 +17,11 @@ mod wait;
 pub(crate) use k8s::merge;
 
 use crate::job::{Job, Outcome, TaskError};
+use crate::memory::FactCharges;
 use crate::playbook::{Play, Playbook};
 use crate::shares::{Share, Shares};
 use crate::template::{Budget, Scope, Sources, Var, Vars};
+use flyball::MemoryBudget;
 use flyball_core::memory;
 use frame::Frame;
 use serde_json::Value;
@@ -35,8 +37,13 @@ const MAX_FACT_BYTES: usize = 64 << 20;
 
 /// Runs a role or a playbook for an object.
 ///
-/// A run that waits takes one of the shares.
-pub(crate) async fn run<'r>(playbook: &'r Playbook, shares: &'r Shares, job: Job<'r>) -> Outcome {
+/// A run that waits takes one of the shares. Facts are charged to the memory budget.
+pub(crate) async fn run<'r>(
+    playbook: &'r Playbook,
+    shares: &'r Shares,
+    memory: &MemoryBudget,
+    job: Job<'r>,
+) -> Outcome {
     let sources = Sources::new(job.watch.repeats.then(|| job.cx.rng().clone()));
     let budget = Arc::new(Budget::new(job.watch.pass_environment.clone(), sources));
     let mut run = Run {
@@ -49,6 +56,7 @@ pub(crate) async fn run<'r>(playbook: &'r Playbook, shares: &'r Shares, job: Job
         executed: 0,
         budget,
         size_of_facts: 0,
+        fact_charges: FactCharges::of(memory),
         shares,
         share: None,
     };
@@ -84,6 +92,7 @@ struct Run<'r> {
     budget: Arc<Budget>,
     /// Bytes of the facts.
     size_of_facts: usize,
+    fact_charges: FactCharges,
     shares: &'r Shares,
     /// The share of a run that has waited.
     share: Option<Share>,
@@ -95,7 +104,7 @@ enum Stop {
     Play,
     /// The role ended early.
     Role,
-    /// The run cannot wait now, see [`Shares`].
+    /// The run cannot wait now, see [`Shares`], or there is no memory for its facts.
     Deferred,
     Failed(TaskError),
 }
@@ -136,11 +145,19 @@ impl<'r> Run<'r> {
         {
             self.size_of_facts = self.size_of_facts.saturating_sub(memory::ITEM + memory::of(&before));
         }
-        match self.size_of_facts > MAX_FACT_BYTES {
-            true => Err(Stop::Failed(TaskError::new(format!(
+        if self.size_of_facts > MAX_FACT_BYTES {
+            return Err(Stop::Failed(TaskError::new(format!(
                 "the facts and registered results of the run exceed {MAX_FACT_BYTES} bytes of memory, with {name}"
+            ))));
+        }
+        if self.fact_charges.cover(self.job.cx.key().namespace(), self.size_of_facts) {
+            return Ok(());
+        }
+        match self.has_changed() || !self.fact_charges.may_fit(self.size_of_facts) {
+            true => Err(Stop::Failed(TaskError::new(format!(
+                "the facts and registered results of the run do not fit into the memory of the operator, with {name}"
             )))),
-            false => Ok(()),
+            false => Err(Stop::Deferred),
         }
     }
 

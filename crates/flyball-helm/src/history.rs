@@ -4,10 +4,10 @@
 //! Secret belongs to the custom resource of its release, so that no other custom resource uses it.
 
 use crate::chunks::{self, CHUNK_TYPE, Chunk, INDEX_TYPE, MAX_CHUNKS};
-use crate::rendering::Slots;
+use crate::rendering::{Share, Slots};
 use crate::resources::Owner;
 use crate::storage::{
-    MAX_HISTORY, PAYLOAD, Revision, SECRET_PREFIX, SECRET_TYPE, State, StorageError, encode_packed, secret_name,
+    self, MAX_HISTORY, PAYLOAD, Revision, SECRET_PREFIX, SECRET_TYPE, State, StorageError, encode_packed, secret_name,
 };
 use flyball::{Context, Error, Index, ObjectKey, Result};
 use flyball_chart::Seed;
@@ -222,24 +222,26 @@ impl History {
         Self { revisions, obsolete, other_owner, versions, ..Self::default() }
     }
 
-    /// Reads the deployed and the newest revision. Those that are not valid, or of another chart, are no longer part of
+    /// Reads the deployed and the newest revision, or returns [`NoMemory`]. Those that are not valid, or of another chart, are no longer part of
     /// the release.
     pub(crate) async fn contents(
         &mut self,
         cx: &Context<DynamicObject>,
         slots: &Slots,
+        share: &Share,
         chart: &str,
     ) -> Result<Contents> {
         let mut contents = Contents::default();
         while let Some(stored) = self.deployed().cloned() {
-            contents.deployed = self.valid(cx, slots, &stored, chart).await?;
+            contents.deployed = self.valid(cx, slots, &stored, (share, 0), chart).await?;
             if contents.deployed.is_some() {
                 break;
             }
         }
+        let held = contents.deployed.as_ref().map_or(0, Revision::size);
         let deployed = self.deployed().map_or(0, |stored| stored.version);
         while let Some(stored) = self.last().filter(|stored| stored.version > deployed).cloned() {
-            contents.newer = self.valid(cx, slots, &stored, chart).await?;
+            contents.newer = self.valid(cx, slots, &stored, (share, held), chart).await?;
             if contents.newer.is_some() {
                 break;
             }
@@ -253,9 +255,10 @@ impl History {
         cx: &Context<DynamicObject>,
         slots: &Slots,
         stored: &StoredRevision,
+        share: (&Share, usize),
         chart: &str,
     ) -> Result<Option<Revision>> {
-        match load(cx, slots, stored).await {
+        match load_within(cx, slots, stored, Some(share)).await {
             Ok(Some(revision)) => match revision.chart_name().filter(|name| *name != chart) {
                 None => return Ok(Some(revision)),
                 Some(other) => {
@@ -441,35 +444,57 @@ impl Payload {
     }
 }
 
-/// Reads a revision; `None` if its Secret does not exist.
+/// There is no memory for a stored revision now.
+#[derive(Debug, thiserror::Error)]
+#[error("other large releases occupy the memory")]
+pub(crate) struct NoMemory;
+
+/// Reads a revision; `None` if it does not exist.
 pub(crate) async fn load(
     cx: &Context<DynamicObject>,
     slots: &Slots,
     stored: &StoredRevision,
 ) -> Result<Option<Revision>> {
+    load_within(cx, slots, stored, None).await
+}
+
+/// Reads a revision. With a share, and the size of what it holds already, the revision is charged before it is decoded.
+async fn load_within(
+    cx: &Context<DynamicObject>,
+    slots: &Slots,
+    stored: &StoredRevision,
+    share: Option<(&Share, usize)>,
+) -> Result<Option<Revision>> {
     let key = stored.key();
     let wrong = |error: StorageError| Error::from(error).context(format_args!("release Secret {key}"));
     let Some(secret) = cx.get::<Secret>(&key).await? else { return Ok(None) };
     let mut data = secret.data.unwrap_or_default();
+    let mut packed = match data.remove(PAYLOAD) {
+        Some(payload) => storage::packed(&payload.0).map_err(wrong)?,
+        None if !stored.is_index => return Err(wrong(StorageError::NoPayload)),
+        None => {
+            let mut packed = chunks::chunk(Some(&data)).map_err(wrong)?.to_vec();
+            for name in chunks::names(stored.name(), &data).map_err(wrong)? {
+                let chunk = cx.get::<Secret>(&stored.sibling(&name)).await?;
+                let chunk = chunk.ok_or_else(|| wrong(StorageError::NoChunk { name: name.clone() }))?;
+                let text = chunks::chunk(chunk.data.as_ref());
+                packed.extend_from_slice(text.map_err(|error| wrong(error).context(format_args!("chunk {name}")))?);
+            }
+            packed
+        }
+    };
+    if let Some((share, held)) = share {
+        let weight;
+        (weight, packed) = slots.offload(move || (Revision::weigh(&packed), packed)).await?;
+        if !slots.may_hold(share, held + weight.map_err(wrong)?) {
+            return Err(NoMemory.into());
+        }
+    }
     let name = stored.name().to_owned();
     let check = move |revision: Revision| match revision.secret_name() {
         actual if actual == name => Ok(revision),
         name => Err(StorageError::OtherRevision { name }),
     };
-    if let Some(payload) = data.remove(PAYLOAD) {
-        let decoded = slots.offload(move || Revision::decode(&payload.0).and_then(check)).await?;
-        return decoded.map(Some).map_err(wrong);
-    }
-    if !stored.is_index {
-        return Err(wrong(StorageError::NoPayload));
-    }
-    let mut packed = chunks::chunk(Some(&data)).map_err(wrong)?.to_vec();
-    for name in chunks::names(stored.name(), &data).map_err(wrong)? {
-        let chunk = cx.get::<Secret>(&stored.sibling(&name)).await?;
-        let chunk = chunk.ok_or_else(|| wrong(StorageError::NoChunk { name: name.clone() }))?;
-        let text = chunks::chunk(chunk.data.as_ref());
-        packed.extend_from_slice(text.map_err(|error| wrong(error).context(format_args!("chunk {name}")))?);
-    }
     slots.offload(move || Revision::unpack(&packed).and_then(check)).await?.map(Some).map_err(wrong)
 }
 

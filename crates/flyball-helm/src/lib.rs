@@ -23,6 +23,7 @@ mod lookup;
 mod operator;
 mod rbac;
 mod record;
+mod redacted;
 mod releases;
 mod rendering;
 mod resources;

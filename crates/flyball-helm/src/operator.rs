@@ -256,6 +256,7 @@ fn controller(
     };
     let mut controller =
         Controller::of(&primary, releases).name(name).owns::<Secret>().index::<ByRelease>().index::<ByIndex>();
+    controller = controller.memory_budget(&slots.memory, slots.max_bytes());
     if watches.reloads() {
         let (watch, primary) = (watch.clone(), primary.clone());
         controller = controller.source(Source::timer(RELOAD_INTERVAL, move |caches| match chart.reload(&watch)? {

@@ -13,11 +13,11 @@ use self::rollback::{Rollback, origin, rolled_back_upgrade};
 use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT, UPGRADE_FORCE};
 use crate::current::CurrentChart;
 use crate::extensions::Extensions;
-use crate::history::{self, Contents, History, RevisionAnnotations, StoredRevision};
+use crate::history::{self, Contents, History, NoMemory, RevisionAnnotations, StoredRevision};
 use crate::install::{Operation, Progress, time_to_retry};
 use crate::kinds::Kinds;
 use crate::lookup::Visibility;
-use crate::rendering::{Share, Slots};
+use crate::rendering::{Share, Slots, estimate};
 use crate::resources::Owner;
 use crate::source::Source;
 use crate::status::{self, FailedOperation, ReleaseError, Report};
@@ -39,6 +39,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(15);
 const PAUSED_INTERVAL: Duration = Duration::from_hours(1);
 /// Message while other long renderings occupy the slots.
 const WAITING_FOR_SLOT: &str = "waiting for other releases to be rendered";
+/// Message while other large releases occupy the memory, and the stored release cannot be read.
+const WAITING_TO_READ: &str = "waiting for other large releases to read the stored one";
 /// Message while other large releases occupy the memory.
 const WAITING_FOR_MEMORY: &str = "waiting for other large releases";
 
@@ -90,7 +92,7 @@ impl Reconcile for Releases {
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary, uid: &uid };
         let (mut deployed, mut problems) = (None, Vec::new());
         let source = self.chart.get();
-        let converged = self.plan(&source).converge(object, owner, cx, &mut deployed, &mut problems).await;
+        let converged = self.plan(&source, &namespace).converge(object, owner, cx, &mut deployed, &mut problems).await;
         let before = &object.data["status"];
         let problems: Vec<String> = problems.iter().map(|problem| invalid(problem)).collect();
         let problem = (!problems.is_empty()).then(|| problems.join("; "));
@@ -111,6 +113,8 @@ impl Reconcile for Releases {
                 let period = own.or(self.watch.reconcile_period).or(source.period());
                 Ok(period.map_or(Action::done(), Action::requeue_after))
             }
+            // The state of the release is unknown, so its status remains.
+            Ok(Progress::Waits(waits)) if waits == WAITING_TO_READ => Ok(Action::requeue_after(POLL_INTERVAL)),
             Ok(Progress::Waits(waits)) => {
                 let report = Report { waits: Some(waits), ..report };
                 announce(cx, before, &report);
@@ -150,7 +154,7 @@ impl Reconcile for Releases {
         let owner = Owner { release: &name, namespace: &namespace, kind: &self.primary, uid: &uid };
         let source = self.chart.get();
         let waits = object.annotations().get(UNINSTALL_WAIT).is_some_and(|waits| waits == "true");
-        match self.plan(&source).uninstall(object, owner, cx, waits).await {
+        match self.plan(&source, &namespace).uninstall(object, owner, cx, waits).await {
             Ok(Progress::Done) => {
                 self.verified.remove(&namespace, &name);
                 Ok(Action::done())
@@ -171,6 +175,15 @@ impl Reconcile for Releases {
                 Err(error)
             }
         }
+    }
+
+    fn estimate_memory(&self, json: &str, _: bool) -> usize {
+        estimate(json)
+    }
+
+    fn rejected_status(&self, problem: &str) -> Option<Value> {
+        let failed_operation = Some((FailedOperation::Reconcile, problem.to_owned()));
+        Some(Report { failed_operation, ..Report::default() }.status())
     }
 }
 
@@ -213,7 +226,7 @@ async fn write_status(cx: &Context<DynamicObject>, report: &Report<'_>) {
 }
 
 impl Releases {
-    fn plan<'p>(&'p self, source: &'p Source) -> Plan<'p> {
+    fn plan<'p>(&'p self, source: &'p Source, namespace: &str) -> Plan<'p> {
         Plan {
             watch: &self.watch,
             repeats: self.repeats,
@@ -222,7 +235,7 @@ impl Releases {
             verified: &self.verified,
             extensions: &self.extensions,
             source,
-            share: Share::default(),
+            share: Share::of(namespace),
         }
     }
 }
@@ -240,8 +253,10 @@ impl Plan<'_> {
     ) -> Result<Progress, ReleaseError> {
         let reconcile = |what| ReleaseError::of(FailedOperation::Reconcile, what);
         let mut history = History::read(cx, &owner).await.map_err(reconcile("failed to retrieve release history"))?;
-        let contents = history.contents(cx, self.slots, self.source.chart_name()).await;
-        let Contents { deployed: found, newer } = contents.map_err(reconcile("failed to get deployed release"))?;
+        let contents = self.contents(cx, &mut history).await.map_err(reconcile("failed to get deployed release"))?;
+        let Some(Contents { deployed: found, newer }) = contents else {
+            return Ok(Progress::Waits(WAITING_TO_READ.to_owned()));
+        };
         problems.clone_from(&history.problems);
         let current = history.deployed().cloned();
         let failed_operation = if current.is_some() { FailedOperation::Upgrade } else { FailedOperation::Install };
@@ -376,8 +391,9 @@ impl Plan<'_> {
                 .map_err(failed("failed to record the inputs of the release"))?;
             return self.repair(cx, &request, revision).await;
         }
-        for (path, value) in &self.watch.override_values {
-            let note = format!("Chart value {path:?} overridden to {value:?} by operator's watches.yaml");
+        // Without the values, which may be secret.
+        for path in self.watch.override_values.keys() {
+            let note = format!("Chart value {path:?} overridden by operator's watches.yaml");
             cx.event(Event::warning("OverrideValuesInUse", note));
         }
         self.verified.add(owner.namespace, owner.release, &candidate, vec![lookups]);
@@ -387,6 +403,14 @@ impl Plan<'_> {
             .map_err(failed("failed to record the release"))?;
         let operation = self.operation(cx, object, owner, history, stored, candidate, annotations);
         self.advance(operation, object, &request, deployed, &seed).await
+    }
+
+    /// Reads the stored revisions; `None` if there is no memory for them now.
+    async fn contents(&self, cx: &Context<DynamicObject>, history: &mut History) -> Result<Option<Contents>> {
+        match history.contents(cx, self.slots, &self.share, self.source.chart_name()).await {
+            Err(error) if error.downcast_ref::<NoMemory>().is_some() => Ok(None),
+            contents => contents.map(Some),
+        }
     }
 
     /// Creates the Secret of a new revision, after deleting old revisions beyond the limit of the entry.

@@ -11,12 +11,14 @@
 //! bounded separately and runs in the quick slots.
 //!
 //! The memory of all releases together is bounded as well: by the limits of renderings in all slots, which are few on
-//! any machine, and by the number of reconciles that hold large releases, see [`Share`].
+//! any machine, and by the memory budget of the operator, to which custom resources and large releases are charged, see
+//! [`Share`].
 //!
 //! In a simulation, renderings run inline, one after the other, so that runs are reproducible.
 
-use flyball::{Error, Result};
+use flyball::{Error, MemoryBudget, MemoryCharge, Result};
 use flyball_chart::Budget;
+use flyball_core::memory;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,8 +40,10 @@ const MAX_SLOW_SLOTS: usize = 4;
 const MAX_WAITING: usize = 1;
 /// Size limit of the release of a reconcile without a share.
 const SMALL_RELEASE_BYTES: usize = 1 << 20;
-/// Number of reconciles that may hold larger releases at the same time.
-const MAX_LARGE_RELEASES: usize = 4;
+/// Memory of a container that is not for custom resources and releases.
+const RESERVED_BYTES: usize = 64 << 20;
+/// Copies of a custom resource in a reconcile: the object, its values, and those of two revisions.
+const COPIES: usize = 4;
 
 /// The slots of an operator's renderings.
 #[derive(Debug)]
@@ -48,17 +52,32 @@ pub(crate) struct Slots {
     quick: Arc<Semaphore>,
     slow: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// Shares of large releases.
-    large: Arc<Semaphore>,
+    /// The memory of custom resources and large releases.
+    pub(crate) memory: MemoryBudget,
 }
 
-/// The share of a reconcile in the memory for large releases, until it ends.
+/// The memory of a release that is charged to a reconcile, until it ends.
 ///
-/// A reconcile holds its spec, the stored revisions and what it renders while it waits for the API server, so slots do
-/// not bound their sum. Guarantee: at most [`MAX_LARGE_RELEASES`] reconciles of an operator hold more than
-/// [`SMALL_RELEASE_BYTES`] of them beyond the decoding or rendering that determines their size.
-#[derive(Debug, Default)]
-pub(crate) struct Share(Mutex<Option<OwnedSemaphorePermit>>);
+/// A reconcile holds the stored revisions and what it renders while it waits for the API server, so slots do not bound
+/// their sum. The custom resource itself is charged before, see [`estimate`]. Guarantee: stored revisions of more than
+/// [`SMALL_RELEASE_BYTES`] are charged before they are decoded, and a rendered one once its size is known; a release
+/// that exceeds [`Slots::max_bytes`] is charged with that.
+#[derive(Debug)]
+pub(crate) struct Share {
+    namespace: String,
+    charges: Mutex<Vec<MemoryCharge>>,
+}
+
+impl Share {
+    pub(crate) fn of(namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), charges: Mutex::default() }
+    }
+}
+
+/// Returns the estimated memory of a reconcile of a custom resource with this JSON, without its release.
+pub(crate) fn estimate(json: &str) -> usize {
+    COPIES * memory::of_text(json.as_bytes())
+}
 
 /// A running rendering.
 #[derive(Debug)]
@@ -84,8 +103,18 @@ impl Slots {
             quick: Arc::new(Semaphore::new(cores.min(MAX_QUICK_SLOTS))),
             slow: Arc::new(Semaphore::new((cores / 2).clamp(1, MAX_SLOW_SLOTS))),
             waiting: AtomicUsize::new(0),
-            large: Arc::new(Semaphore::new(MAX_LARGE_RELEASES)),
+            memory: match is_simulated {
+                // Independent of the machine.
+                true => MemoryBudget::default(),
+                false => MemoryBudget::of_container(RESERVED_BYTES),
+            },
         }
+    }
+
+    /// Returns the memory limit of a custom resource in a reconcile, and the largest charge of a release: both fit into
+    /// the share of a namespace.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.memory.share() / 2
     }
 
     /// Returns true if a reconcile may hold a release of this size; otherwise it ends and is requeued.
@@ -93,11 +122,14 @@ impl Slots {
         if self.is_simulated || bytes <= SMALL_RELEASE_BYTES {
             return true;
         }
-        let mut share = share.0.lock();
-        if share.is_none() {
-            *share = Arc::clone(&self.large).try_acquire_owned().ok();
+        let mut charges = share.charges.lock();
+        let charged = charges.iter().map(MemoryCharge::bytes).sum::<usize>();
+        let more = bytes.min(self.max_bytes()).saturating_sub(charged);
+        if more > 0 {
+            let Some(charge) = self.memory.try_charge(Some(&share.namespace), more) else { return false };
+            charges.push(charge);
         }
-        share.is_some()
+        true
     }
 
     /// Runs a job within a budget, and returns the job and its result; `None` if too many reconciles wait for a slow
@@ -266,17 +298,38 @@ mod tests {
     }
 
     #[test]
-    fn few_reconciles_hold_large_releases() {
-        let slots = Slots::new(false);
-        let mut shares: Vec<Share> = (0..MAX_LARGE_RELEASES).map(|_| Share::default()).collect();
+    fn large_releases_share_the_memory_budget() {
+        let slots = Slots { memory: MemoryBudget::new(256 << 20), ..Slots::new(false) };
+        let largest = slots.max_bytes();
+        assert_eq!(largest, 64 << 20);
+        let mut shares: Vec<Share> = (0..3).map(|_| Share::of("a")).collect();
         for share in &shares {
-            assert!(slots.may_hold(share, SMALL_RELEASE_BYTES + 1) && slots.may_hold(share, 64 << 20), "it has one");
+            assert!(slots.may_hold(share, SMALL_RELEASE_BYTES + 1), "{share:?}");
+            assert!(slots.may_hold(share, largest) && slots.may_hold(share, 2 * largest), "{share:?}");
         }
-        let next = Share::default();
+        let next = Share::of("a");
         assert!(slots.may_hold(&next, SMALL_RELEASE_BYTES) && !slots.may_hold(&next, SMALL_RELEASE_BYTES + 1));
-        shares.pop();
-        assert!(slots.may_hold(&next, SMALL_RELEASE_BYTES + 1), "a reconcile has ended");
+        assert!(slots.may_hold(&Share::of("b"), largest), "a quarter is for others");
+        shares.truncate(1);
+        assert!(slots.may_hold(&next, largest), "others have ended");
         assert!(slots.quick.available_permits() <= MAX_QUICK_SLOTS && slots.slow.available_permits() <= MAX_SLOW_SLOTS);
+    }
+
+    #[test]
+    fn custom_resources_are_charged_with_all_of_their_memory() {
+        let items = format!("[{}0]", "{\"\":0},".repeat(44_000));
+        for json in [format!("{{\"spec\":{{\"items\":{items}}}}}"), format!("{{\"metadata\":{{\"a\":{items}}}}}")] {
+            assert!((100..150).contains(&(estimate(&json) >> 20)), "{}", estimate(&json));
+        }
+        // Of a container with 512 MiB.
+        let slots = Slots { memory: MemoryBudget::new(448 << 20), ..Slots::new(false) };
+        assert!(estimate(&items) > slots.max_bytes());
+        let usual = format!(
+            "{{\"spec\":{{\"text\":\"{}\",\"list\":[{}0]}}}}",
+            "a".repeat(500_000),
+            "{\"a\":1,\"b\":2},".repeat(5_000)
+        );
+        assert!(estimate(&usual) < slots.max_bytes());
     }
 
     #[tokio::test]

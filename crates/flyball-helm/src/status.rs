@@ -1,5 +1,6 @@
 //! The status of a custom resource, in the operator-sdk's terms.
 
+use crate::redacted::redacted;
 use crate::storage::Revision;
 use flyball::Error;
 use serde_json::{Value, json};
@@ -85,8 +86,10 @@ impl Report<'_> {
         let mut status = json!({"conditions": conditions, "release": self.release()});
         if let Some(revision) = self.deployed.filter(|_| !self.uninstalled) {
             status["deployedRelease"] = json!({"name": revision.name});
-            if revision.manifest.len() <= MAX_MANIFEST_BYTES {
-                status["deployedRelease"]["manifest"] = revision.manifest.as_str().into();
+            if revision.manifest.len() <= MAX_MANIFEST_BYTES
+                && let Some(manifest) = redacted(&revision.manifest)
+            {
+                status["deployedRelease"]["manifest"] = manifest.into();
             }
         }
         status
@@ -181,6 +184,15 @@ pub(crate) fn paused(known: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn status_contains_no_values_of_secrets() {
+        let manifest = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {key: pass}\n".into();
+        let revision = Revision { name: "a".into(), manifest, ..Revision::default() };
+        let status = Report { deployed: Some(&revision), ..Report::default() }.status();
+        let shown = status["deployedRelease"]["manifest"].as_str().unwrap();
+        assert!(shown.contains("kind: Secret") && shown.contains("key") && !status.to_string().contains("pass"));
+    }
 
     #[test]
     fn conditions_match_operator_sdk() {

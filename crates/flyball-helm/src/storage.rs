@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use flyball_core::memory;
+use flyball_core::memory::{self, TextWeight};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -29,6 +29,8 @@ const MAX_UNPACKED_BYTES: u64 = 32 << 20;
 const MAX_WEIGHT: usize = 2 << 20;
 /// Weight of an object: even an empty one takes some hundred bytes of memory.
 const OBJECT_WEIGHT: usize = 16;
+/// Size of the pieces in which a payload is weighed.
+const PIECE_BYTES: usize = 64 << 10;
 /// Magic number of gzip. Helm 2 wrote payloads without it, and Helm still reads them.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
@@ -253,7 +255,22 @@ impl Revision {
     ///
     /// If the payload is not a release, or is too large.
     pub fn decode(payload: &[u8]) -> Result<Self, StorageError> {
-        Self::unpack(&BASE64.decode(payload.trim_ascii()).map_err(StorageError::Base64)?)
+        Self::unpack(&packed(payload)?)
+    }
+
+    /// Returns the approximate size in memory of a packed payload after decoding, without decoding it.
+    pub(crate) fn weigh(packed: &[u8]) -> Result<usize, StorageError> {
+        if !packed.starts_with(&GZIP) {
+            return Ok(memory::of_text(packed));
+        }
+        let (mut weight, mut piece) = (TextWeight::default(), vec![0; PIECE_BYTES]);
+        let mut json = GzDecoder::new(packed).take(MAX_UNPACKED_BYTES + 1);
+        loop {
+            match json.read(&mut piece).map_err(StorageError::Gzip)? {
+                0 => return Ok(weight.bytes()),
+                read => weight.add(&piece[..read]),
+            }
+        }
     }
 
     /// Decodes a payload without base64, as in the chunks of a large release.
@@ -319,6 +336,11 @@ impl Revision {
         let text = |field: &str| self.chart["metadata"][field].as_str().unwrap_or_default().to_owned();
         format!("{}-{}", text("name"), text("version"))
     }
+}
+
+/// Decodes the base64 of a payload.
+pub(crate) fn packed(payload: &[u8]) -> Result<Vec<u8>, StorageError> {
+    BASE64.decode(payload.trim_ascii()).map_err(StorageError::Base64)
 }
 
 /// Decodes the JSON of a release within a memory limit.

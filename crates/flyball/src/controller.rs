@@ -11,10 +11,12 @@
 //! writes of a reconcile are passed to the queue, independent of its outcome; a panic ends one reconcile, not a
 //! worker.
 
+mod admission;
 mod cleanup;
 mod declaration;
 mod describe;
 mod dynamic;
+mod escaped;
 mod metrics;
 mod predicate;
 mod reconcile;
@@ -37,6 +39,7 @@ use crate::backoff::Backoff;
 use crate::cache::{Caches, DeclaredIndex, DecodedEntry, Index, IndexId};
 use crate::error::Result;
 use crate::kind::{AnyResource, Kind, Resource, Type, reads_metadata};
+use crate::memory::MemoryBudget;
 use crate::queue::RetryRate;
 use declaration::Make;
 use flyball_core::ObjectKey;
@@ -398,6 +401,18 @@ impl<R: Reconcile> Controller<R> {
     #[doc(alias = "MaxConcurrentReconciles")]
     pub fn concurrency(mut self, workers: usize) -> Self {
         self.declaration.concurrency = workers.max(1);
+        self
+    }
+
+    /// Charges each reconcile to a budget before its object is decoded, with
+    /// [`Reconcile::estimate_memory`].
+    ///
+    /// A reconcile that does not fit waits in order, without a worker. An object whose estimate exceeds `max_bytes` or
+    /// the [share](MemoryBudget::share) of a namespace is not decoded: an event `ObjectTooLarge` and
+    /// [`Reconcile::rejected_status`] report it. While an object is being deleted, four
+    /// times `max_bytes` and the [largest share](MemoryBudget::largest_share) are the limits.
+    pub fn memory_budget(mut self, budget: &MemoryBudget, max_bytes: usize) -> Self {
+        self.declaration.memory = Some((budget.clone(), max_bytes));
         self
     }
 

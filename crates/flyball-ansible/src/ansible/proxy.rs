@@ -11,6 +11,7 @@ use crate::yaml;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flyball::Kind;
+use flyball_core::memory;
 use flyball_core::scope::CLUSTER_SCOPED;
 use flyball_tls::{Authority, Purpose, Validity};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -165,13 +166,7 @@ impl Forwarder {
         };
         let body = match timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => {
-                return error_response(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    "RequestEntityTooLarge",
-                    "the request is too large",
-                );
-            }
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return too_large(),
             Ok(Err(error)) => return error_response(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string()),
             Err(_) => {
                 return error_response(
@@ -181,6 +176,9 @@ impl Forwarder {
                 );
             }
         };
+        if target.is_some() && !is_parseable(&body) {
+            return too_large();
+        }
         let body = match &target {
             Some(target) => match self.check(target, &parts, body).await {
                 Ok(body) => body,
@@ -291,8 +289,9 @@ impl Forwarder {
     /// Reads the current state of an object.
     async fn live(&self, target: &Target) -> Result<LiveObject, String> {
         let request = Request::get(&target.path).body(Vec::new()).map_err(|error| error.to_string())?;
-        match self.client.request::<Value>(request).await {
-            Ok(live) => Ok(LiveObject::Present(live)),
+        match self.client.request_text(request).await {
+            Ok(text) if !is_parseable(text.as_bytes()) => Err("the object is too large".to_owned()),
+            Ok(text) => serde_json::from_str(&text).map(LiveObject::Present).map_err(|error| error.to_string()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(LiveObject::Absent),
             Err(error) => Err(error.to_string()),
         }
@@ -331,9 +330,10 @@ impl Forwarder {
             (_, Some(live)) => live,
             (_, None) => self.live(target).await.unwrap_or(LiveObject::Unknown),
         };
-        let requested = object.clone();
+        // Only the metadata may change.
+        let requested = object.get("metadata").cloned();
         add_owner(&self.access, &self.owner, write, &live, &mut object);
-        if object == requested { body } else { object.to_string().into() }
+        if object.get("metadata") == requested.as_ref() { body } else { object.to_string().into() }
     }
 }
 
@@ -415,6 +415,11 @@ fn writable(access: &Access, target: &Target, method: &Method, body: &[u8]) -> R
     Ok(objects)
 }
 
+/// Returns true if a body can be parsed within the memory limit: a small JSON text may become a large value.
+fn is_parseable(body: &[u8]) -> bool {
+    memory::of_text(body) <= yaml::MAX_TEXT_MEMORY
+}
+
 /// Parses a body as YAML.
 fn documents(body: &[u8]) -> Option<Vec<Value>> {
     yaml::documents_within(std::str::from_utf8(body).ok()?, yaml::MAX_TEXT_MEMORY).ok()
@@ -433,6 +438,10 @@ fn remove_hop_by_hop_headers(headers: &mut HeaderMap) {
     for name in named.iter().flat_map(|names| names.split(',')).map(str::trim).chain(HOP_BY_HOP) {
         headers.remove(name);
     }
+}
+
+fn too_large() -> Response<Body> {
+    error_response(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", "the request is too large")
 }
 
 fn error_response(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
@@ -570,6 +579,15 @@ mod tests {
         }
         let itself = json!({"name": "a", "uid": "u1"});
         assert_eq!(written(Write::Patch, Some(&itself), &json!({"name": "a"})), json!({"name": "a"}));
+    }
+
+    #[test]
+    fn body_that_becomes_a_large_value_is_rejected() {
+        let maps = |count: usize| serde_json::to_vec(&json!({"data": vec![json!({"": 0}); count]})).unwrap();
+        assert!(is_parseable(&maps(1_000)) && is_parseable(&vec![b'a'; MAX_BODY_BYTES]));
+        let large = maps(60_000);
+        assert!(large.len() < MAX_BODY_BYTES / 8 && !is_parseable(&large));
+        assert_eq!(too_large().status(), 413);
     }
 
     #[test]

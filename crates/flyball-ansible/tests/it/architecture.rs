@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("job", &["names", "playbook", "template", "watches"]),
     ("access", &["job", "playbook"]),
     ("ansible", &["access", "job", "names", "shares", "template", "watches", "yaml"]),
-    ("run", &["access", "job", "playbook", "services", "shares", "template", "yaml"]),
+    ("run", &["access", "job", "memory", "playbook", "services", "shares", "template", "yaml"]),
     ("executor", &["ansible", "job", "memory", "offload", "playbook", "run", "shares"]),
     ("status", &["job", "run"]),
     (
@@ -28,7 +28,6 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "executor",
             "job",
-            "memory",
             "metrics",
             "names",
             "offload",

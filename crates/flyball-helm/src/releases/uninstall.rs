@@ -1,6 +1,6 @@
 //! Uninstallation of a release whose custom resource is deleted.
 
-use super::{Plan, WAITING_FOR_MEMORY, WAITING_FOR_SLOT, contents_size};
+use super::{Plan, WAITING_FOR_MEMORY, WAITING_FOR_SLOT, WAITING_TO_READ, contents_size};
 use crate::annotation::RELEASE;
 use crate::delete_hooks;
 use crate::history::{self, Contents, History};
@@ -25,7 +25,9 @@ impl Plan<'_> {
             // The custom resource never took over the release, for example because it was always paused.
             return Ok(Progress::Done);
         }
-        let Contents { deployed, newer } = history.contents(cx, self.slots, self.source.chart_name()).await?;
+        let Some(Contents { deployed, newer }) = self.contents(cx, &mut history).await? else {
+            return Ok(Progress::Waits(WAITING_TO_READ.to_owned()));
+        };
         if !self.slots.may_hold(&self.share, contents_size(object, [newer.as_ref(), deployed.as_ref()])) {
             return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
         }

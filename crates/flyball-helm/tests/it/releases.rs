@@ -1,6 +1,6 @@
 //! The lifecycle of a release.
 
-use crate::project::{api, apply_site, condition, history, operator_of, patch, project, revisions, sites};
+use crate::project::{api, apply_site, condition, history, notes, operator_of, patch, project, revisions, sites};
 use flyball_cluster::testing::{Test, explore_crashes};
 use flyball_helm::Watches;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -380,6 +380,8 @@ async fn override_values_take_precedence_over_the_spec() {
     patch(&sites(&test), "blue", json!({"metadata": {"labels": {"tier": "web"}}})).await;
     test.assert_converges().await;
     assert_eq!(title(&test).await, "Ours");
+    let note = notes(&test, "OverrideValuesInUse").await;
+    assert!(note.contains("title") && !note.contains("Ours"), "{note}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,7 +36,7 @@ impl<K: AnyResource> Context<K> {
 }
 
 impl ReconcileSession {
-    fn set_status(&self, mut status: Value) -> BoxFuture<'_, Result<()>> {
+    pub(crate) fn set_status(&self, mut status: Value) -> BoxFuture<'_, Result<()>> {
         async move {
             let primary = &self.primary;
             let store = self.primary_store()?;

@@ -229,6 +229,17 @@ impl Entry {
         self.list(self.finalizers)
     }
 
+    /// Returns the text of an annotation.
+    pub(crate) fn annotation(&self, name: &str) -> Option<String> {
+        let annotations = self.annotations();
+        if annotations.is_empty() { None } else { Raw(annotations).find(name).ok()??.text().map(Cow::into_owned) }
+    }
+
+    /// Returns the text of the object.
+    pub(crate) fn text(&self) -> &str {
+        &self.json
+    }
+
     /// Returns the object as JSON text.
     pub(crate) fn raw(&self) -> RawJson<'_> {
         RawJson(&self.json)

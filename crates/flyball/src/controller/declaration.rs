@@ -1,5 +1,6 @@
 //! The declaration of a controller, independent of the type of its reconciler, and its start.
 
+use super::admission::Admission;
 use super::metrics::ControllerMetrics;
 use super::predicate::Filter;
 use super::source::{SourceContext, SourceKind};
@@ -10,6 +11,7 @@ use crate::cache::{DeclaredIndex, Writer};
 use crate::context::{DeclaredTypes, Environment, StatusWriter};
 use crate::error::Result;
 use crate::kind::{Kind, Type};
+use crate::memory::MemoryBudget;
 use crate::queue::{Queue, RetryRate, Workers};
 use crate::rbac::Grant;
 use flyball_core::Rng;
@@ -53,6 +55,8 @@ pub(crate) struct Declaration {
     pub(super) backoff: Backoff,
     pub(super) retry_rate: RetryRate,
     pub(super) while_deleting: bool,
+    /// The memory budget of reconciles, and the limit of one.
+    pub(super) memory: Option<(MemoryBudget, usize)>,
     pub(super) client: Option<kube::Client>,
 }
 
@@ -93,6 +97,7 @@ impl Declaration {
             backoff: Backoff::default(),
             retry_rate: RetryRate::default(),
             while_deleting: false,
+            memory: None,
             client: None,
         };
         if let Some(finalizer) = finalizer {
@@ -189,7 +194,9 @@ impl Declaration {
         };
         let (name, caches, primary) = (self.name.clone(), env.caches.clone(), self.primary.clone());
         let errors = metrics.map_errors(&self.name);
-        let sources = Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters, errors);
+        let admission = self.memory.map(|(budget, max_bytes)| Arc::new(Admission::new(budget, max_bytes)));
+        let mut sources = Sources::new(name, queue.clone(), caches, primary, &self.maps, &self.filters, errors);
+        sources.admission.clone_from(&admission);
         let sources = Arc::new(sources);
         // Includes caches without triggers, since writes to them must be observed, and reads must wait until they are
         // filled.
@@ -228,6 +235,7 @@ impl Declaration {
             kind: self.primary,
             deadline: self.deadline,
             while_deleting: self.while_deleting,
+            admission,
             env: env.clone(),
             declared: Arc::new(self.declared),
             queue,

@@ -75,6 +75,13 @@ impl<T: AnyResource> Predicate<T> {
         Self::raw(|old, new| old.annotations() != new.annotations())
     }
 
+    /// Passes updates of one annotation.
+    pub fn annotation(name: &'static str) -> Self {
+        Self::raw(move |old, new| {
+            old.annotations() != new.annotations() && old.annotation(name) != new.annotation(name)
+        })
+    }
+
     /// Passes updates with another resource version, and not those that a watch repeats after an interruption.
     ///
     /// The cache skips most of these itself; combine it with others by [`or`](Self::or).
@@ -152,6 +159,10 @@ mod tests {
         check(Predicate::labels(), labels, true);
         check(Predicate::annotations(), labels, false);
         check(Predicate::generation(), labels, false);
+        check(Predicate::annotation("b"), r#""annotations":{"b":"2"}"#, true);
+        check(Predicate::annotation("b"), r#""labels":{}"#, true);
+        check(Predicate::annotation("b"), r#""annotations":{"a":"1","b":"1"}"#, false);
+        check(Predicate::annotation("c"), r#""annotations":{"b":"2"}"#, false);
         check(Predicate::generation().or(Predicate::labels()), labels, true);
         check(Predicate::generation(), r#""generation":2"#, true);
         check(Predicate::new(|old: &ConfigMap, new| old.metadata.labels != new.metadata.labels), labels, true);

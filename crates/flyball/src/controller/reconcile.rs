@@ -4,6 +4,8 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::kind::AnyResource;
 use crate::queue::NextStep;
+use flyball_core::memory;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Reconciles objects of one kind: compares the desired state in the spec with the actual state, and makes the
@@ -102,6 +104,20 @@ pub trait Reconcile: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Action>> + Send {
         let _ = (object, cx);
         async { Ok(Action::done()) }
+    }
+
+    /// Returns the estimated memory in bytes of a call for an object with this JSON, which is charged to the
+    /// [memory budget](crate::Controller::memory_budget). By default it is that of the JSON after decoding.
+    fn estimate_memory(&self, json: &str, is_deleting: bool) -> usize {
+        let _ = is_deleting;
+        memory::of_text(json.as_bytes())
+    }
+
+    /// Returns the status of an object that is not decoded, since it would take too much memory. By default the status
+    /// is not changed.
+    fn rejected_status(&self, problem: &str) -> Option<Value> {
+        let _ = problem;
+        None
     }
 }
 

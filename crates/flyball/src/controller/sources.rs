@@ -1,5 +1,6 @@
 //! The mapping from changes of objects to keys.
 
+use super::admission::Admission;
 use super::predicate::Filter;
 use crate::cache::{Caches, Change, DecodedEntry, Entry, IndexId, Listener, Origin, Store, StoreId};
 use crate::error::Result;
@@ -103,6 +104,8 @@ pub(crate) struct Sources {
     maps: BTreeMap<StoreId, Vec<Map>>,
     filters: BTreeMap<StoreId, Vec<Filter>>,
     unmapped: UnmappedChanges,
+    /// The keys that wait for memory.
+    pub(super) admission: Option<Arc<Admission>>,
 }
 
 /// Changes that could not be mapped.
@@ -137,6 +140,7 @@ impl Sources {
             maps: BTreeMap::new(),
             filters: BTreeMap::new(),
             unmapped: UnmappedChanges { errors: map_errors, notify: Notify::new() },
+            admission: None,
         };
         for store in caches.stores() {
             for (_, map) in maps.iter().filter(|(kind, _)| by_store(store, kind)) {
@@ -233,6 +237,9 @@ impl Listener for Sources {
         for map in maps {
             if let (Map::Primary, None) = (map, new) {
                 self.queue.forget(change.key);
+                if let Some(admission) = &self.admission {
+                    admission.forget(change.key);
+                }
                 continue;
             }
             let triggers = passes || (matches!(map, Map::Primary) && goes_on());

@@ -1,5 +1,7 @@
 //! Workers, which take keys from the queue and reconcile them one at a time.
 
+use super::admission::Admission;
+use super::escaped::Escaped;
 use super::metrics::{Outcome, ReconcileMetrics};
 use super::reconcile::{Action, Reconcile};
 use crate::cache::Entry;
@@ -7,11 +9,13 @@ use crate::context::{Context, DeclaredTypes, Environment, Primary, ReconcileSess
 use crate::error::{Error, Result, Retry};
 use crate::events::Event;
 use crate::kind::Kind;
+use crate::memory::MemoryCharge;
 use crate::panics::{caught, guarded};
 use crate::queue::{Item, NextStep, Queue, StaleReads, Work, Write};
 use flyball_core::ObjectKey;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -28,7 +32,16 @@ pub(super) trait Reconciler: Send + Sync {
         entry: &Entry,
         session: &Arc<ReconcileSession>,
     ) -> serde_json::Result<BoxFuture<'_, Result<Action>>>;
+
+    /// See [`Reconcile::estimate_memory`].
+    fn estimate_memory(&self, json: &str, is_deleting: bool) -> usize;
+
+    /// See [`Reconcile::rejected_status`].
+    fn rejected_status(&self, problem: &str) -> Option<Value>;
 }
+
+/// Growth of a reconcile since it was charged that needs no further charge, such as by a finalizer or a status.
+const UNCHARGED_GROWTH: usize = 1 << 20;
 
 /// The method of the reconciler to call.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +67,14 @@ impl<R: Reconcile> Reconciler for R {
         };
         Ok(ending.boxed())
     }
+
+    fn estimate_memory(&self, json: &str, is_deleting: bool) -> usize {
+        Reconcile::estimate_memory(self, json, is_deleting)
+    }
+
+    fn rejected_status(&self, problem: &str) -> Option<Value> {
+        Reconcile::rejected_status(self, problem)
+    }
 }
 
 /// The state that the workers of a controller share.
@@ -66,10 +87,21 @@ pub(super) struct Worker {
     pub(super) kind: Kind,
     pub(super) deadline: Duration,
     pub(super) while_deleting: bool,
+    pub(super) admission: Option<Arc<Admission>>,
     pub(super) env: Arc<Environment>,
     pub(super) declared: Arc<DeclaredTypes>,
     pub(super) queue: Arc<Queue>,
     pub(super) metrics: ReconcileMetrics,
+}
+
+/// The admission of a call.
+enum Admitted {
+    /// It has this charge, if there is a budget.
+    Now(Option<MemoryCharge>),
+    /// The key is added to the queue later.
+    Later,
+    /// The object is too large.
+    Never(String),
 }
 
 /// The outcome of a call.
@@ -116,6 +148,7 @@ impl Worker {
 
     async fn work(&self, item: &Item, began: Instant, stale: StaleReads) -> (NextStep, Vec<Write>) {
         let unknown = stale.unknown.clone();
+        let charge = self.admission.as_ref().and_then(|admission| admission.granted(&item.key));
         let session = match self.open_session(&item.key, stale).await {
             Ok(Some(session)) => session,
             Ok(None) => {
@@ -128,16 +161,26 @@ impl Worker {
             tracing::info!("paused");
             return (self.ended(item, CallOutcome::Idle, began, 0), session.take_writes());
         }
-        let call = AssertUnwindSafe(self.call(&session)).catch_unwind();
-        let ending = match timeout(self.deadline, call).await {
-            Ok(Ok(Ok(Some(action)))) => CallOutcome::Returned(Ok(action)),
-            Ok(Ok(Ok(None))) => CallOutcome::Idle,
-            Ok(Ok(Err(error))) => CallOutcome::Returned(Err(error)),
-            Ok(Err(panic)) => CallOutcome::Panicked(caught(
-                format_args!("controller {}, object {}", self.controller, item.key),
-                &*panic,
-            )),
-            Err(_) => CallOutcome::Late,
+        let ending = match self.admit(&session, charge) {
+            Admitted::Now(charge) => {
+                let charged = charge.as_ref().map(MemoryCharge::bytes);
+                let call = AssertUnwindSafe(self.call(&session, charged)).catch_unwind();
+                match timeout(self.deadline, call).await {
+                    Ok(Ok(Ok(Some(action)))) => CallOutcome::Returned(Ok(action)),
+                    Ok(Ok(Ok(None))) => CallOutcome::Idle,
+                    Ok(Ok(Err(error))) => CallOutcome::Returned(Err(error)),
+                    Ok(Err(panic)) => CallOutcome::Panicked(caught(
+                        format_args!("controller {}, object {}", self.controller, item.key),
+                        &*panic,
+                    )),
+                    Err(_) => CallOutcome::Late,
+                }
+            }
+            Admitted::Later => {
+                tracing::debug!("waits for memory");
+                return (NextStep::Held, session.take_writes());
+            }
+            Admitted::Never(problem) => CallOutcome::Returned(Err(Box::pin(self.reject(&session, problem)).await)),
         };
         if let Some(why) = self.stuck(item, &session, &ending) {
             Box::pin(session.report_blocked_deletion(&why)).await;
@@ -170,36 +213,84 @@ impl Worker {
         Ok(Some(Arc::new(session)))
     }
 
+    /// Charges the reconcile of an object that is not decoded yet. `charge` is the one for which the key waited.
+    fn admit(&self, session: &ReconcileSession, charge: Option<MemoryCharge>) -> Admitted {
+        let Some(admission) = &self.admission else { return Admitted::Now(None) };
+        let entry = &session.primary.entry;
+        let bytes = self.reconciler.estimate_memory(entry.text(), entry.is_deleting());
+        let limit = admission.limit(entry.is_deleting());
+        if bytes > limit {
+            return match self.is_ignored(entry) {
+                true => Admitted::Now(None),
+                false => Admitted::Never(format!(
+                    "the object takes about {bytes} bytes, more than {limit} bytes of memory: use fewer fields and items, \
+                     and longer texts"
+                )),
+            };
+        }
+        match charge.filter(|charge| charge.bytes() >= bytes) {
+            Some(charge) => Admitted::Now(Some(charge)),
+            None => match admission.charge(&session.primary.key, bytes, &self.queue) {
+                Some(charge) => Admitted::Now(Some(charge)),
+                None => Admitted::Later,
+            },
+        }
+    }
+
+    /// Reports an object that is too large to be decoded, and returns the error.
+    async fn reject(&self, session: &ReconcileSession, problem: String) -> Error {
+        session.event(Event::warning("ObjectTooLarge", problem.as_str()).action("Decode"));
+        match self.reconciler.rejected_status(&problem) {
+            Some(status) => session.set_status(status).await.err(),
+            None => None,
+        }
+        .unwrap_or_else(|| Error::from(problem).terminal())
+    }
+
+    /// Returns true if no method is called for an object, because it is being deleted.
+    fn is_ignored(&self, entry: &Entry) -> bool {
+        entry.is_deleting()
+            && match self.finalizer.as_deref() {
+                Some(finalizer) => !entry.finalizers().iter().any(|f| f == finalizer),
+                None => !self.while_deleting,
+            }
+    }
+
     /// Calls the method that the object requires; `None` if none is required. Rare cases are boxed, since each worker
     /// reserves memory for its future, also while it waits for a key.
-    async fn call(&self, session: &Arc<ReconcileSession>) -> Result<Option<Action>> {
+    async fn call(&self, session: &Arc<ReconcileSession>, charged: Option<usize>) -> Result<Option<Action>> {
         let entry = &session.primary.entry;
         let Some(finalizer) = self.finalizer.as_deref() else {
             return match entry.is_deleting() && !self.while_deleting {
                 true => Ok(None),
-                false => self.begin(Call::Reconcile, entry, session)?.await.map(Some),
+                false => self.begin(Call::Reconcile, entry, session, charged)?.await.map(Some),
             };
         };
         let has_finalizer = entry.finalizers().iter().any(|f| f == finalizer);
         match (entry.is_deleting(), has_finalizer) {
-            (false, true) => self.begin(Call::Reconcile, entry, session)?.await.map(Some),
+            (false, true) => self.begin(Call::Reconcile, entry, session, charged)?.await.map(Some),
             (false, false) => match Box::pin(session.set_finalizer(finalizer, true)).await? {
-                Some(entry) => self.begin(Call::Reconcile, &entry, session)?.await.map(Some),
+                Some(entry) => self.begin(Call::Reconcile, &entry, session, charged)?.await.map(Some),
                 None => Ok(None),
             },
-            (true, true) => Box::pin(self.finalize(session, finalizer)).await,
+            (true, true) => Box::pin(self.finalize(session, finalizer, charged)).await,
             (true, false) => Ok(None),
         }
     }
 
-    async fn finalize(&self, session: &Arc<ReconcileSession>, finalizer: &str) -> Result<Option<Action>> {
+    async fn finalize(
+        &self,
+        session: &Arc<ReconcileSession>,
+        finalizer: &str,
+        charged: Option<usize>,
+    ) -> Result<Option<Action>> {
         // The cache may still contain a deleted object with the same name.
         let Some(entry) = self.env.fetch(&self.kind, &session.primary.key).await? else { return Ok(None) };
         if entry.uid() != session.primary.entry.uid() || !entry.is_deleting() {
             return Ok(None);
         }
         session.record_observed_state(session.primary_store()?, &session.primary.key, &entry);
-        let action = self.begin(Call::Finalize, &entry, session)?.await?;
+        let action = self.begin(Call::Finalize, &entry, session, charged)?.await?;
         if action == Action::done()
             && let Some(entry) = session.set_finalizer(finalizer, false).await?
         {
@@ -213,7 +304,14 @@ impl Worker {
         call: Call,
         entry: &Entry,
         session: &Arc<ReconcileSession>,
+        charged: Option<usize>,
     ) -> Result<BoxFuture<'_, Result<Action>>> {
+        // It was read or written again since.
+        if let Some(charged) = charged
+            && self.reconciler.estimate_memory(entry.text(), entry.is_deleting()) > charged + UNCHARGED_GROWTH
+        {
+            return Err(Error::from("the object grew since it was read"));
+        }
         // A retry cannot succeed: either the object or the operator must change.
         self.reconciler.begin(call, entry, session).map_err(|error| {
             let error = Error::from(error).context("the object does not decode").terminal();
@@ -263,7 +361,7 @@ impl Worker {
                 return NextStep::Rest;
             }
             CallOutcome::Returned(Ok(Action(next))) => match next {
-                NextStep::Rest => (Outcome::Success, *next),
+                NextStep::Rest | NextStep::Held => (Outcome::Success, *next),
                 NextStep::Retry => (Outcome::Requeue, *next),
                 NextStep::After(_) => (Outcome::RequeueAfter, *next),
             },
@@ -283,13 +381,14 @@ impl Worker {
             CallOutcome::Idle | CallOutcome::Returned(Ok(_)) => tracing::debug!(?outcome, writes, "reconciled"),
             CallOutcome::Returned(Err(error)) => {
                 self.failed(&item.key, &error);
+                let text = Escaped(&error);
                 match outcome {
-                    Outcome::Wait => tracing::info!("waiting for a change: {error}"),
-                    Outcome::Terminal => tracing::error!("not retried until the object changes: {error}"),
-                    _ => tracing::warn!(failures, at = error.call_site(), "failed: {error}"),
+                    Outcome::Wait => tracing::info!("waiting for a change: {text}"),
+                    Outcome::Terminal => tracing::error!("not retried until the object changes: {text}"),
+                    _ => tracing::warn!(failures, at = error.call_site(), "failed: {text}"),
                 }
             }
-            CallOutcome::Panicked(text) => tracing::error!(failures, "panicked: {text}"),
+            CallOutcome::Panicked(text) => tracing::error!(failures, "panicked: {}", Escaped(text)),
             CallOutcome::Late => {
                 let error = Error::deadline(self.deadline);
                 self.failed(&item.key, &error);

@@ -44,6 +44,8 @@ pub(crate) enum NextStep {
     Retry,
     /// Requeue after this time.
     After(Duration),
+    /// No requeue until it is added again; failures are kept.
+    Held,
 }
 
 /// The workers of a queue.
@@ -238,6 +240,7 @@ impl State {
         let again = slot.again.take();
         match next {
             NextStep::Rest => slot.failures = 0,
+            NextStep::Held => {}
             NextStep::After(delay) => {
                 slot.failures = 0;
                 self.delay(ticket, now + delay.min(MAX_DELAY), Priority::Background);

@@ -13,6 +13,7 @@ mod controllers;
 mod deletion;
 mod faults;
 mod kinds;
+mod memory;
 mod operator;
 mod outage;
 mod reconcile;
