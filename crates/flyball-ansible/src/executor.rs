@@ -52,10 +52,6 @@ impl Execute for BuiltIn {
     fn memory(&self, json: &str) -> usize {
         memory::of_built_in(json)
     }
-
-    fn starts_processes(&self) -> bool {
-        false
-    }
 }
 
 impl Execute for AnsiblePlaybook {
@@ -69,9 +65,5 @@ impl Execute for AnsiblePlaybook {
             Start::Worker(_) | Start::WorkerOrProcess(_) => memory::FORK_BYTES,
         };
         process + memory::of_ansible_playbook(json)
-    }
-
-    fn starts_processes(&self) -> bool {
-        true
     }
 }

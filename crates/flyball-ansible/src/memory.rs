@@ -154,13 +154,6 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_the_container_bounds_runs() {
-        for (limit, with_worker, without) in [(0, 1, 1), (256 << 20, 1, 1), (MEMORY_LIMIT, 6, 3), (4 << 30, 58, 24)] {
-            assert_eq!((runs_within(limit, true), runs_within(limit, false)), (with_worker, without), "{limit}");
-        }
-    }
-
-    #[test]
     fn values_count_for_ansible_playbook() {
         let max_bytes = MAX_RUN_BYTES;
         let short = json!({"items": vec![""; 100_000]});

@@ -232,7 +232,7 @@ impl Entry {
     /// Returns the text of an annotation.
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
         let annotations = self.annotations();
-        if annotations.is_empty() { None } else { Raw(annotations).find(name).ok()??.text().map(Cow::into_owned) }
+        if annotations.is_empty() { None } else { RawJson(annotations).find(name).ok()??.text().map(Cow::into_owned) }
     }
 
     /// Returns the text of the object.
