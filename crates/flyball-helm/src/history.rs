@@ -222,8 +222,8 @@ impl History {
         Self { revisions, obsolete, other_owner, versions, ..Self::default() }
     }
 
-    /// Reads the deployed and the newest revision, or returns [`NoMemory`]. Those that are not valid, or of another chart, are no longer part of
-    /// the release.
+    /// Reads the deployed and the newest revision, or returns [`NoMemory`]. Those that are not valid, or of another
+    /// chart, are no longer part of the release.
     pub(crate) async fn contents(
         &mut self,
         cx: &Context<DynamicObject>,
