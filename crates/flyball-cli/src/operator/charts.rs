@@ -12,7 +12,7 @@ use std::path::Path;
 pub(super) fn check(watches: &Path) -> Result<()> {
     // The operator itself reports errors of the file and of the chart.
     let Ok(read) = Watches::read(watches) else { return Ok(()) };
-    let samples = apply::read(&read.folder().join("config/samples")).unwrap_or_default();
+    let samples = apply::read(&read.directory().join("config/samples")).unwrap_or_default();
     for watch in read.entries() {
         let api_version = watch.kind.api_version();
         let Ok(chart) = Chart::open_as(&watch.chart, watch.helm_version) else { continue };

@@ -21,7 +21,7 @@ pub(super) struct WebhookTarget {
 const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of an operator to set the URLs of its webhooks.
-const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl LocalOperator {
     /// Ends the calls of the API server to an operator that has ended: they would fail, and with them the writes that
