@@ -27,7 +27,10 @@ struct ConnectError(legacy::Error);
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.source().map_or_else(|| fmt::Display::fmt(&self.0, f), |cause| fmt::Display::fmt(cause, f))
+        match self.0.source() {
+            Some(cause) => fmt::Display::fmt(cause, f),
+            None => fmt::Display::fmt(&self.0, f),
+        }
     }
 }
 
