@@ -24,7 +24,7 @@ enum Command {
     /// Count the tasks that the built-in executor runs, and list the features that it lacks
     ///
     /// Examines all roles and playbooks of a project, including those that no watches.yaml names. A role or playbook
-    /// with a missing feature is run by ansible-playbook as a whole. Exits with 0 in any case.
+    /// with a missing feature is run by ansible-playbook as a whole. Exits with 0 if the project can be read.
     #[command(after_help = "Examples:
   flyball ansible coverage
   flyball ansible coverage ./awx-operator -o json")]

@@ -32,8 +32,9 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 #[derive(Args, Debug)]
 pub(crate) struct TraceArgs {
     /// Object as KIND/NAME or KIND NAME, such as deployment/web or vmgroups.vm.codeconnect.vmworld.com/a
-    #[arg(required = true, num_args = 1..=2, value_names = ["KIND/NAME", "NAME"])]
-    object: Vec<String>,
+    object: String,
+    /// Name of the object, unless it is part of the first argument
+    name: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
     /// Refresh every second until interrupted
@@ -46,7 +47,7 @@ pub(crate) struct TraceArgs {
 
 pub(crate) fn cmd_trace(args: &TraceArgs) -> Result<()> {
     block_on(async {
-        let object = args.object.join("/");
+        let object = std::iter::once(&args.object).chain(&args.name).cloned().collect::<Vec<_>>().join("/");
         let wrong =
             || Error::new(format!("{object:?} does not name an object")).hint("use kind/name, such as deployment/web");
         let (kind, name) = object

@@ -9,7 +9,7 @@ mod webhooks;
 pub(crate) use args::LocalArgs;
 
 use args::variables;
-use webhooks::{WebhookTarget, without_conversion};
+use webhooks::{WEBHOOK_TIMEOUT, WebhookTarget, without_conversion};
 
 use crate::cluster::account::Account;
 use crate::cluster::apply::{self, Outcome};

@@ -55,12 +55,16 @@ static OUTPUT_ERROR: Mutex<Option<io::Error>> = Mutex::new(None);
 /// Prints a line.
 pub(crate) fn print_line(text: &str) {
     let text = visible_on(&stdout(), text);
-    write_above_status_line(|| drop(record_error(writeln!(stdout(), "{text}"))));
+    write_above_status_line(|| {
+        record_error(writeln!(stdout(), "{text}"));
+    });
 }
 
 /// Prints text as it is.
 pub(crate) fn print_text(text: &str) {
-    write_above_status_line(|| drop(record_error(stdout().write_all(text.as_bytes()))));
+    write_above_status_line(|| {
+        record_error(stdout().write_all(text.as_bytes()));
+    });
 }
 
 /// Records an error of standard output for [`check_output`]; returns true if there is none.

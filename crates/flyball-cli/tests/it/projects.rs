@@ -40,7 +40,13 @@ fn saved_charts_and_roles_take_effect() {
     operator.until("stopping the previous program");
     operator.until("reconciled outcome=");
     home.run(&["get", "configmap", "web-sample-more"]).ok();
-    // An invalid chart does not stop the operator, nor does an invalid file.
+    // An invalid template does not stop the operator, nor does an invalid chart or file.
+    write(&web, "helm-charts/web/templates/more.yaml", "{{ fail \"not today\" }}\n");
+    operator.until("cannot render the chart with sample web-sample");
+    operator.until("the operator continues; waiting for a file change");
+    write(&web, "helm-charts/web/templates/more.yaml", CONFIG_MAP);
+    operator.until("stopping the previous program");
+    operator.until("reconciled outcome=");
     fs::write(web.join("watches.yaml"), "- {group: cache.acme.io, version: v1, kind: Web, chart: nowhere}\n").unwrap();
     operator.until("no chart directory or archive at");
     operator.until("the operator continues; waiting for a file change");
