@@ -97,7 +97,9 @@ READERS = {"archive", "read_csv", "slurp", "xml"}
 # Modules that write to `path` or `dest`, and other arguments that name files. Those of a container do not.
 WRITERS = {*("acl", "assemble", "blockinfile", "copy", "fetch", "file", "get_url", "ini_file", "lineinfile", "replace")}
 WRITERS |= {"template", "unarchive"}
-OTHER_PATHS = re.compile(r"(?!remote_)(\w+_)?(ca_cert|cert|chdir|creates|dest|dirs?|directory|files?|folder|kubeconfig|paths?|removes)")
+OTHER_PATHS = re.compile(
+    r"(?!remote_)(\w+_)?(cert|chdir|creates|dest|dirs?|directory|files?|folder|kubeconfig|paths?|removes)"
+)
 # Modules that name no files, but may set variables under any name.
 NO_FILES = {"add_host", "assert", "debug", "fail", "group_by", "set_fact", "set_stats"}
 # URLs of files as Python's urllib reads them.
@@ -411,7 +413,8 @@ def is_writable(path):
 
 def is_broad(folder):
     """Returns true for folders that contain too much, such as secrets."""
-    return folder == "/" or any(is_within(other, folder) for other in {os.path.realpath(os.path.expanduser("~")), *SECRETS})
+    closed = {os.path.realpath(os.path.expanduser("~")), *SECRETS}
+    return folder == "/" or any(is_within(other, folder) for other in closed)
 
 
 def check_read(path):
@@ -661,9 +664,11 @@ def check_arguments(self, name, arguments):
         for text in flyball_literals.listed(value):
             check_url(text)
             # Modules split lists at commas, and evaluate variables of the environment.
-            for path in {text, *text.split(",")}:
-                for path in {path, os.path.expandvars(os.path.expanduser(path)), os.path.expanduser(os.path.expandvars(path))}:
-                    check_argument(name, str(key), os.path.join(self._loader.get_basedir(), path.strip()), os.path.isabs(path))
+            for path in map(str.strip, {text, *text.split(",")}):
+                user, variables = os.path.expanduser, os.path.expandvars
+                for path in {path, variables(user(path)), user(variables(path))}:
+                    full = os.path.join(self._loader.get_basedir(), path)
+                    check_argument(name, str(key), full, os.path.isabs(path))
 
 
 def check_argument(name, key, path, is_absolute):
