@@ -25,18 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("status", &["job", "run"]),
     (
         "reconcile",
-        &[
-            "executor",
-            "job",
-            "metrics",
-            "names",
-            "offload",
-            "playbook",
-            "status",
-            "template",
-            "variables",
-            "watches",
-        ],
+        &["executor", "job", "metrics", "names", "offload", "playbook", "status", "template", "variables", "watches"],
     ),
     (
         "operator",
