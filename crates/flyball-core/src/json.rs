@@ -4,6 +4,8 @@
 //! scanners return the end of a value and the positions of an object's members; the caller decodes the piece that it
 //! needs with serde. Skipped text is not validated: invalid JSON may pass here and is rejected when it is decoded.
 
+#![expect(clippy::should_implement_trait, reason = "`next` is fallible, and an error ends the iteration")]
+
 mod reserved;
 
 pub use reserved::{check_keys, has_reserved_keys};

@@ -52,13 +52,11 @@ impl Events {
                 let task = task_of(data);
                 self.failed = Some(TaskError { task, ..TaskError::new(message) });
             }
-            Some("runner_on_ok") => {
-                if action_of(data) == "requeue_after" {
-                    self.outcome.requeue_after = text("period")
-                        .filter(|period| period.len() <= MAX_PERIOD_BYTES)
-                        .and_then(|period| parse_unsigned_duration(&period))
-                        .map(|period| period.max(MIN_REQUEUE));
-                }
+            Some("runner_on_ok") if action_of(data) == "requeue_after" => {
+                self.outcome.requeue_after = text("period")
+                    .filter(|period| period.len() <= MAX_PERIOD_BYTES)
+                    .and_then(|period| parse_unsigned_duration(&period))
+                    .map(|period| period.max(MIN_REQUEUE));
             }
             Some("playbook_on_start") if data["is_restricted"] == false => UNRESTRICTED.call_once(|| {
                 tracing::warn!(

@@ -253,7 +253,8 @@ impl<'r> Problem<'r> {
 
     /// No two bundles of a namespace provide the same API or come from the same package.
     fn add_invariants(&mut self) {
-        let (mut by_api, mut by_package): (BTreeMap<&Api, Vec<Var>>, BTreeMap<&str, Vec<Var>>) = Default::default();
+        let mut by_api: BTreeMap<&Api, Vec<Var>> = BTreeMap::new();
+        let mut by_package: BTreeMap<&str, Vec<Var>> = BTreeMap::new();
         for (var, node) in self.nodes.iter().enumerate() {
             let Some(bundle) = self.bundle(*node) else { continue };
             for api in bundle.apis() {
