@@ -19,10 +19,10 @@ pub struct Flags {
     /// disables them
     #[arg(long, value_parser = duration, default_value = "10h", value_name = "TIME")]
     reconcile_period: Duration,
-    /// Concurrent reconciles of a kind, unless MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP> sets them
+    /// Concurrent reconciles of a kind, unless `MAX_CONCURRENT_RECONCILES_<KIND>_<GROUP>` sets them
     #[arg(long, default_value_t = Defaults::default().max_concurrent_reconciles, value_name = "N")]
     max_concurrent_reconciles: NonZeroUsize,
-    /// Verbosity of Ansible, unless ANSIBLE_VERBOSITY_<KIND>_<GROUP> or an annotation sets it
+    /// Verbosity of Ansible, unless `ANSIBLE_VERBOSITY_<KIND>_<GROUP>` or an annotation sets it
     #[arg(
         long,
         default_value_t = Defaults::default().verbosity,
