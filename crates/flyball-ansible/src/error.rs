@@ -45,7 +45,7 @@ pub enum Error {
         task: String,
         /// The problem and the remedy.
         problem: String,
-        /// What the built-in executor lacks, such as `module ansible.builtin.copy`, if it has a name.
+        /// The feature that the built-in executor lacks, such as `module ansible.builtin.copy`, if it has a name.
         feature: Option<String>,
     },
 }
@@ -83,7 +83,7 @@ impl Error {
     }
 
     /// Names the feature that the built-in executor lacks.
-    pub(crate) fn lacks(mut self, name: String) -> Self {
+    pub(crate) fn with_feature(mut self, name: String) -> Self {
         if let Self::Task { feature, .. } = &mut self {
             *feature = Some(name);
         }

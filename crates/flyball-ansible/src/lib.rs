@@ -37,8 +37,8 @@
 //! file, task and remedy. Such roles can be run with the real `ansible-playbook`, a process that uses the operator's
 //! permissions through a proxy on localhost while it runs; created objects are owned by the reconciled object. A
 //! long-lived [worker](Executor::Worker) with Ansible forks such processes, or each one is
-//! [started](Executor::AnsiblePlaybook). The programs `flyball` and `flyball-ansible` choose the executor automatically,
-//! or by `--executor`, and `executor` in `watches.yaml` chooses it for an entry.
+//! [started](Executor::AnsiblePlaybook). The programs `flyball` and `flyball-ansible` choose the executor
+//! automatically, or by `--executor`, and `executor` in `watches.yaml` chooses it for an entry.
 //!
 //! # Differences from operator-sdk
 //!

@@ -85,13 +85,15 @@ fn controller(
     let workers = watch.concurrency.unwrap_or(defaults.max_concurrent_reconciles.get());
     let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
     let executor = watch.executor.unwrap_or(executors.executor);
-    let (main, mut kinds) = executors.create(executor, watch, &watch.runs, &declared, &watch.vars, &shares)?;
+    let (main, mut kinds, mut process) =
+        executors.create(executor, watch, &watch.runs, &declared, &watch.vars, &shares)?;
     let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
         Some(runs) => {
             let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
             let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
             let own = DeclaredVariables::of(runs, folder, &watch.vault)?;
-            let (finalizer, others) = executors.create(executor, watch, runs, &own, &vars, &shares)?;
+            let (finalizer, others, its_process) = executors.create(executor, watch, runs, &own, &vars, &shares)?;
+            process = process.max(its_process);
             kinds.join(others);
             declared.join(own);
             Some(finalizer)
@@ -131,7 +133,7 @@ fn controller(
     let mut controller = Controller::deferred_of(&kind, make)
         .deadline(DEADLINE)
         .concurrency(workers)
-        .memory_budget(&executors.memory, MAX_RUN_BYTES + PROCESS_BYTES);
+        .memory_budget(&executors.memory, MAX_RUN_BYTES + process);
     if let Some(finalizer) = &watch.finalizer {
         controller = controller.finalizer(&finalizer.name);
     }
@@ -179,7 +181,7 @@ type SharedWorkers = OnceLock<Result<Arc<Workers>, String>>;
 type MakeExecutor = Box<dyn FnOnce() -> Result<Box<dyn Execute>> + Send>;
 
 impl Executors<'_> {
-    /// Selects the executor of a role or a playbook, and determines its kinds.
+    /// Selects the executor of a role or a playbook, and determines its kinds and the memory of its processes.
     fn create(
         &self,
         executor: Executor,
@@ -188,7 +190,7 @@ impl Executors<'_> {
         declared: &DeclaredVariables,
         vars: &Map<String, Value>,
         shares: &ControllerShares,
-    ) -> Result<(MakeExecutor, Kinds)> {
+    ) -> Result<(MakeExecutor, Kinds, usize)> {
         let (folder, vault) = (self.watches.directory(), &watch.vault);
         let load = || load(runs, folder, vault, !watch.services.is_empty());
         let rejection = match executor {
@@ -231,7 +233,7 @@ impl Executors<'_> {
             };
             Ok(Box::new(AnsiblePlaybook { program, start, runs, project, external_paths, shares }))
         };
-        Ok((Box::new(make), kinds))
+        Ok((Box::new(make), kinds, PROCESS_BYTES))
     }
 
     fn built_in(
@@ -239,11 +241,11 @@ impl Executors<'_> {
         playbook: Playbook,
         vars: &Map<String, Value>,
         shares: &ControllerShares,
-    ) -> (MakeExecutor, Kinds) {
+    ) -> (MakeExecutor, Kinds, usize) {
         let kinds = Kinds::of(&playbook, vars);
         let (playbook, slots, shares) = (Arc::new(playbook), self.slots.clone(), shares.waiting.clone());
         let memory = self.memory.clone();
-        (Box::new(move || Ok(Box::new(BuiltIn { playbook, slots, shares, memory }))), kinds)
+        (Box::new(move || Ok(Box::new(BuiltIn { playbook, slots, shares, memory }))), kinds, 0)
     }
 }
 
@@ -252,7 +254,7 @@ impl Executors<'_> {
 pub struct AnsibleRequirement {
     /// Its name, such as `role memo`.
     pub runs: String,
-    /// What the built-in executor lacks, such as `module ansible.builtin.copy`.
+    /// The feature that the built-in executor lacks, such as `module ansible.builtin.copy`.
     pub feature: String,
     /// The error if `ansible-playbook` is not installed.
     pub error: Error,

@@ -134,12 +134,18 @@ impl fmt::Display for Error {
 
 /// Returns the text of an error of YAML, without advice for programmers.
 pub(crate) fn yaml_problem(error: &serde_saphyr::Error) -> String {
-    match error.without_snippet() {
-        error @ serde_saphyr::Error::DuplicateMappingKey { .. } => {
-            error.render_with_formatter(&serde_saphyr::UserMessageFormatter)
-        }
-        error => error.to_string(),
-    }
+    repeated_key(error).unwrap_or_else(|| error.without_snippet().to_string())
+}
+
+/// Returns the text of an error of YAML with an excerpt of the file.
+pub(crate) fn yaml_problem_with_excerpt(error: &serde_saphyr::Error) -> String {
+    repeated_key(error).unwrap_or_else(|| error.to_string())
+}
+
+fn repeated_key(error: &serde_saphyr::Error) -> Option<String> {
+    let error = error.without_snippet();
+    let is_repeated = matches!(error, serde_saphyr::Error::DuplicateMappingKey { .. });
+    is_repeated.then(|| error.render_with_formatter(&serde_saphyr::UserMessageFormatter))
 }
 
 /// Returns the text of an error, without the numbers of operating system errors.

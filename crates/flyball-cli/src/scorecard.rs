@@ -60,7 +60,7 @@ pub(crate) async fn run_checks(mut local: LocalArgs, samples: Option<&Path>, tim
     Ok(checks)
 }
 
-/// What an operator is written in, on which the remedies depend.
+/// The type of an operator's project, which determines the remedies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Rust,

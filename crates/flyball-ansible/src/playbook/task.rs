@@ -125,7 +125,7 @@ fn read_task(
         None => Ok(task),
         Some(keyword) => {
             let problem = format!("the built-in executor does not support keyword {keyword}: remove it");
-            Err(reject(problem).lacks(format!("keyword {keyword}")))
+            Err(reject(problem).with_feature(format!("keyword {keyword}")))
         }
     }
 }
@@ -228,12 +228,12 @@ fn read_action(
         };
         let (module, arguments) = module(&key, arguments).map_err(|problem| match is_action(&key) {
             true => reject(problem),
-            false => reject(problem).lacks(format!("module {key}")),
+            false => reject(problem).with_feature(format!("module {key}")),
         })?;
         if module == Module::Uri && !found.allows_services() {
             let remedy = "list them in allowServices in watches.yaml, or have the role run by ansible-playbook";
             let problem = format!("the built-in executor supports {key} only for declared services: {remedy}");
-            return Err(reject(problem).lacks(format!("module {key}")));
+            return Err(reject(problem).with_feature(format!("module {key}")));
         }
         if module == Module::SetFact {
             arguments.keys().cloned().try_for_each(|fact| literal_name(fact).map(drop)).map_err(&reject)?;

@@ -47,8 +47,7 @@ impl ContextArgs {
     /// Connects with a configuration of these flags.
     async fn open(&self, config: Config) -> Result<Connection> {
         let named = self.kubeconfig.as_ref();
-        let hint =
-            named.map(|path| format!("check the address {} of the server in {}", config.cluster_url, path.display()));
+        let hint = named.map(|path| format!("check the address of the server in {}", path.display()));
         Connection::open_with(config, hint.as_deref().unwrap_or(HINT)).await
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn cmd_operate(args: OperateArgs) -> Result<ExitCode> {
     }
 }
 
-/// What the entries of a watches.yaml refer to.
+/// The kind of projects that the entries of a watches.yaml refer to.
 enum Content {
     Charts,
     Roles,
@@ -85,7 +85,9 @@ fn check_entries(path: &Path, read: &Value) -> Result<()> {
                 .hint("begin each entry with - group:, followed by version, kind, and chart, role or playbook"));
         }
     };
-    let Some(at) = entries.iter().position(|entry| SOURCES.iter().all(|field| entry[*field].is_null())) else {
+    let Some(at) =
+        entries.iter().position(|entry| entry.is_object() && SOURCES.iter().all(|field| entry[*field].is_null()))
+    else {
         return Ok(());
     };
     let kind = entries[at]["kind"].as_str().map(|kind| format!(" ({kind})")).unwrap_or_default();

@@ -3,7 +3,7 @@
 //! It is beside the project's Cargo.toml. Unknown content is preserved.
 
 use super::names;
-use crate::error::{Error, Result, ResultExt, yaml_problem};
+use crate::error::{Error, Result, ResultExt, yaml_problem_with_excerpt};
 use crate::files::WATCHES;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -228,7 +228,7 @@ impl Project {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let project: Self = serde_saphyr::from_str(text).map_err(|error| yaml_problem(&error))?;
+        let project: Self = serde_saphyr::from_str(text).map_err(|error| yaml_problem_with_excerpt(&error))?;
         if project.layout != LAYOUT {
             return Err(format!("unsupported layout {:?} (expected {LAYOUT:?})", project.layout));
         }

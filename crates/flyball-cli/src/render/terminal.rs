@@ -94,7 +94,7 @@ fn visible_on<'t>(stream: &impl IsTerminal, text: &'t str) -> Cow<'t, str> {
     if stream.is_terminal() { escape_controls(text, Colors::Keep) } else { Cow::Borrowed(text) }
 }
 
-/// What becomes of color codes in a text.
+/// The treatment of color codes in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colors {
     Keep,

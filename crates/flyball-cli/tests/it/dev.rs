@@ -286,6 +286,7 @@ fn port_conflict_of_two_operators_is_explained() {
 fn unusable_projects_are_named() {
     let home = Home::new("nodev");
     home.run(&["dev"]).fails_with(&["no project here: no Cargo.toml or watches.yaml found in", "--program FILE"]);
+    fs::write(home.0.join("watches.yaml"), "[]\n").unwrap();
     home.run(&["dev", "--no-cluster"]).fails_with(&["no cluster to connect to", "flyball cluster up"]);
     home.run(&["dev", "--samples=none.yaml"]).fails_with(&["cannot read none.yaml"]);
     assert_eq!(home.run(&["dev", "--no-cluster", "--nodes=2"]).code, Some(2));

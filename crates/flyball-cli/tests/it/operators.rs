@@ -74,7 +74,7 @@ fn role_is_found_by_name_and_by_relative_path() {
     assert!(home.run(&["describe", "operator", "p"]).ok().out.contains("sites.v1.a.io"), "by its directory");
     let output = home.run(&["manifests", "--program", "p/roles"]);
     assert!(output.code == Some(2) && output.err.contains("the directory has no watches.yaml"), "{output:?}");
-    describe("roles/none").fails_with(&["field role: role roles/none not found"]);
+    describe("roles/none").fails_with(&["entry 1 (Site): role: role roles/none not found"]);
 }
 
 fn definition(storage: &str) -> CustomResourceDefinition {

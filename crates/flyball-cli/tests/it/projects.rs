@@ -46,7 +46,7 @@ fn saved_charts_and_roles_take_effect() {
     operator.until("the operator continues; waiting for a file change");
     write(&web, "helm-charts/web/templates/more.yaml", CONFIG_MAP);
     operator.until("stopping the previous program");
-    operator.until("reconciled outcome=");
+    operator.until("starting operator");
     fs::write(web.join("watches.yaml"), "- {group: cache.acme.io, version: v1, kind: Web, chart: nowhere}\n").unwrap();
     operator.until("no chart directory or archive at");
     operator.until("the operator continues; waiting for a file change");

@@ -59,7 +59,7 @@ fn project_without_rust_code_has_only_the_scorecard() {
         assert_eq!(output.code, Some(2), "{output:?}");
         assert!(output.err.contains("a project with a watches.yaml has no cargo tests"), "{output:?}");
     }
-    home.run(&["test"]).fails_with(&["field role: role site not found"]);
+    home.run(&["test"]).fails_with(&["entry 1 (Site): role: role site not found"]);
     fs::create_dir_all(home.0.join("roles/site/tasks")).unwrap();
     fs::write(home.0.join("roles/site/tasks/main.yml"), "- debug: {msg: hello}\n").unwrap();
     fs::create_dir_all(home.0.join("config/crd/bases")).unwrap();

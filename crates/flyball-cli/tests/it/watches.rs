@@ -325,6 +325,7 @@ fn unusable_charts_are_named() {
     write("absolute.tgz", &[("a/Chart.yaml", &metadata("")), ("a//evil", "x")]);
     fs::write(folder.join("text.tgz"), "text").unwrap();
     fs::create_dir(folder.join("empty")).unwrap();
+    fs::create_dir_all(folder.join("helm-charts")).unwrap();
     let before = files(&folder.join("helm-charts"));
     for (chart, words) in [
         ("library.tgz", ["chart site has type library in Chart.yaml", "type application"]),
