@@ -59,8 +59,8 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Creates a bundle. Its version is `None` if the text is no version; invalid properties of known types are ignored,
-    /// as in OLM.
+    /// Creates a bundle. Its version is `None` if the text is no version; invalid properties of known types are
+    /// ignored, as in OLM.
     pub fn new(name: impl Into<String>, version: &str, properties: Vec<Property>) -> Self {
         let mut apis: Vec<Api> = values(&properties, "olm.gvk");
         apis.sort();

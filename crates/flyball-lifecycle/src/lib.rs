@@ -19,7 +19,7 @@ pub use catalog::{Catalog, CatalogKey, Catalogs, Entry};
 pub use channel::InvalidChannel;
 pub use requirement::{InvalidConstraint, Requirement};
 pub use resolution::{
-    Candidate, Choice, Explanation, Fact, Failure, Installed, Isolation, Missing, Request, Resolution, Subscription,
-    resolve,
+    Candidate, Choice, Explanation, Fact, Installed, Isolation, Missing, Request, Resolution, ResolutionError,
+    Subscription, resolve,
 };
 pub use version::{InvalidRange, VersionRange, parse_tolerant};

@@ -1,4 +1,4 @@
-//! What a bundle requires of the other bundles in its namespace.
+//! Requirements of a bundle on the other bundles in its namespace.
 
 use crate::bundle::{Api, Bundle, Property};
 use crate::catalog::{Catalogs, EntryId};

@@ -11,7 +11,7 @@ mod explanation;
 mod problem;
 mod solver;
 
-pub use explanation::{Candidate, Explanation, Fact, Failure, Missing};
+pub use explanation::{Candidate, Explanation, Fact, Missing, ResolutionError};
 
 use crate::bundle::Bundle;
 use crate::catalog::{CatalogKey, Catalogs};
@@ -86,7 +86,7 @@ pub struct Resolution {
     /// The bundles to install, sorted; installed bundles are not listed.
     pub choices: Vec<Choice>,
     /// The Subscriptions that cannot be satisfied.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<ResolutionError>,
 }
 
 /// Selects the bundles to install next.
@@ -112,7 +112,7 @@ pub fn resolve(request: &Request<'_>) -> Resolution {
             _ => {
                 let subscriptions = request.subscriptions.iter().map(|of| of.name.clone()).collect();
                 let explanation = problem.explain(&component.constraints, &mut steps);
-                failures.push(Failure { subscriptions, explanation });
+                failures.push(ResolutionError { subscriptions, explanation });
                 return Resolution { choices: Vec::new(), failures };
             }
         }
@@ -125,7 +125,11 @@ pub fn resolve(request: &Request<'_>) -> Resolution {
 /// Solves a component that has no solution for all of its Subscriptions: each one is accepted if it can be satisfied
 /// together with those before it. Subscriptions with an installed bundle come first; the installed bundle of a rejected
 /// one stays.
-fn solve_one_by_one(problem: &mut Problem<'_>, component: &Component, steps: &mut u64) -> (Vec<usize>, Vec<Failure>) {
+fn solve_one_by_one(
+    problem: &mut Problem<'_>,
+    component: &Component,
+    steps: &mut u64,
+) -> (Vec<usize>, Vec<ResolutionError>) {
     let demands: Vec<usize> = component.subscriptions.iter().flat_map(|index| problem.demand(*index)).collect();
     let mut accepted = component.constraints.clone();
     accepted.retain(|index| !demands.contains(index));
@@ -138,7 +142,7 @@ fn solve_one_by_one(problem: &mut Problem<'_>, component: &Component, steps: &mu
             continue;
         }
         let explanation = problem.explain(&extended, steps);
-        failures.push(Failure { subscriptions: vec![problem.name(*subscription).to_owned()], explanation });
+        failures.push(ResolutionError { subscriptions: vec![problem.name(*subscription).to_owned()], explanation });
         accepted.extend(problem.keep_installed(*subscription));
     }
     match problem.solve(&accepted, steps) {

@@ -1,4 +1,4 @@
-//! Why a Subscription cannot be satisfied.
+//! Explanations of Subscriptions that cannot be satisfied.
 
 use crate::bundle::Api;
 use crate::catalog::CatalogKey;
@@ -41,7 +41,7 @@ pub enum Fact {
     NoBundles {
         /// The Subscription.
         subscription: String,
-        /// What is missing.
+        /// The missing part of the catalog.
         missing: Missing,
     },
     /// A Subscription needs one of these bundles.
@@ -105,7 +105,7 @@ pub enum Fact {
     },
 }
 
-/// What a catalog does not have.
+/// A part that a catalog does not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// Any bundle.
@@ -192,7 +192,7 @@ impl fmt::Display for Fact {
     }
 }
 
-/// Why a Subscription cannot be satisfied.
+/// The reason why a Subscription cannot be satisfied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Explanation {
     /// A channel has no unique order.
@@ -227,7 +227,7 @@ impl fmt::Display for Explanation {
 
 /// Subscriptions that cannot be satisfied, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ResolutionError {
     /// The names of the Subscriptions.
     pub subscriptions: Vec<String>,
     /// The reason.

@@ -1,6 +1,6 @@
 //! The constraints of a resolution.
 
-use super::explanation::{Candidate, Explanation, Fact, Failure, Missing};
+use super::explanation::{Candidate, Explanation, Fact, Missing, ResolutionError};
 use super::solver::{Constraint, Outcome, Var, solve};
 use super::{Choice, Isolation, Request, Subscription};
 use crate::bundle::{Api, Bundle};
@@ -10,7 +10,7 @@ use crate::requirement::Requirement;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What a variable selects.
+/// The object that a variable selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Node {
     /// A Subscription, by its index.
@@ -60,7 +60,7 @@ pub(super) struct Component {
 impl<'r> Problem<'r> {
     /// Collects the constraints. Also returns the Subscriptions whose channel is invalid; unless failures are isolated,
     /// each invalid bundle is a failure as well.
-    pub(super) fn new(request: &Request<'r>) -> (Self, Vec<Failure>) {
+    pub(super) fn new(request: &Request<'r>) -> (Self, Vec<ResolutionError>) {
         let mut problem = Self {
             request: *request,
             nodes: Vec::new(),
@@ -78,7 +78,7 @@ impl<'r> Problem<'r> {
         for index in order {
             if let Err(error) = problem.add_subscription(index, &mut failures) {
                 let subscriptions = vec![request.subscriptions[index].name.clone()];
-                failures.push(Failure { subscriptions, explanation: Explanation::Channel(error) });
+                failures.push(ResolutionError { subscriptions, explanation: Explanation::Channel(error) });
                 let stay = problem.stay(index);
                 problem.constraints.extend(stay);
             }
@@ -113,7 +113,7 @@ impl<'r> Problem<'r> {
     }
 
     /// Adds a bundle with everything that it requires.
-    fn add_bundle(&mut self, node: Node, failures: &mut Vec<Failure>) {
+    fn add_bundle(&mut self, node: Node, failures: &mut Vec<ResolutionError>) {
         let mut stack = vec![node];
         while let Some(node) = stack.pop() {
             let var = self.variable(node);
@@ -148,10 +148,10 @@ impl<'r> Problem<'r> {
     }
 
     /// Excludes an invalid bundle. One that is installed stays: no choice of other bundles could change that.
-    fn forbid(&mut self, node: Node, explanation: Explanation, failures: &mut Vec<Failure>) {
+    fn forbid(&mut self, node: Node, explanation: Explanation, failures: &mut Vec<ResolutionError>) {
         if self.request.isolation == Isolation::Namespace {
             let subscriptions = self.request.subscriptions.iter().map(|of| of.name.clone()).collect();
-            failures.push(Failure { subscriptions, explanation });
+            failures.push(ResolutionError { subscriptions, explanation });
         } else if let Node::Entry(_) = node {
             let var = self.variable(node);
             self.constraints.push((Constraint::Forbidden(var), Origin::Invalid(var, explanation.to_string())));
@@ -184,7 +184,7 @@ impl<'r> Problem<'r> {
         Ok(candidates)
     }
 
-    fn add_subscription(&mut self, index: usize, failures: &mut Vec<Failure>) -> Result<(), InvalidChannel> {
+    fn add_subscription(&mut self, index: usize, failures: &mut Vec<ResolutionError>) -> Result<(), InvalidChannel> {
         let subscription = &self.request.subscriptions[index];
         let installed = self.installed_of(subscription);
         let entries = match self.find(subscription, installed.is_some()) {

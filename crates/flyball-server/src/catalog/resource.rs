@@ -109,6 +109,11 @@ impl Resource {
         self.as_built_in().and_then(|kind| kind.review)
     }
 
+    /// Returns true if an object is an action on other ones: it is neither stored nor a review.
+    pub(crate) fn changes_others(&self) -> bool {
+        self.as_built_in().is_some_and(|kind| kind.verbs == Verbs::CreateOnly && kind.review.is_none())
+    }
+
     /// Returns true if a webhook converts objects of other stored versions.
     pub(crate) fn converts(&self) -> bool {
         self.custom().is_some_and(|custom| custom.conversion.is_some())

@@ -10,7 +10,7 @@ use crate::auth::{MASTERS, User};
 use crate::bounds::{Flow, Offload};
 use crate::catalog::Resource;
 use crate::custom::CustomKind;
-use crate::kinds::{BINDING, Review};
+use crate::kinds::Review;
 use crate::limits;
 use crate::link::Link;
 use crate::request::ResourcePath;
@@ -60,9 +60,15 @@ fn load(server: &Components, call: &Call) -> Option<usize> {
             let is_long = bytes >= LONG_BODY_BYTES || call.method == Method::POST || is_slow();
             return is_long.then(|| limits::at_most(bytes));
         }
-        (None, _) => call.body.len() >= LONG_BODY_BYTES || *path.resource == *BINDING.plural || is_slow(),
+        (None, _) => call.body.len() >= LONG_BODY_BYTES || changes_others(server, path) || is_slow(),
     };
     computes.then(|| limits::at_most(call.body.len()))
+}
+
+/// Returns true if objects of a resource change other ones when they are created, which the path does not name.
+fn changes_others(server: &Components, path: &ResourcePath) -> bool {
+    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
+    resource.is_some_and(|resource| resource.changes_others())
 }
 
 /// Returns true if a request reads an object in the form of its storage, unless that has another version.

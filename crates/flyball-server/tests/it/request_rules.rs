@@ -296,19 +296,24 @@ async fn keys_of_maps_have_no_meaning_for_the_decoder() {
         // One backslash stays one backslash.
         nested = nested.replace("\\\"", "\\u0022").replace("\\\\", "\\u005c");
     }
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+    let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
+    let crd = json!({"metadata": {"name": "widgets.e.com"}, "spec": {"group": "e.com", "scope": "Namespaced", "names": names, "versions": [version]}});
+    assert_eq!(post(&server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await.0, 201);
+    let widgets = "/apis/e.com/v1/namespaces/ns/widgets";
+    let change = async |method: Method, change: Value| {
+        send(&server, method, &format!("{widgets}/x"), "application/merge-patch+json", change).await
+    };
     for value in ["not JSON", "{\"a\":1}", &nested] {
-        let map = json!({"metadata": {"name": "x"}, "data": {"$serde_json::private::RawValue": value, "b": "c"}});
-        assert_eq!(post(&server, MAPS, map).await.0, 201);
-        let (code, changed) = send(
-            &server,
-            Method::PATCH,
-            &format!("{MAPS}/x"),
-            "application/merge-patch+json",
-            json!({"data": {"b": "d"}}),
-        )
-        .await;
-        assert_eq!((code, &changed["data"]["$serde_json::private::RawValue"]), (200, &json!(value)));
-        assert_eq!(send(&server, Method::DELETE, &format!("{MAPS}/x"), "application/json", json!({})).await.0, 200);
+        let spec = json!({"$serde_json::private::RawValue": value, "b": "c"});
+        let widget = json!({"apiVersion": "e.com/v1", "kind": "Widget", "metadata": {"name": "x"}, "spec": spec});
+        let (code, created) = post(&server, widgets, widget).await;
+        assert_eq!(code, 201, "{created:.500}");
+        let (code, changed) = change(Method::PATCH, json!({"spec": {"b": "d"}})).await;
+        assert_eq!((code, &changed["spec"]["$serde_json::private::RawValue"]), (200, &json!(value)));
+        let url = format!("{widgets}/x");
+        assert_eq!(send(&server, Method::DELETE, &url, "application/json", json!({})).await.0, 200);
     }
 }
 

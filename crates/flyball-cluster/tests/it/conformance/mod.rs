@@ -11,7 +11,6 @@
 //! The comparison does not depend on a server: it takes a function that creates one, so that a server with controllers
 //! can be tested as well.
 
-mod json_text;
 mod judge;
 mod names;
 mod passing;

@@ -178,7 +178,7 @@ impl<S: Api> Player<S> {
         }
         let body = match (&call.raw, &call.body) {
             (Some(raw), _) => Some(self.variables.text(raw)),
-            (None, Some(body)) => Some(self.variables.json(&body.0)),
+            (None, Some(body)) => Some(self.variables.json(body)),
             (None, None) => None,
         };
         let mut request = self.request(call.method.as_deref().unwrap_or("GET"), "/", body);

@@ -1,6 +1,6 @@
 //! The file format of scenarios.
 
-use super::json_text::JsonText;
+use flyball_core::json::RawJson;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -54,7 +54,8 @@ pub(crate) struct Call {
     pub(crate) query: Map<String, Value>,
     #[serde(default)]
     pub(crate) headers: Map<String, Value>,
-    pub(crate) body: Option<JsonText>,
+    #[serde(skip)]
+    pub(crate) body: Option<String>,
     pub(crate) raw: Option<String>,
     pub(crate) content_type: Option<String>,
     pub(crate) accept: Option<String>,
@@ -83,7 +84,16 @@ pub(crate) fn read_all(folder: &Path) -> Vec<Scenario> {
     paths.sort();
     let read = |path: &Path| {
         let text = std::fs::read_to_string(path).expect("just listed");
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        let mut scenario: Scenario =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let steps = RawJson(&text).find("steps").ok().flatten().and_then(RawJson::elements).unwrap_or_default();
+        for (step, raw) in scenario.steps.iter_mut().zip(steps) {
+            let body = || raw.find("request").ok().flatten()?.find("body").ok().flatten();
+            if let (Some(request), Some(body)) = (&mut step.request, body()) {
+                request.body = Some(body.0.to_owned()).filter(|body| body != "null");
+            }
+        }
+        scenario
     };
     paths.iter().map(|path| read(path)).collect()
 }
