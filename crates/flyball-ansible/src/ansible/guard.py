@@ -791,6 +791,9 @@ def grants():
     yield OWN, flyball_wall.READ_DIR
     yield from ((os.path.join(OWN, name), read) for name in os.listdir(OWN) if name != "run.json")
     yield from ((path, both) for path in (TEMPORARY, HOME, *password_folders()))
+    # The files of Ansible that a worker has imported for modules.
+    memory = sys.modules.get("flyball_memory")
+    yield from ((path, read) for path in (memory.ARCHIVES if memory else ()))
     # Files that the operator passes.
     for name, value in os.environ.items():
         paths = value.split(":") if name.endswith("PATH") else [value] if os.path.isfile(value) else []

@@ -23,6 +23,8 @@ CODE = {}
 MODULE_UTILS = {}
 # The part of Ansible that modules contain, as imported modules, each with its file in the zip file of a module.
 LIBRARY = {}
+# The zip files from which its modules import others.
+ARCHIVES = []
 # The importers of modules that it creates without files, such as `six.moves`.
 IMPORTERS = []
 INPUTS = {}
@@ -144,6 +146,7 @@ def fill_library(names, content):
 
     # Python's importer of zip files does not read the same path again.
     archive = os.path.join(os.path.dirname(os.path.abspath(__file__)), "library-%d.zip" % len(LIBRARY))
+    ARCHIVES.append(archive)
     with open(archive, "wb") as file:
         file.write(content)
     with flyball_modules.without_ansible():
