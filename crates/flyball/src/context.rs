@@ -130,6 +130,7 @@ impl<K: AnyResource> Context<K> {
     /// # async fn copy(_: &ConfigMap) -> Result<()> { Ok(()) }
     /// async fn reconcile(disk: &ConfigMap, cx: &Context<ConfigMap>) -> Result<Action> {
     ///     tokio::select! {
+    ///         biased;
     ///         copied = copy(disk) => copied.map(|()| Action::done()),
     ///         () = cx.deleted() => Ok(Action::done()),
     ///     }

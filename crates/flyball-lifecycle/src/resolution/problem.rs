@@ -10,6 +10,9 @@ use crate::requirement::Requirement;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+/// Limit of the problems that are solved for one explanation: some hundred suffice for thousands of constraints.
+const MAX_ATTEMPTS: usize = 2_000;
+
 /// The object that a variable selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Node {
@@ -346,7 +349,9 @@ impl<'r> Problem<'r> {
 
     /// Explains why constraints contradict each other.
     pub(super) fn explain(&self, constraints: &[usize], steps: &mut u64) -> Explanation {
+        let mut attempts = 0..MAX_ATTEMPTS;
         let mut is_unsatisfiable = |constraints: &[usize]| match self.solve(constraints, steps) {
+            _ if attempts.next().is_none() => None,
             Outcome::Unsatisfiable => Some(true),
             Outcome::Solved(_) => Some(false),
             Outcome::TooComplex => None,

@@ -19,7 +19,7 @@ struct Walk {
     upgrade: BTreeMap<String, BTreeMap<String, Option<Outcome>>>,
 }
 
-/// What OLM's resolver returns.
+/// A result of OLM's resolver.
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(untagged)]
 enum Outcome {

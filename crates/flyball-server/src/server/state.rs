@@ -159,25 +159,27 @@ mod tests {
         (code, serde_json::from_slice(&body).unwrap_or_default())
     }
 
-    /// Stores an object without validation, as an older release might have.
+    /// Returns an entry without validation, as an older release might have stored it.
+    fn unvalidated(key: &ObjectKey, body: String, revision: Revision) -> Entry {
+        Entry {
+            key: key.clone(),
+            revision,
+            body: body.into(),
+            facts: SelectableFields::default(),
+            schema: 0,
+            depth: 0,
+            past: Default::default(),
+            identity: Default::default(),
+        }
+    }
+
+    /// Stores an object without validation.
     async fn plant(server: &Server, name: &str, body: String) {
         plant_in(server, GroupResource::new("", "configmaps"), ObjectKey::new(Some("default"), name), body).await;
     }
 
     async fn plant_in(server: &Server, table: GroupResource, key: ObjectKey, body: String) {
-        let make = |revision: Revision| {
-            let (key, body, facts) = (key.clone(), Bytes::from(body), SelectableFields::default());
-            Ok(Entry {
-                key,
-                revision,
-                body,
-                facts,
-                schema: 0,
-                depth: 0,
-                past: Default::default(),
-                identity: Default::default(),
-            })
-        };
+        let make = |revision: Revision| Ok(unvalidated(&key, body, revision));
         server.0.registry.store.put(&table, &key, None, make).await.unwrap();
     }
 
@@ -206,19 +208,7 @@ mod tests {
         });
         let table = GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions");
         let key = ObjectKey::new(None, "hats.x.io");
-        let make = |revision: Revision| {
-            let (key, body, facts) = (key.clone(), Bytes::from(definition.to_string()), SelectableFields::default());
-            Ok(Entry {
-                key,
-                revision,
-                body,
-                facts,
-                schema: 0,
-                depth: 0,
-                past: Default::default(),
-                identity: Default::default(),
-            })
-        };
+        let make = |revision: Revision| Ok(unvalidated(&key, definition.to_string(), revision));
         parts.registry.store.put(&table, &key, None, make).now_or_never().unwrap().unwrap();
         drop(turn);
         serving.await.unwrap();
