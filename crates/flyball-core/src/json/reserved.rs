@@ -1,8 +1,8 @@
 //! The key that `serde_json` gives a meaning.
 //!
-//! With its feature `raw_value`, `serde_json` decodes a map whose first key is this one as the JSON in its value, without
-//! a limit of nesting: a small object of a user overflows the stack of any program that decodes it as a `Value`. This
-//! workspace does not enable the feature, but another dependency of a program may.
+//! With its feature `raw_value`, `serde_json` decodes a map whose first key is this one as the JSON in its value,
+//! without a limit of nesting: a small object of a user overflows the stack of any program that decodes it as a
+//! `Value`. This workspace does not enable the feature, but another dependency of a program may.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
