@@ -7,14 +7,58 @@ use serde_json::Value;
 use std::fmt;
 
 /// A typed value that describes a bundle. [Source](https://olm.operatorframework.io/docs/reference/file-based-catalogs/#properties).
+///
+/// The value is kept as text: decoded, the properties of a large catalog take ten times as much memory.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(from = "Written", into = "Written")]
 pub struct Property {
     /// The type, such as `olm.gvk`.
-    #[serde(rename = "type")]
     pub kind: String,
-    /// The value, whose form depends on the type.
+    /// The value as JSON.
+    text: Box<str>,
+}
+
+/// A property as it is written.
+#[derive(Deserialize, Serialize)]
+struct Written {
+    #[serde(rename = "type")]
+    kind: String,
     #[serde(default)]
-    pub value: Value,
+    value: Value,
+}
+
+impl From<Written> for Property {
+    fn from(written: Written) -> Self {
+        Self::new(written.kind, &written.value)
+    }
+}
+
+impl From<Property> for Written {
+    fn from(property: Property) -> Self {
+        Self { value: property.value(), kind: property.kind }
+    }
+}
+
+impl Property {
+    /// Creates a property.
+    pub fn new(kind: impl Into<String>, value: &Value) -> Self {
+        Self { kind: kind.into(), text: value.to_string().into() }
+    }
+
+    /// Returns the value, whose form depends on the type.
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+
+    /// Returns the value as JSON.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Decodes the value; `None` if it has another form.
+    pub(crate) fn decode<'p, T: Deserialize<'p>>(&'p self) -> Option<T> {
+        serde_json::from_str(&self.text).ok()
+    }
 }
 
 /// An API: a group, a version and a kind.
@@ -59,7 +103,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Creates a bundle. Its version is `None` if the text is no version; invalid properties of known types are
+    /// Creates a bundle. Its version is `None` if the text is not a version; invalid properties of known types are
     /// ignored, as in OLM.
     pub fn new(name: impl Into<String>, version: &str, properties: Vec<Property>) -> Self {
         let mut apis: Vec<Api> = values(&properties, "olm.gvk");
@@ -109,6 +153,5 @@ impl Bundle {
 
 /// Returns the values of all properties of a type that have the expected form.
 fn values<T: for<'de> Deserialize<'de>>(properties: &[Property], kind: &str) -> Vec<T> {
-    let of_kind = properties.iter().filter(|property| property.kind == kind);
-    of_kind.filter_map(|property| T::deserialize(&property.value).ok()).collect()
+    properties.iter().filter(|property| property.kind == kind).filter_map(Property::decode).collect()
 }

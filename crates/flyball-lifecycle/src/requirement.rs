@@ -81,11 +81,10 @@ impl Requirement {
     }
 
     fn of_property(property: &Property) -> Result<Option<Self>, InvalidConstraint> {
-        let value = &property.value;
         Ok(Some(match property.kind.as_str() {
-            "olm.gvk.required" => Self::Api(decode(&property.kind, value)?),
-            "olm.package.required" => Self::of_package(&property.kind, value)?,
-            "olm.constraint" => Self::of_constraint(value, 0)?,
+            "olm.gvk.required" => Self::Api(decode(&property.kind, &property.value())?),
+            "olm.package.required" => Self::of_package(&property.kind, &property.value())?,
+            "olm.constraint" => Self::of_constraint(&property.value(), 0)?,
             _ => return Ok(None),
         }))
     }
@@ -207,8 +206,7 @@ fn decode<T: for<'de> Deserialize<'de>>(kind: &str, value: &Value) -> Result<T, 
 
 /// Evaluates an expression for a bundle; false if it fails or exceeds its budget.
 fn is_true(expression: &Expression, bundle: &Bundle) -> bool {
-    let properties: Vec<Value> =
-        bundle.properties().iter().map(|property| json!({"type": property.kind, "value": property.value})).collect();
+    let properties: Vec<Value> = bundle.properties().iter().map(|property| json!(property)).collect();
     let mut scope = Scope::new();
     scope.set("properties", to_cel(None, &Value::Array(properties)));
     scope.set_comparison("semver_compare", |one, other| {

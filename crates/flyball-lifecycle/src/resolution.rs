@@ -15,6 +15,7 @@ pub use explanation::{Candidate, Explanation, Fact, Missing, ResolutionError};
 
 use crate::bundle::Bundle;
 use crate::catalog::{CatalogKey, Catalogs};
+use crate::version::VersionRange;
 use problem::{Component, Problem};
 use solver::Outcome;
 use std::sync::Arc;
@@ -37,6 +38,10 @@ pub struct Subscription {
     pub starting_csv: Option<String>,
     /// The name of the bundle that it has installed.
     pub installed_csv: Option<String>,
+    /// The versions that it may install; all if there are none.
+    pub versions: Option<VersionRange>,
+    /// The name of the only bundle that it may install, also if this one is older than the installed one: a rollback.
+    pub target: Option<String>,
 }
 
 /// A bundle that is installed in the namespace: an existing ClusterServiceVersion.

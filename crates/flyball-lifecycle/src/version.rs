@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 /// Parses a version such as `1.2.3`, `v1.2` or `01.2`; missing numbers are zero.
 ///
-/// Returns `None` for a text that is no version.
+/// Returns `None` for a text that is not a version.
 #[doc(alias = "ParseTolerant")]
 pub fn parse_tolerant(text: &str) -> Option<Version> {
     let text = text.trim();
@@ -99,6 +99,14 @@ impl VersionRange {
             alternatives.push(comparisons);
         }
         Ok(Self(alternatives))
+    }
+
+    /// Returns the versions of a range, or all, without those after a version.
+    pub(crate) fn up_to(range: Option<Self>, version: &Version) -> Self {
+        let limit = Comparison { operator: Operator::LessOrEqual, version: version.clone() };
+        let mut alternatives = range.map_or_else(|| vec![Vec::new()], |range| range.0);
+        alternatives.iter_mut().for_each(|all| all.push(limit.clone()));
+        Self(alternatives)
     }
 
     /// Returns true if the range includes a version. Build metadata has no effect.
@@ -206,6 +214,17 @@ mod tests {
         check(">1.x", &["2.0.0"], &["1.9.9"]);
         check("!=1.2.x", &[], &["1.2.3", "1.1.0", "1.3.0"]);
         check("1.2.3+build", &["1.2.3"], &["1.2.4"]);
+    }
+
+    #[test]
+    fn ranges_are_limited_to_a_version() {
+        let version = |text: &str| Version::parse(text).expect("a version");
+        let limited = VersionRange::up_to(None, &version("2.0.0"));
+        assert!(limited.includes(&version("2.0.0")) && !limited.includes(&version("2.0.1")));
+        let range = VersionRange::parse("<1.0.0 || >=1.5.0").expect("a range");
+        let limited = VersionRange::up_to(Some(range), &version("2.0.0"));
+        assert!(limited.includes(&version("0.9.0")) && limited.includes(&version("1.6.0")));
+        assert!(!limited.includes(&version("1.2.0")) && !limited.includes(&version("3.0.0")));
     }
 
     #[test]

@@ -204,7 +204,7 @@ pub enum Explanation {
         /// The error.
         error: InvalidConstraint,
     },
-    /// A smallest set of facts that contradict each other: without any of them there would be a solution.
+    /// A minimal set of contradicting facts: without any of them there would be a solution.
     Conflict(Vec<Fact>),
     /// The search for a solution took too long.
     TooComplex,

@@ -46,6 +46,10 @@ pub(super) struct Problem<'r> {
     nodes: Vec<Node>,
     variables: HashMap<Node, Var>,
     constraints: Vec<(Constraint, Origin)>,
+    /// The installed bundles by their names.
+    installed: HashMap<&'r str, usize>,
+    /// The names of installed bundles that belong to a Subscription.
+    referenced: HashSet<&'r str>,
     /// The bundles whose constraints were added.
     visited: HashSet<Var>,
     /// The names of installed bundles that candidates replace.
@@ -69,6 +73,9 @@ impl<'r> Problem<'r> {
             nodes: Vec::new(),
             variables: HashMap::new(),
             constraints: Vec::new(),
+            // Of bundles with the same name, the first one counts.
+            installed: request.installed.iter().enumerate().rev().map(|(at, bundle)| (bundle.name(), at)).collect(),
+            referenced: request.subscriptions.iter().filter_map(|of| of.installed_csv.as_deref()).collect(),
             visited: HashSet::new(),
             replaced: HashMap::new(),
         };
@@ -111,8 +118,7 @@ impl<'r> Problem<'r> {
     }
 
     fn installed_of(&self, subscription: &Subscription) -> Option<usize> {
-        let name = subscription.installed_csv.as_deref()?;
-        self.request.installed.iter().position(|bundle| bundle.name() == name)
+        self.installed.get(subscription.installed_csv.as_deref()?).copied()
     }
 
     /// Adds a bundle with everything that it requires.
@@ -121,10 +127,8 @@ impl<'r> Problem<'r> {
         while let Some(node) = stack.pop() {
             let var = self.variable(node);
             let Some(bundle) = self.bundle(node).filter(|_| self.visited.insert(var)) else { continue };
-            let is_referenced =
-                || self.request.subscriptions.iter().any(|of| of.installed_csv.as_deref() == Some(bundle.name()));
             if let Node::Installed(index) = node
-                && !is_referenced()
+                && !self.referenced.contains(bundle.name())
             {
                 self.constraints.push((Constraint::Required(var), Origin::Unreferenced(index)));
             }
@@ -206,11 +210,24 @@ impl<'r> Problem<'r> {
         }
         let mut candidates = Vec::new();
         for entries in channels.values() {
-            candidates.extend(sort_channel(self.catalogs(), entries)?);
+            candidates.extend(match &subscription.target {
+                // A rollback may select versions that newer ones skip.
+                Some(_) => entries.clone(),
+                None => sort_channel(self.catalogs(), entries)?,
+            });
         }
         let installed = installed.map(|at| (self.variable(Node::Installed(at)), &*self.request.installed[at]));
-        if let Some((_, bundle)) = installed {
-            candidates.retain(|id| self.catalogs().entry(*id).upgrades(bundle));
+        match (installed, &subscription.target) {
+            (Some((_, bundle)), Some(target)) if bundle.name() == target => candidates.clear(),
+            // It may be in several channels.
+            (_, Some(_)) => candidates.truncate(1),
+            (Some((_, bundle)), None) => candidates.retain(|id| self.catalogs().entry(*id).upgrades(bundle)),
+            (None, None) => {}
+        }
+        // A rollback takes precedence over the range of versions.
+        if let Some(versions) = subscription.versions.as_ref().filter(|_| subscription.target.is_none()) {
+            let version = |id: &EntryId| self.catalogs().entry(*id).bundle.version();
+            candidates.retain(|id| version(id).is_some_and(|version| versions.includes(version)));
         }
         let mut selectable = Vec::new();
         for id in candidates {
@@ -223,7 +240,8 @@ impl<'r> Problem<'r> {
             }
             selectable.push(var);
         }
-        selectable.extend(installed.map(|(old, _)| old));
+        let may_stay = |bundle: &Bundle| subscription.target.as_ref().is_none_or(|target| bundle.name() == target);
+        selectable.extend(installed.filter(|(_, bundle)| may_stay(bundle)).map(|(old, _)| old));
         let var = self.variable(Node::Subscription(index));
         self.constraints.push((Constraint::Required(var), Origin::Exists(index)));
         self.constraints.push((Constraint::Requires(var, selectable), Origin::Selects(index)));
@@ -240,6 +258,14 @@ impl<'r> Problem<'r> {
         if entries.is_empty() {
             return Err(Missing::Package { package: package.clone() });
         }
+        let is_other = |name: &&String| subscription.installed_csv.as_ref() != Some(*name);
+        if let Some(name) = subscription.target.as_ref().filter(is_other) {
+            // A rollback may select another channel.
+            entries.retain(|id| self.catalogs().entry(*id).name() == name);
+            let (channel, package) = (channel.clone().unwrap_or_default(), package.clone());
+            let missing = Missing::StartingCsv { name: name.clone(), channel, package };
+            return if entries.is_empty() { Err(missing) } else { Ok(entries) };
+        }
         entries.retain(|id| channel.as_ref().is_none_or(|channel| *channel == self.catalogs().entry(*id).channel));
         let channel = channel.clone().unwrap_or_default();
         if entries.is_empty() {
@@ -254,7 +280,7 @@ impl<'r> Problem<'r> {
         Ok(entries)
     }
 
-    /// No two bundles of a namespace provide the same API or come from the same package.
+    /// Adds the invariants: no two bundles of a namespace provide the same API or come from the same package.
     fn add_invariants(&mut self) {
         let mut by_api: BTreeMap<&Api, Vec<Var>> = BTreeMap::new();
         let mut by_package: BTreeMap<&str, Vec<Var>> = BTreeMap::new();
@@ -311,7 +337,18 @@ impl<'r> Problem<'r> {
 
     pub(super) fn solve(&self, constraints: &[usize], steps: &mut u64) -> Outcome {
         let constraints: Vec<&Constraint> = constraints.iter().map(|index| &self.constraints[*index].0).collect();
-        solve(self.nodes.len(), &constraints, steps)
+        // A component has few of all variables, so they get numbers of their own.
+        let mut variables: Vec<Var> = constraints.iter().flat_map(|constraint| constraint.variables()).collect();
+        variables.sort_unstable();
+        variables.dedup();
+        let number = |var: Var| variables.binary_search(&var).expect("each variable is in the list");
+        let renumbered: Vec<Constraint> = constraints.iter().map(|constraint| constraint.renumbered(number)).collect();
+        match solve(variables.len(), &renumbered, steps) {
+            Outcome::Solved(selected) => {
+                Outcome::Solved(selected.into_iter().map(|number| variables[number]).collect())
+            }
+            other => other,
+        }
     }
 
     /// Returns the constraints that require a Subscription to be satisfied.
@@ -424,8 +461,8 @@ impl<'r> Problem<'r> {
     }
 }
 
-/// The order of catalogs as sources of a bundle's dependencies: its own one first, then by priority; catalogs of the
-/// namespace before global ones.
+/// Returns the sort key of a catalog as the source of a bundle's dependencies: its own catalog first, then by priority;
+/// catalogs of the namespace before global ones.
 fn preference<'c>(
     catalog: &'c Catalog,
     own: Option<&CatalogKey>,

@@ -34,6 +34,17 @@ impl Constraint {
         };
         first.into_iter().chain(rest.iter().copied())
     }
+
+    /// Returns the constraint with other numbers of its variables.
+    pub(super) fn renumbered(&self, number: impl Fn(Var) -> Var) -> Self {
+        let all = |all: &[Var]| all.iter().map(|var| number(*var)).collect();
+        match self {
+            Self::Required(var) => Self::Required(number(*var)),
+            Self::Forbidden(var) => Self::Forbidden(number(*var)),
+            Self::Requires(var, candidates) => Self::Requires(number(*var), all(candidates)),
+            Self::AtMostOne(variables) => Self::AtMostOne(all(variables)),
+        }
+    }
 }
 
 /// The result of a search.
@@ -48,7 +59,7 @@ pub(super) enum Outcome {
 }
 
 /// Solves a problem. The number of steps bounds its time.
-pub(super) fn solve(variables: usize, constraints: &[&Constraint], steps: &mut u64) -> Outcome {
+pub(super) fn solve(variables: usize, constraints: &[Constraint], steps: &mut u64) -> Outcome {
     let mut search = Search::new(variables, constraints);
     if !search.assert_units() {
         return Outcome::Unsatisfiable;
@@ -76,7 +87,7 @@ struct Decision<'c> {
 }
 
 struct Search<'c> {
-    constraints: &'c [&'c Constraint],
+    constraints: &'c [Constraint],
     /// The constraints in which a variable occurs.
     occurrences: Vec<Vec<usize>>,
     values: Vec<Option<bool>>,
@@ -89,7 +100,7 @@ struct Search<'c> {
 }
 
 impl<'c> Search<'c> {
-    fn new(variables: usize, constraints: &'c [&'c Constraint]) -> Self {
+    fn new(variables: usize, constraints: &'c [Constraint]) -> Self {
         let mut occurrences = vec![Vec::new(); variables];
         for (index, constraint) in constraints.iter().enumerate() {
             for var in constraint.variables() {
@@ -154,7 +165,7 @@ impl<'c> Search<'c> {
                 self.is_selected[var] = true;
                 let before = self.choices.len();
                 for index in &self.occurrences[var] {
-                    if let Constraint::Requires(subject, candidates) = self.constraints[*index]
+                    if let Constraint::Requires(subject, candidates) = &self.constraints[*index]
                         && *subject == var
                     {
                         self.choices.push_back(Choice { candidates, next: 0 });
@@ -200,7 +211,8 @@ impl<'c> Search<'c> {
         while let Some(var) = self.trail.get(done).copied() {
             done += 1;
             let occurrences = std::mem::take(&mut self.occurrences[var]);
-            let is_consistent = occurrences.iter().all(|index| self.propagate(self.constraints[*index], var));
+            let constraints = self.constraints;
+            let is_consistent = occurrences.iter().all(|index| self.propagate(&constraints[*index], var));
             self.occurrences[var] = occurrences;
             if !is_consistent {
                 return false;
@@ -250,8 +262,7 @@ mod tests {
     use super::*;
 
     fn solution(variables: usize, constraints: &[Constraint]) -> Outcome {
-        let constraints: Vec<_> = constraints.iter().collect();
-        solve(variables, &constraints, &mut 10_000)
+        solve(variables, constraints, &mut 10_000)
     }
 
     #[test]

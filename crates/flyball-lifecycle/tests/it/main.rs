@@ -1,6 +1,30 @@
-//! Tests of resolution against the recorded choices of OLM's resolver.
+//! Tests against what OLM does: the choices of its resolver, its protocol, its API and its controllers.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may panic, and print differences")]
 
+mod aggregation;
 mod architecture;
+mod behavior;
+mod conversion;
+mod crash_points;
+mod crashes;
+mod diagnosis;
+mod extension;
+mod fixture;
+mod groups;
+mod grpc;
+mod images;
+mod install;
+mod large;
+mod old_packages;
 mod problems;
+mod recorded;
+mod rights;
+mod rollback;
+mod rollout;
+mod servers;
+mod shared_definitions;
+mod subscriptions;
+mod tenant;
+mod upgrade;
 mod walks;
+mod webhooks;

@@ -123,6 +123,8 @@ impl SubscriptionOf {
             channel: some(&self.channel),
             starting_csv: some(&self.starting_csv),
             installed_csv: some(&self.installed_csv),
+            versions: None,
+            target: None,
         }
     }
 }

@@ -51,6 +51,8 @@ impl Package {
             channel: (channel != "(any)").then(|| channel.to_owned()),
             starting_csv: None,
             installed_csv: installed.map(str::to_owned),
+            versions: None,
+            target: None,
         };
         let installed: Vec<_> = installed.iter().map(|name| self.bundles[*name].clone()).collect();
         let request = Request {
@@ -76,7 +78,7 @@ fn key() -> CatalogKey {
 }
 
 fn property(kind: &str, value: serde_json::Value) -> Property {
-    Property { kind: kind.to_owned(), value }
+    Property::new(kind, &value)
 }
 
 /// Compares all steps, and returns their number.
@@ -198,7 +200,8 @@ struct FileBundle {
 impl FileBundle {
     fn bundle(&self) -> Arc<Bundle> {
         let version = self.properties.iter().find(|property| property.kind == "olm.package");
-        let version = version.and_then(|property| property.value["version"].as_str()).unwrap_or_default();
+        let version = version.map(Property::value).unwrap_or_default();
+        let version = version["version"].as_str().unwrap_or_default();
         let mut properties = self.properties.clone();
         properties.retain(|property| matches!(&*property.kind, "olm.package" | "olm.gvk"));
         Arc::new(Bundle::new(&self.name, version, properties))

@@ -1,0 +1,206 @@
+//! The controller of CatalogSources: loads their contents, and reports the state of the connection.
+
+use super::location::location;
+use super::status::{IDLE, READY, TRANSIENT_FAILURE, state_of, status_of};
+use super::{CatalogContents, key_of};
+use crate::api::CatalogSource;
+use crate::catalog::CatalogKey;
+use crate::packages::{CatalogSummary, PackageServer};
+use crate::source::{Loaded, Location, SourceError};
+use flyball::{Action, Channel, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball_core::time::{SignedDuration, parse_duration, rfc3339};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Timeout of loading a catalog. Resolution waits for the first attempt of every visible catalog.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
+/// Interval at which it is checked that a registry server answers.
+const SERVER_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval at which the content of a registry server is loaded again, as in OLM.
+const RELOAD_INTERVAL: SignedDuration = SignedDuration::from_mins(5);
+/// Interval at which an image without `updateStrategy` is polled.
+const IMAGE_INTERVAL: Duration = Duration::from_secs(15 * 60);
+/// Interval at which a ConfigMap is read, beside its changes.
+const CONFIG_MAP_INTERVAL: Duration = Duration::from_secs(60);
+/// Number of problems that are listed in the status.
+const MAX_LISTED: usize = 5;
+/// The shortest interval of a poll.
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The reconciler of CatalogSources.
+pub(crate) struct CatalogSources {
+    pub(crate) contents: Arc<CatalogContents>,
+    /// The server of PackageManifests.
+    pub(crate) packages: Option<PackageServer>,
+    /// Triggers the resolution of a namespace.
+    pub(crate) resolve: Channel<Namespace>,
+    /// The namespace whose catalogs all namespaces see.
+    pub(crate) global_namespace: String,
+}
+
+impl Reconcile for CatalogSources {
+    type Resource = CatalogSource;
+
+    async fn reconcile(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Result<Action> {
+        let keys = cx.filter_map(None, |source: CatalogSource| Some(key_of(&source))).await?;
+        let existing: BTreeSet<_> = keys.into_iter().collect();
+        // ClusterCatalogs have no namespace; their controller keeps them.
+        for gone in self.contents.retain(|key| key.namespace.is_empty() || existing.contains(key)) {
+            self.packages.iter().for_each(|packages| packages.remove(&gone));
+        }
+        if state_of(source).is_empty() {
+            self.report(source, IDLE, None, cx).await?;
+        }
+        let mut result = self.load(source, cx).await;
+        if result.is_err() && state_of(source) == READY {
+            // The connection was lost: the server may have been restarted.
+            self.report(source, IDLE, None, cx).await?;
+            result = self.load(source, cx).await;
+        }
+        let has_changed = match result {
+            Ok(loaded) => {
+                let has_changed = self.contents.store(source, loaded);
+                if has_changed {
+                    self.publish(source);
+                }
+                self.report(source, READY, self.problem(source).as_ref().map(|text| ("InvalidPackages", &**text)), cx)
+                    .await?;
+                has_changed
+            }
+            Err(error) => {
+                self.report(source, TRANSIENT_FAILURE, Some(("LoadFailed", &error)), cx).await?;
+                self.contents.fail(source, &error)
+            }
+        };
+        if has_changed {
+            self.wake(source, cx)?;
+        }
+        Ok(Action::requeue_after(interval(source)))
+    }
+}
+
+impl CatalogSources {
+    async fn load(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Result<Option<Loaded>, String> {
+        let location = location(source, cx.client()).await?;
+        let known = self.contents.revision(source);
+        let is_server = !source.spec.address.is_empty();
+        if is_server && state_of(source) == READY && !self.contents.is_due(source, cx.now(), RELOAD_INTERVAL) {
+            return limited(&location, self.contents.client.check(&location)).await.map(|()| None);
+        }
+        let loaded = limited(&location, self.contents.client.load(&location, known.as_deref())).await;
+        self.contents.loaded_at(source, cx.now());
+        loaded
+    }
+
+    /// Passes the packages of a catalog to the server of PackageManifests.
+    fn publish(&self, source: &CatalogSource) {
+        let Some(packages) = &self.packages else { return };
+        let Some(content) = self.contents.state(source).content else { return };
+        let created = source.creation_timestamp().map(|time| rfc3339(time.0)).unwrap_or_default();
+        let summary = CatalogSummary {
+            key: key_of(source),
+            display_name: source.spec.display_name.clone(),
+            publisher: source.spec.publisher.clone(),
+            labels: source.labels().clone(),
+            created,
+        };
+        packages.insert(&summary, &content);
+    }
+
+    /// Describes the invalid packages, which are not served.
+    fn problem(&self, source: &CatalogSource) -> Option<String> {
+        let content = self.contents.state(source).content?;
+        let problems = content.problems();
+        let listed: Vec<String> = problems.iter().take(MAX_LISTED).map(ToString::to_string).collect();
+        let rest = problems.count() - listed.len();
+        let more = if rest == 0 { String::new() } else { format!("; and {rest} more") };
+        (!problems.is_empty()).then(|| format!("invalid packages are not served: {}{more}", listed.join("; ")))
+    }
+
+    async fn report(
+        &self,
+        source: &CatalogSource,
+        state: &str,
+        problem: Option<(&str, &str)>,
+        cx: &Context<CatalogSource>,
+    ) -> Result<()> {
+        let newest = cx.get::<CatalogSource>(cx.key()).await?;
+        let newest = newest.filter(|newest| newest.uid() == source.uid());
+        cx.set_status(&status_of(newest.as_ref().unwrap_or(source), state, problem, Time(cx.now()))).await
+    }
+
+    /// Triggers the resolution of the namespaces that see a catalog.
+    fn wake(&self, source: &CatalogSource, cx: &Context<CatalogSource>) -> Result<()> {
+        let namespace = source.namespace().unwrap_or_default();
+        if namespace == self.global_namespace {
+            for key in cx.caches().keys::<Namespace>(None)? {
+                self.resolve.wake(&key);
+            }
+        } else {
+            self.resolve.wake(&ObjectKey::new(None, &namespace));
+        }
+        Ok(())
+    }
+}
+
+/// Awaits a response of a catalog, with a timeout.
+async fn limited<T>(location: &Location, response: impl Future<Output = Result<T, SourceError>>) -> Result<T, String> {
+    match timeout(LOAD_TIMEOUT, response).await {
+        Ok(response) => response.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("{location} is not loaded after {} seconds", LOAD_TIMEOUT.as_secs())),
+    }
+}
+
+/// Returns the interval at which a catalog is loaded again.
+fn interval(source: &CatalogSource) -> Duration {
+    let spec = &source.spec;
+    let poll = spec.update_strategy.as_ref().and_then(|strategy| strategy.registry_poll.as_ref());
+    let configured = poll.and_then(|poll| parse_duration(&poll.interval).ok());
+    let configured = configured.and_then(|nanos| u64::try_from(nanos).ok()).map(Duration::from_nanos);
+    let default = match (spec.address.is_empty(), spec.image.is_empty()) {
+        (false, _) => SERVER_INTERVAL,
+        (true, false) => IMAGE_INTERVAL,
+        (true, true) => CONFIG_MAP_INTERVAL,
+    };
+    configured.unwrap_or(default).max(MIN_INTERVAL)
+}
+
+/// Creates the controller.
+pub(crate) fn controller(reconciler: CatalogSources) -> Controller<CatalogSources> {
+    let (contents, packages) = (reconciler.contents.clone(), reconciler.packages.clone());
+    Controller::new(reconciler)
+        .name("catalogsource")
+        // No reconcile follows the deletion of the last CatalogSource.
+        .watches_by_key::<CatalogSource>(move |key, caches| {
+            if caches.get::<CatalogSource>(key)?.is_none() {
+                let namespace = key.namespace().unwrap_or_default().to_owned();
+                let gone = CatalogKey { namespace, name: key.name().to_owned() };
+                contents.remove(&gone);
+                packages.iter().for_each(|packages| packages.remove(&gone));
+            }
+            Ok(Vec::new())
+        })
+        .reads::<ConfigMap>()
+        .reads::<Secret>()
+        .watches_by_key::<Namespace>(|_, _| Ok(Vec::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, ready};
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_catalogs_fail_after_the_timeout() {
+        let location = Location::Grpc("catalog:50051".to_owned());
+        assert_eq!(limited(&location, ready(Ok(1))).await, Ok(1));
+        let error = limited::<()>(&location, pending()).await.unwrap_err();
+        assert_eq!(error, "registry catalog:50051 is not loaded after 120 seconds");
+    }
+}

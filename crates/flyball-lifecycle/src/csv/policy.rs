@@ -1,0 +1,63 @@
+//! Users who may write the objects that determine permissions.
+//!
+//! The manager grants the permissions that a ClusterServiceVersion requests. So anyone who can write
+//! ClusterServiceVersions, InstallPlans, CatalogSources or OperatorGroups could give any permission to a service
+//! account of their namespace. The API server therefore accepts such writes only from users who may grant any
+//! permission anyway: those with the verb `escalate` on ClusterRoles, among them cluster administrators and the
+//! manager. Subscriptions are not restricted: they choose among the packages of catalogs that an administrator has
+//! added.
+
+use flyball::Resource;
+use flyball::policy::{Policy, Reason, Rule};
+
+/// True if the user may grant any permission.
+const MAY_GRANT: &str =
+    "authorizer.group('rbac.authorization.k8s.io').resource('clusterroles').check('escalate').allowed()";
+/// True if the spec is unchanged.
+const SAME_SPEC: &str = "oldObject != null && oldObject.?spec.orValue({}) == object.?spec.orValue({})";
+
+/// True if the status is unchanged.
+const SAME_STATUS: &str = "oldObject.?status.orValue({}) == object.?status.orValue({})";
+
+/// Returns an expression that is true if the labels and annotations of the manager are unchanged: it decides by them
+/// which objects are copies, which APIs a group provides and which checks apply.
+fn same_marks() -> String {
+    let same = ["labels", "annotations"].map(|field| {
+        let (old, new) =
+            (format!("oldObject.metadata.?{field}.orValue({{}})"), format!("object.metadata.?{field}.orValue({{}})"));
+        format!(
+            "{old}.all(key, !key.startsWith('olm.') || (key in {new} && {new}[key] == {old}[key])) && \
+             {new}.all(key, !key.startsWith('olm.') || key in {old})"
+        )
+    });
+    same.join(" && ")
+}
+
+/// Returns a policy by which only users who may grant any permission create objects of a kind, or change their specs,
+/// their status, or the labels and annotations of the manager.
+pub(super) fn admins_only<T: Resource>() -> Policy<T> {
+    let kind = T::kind(&()).into_owned();
+    let message = format!("a {kind} determines permissions: only users who may grant any permission may write it");
+    let rule = format!("({SAME_SPEC} && {SAME_STATUS} && {}) || {MAY_GRANT}", same_marks());
+    guarded(rule, message)
+}
+
+/// Returns a policy for InstallPlans: others may only approve them. Their status contains the objects that are applied.
+pub(super) fn approval_only<T: Resource>() -> Policy<T> {
+    let fields = ["clusterServiceVersionNames", "approval", "generation", "source", "sourceNamespace"];
+    let same = fields.map(|field| {
+        let (old, new) = (format!("oldObject.spec.{field}"), format!("object.spec.{field}"));
+        format!("has({old}) == has({new}) && (!has({old}) || {old} == {new})")
+    });
+    let (same, marks) = (same.join(" && "), same_marks());
+    let rule = format!("(oldObject != null && {SAME_STATUS} && {same} && {marks}) || {MAY_GRANT}");
+    let message = "an InstallPlan can only be approved, except by users who may grant any permission".to_owned();
+    guarded(rule, message)
+}
+
+/// Returns a policy that rejects writes for which a rule is false, also of the status and of objects that are being
+/// deleted: a user can keep them with a finalizer. The removal of finalizers changes neither spec nor
+/// status, so the rules accept it.
+fn guarded<T: Resource>(rule: String, message: String) -> Policy<T> {
+    Policy::new().with_status().while_deleting().validates(Rule::new(rule, message).reason(Reason::Forbidden))
+}

@@ -1,0 +1,122 @@
+//! Reasons why a ClusterServiceVersion is not ready.
+
+use super::Snapshot;
+use super::cause::{Cause, Severity};
+use crate::api::{
+    ClusterServiceVersion, ClusterServiceVersionPhase as Phase, OperatorCondition, RequirementState, RequirementStatus,
+};
+use kube::ResourceExt;
+
+/// Explains a ClusterServiceVersion; `None` if there is none of this name.
+pub fn diagnose_csv(snapshot: &Snapshot, name: &str) -> Option<Vec<Cause>> {
+    let csv = snapshot.csvs.iter().find(|csv| csv.name_any() == name)?;
+    Some(causes(csv, snapshot))
+}
+
+/// Returns the reasons why a ClusterServiceVersion is not ready; none if it is.
+pub(super) fn causes(csv: &ClusterServiceVersion, snapshot: &Snapshot) -> Vec<Cause> {
+    let (name, namespace) = (csv.name_any(), csv.namespace().unwrap_or_default());
+    let object = format!("ClusterServiceVersion {namespace}/{name}");
+    let status = &csv.status;
+    let message = format!("{:?}, {}: {}", status.phase, status.reason, status.message);
+    if let Some(original) = csv.copied_from() {
+        let text = format!("it is a copy of the one in namespace {original}");
+        return vec![
+            Cause::new(Severity::Notice, object, text).remedy(format!("flyball olm why {name} -n {original}")),
+        ];
+    }
+    let cause = |severity| Cause::new(severity, object.clone(), message.clone()).field("status");
+    match (status.phase, status.reason.as_str()) {
+        (Phase::Succeeded, _) => Vec::new(),
+        (Phase::None, _) => vec![
+            Cause::new(Severity::Waiting, object, "the manager has not processed it yet").remedy("flyball olm status"),
+        ],
+        (Phase::Pending, "OperatorConditionNotUpgradeable") => vec![hold(csv, snapshot, cause(Severity::Waiting))],
+        (Phase::Pending, "RequirementsNotMet") => {
+            let unmet = status.requirement_status.iter().filter_map(|requirement| unmet(csv, requirement));
+            let causes: Vec<Cause> = unmet.collect();
+            if causes.is_empty() { vec![cause(Severity::Blocking)] } else { causes }
+        }
+        (Phase::Failed, reason) => vec![cause(Severity::Blocking).remedy(remedy(reason, &namespace))],
+        (Phase::Installing, _) => {
+            let remedy = format!("see its pods: kubectl get deployments,pods -n {namespace}");
+            vec![cause(Severity::Waiting).remedy(remedy)]
+        }
+        (Phase::Pending | Phase::InstallReady | Phase::Unknown, _) => vec![cause(Severity::Waiting)],
+        (Phase::Replacing | Phase::Deleting, _) => vec![cause(Severity::Notice)],
+    }
+}
+
+/// Returns the OperatorCondition by which the replaced version holds its upgrade back.
+fn hold(csv: &ClusterServiceVersion, snapshot: &Snapshot, otherwise: Cause) -> Cause {
+    let is_it = |condition: &&OperatorCondition| condition.name_any() == csv.spec.replaces;
+    let Some(found) = snapshot.conditions.iter().find(is_it) else { return otherwise };
+    let says_no = |list: &[flyball::Condition]| {
+        list.iter().find(|condition| condition.kind == "Upgradeable" && condition.status != "True").cloned()
+    };
+    let (overridden, reported) = (says_no(&found.spec.overrides), says_no(&found.spec.conditions));
+    let field = if overridden.is_some() { "spec.overrides" } else { "spec.conditions" };
+    let why = overridden.or(reported).map(|condition| format!("{}: {}", condition.reason, condition.message));
+    let object = format!("OperatorCondition {}/{}", csv.namespace().unwrap_or_default(), found.name_any());
+    let message =
+        format!("{} is not upgradeable to {}: {}", csv.spec.replaces, csv.name_any(), why.unwrap_or_default());
+    Cause::new(Severity::Waiting, object, message)
+        .field(field)
+        .remedy("wait for the operator, or add an override of type Upgradeable with status \"True\" to spec.overrides")
+}
+
+/// Returns the requirement as a cause if it is not met.
+fn unmet(csv: &ClusterServiceVersion, requirement: &RequirementStatus) -> Option<Cause> {
+    let RequirementStatus { kind, name, status, message, .. } = requirement;
+    if matches!(status, RequirementState::Present | RequirementState::DeploymentFound | RequirementState::Satisfied) {
+        return None;
+    }
+    let is_owned = csv.spec.crds.owned.iter().any(|owned| owned.name == *name);
+    let missing: Vec<&str> = requirement
+        .dependents
+        .iter()
+        .filter(|part| part.status == RequirementState::NotSatisfied)
+        .map(|part| part.message.as_str())
+        .collect();
+    let mut message = if message.is_empty() { format!("{status:?}") } else { message.clone() };
+    if !missing.is_empty() {
+        message = format!("{message}; missing: {}", missing.join(", "));
+    }
+    let remedy = match kind.as_str() {
+        "CustomResourceDefinition" if is_owned => {
+            "the bundle owns it: the InstallPlan creates it; delete the plan if the CRD was deleted later".to_owned()
+        }
+        "CustomResourceDefinition" => format!("install an operator that provides {name}"),
+        "ClusterServiceVersion" => "use a version of Kubernetes that the operator supports".to_owned(),
+        "ServiceAccount" => "see the events of the ClusterServiceVersion: permissions may be limited by \
+                             spec.serviceAccountName of the OperatorGroup"
+            .to_owned(),
+        "APIService" => format!("check that the server behind {name} runs"),
+        _ => String::new(),
+    };
+    Some(Cause::new(Severity::Blocking, format!("{kind} {name}"), message).remedy(remedy))
+}
+
+/// Returns the remedy for a failure.
+fn remedy(reason: &str, namespace: &str) -> String {
+    match reason {
+        "NoOperatorGroup" => format!("create an OperatorGroup in {namespace}"),
+        "TooManyOperatorGroups" => format!("delete all OperatorGroups of {namespace} but one"),
+        "UnsupportedOperatorGroup" => {
+            "change spec.targetNamespaces of the OperatorGroup to an install mode that the operator supports: \
+             spec.installModes of the ClusterServiceVersion"
+                .to_owned()
+        }
+        "NoTargetNamespaces" => "let the selector of the OperatorGroup select a namespace".to_owned(),
+        "InterOperatorGroupOwnerConflict" => {
+            "another OperatorGroup with a common target namespace provides the same API: uninstall one of the \
+             operators, or separate the target namespaces"
+                .to_owned()
+        }
+        "OwnerConflict" => "uninstall the other operator that owns the CRD or APIService".to_owned(),
+        "InstallCheckFailed" | "ComponentUnhealthy" => {
+            format!("see its pods: kubectl get deployments,pods -n {namespace}")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,163 @@
+//! Reasons why a Subscription does not progress, from the objects of its namespace.
+
+use super::cause::{Cause, Severity};
+use super::{Case, operator};
+use crate::api::labels::{ROLLBACK, ROLLOUT_PREFIX, VERSIONS};
+use crate::api::{ClusterServiceVersionPhase as Phase, InstallPlan, InstallPlanPhase};
+use crate::subscription::conditions::ROLLOUT_HELD;
+use crate::subscription::planning;
+use crate::subscription::view::Tracked;
+use kube::ResourceExt;
+
+/// Returns the problems of the OperatorGroup or the CatalogSource.
+pub(super) fn of_namespace(case: &Case<'_>, tracked: &Tracked) -> Vec<Cause> {
+    let (view, namespace) = (&case.view, &case.view.namespace);
+    let mut causes = Vec::new();
+    if let Some(problem) = planning::group_problem(view) {
+        let remedy = match view.groups.first() {
+            Some(group) => format!("kubectl delete operatorgroup -n {namespace} {}", group.name_any()),
+            None => format!(
+                "create an OperatorGroup in {namespace} with spec.targetNamespaces: [{namespace}], or without it for \
+                 all namespaces"
+            ),
+        };
+        causes.push(Cause::new(Severity::Blocking, format!("Namespace {namespace}"), problem).remedy(remedy));
+    }
+    if view.source_of(&tracked.object).is_none() {
+        let spec = &tracked.object.spec;
+        let (name, of) = (&spec.source, &spec.source_namespace);
+        let is_hidden = case
+            .snapshot
+            .catalogs
+            .iter()
+            .any(|(source, _)| source.name_any() == *name && source.namespace().as_ref() == Some(of));
+        let message = match is_hidden {
+            true => format!(
+                "namespace {namespace} does not see CatalogSource {of}/{name}: only catalogs of {namespace} and of \
+                 {} are visible",
+                case.controller.global_namespace
+            ),
+            false => format!("CatalogSource {of}/{name} does not exist"),
+        };
+        let sources: Vec<String> = view
+            .sources
+            .iter()
+            .map(|source| format!("{}/{}", source.namespace().unwrap_or_default(), source.name_any()))
+            .collect();
+        let remedy = match sources.is_empty() {
+            true => "create a CatalogSource".to_owned(),
+            false => format!("use one of {}", sources.join(", ")),
+        };
+        let object = format!("Subscription {namespace}/{}", tracked.name());
+        causes.push(Cause::new(Severity::Blocking, object, message).field("spec.source").remedy(remedy));
+    }
+    causes
+}
+
+/// Returns the reason why a catalog cannot be used.
+pub(super) fn of_catalog(case: &Case<'_>, tracked: &Tracked, problem: &str) -> Cause {
+    let spec = &tracked.object.spec;
+    if problem.starts_with("annotation") {
+        let object = format!("Subscription {}/{}", case.view.namespace, tracked.name());
+        let remedy = format!("correct it, such as {VERSIONS}: '>=1.0.0 <2.0.0', or remove it");
+        return Cause::new(Severity::Blocking, object, problem).field("metadata.annotations").remedy(remedy);
+    }
+    let (name, namespace) = (&spec.source, &spec.source_namespace);
+    Cause::new(Severity::Blocking, format!("CatalogSource {namespace}/{name}"), problem)
+        .field("spec")
+        .remedy("check that its address or image can be reached; the manager tries again by itself")
+}
+
+/// Returns the reason why the InstallPlan waits or failed.
+pub(super) fn of_plan(case: &Case<'_>, tracked: &Tracked) -> Option<Cause> {
+    let namespace = &case.view.namespace;
+    let Some(plan) = case.view.plan_of(&tracked.status) else {
+        let name = tracked.status.install_plan_ref.as_ref()?.name.clone()?;
+        let is_installed = case.view.csvs.contains_key(&tracked.status.current_csv);
+        return (!is_installed).then(|| {
+            Cause::new(
+                Severity::Blocking,
+                format!("InstallPlan {namespace}/{name}"),
+                "it was deleted before it was executed",
+            )
+            .remedy(format!("delete and create Subscription {} again", tracked.name()))
+        });
+    };
+    let name = plan.name_any();
+    let object = format!("InstallPlan {namespace}/{name}");
+    let operators = plan.spec.cluster_service_version_names.join(", ");
+    match plan.status.phase {
+        InstallPlanPhase::RequiresApproval if !plan.spec.approved => Some(
+            Cause::new(Severity::Waiting, object, format!("it waits for approval to install {operators}"))
+                .field("spec.approved")
+                .remedy(format!("flyball olm approve {name} -n {namespace}")),
+        ),
+        InstallPlanPhase::Failed => Some(
+            Cause::new(Severity::Blocking, object, failure(plan))
+                .field("status")
+                .remedy("remove the cause; the plan is tried again by itself, at the latest after a minute"),
+        ),
+        InstallPlanPhase::Installing if !plan.status.message.is_empty() => {
+            Some(Cause::new(Severity::Waiting, object, plan.status.message.clone()).field("status"))
+        }
+        InstallPlanPhase::None | InstallPlanPhase::Planning | InstallPlanPhase::Installing => {
+            Some(Cause::new(Severity::Waiting, object, format!("it is being executed: {operators}")))
+        }
+        InstallPlanPhase::RequiresApproval | InstallPlanPhase::Complete => None,
+    }
+}
+
+fn failure(plan: &InstallPlan) -> String {
+    let condition = plan.status.conditions.iter().find(|condition| !condition.message.is_empty());
+    condition.map_or_else(|| plan.status.message.clone(), |condition| condition.message.clone())
+}
+
+/// Returns the reasons why the installed or new version is not ready.
+pub(super) fn of_operator(case: &Case<'_>, tracked: &Tracked) -> Vec<Cause> {
+    let status = &tracked.status;
+    let (namespace, csvs) = (&case.view.namespace, &case.view.csvs);
+    let Some(csv) = csvs.get(&status.current_csv) else {
+        let was_installed = !status.installed_csv.is_empty() && status.installed_csv == status.current_csv;
+        let deleted = was_installed.then(|| {
+            let object = format!("ClusterServiceVersion {namespace}/{}", status.current_csv);
+            Cause::new(Severity::Blocking, object, "it was deleted; a deleted version is not installed again")
+                .remedy(format!("to install it again, delete and create Subscription {}", tracked.name()))
+        });
+        return deleted.into_iter().collect();
+    };
+    let mut causes = operator::causes(csv, case.snapshot);
+    // The version before it shows whether the operator still runs.
+    let replaced = csvs.get(&csv.spec.replaces).filter(|replaced| replaced.status.phase == Phase::Replacing);
+    if let Some(replaced) = replaced {
+        let object = format!("ClusterServiceVersion {namespace}/{}", replaced.name_any());
+        causes.push(Cause::new(Severity::Notice, object, format!("it runs until {} has succeeded", csv.name_any())));
+    }
+    causes
+}
+
+/// Returns the reason why a rollout holds newer versions back, as the manager found it.
+pub(super) fn of_rollout(case: &Case<'_>, tracked: &Tracked) -> Option<Cause> {
+    let held = tracked.status.conditions.iter().find(|known| known.kind == ROLLOUT_HELD && known.status == "True")?;
+    let object = format!("Subscription {}/{}", case.view.namespace, tracked.name());
+    let (severity, remedy) = match held.reason.as_str() {
+        "InvalidRollout" => (Severity::Blocking, "correct the annotation, or remove it"),
+        _ => (Severity::Waiting, "it is checked again every 30 seconds; without the annotation, nothing is held back"),
+    };
+    let field = format!("metadata.annotations[{ROLLOUT_PREFIX}*]");
+    Some(Cause::new(severity, object, held.message.clone()).field(&field).remedy(remedy))
+}
+
+/// Returns the annotations that restrict the versions.
+pub(super) fn of_pins(tracked: &Tracked) -> Vec<Cause> {
+    let notice = |annotation: &str, text: String| {
+        let object = format!("Subscription {}", tracked.name());
+        let remedy = format!("to end this: flyball olm pin {} --remove", tracked.name());
+        Cause::new(Severity::Notice, object, text).field(&format!("metadata.annotations[{annotation}]")).remedy(remedy)
+    };
+    let annotations = tracked.object.annotations();
+    let versions =
+        annotations.get(VERSIONS).map(|range| notice(VERSIONS, format!("only versions {range} are installed")));
+    let rollback =
+        annotations.get(ROLLBACK).map(|name| notice(ROLLBACK, format!("it stays at {name} after a rollback")));
+    versions.into_iter().chain(rollback).collect()
+}

@@ -1,0 +1,86 @@
+//! The recorded catalog, which a test serves without a socket.
+
+use flyball::Operator;
+use flyball_lifecycle::content::{Blobs, Content, PackageBundle};
+use flyball_lifecycle::grpc::ConnectionError;
+use flyball_lifecycle::manifests::Manifests;
+use flyball_lifecycle::packages::PackageServer;
+use flyball_lifecycle::source::{CatalogClient, Loaded, Location, SourceError, read_folder};
+use flyball_lifecycle::{Settings, operator};
+use futures_util::future::BoxFuture;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The address of the catalog in the recordings.
+pub(crate) const ADDRESS: &str = "<catalog-address>";
+
+/// The server of the catalog.
+#[derive(Clone)]
+pub(crate) struct Server {
+    content: Arc<Content>,
+    is_running: Arc<AtomicBool>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/behavior/catalog/fbc");
+        Self::of(Content::new(Blobs::parse(&read_folder(&folder).unwrap()).unwrap()))
+    }
+}
+
+impl Server {
+    /// Serves another content.
+    pub(crate) fn of(content: Content) -> Self {
+        Self { content: Arc::new(content), is_running: Arc::new(AtomicBool::new(true)) }
+    }
+
+    pub(crate) fn set_running(&self, runs: bool) {
+        self.is_running.store(runs, Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    fn reach(&self, location: &Location) -> Result<(), SourceError> {
+        let Location::Grpc(address) = location else { panic!("the recordings have no {location}") };
+        if address == ADDRESS && self.is_running.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let why = "Connection refused (os error 111)".to_owned();
+        Err(ConnectionError::Connect { address: address.clone(), why }.into())
+    }
+}
+
+impl CatalogClient for Server {
+    fn load<'c>(
+        &'c self,
+        location: &'c Location,
+        _: Option<&'c str>,
+    ) -> BoxFuture<'c, Result<Option<Loaded>, SourceError>> {
+        Box::pin(async move {
+            self.reach(location)?;
+            Ok(Some(Loaded { content: self.content.clone(), revision: "recorded".to_owned() }))
+        })
+    }
+
+    fn check<'c>(&'c self, location: &'c Location) -> BoxFuture<'c, Result<(), SourceError>> {
+        Box::pin(async move { self.reach(location) })
+    }
+
+    fn manifests<'c>(
+        &'c self,
+        bundle: &'c PackageBundle,
+        _: &'c [String],
+    ) -> BoxFuture<'c, Result<Manifests, SourceError>> {
+        Box::pin(async move {
+            let manifests = bundle.manifests().unwrap_or_else(|| panic!("the bundle {} has no image", bundle.name()));
+            let bundle = bundle.name().to_owned();
+            manifests.map_err(|source| SourceError::Manifests { bundle, source })
+        })
+    }
+}
+
+/// Creates the manager.
+pub(crate) fn manager(server: &Server, packages: &PackageServer) -> Operator {
+    operator(&Settings { packages: Some(packages.clone()), ..Settings::new(Arc::new(server.clone())) })
+}

@@ -1,0 +1,316 @@
+//! Rights: what an operator gets, and what a namespace administrator cannot get through the manager.
+
+use crate::fixture::*;
+use flyball_cluster::testing::Test;
+use flyball_lifecycle::api::{ClusterServiceVersion, InstallPlan, OperatorCondition, OperatorGroup};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let texts = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
+    PolicyRule {
+        api_groups: Some(vec![group.into()]),
+        resources: Some(texts(resources)),
+        verbs: texts(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+/// A ClusterServiceVersion that asks for all rights.
+fn greedy() -> Value {
+    let mut csv = bundle("memo.v1.0.0").pop().unwrap();
+    csv["metadata"]["namespace"] = Value::Null;
+    csv["spec"]["customresourcedefinitions"] = json!({});
+    csv["spec"]["install"]["spec"]["clusterPermissions"] = json!([{
+        "serviceAccountName": "memo-controller",
+        "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+    }]);
+    csv
+}
+
+async fn create<K>(client: &Client, namespace: &str, object: Value) -> Result<K, kube::Error>
+where
+    K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + serde::de::DeserializeOwned
+        + serde::Serialize
+        + std::fmt::Debug,
+{
+    let api: Api<K> = Api::namespaced(client.clone(), namespace);
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await
+}
+
+fn forbidden<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> String {
+    match answer {
+        Err(kube::Error::Api(status)) if status.code == 403 => status.message,
+        other => panic!("expected a refusal, and got {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespace_admin_cannot_gain_rights_by_objects_of_the_manager() {
+    let test = setup().start().await;
+    own_group(&test).await;
+    install(&test, "memo.v1.0.0").await;
+    test.assert_converges().await;
+    let admin = test.account("tenant", &[rule("operators.coreos.com", &["*"], &["*"])]).await;
+    let namespace = test.namespace();
+
+    let mut csv = greedy();
+    csv["metadata"]["name"] = "greedy".into();
+    let why = forbidden(create::<ClusterServiceVersion>(&admin, namespace, csv).await);
+    assert!(why.contains("only users who may grant any permission may write it"), "{why}");
+    let own: Api<ClusterServiceVersion> = Api::namespaced(admin.clone(), namespace);
+    let more = Patch::Merge(json!({"spec": {"install": greedy()["spec"]["install"]}}));
+    forbidden(own.patch("memo.v1.0.0", &PatchParams::default(), &more).await);
+    let group = json!({"metadata": {"name": "all"}, "spec": {}});
+    forbidden(create::<OperatorGroup>(&admin, namespace, group).await);
+    let groups: Api<OperatorGroup> = Api::namespaced(admin.clone(), namespace);
+    let all = Patch::Merge(json!({"spec": {"targetNamespaces": null}}));
+    forbidden(groups.patch("group", &PatchParams::default(), &all).await);
+    let catalog = json!({"metadata": {"name": "own"}, "spec": {"sourceType": "grpc", "address": "127.0.0.1:1"}});
+    forbidden(create::<flyball_lifecycle::api::CatalogSource>(&admin, namespace, catalog).await);
+    let plan = json!({
+        "metadata": {"name": "own"},
+        "spec": {"approval": "Automatic", "approved": true, "clusterServiceVersionNames": ["greedy"]},
+    });
+    forbidden(create::<InstallPlan>(&admin, namespace, plan.clone()).await);
+
+    // The manager decides by its own annotations and labels, and by the status.
+    let provided = json!({"metadata": {"annotations": {"olm.providedAPIs": "Pool.v1.demo.flyball.dev"}}});
+    forbidden(groups.patch("group", &PatchParams::default(), &Patch::Merge(provided)).await);
+    let targets = Patch::Merge(json!({"status": {"namespaces": [""], "lastUpdated": "2026-01-01T00:00:00Z"}}));
+    forbidden(groups.patch_status("group", &PatchParams::default(), &targets).await);
+    let copy = Patch::Merge(json!({"metadata": {"labels": {"olm.copiedFrom": "other"}}}));
+    forbidden(own.patch("memo.v1.0.0", &PatchParams::default(), &copy).await);
+    let phase = Patch::Merge(json!({"status": {"phase": "Failed"}}));
+    forbidden(own.patch_status("memo.v1.0.0", &PatchParams::default(), &phase).await);
+
+    // Other annotations, approval and deletion are allowed.
+    let note = Patch::Merge(json!({"metadata": {"annotations": {"note": "mine"}}}));
+    own.patch("memo.v1.0.0", &PatchParams::default(), &note).await.unwrap();
+    let mut waiting = plan;
+    waiting["spec"]["approved"] = false.into();
+    create::<InstallPlan>(&test.client(), namespace, waiting).await.unwrap();
+    let plans: Api<InstallPlan> = Api::namespaced(admin.clone(), namespace);
+    let others = Patch::Merge(json!({"spec": {"clusterServiceVersionNames": ["x"]}}));
+    forbidden(plans.patch("own", &PatchParams::default(), &others).await);
+    let unchecked = json!({"metadata": {"annotations": {"olm.flyball.dev/crd-upgrade-safety": "None"}}});
+    forbidden(plans.patch("own", &PatchParams::default(), &Patch::Merge(unchecked)).await);
+    let steps = Patch::Merge(json!({"status": {"catalogSources": [], "phase": "Installing", "plan": [{
+        "resolving": "x", "status": "Unknown",
+        "resource": {
+            "sourceName": "x", "sourceNamespace": "x", "group": "rbac.authorization.k8s.io", "version": "v1",
+            "kind": "ClusterRoleBinding", "name": "x", "manifest": "{}",
+        },
+    }]}}));
+    forbidden(plans.patch_status("own", &PatchParams::default(), &steps).await);
+    let approve = Patch::Merge(json!({"spec": {"approved": true}}));
+    plans.patch("own", &PatchParams::default(), &approve).await.unwrap();
+    own.delete("memo.v1.0.0", &Default::default()).await.unwrap();
+    test.assert_converges().await;
+    assert_eq!(state(&test, "memo.v1.0.0").await, "absent");
+    let cluster_roles: Api<ClusterRole> = Api::all(test.client());
+    assert_eq!(names(&cluster_roles, "greedy").await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_are_being_deleted_can_only_lose_their_finalizers() {
+    let test = setup().start().await;
+    own_group(&test).await;
+    install(&test, "memo.v1.0.0").await;
+    test.assert_converges().await;
+    let admin = test.account("tenant", &[rule("operators.coreos.com", &["*"], &["*"])]).await;
+    let params = PatchParams::default();
+    let finalizers = |names: Value| Patch::Merge(json!({"metadata": {"finalizers": names}}));
+
+    let csvs: Api<ClusterServiceVersion> = Api::namespaced(admin.clone(), test.namespace());
+    let held = json!(["operators.coreos.com/csv-cleanup", "example.com/hold"]);
+    csvs.patch("memo.v1.0.0", &params, &finalizers(held)).await.unwrap();
+    csvs.delete("memo.v1.0.0", &Default::default()).await.unwrap();
+    test.assert_converges().await;
+    let more = Patch::Merge(json!({"spec": {"install": greedy()["spec"]["install"]}}));
+    forbidden(csvs.patch("memo.v1.0.0", &params, &more).await);
+    csvs.patch("memo.v1.0.0", &params, &finalizers(Value::Null)).await.unwrap();
+    assert_eq!(state(&test, "memo.v1.0.0").await, "absent");
+
+    let groups: Api<OperatorGroup> = Api::namespaced(admin.clone(), test.namespace());
+    groups.patch("group", &params, &finalizers(json!(["example.com/hold"]))).await.unwrap();
+    groups.delete("group", &Default::default()).await.unwrap();
+    forbidden(groups.patch("group", &params, &Patch::Merge(json!({"spec": {"targetNamespaces": null}}))).await);
+    let provided = json!({"metadata": {"annotations": {"olm.providedAPIs": "Other.v1.demo.flyball.dev"}}});
+    forbidden(groups.patch("group", &params, &Patch::Merge(provided)).await);
+    let status = json!({"status": {"namespaces": [""], "lastUpdated": "2026-01-01T00:00:00Z"}});
+    forbidden(groups.patch_status("group", &params, &Patch::Merge(status)).await);
+    groups.patch("group", &params, &finalizers(Value::Null)).await.unwrap();
+    assert!(groups.get_opt("group").await.unwrap().is_none());
+
+    let waiting = json!({
+        "metadata": {"name": "own", "finalizers": ["example.com/hold"]},
+        "spec": {"approval": "Manual", "approved": false, "clusterServiceVersionNames": ["memo.v1.0.0"]},
+    });
+    create::<InstallPlan>(&test.client(), test.namespace(), waiting).await.unwrap();
+    let plans: Api<InstallPlan> = Api::namespaced(admin, test.namespace());
+    plans.delete("own", &Default::default()).await.unwrap();
+    let others = Patch::Merge(json!({"spec": {"clusterServiceVersionNames": ["greedy"]}}));
+    forbidden(plans.patch("own", &params, &others).await);
+    plans.patch("own", &params, &finalizers(Value::Null)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_account_of_the_group_limits_what_is_installed() {
+    let test = setup().start().await;
+    let namespace = test.namespace().to_owned();
+    let rules = [
+        rule("", &["serviceaccounts"], &["create", "get", "patch"]),
+        rule("rbac.authorization.k8s.io", &["roles", "rolebindings"], &["create", "get", "patch"]),
+        rule("apps", &["deployments"], &["create", "get", "patch"]),
+        rule("", &["configmaps"], &["get", "list", "watch"]),
+    ];
+    test.account("installer", &rules).await;
+    group(&test, "group", json!({"targetNamespaces": [namespace], "serviceAccountName": "installer"})).await;
+    install_changed(&test, "memo.v1.0.0", |csv| {
+        *csv = greedy();
+        csv["metadata"]["namespace"] = namespace.clone().into();
+    })
+    .await;
+    test.expect_errors("cannot grant");
+    tokio::time::sleep(std::time::Duration::from_secs(30)).await;
+    assert_eq!(
+        state(&test, "memo.v1.0.0").await,
+        "Pending RequirementsNotMet: one or more requirements couldn't be found"
+    );
+    let cluster_roles: Api<ClusterRole> = Api::all(test.client());
+    assert_eq!(names(&cluster_roles, "memo.v1.0.0-").await, [""; 0], "the account may not create ClusterRoles");
+    assert_eq!(names(&test.api::<Role>(), "memo-control").await, [""; 0], "or roles with rights that it lacks");
+    assert_eq!(names(&test.api::<Deployment>(), "").await, [""; 0]);
+
+    // With modest rights the same operator is installed, on behalf of the account.
+    let modest = json!({"spec": {"install": {"spec": {
+        "clusterPermissions": [],
+        "permissions": [{"serviceAccountName": "memo-controller", "rules": [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
+        ]}],
+    }}}});
+    patch(&test.api::<ClusterServiceVersion>(), "memo.v1.0.0", modest).await;
+    until(&test, "memo.v1.0.0", SUCCEEDED).await;
+    assert_eq!(names(&test.api::<Role>(), "memo-control").await.len(), 1);
+    let _ = test.expect_denials();
+}
+
+#[tokio::test(start_paused = true)]
+async fn operator_has_only_the_rights_of_its_bundle() {
+    let test = setup().start().await;
+    own_group(&test).await;
+    install(&test, "memo.v2.0.0").await;
+    test.assert_converges().await;
+    let bindings: Api<DynamicObject> = Api::all_with(
+        test.client(),
+        &flyball::Kind::new("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding").cluster_scoped().api_resource(),
+    );
+    let account = json!({"kind": "ServiceAccount", "name": "memo-controller", "namespace": test.namespace()});
+    let mut granted = Vec::new();
+    for binding in bindings.list(&ListParams::default()).await.unwrap() {
+        if binding.data["subjects"].as_array().into_iter().flatten().any(|subject| *subject == account) {
+            let role = binding.data["roleRef"]["name"].as_str().unwrap().to_owned();
+            let rules = Api::<ClusterRole>::all(test.client()).get(&role).await.unwrap().rules.unwrap();
+            granted.extend(rules);
+        }
+    }
+    assert_eq!(granted, [rule("", &["nodes"], &["get", "list"])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn operator_may_report_its_own_condition_only() {
+    let test = setup().start().await;
+    own_group(&test).await;
+    install(&test, "memo.v1.0.0").await;
+    install(&test, "pool.v1.0.0").await;
+    test.assert_converges().await;
+    // The account of the operator, with nothing but the rights that it has already.
+    let operator = test.account("memo-controller", &[]).await;
+    let conditions: Api<OperatorCondition> = Api::namespaced(operator, test.namespace());
+    let busy = Patch::Merge(json!({"spec": {"conditions": [{
+        "type": "Upgradeable", "status": "False", "reason": "Busy", "message": "a migration runs",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]}}));
+    conditions.patch("memo.v1.0.0", &PatchParams::default(), &busy).await.unwrap();
+    forbidden(conditions.patch("pool.v1.0.0", &PatchParams::default(), &busy).await);
+    forbidden(conditions.delete("memo.v1.0.0", &Default::default()).await);
+    test.assert_converges().await;
+    let reported = test.api::<OperatorCondition>().get("memo.v1.0.0").await.unwrap();
+    assert_eq!(reported.status.conditions[0].observed_generation, reported.metadata.generation);
+}
+
+/// Binds the service account of the group to rights in the whole cluster.
+async fn bind_installer(test: &Test, rules: Value) {
+    let (version, name) = ("rbac.authorization.k8s.io/v1", "installer-of-all");
+    let subject = json!({"kind": "ServiceAccount", "name": "installer", "namespace": test.namespace()});
+    let role = json!({"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules});
+    let binding = json!({
+        "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": {"name": name}, "subjects": [subject],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+    });
+    test.apply(&role.to_string()).await;
+    test.apply(&binding.to_string()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_account_of_the_group_limits_roles_for_users() {
+    let test = setup().start().await;
+    let all = |group: &str, resources: &[&str]| rule(group, resources, &["*"]);
+    let rules = [
+        all("", &["serviceaccounts", "configmaps"]),
+        all("apps", &["deployments"]),
+        all("demo.flyball.dev", &["*"]),
+        all("rbac.authorization.k8s.io", &["roles", "rolebindings"]),
+    ];
+    test.account("installer", &rules).await;
+    group(&test, "group", json!({"targetNamespaces": [test.namespace()], "serviceAccountName": "installer"})).await;
+    install(&test, "memo.v1.0.0").await;
+    test.expect_errors("memos.demo.flyball.dev-v1-");
+    until(&test, "memo.v1.0.0", SUCCEEDED).await;
+    tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+    assert_eq!(state(&test, "memo.v1.0.0").await, SUCCEEDED, "the operator runs without them");
+    let roles: Api<ClusterRole> = Api::all(test.client());
+    assert_eq!(names(&roles, "memos.demo.flyball.dev-v1-").await, [""; 0], "they give rights in all namespaces");
+    bind_installer(&test, json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])).await;
+    test.eventually("the roles exist", async || names(&roles, "memos.demo.flyball.dev-v1-").await.len() == 4).await;
+    let _ = test.expect_denials();
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_account_of_the_group_limits_conversions() {
+    let test = setup()
+        .allows_changes_in("kube-system")
+        .allows_changes_of::<MutatingWebhookConfiguration>()
+        .allows_changes_of::<ValidatingWebhookConfiguration>()
+        .start()
+        .await;
+    test.account("installer", &[]).await;
+    let groups = ["", "apps", "rbac.authorization.k8s.io", "admissionregistration.k8s.io", "demo.flyball.dev"];
+    let rules = json!([{"apiGroups": groups, "resources": ["*"], "verbs": ["*"]}]);
+    bind_installer(&test, rules).await;
+    group(&test, "group", json!({"serviceAccountName": "installer"})).await;
+    install(&test, "hooked.v1.0.0").await;
+    test.eventually("the conversion is refused", async || {
+        state(&test, "hooked.v1.0.0").await.starts_with("Failed InstallComponentFailedNoRetry: ")
+    })
+    .await;
+    let why = state(&test, "hooked.v1.0.0").await;
+    assert!(why.contains("CRD hooks.demo.flyball.dev on behalf of system:serviceaccount:test:installer"), "{why}");
+    let definitions: Api<CustomResourceDefinition> = Api::all(test.client());
+    let conversion =
+        async || definitions.get("hooks.demo.flyball.dev").await.unwrap().spec.conversion.unwrap().strategy;
+    assert_eq!(conversion().await, "None", "it applies to the objects of all namespaces");
+    let more = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    bind_installer(&test, more).await;
+    until(&test, "hooked.v1.0.0", SUCCEEDED).await;
+    assert_eq!(conversion().await, "Webhook");
+    let _ = test.expect_denials();
+}

@@ -1,0 +1,169 @@
+//! Attacks by a tenant who may write Subscriptions in one namespace, and nothing else.
+//!
+//! The service account of the OperatorGroup may do nothing, unless a test says otherwise, so that every right that
+//! appears was gained by the tenant.
+
+use crate::fixture::{SUCCEEDED, delete, names, namespace, patch, state, until};
+use crate::subscriptions::{begin, condition, plans, setup, subscribe};
+use flyball_cluster::testing::Test;
+use flyball_lifecycle::api::{self, InstallPlan, InstallPlanPhase, Subscription};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, RoleBinding};
+use kube::Client;
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Returns a client of the tenant.
+async fn tenant(test: &Test) -> Client {
+    let rule = PolicyRule {
+        api_groups: Some(vec!["operators.coreos.com".into()]),
+        resources: Some(vec!["subscriptions".into(), "subscriptions/status".into()]),
+        verbs: vec!["*".into()],
+        ..PolicyRule::default()
+    };
+    test.account("tenant", &[rule]).await
+}
+
+/// Limits the operators of the namespace to what a service account without rights may do.
+async fn limit(test: &Test) {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "installer"}});
+    test.apply(&account.to_string()).await;
+    patch(&test.api::<api::OperatorGroup>(), "group", json!({"spec": {"serviceAccountName": "installer"}})).await;
+    test.assert_converges().await;
+}
+
+async fn create(tenant: &Client, test: &Test, name: &str, annotations: Value, fields: Value) -> kube::Result<()> {
+    let mut spec = json!({"name": "memo", "channel": "stable", "source": "demo", "sourceNamespace": test.namespace()});
+    spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let object = json!({"metadata": {"name": name, "annotations": annotations}, "spec": spec});
+    let object: Subscription = serde_json::from_value(object).unwrap();
+    Api::<Subscription>::namespaced(tenant.clone(), test.namespace()).create(&PostParams::default(), &object).await?;
+    Ok(())
+}
+
+/// The objects that give rights, or run something.
+async fn rights(test: &Test) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut add = |kind: &str, names: Vec<String>| found.extend(names.into_iter().map(|name| format!("{kind} {name}")));
+    add("ClusterRole", names(&Api::<ClusterRole>::all(test.client()), "").await);
+    add("ClusterRoleBinding", names(&Api::<ClusterRoleBinding>::all(test.client()), "").await);
+    add("RoleBinding", names(&test.api::<RoleBinding>(), "").await);
+    add("ServiceAccount", names(&test.api::<ServiceAccount>(), "").await);
+    add("Deployment", names(&test.api::<Deployment>(), "").await);
+    add("ClusterServiceVersion", names(&test.api::<api::ClusterServiceVersion>(), "").await);
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_give_no_way_around_the_service_account() {
+    let test = setup().start().await;
+    begin(&test).await;
+    limit(&test).await;
+    let tenant = tenant(&test).await;
+    let before = rights(&test).await;
+    for (name, annotations) in [
+        // 1: an approval of its own. 2: a rollback, which ignores the channel. 3: a dependency of a plan.
+        ("approved", json!({"olm.flyball.dev/approved": "memo.v2.0.0"})),
+        ("rolled", json!({"olm.flyball.dev/rollback": "memo.v1.0.0"})),
+        ("generated", json!({"olm.generated-by": "install-any"})),
+        // 4: no check of CRDs. 5: another target.
+        ("unsafe", json!({"olm.flyball.dev/crd-upgrade-safety": "None"})),
+        ("targets", json!({"olm.targetNamespaces": "", "olm.operatorGroup": "other"})),
+    ] {
+        create(&tenant, &test, name, annotations, json!({})).await.unwrap();
+        test.eventually("the plan fails", async || {
+            plans(&test).await.iter().any(|plan| plan.status.phase == InstallPlanPhase::Failed)
+        })
+        .await;
+        delete(&test.api::<Subscription>(), name).await;
+        test.assert_converges().await;
+        assert_eq!(rights(&test).await, before, "{name}");
+    }
+    test.expect_denials();
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_of_a_subscription_is_no_proof() {
+    let test = setup().start().await;
+    begin(&test).await;
+    // An operator of the administrator, installed before the account was limited.
+    subscribe(&test, "worn", json!({"channel": "new"})).await;
+    until(&test, "worn.v1.1.0", SUCCEEDED).await;
+    limit(&test).await;
+    let tenant = tenant(&test).await;
+    let before = rights(&test).await;
+    // 6: a status that names the version of another package, with a volume of the node.
+    let host = json!({"config": {"volumes": [{"name": "node", "hostPath": {"path": "/"}}]}, "channel": "stabel"});
+    create(&tenant, &test, "aaa", json!({}), host).await.unwrap();
+    let own: Api<Subscription> = Api::namespaced(tenant.clone(), test.namespace());
+    let claim = json!({"status": {
+        "currentCSV": "worn.v1.1.0", "installedCSV": "worn.v1.1.0", "state": "AtLatestKnown",
+        "lastUpdated": "2026-01-01T00:00:00Z",
+    }});
+    own.patch_status("aaa", &PatchParams::default(), &Patch::Merge(claim)).await.unwrap();
+    test.assert_converges().await;
+    assert_eq!(rights(&test).await, before);
+    assert_eq!(state(&test, "worn.v1.1.0").await, SUCCEEDED);
+    for deployment in test.api::<Deployment>().list(&ListParams::default()).await.unwrap() {
+        let pod = deployment.spec.unwrap().template.spec.unwrap();
+        let has_host = pod.volumes.iter().flatten().any(|volume| volume.host_path.is_some());
+        assert!(!has_host, "the configuration of a Subscription to another package is applied");
+    }
+    test.expect_denials();
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_objects_of_the_manager_are_out_of_reach() {
+    let test = setup().start().await;
+    begin(&test).await;
+    limit(&test).await;
+    let tenant = tenant(&test).await;
+    create(&tenant, &test, "memo", json!({}), json!({"installPlanApproval": "Manual"})).await.unwrap();
+    test.eventually("a plan waits", async || !plans(&test).await.is_empty()).await;
+    let is_forbidden = |error: kube::Error| assert!(matches!(error, kube::Error::Api(status) if status.code == 403));
+    let name = plans(&test).await[0].metadata.name.clone().unwrap();
+    let params = PatchParams::default();
+    // 7: its plan, approved or with other steps. 8: the group and its account. 9: the tokens of operators.
+    let plans: Api<InstallPlan> = Api::namespaced(tenant.clone(), test.namespace());
+    let approve = Patch::Merge(json!({"spec": {"approved": true}}));
+    is_forbidden(plans.patch(&name, &params, &approve).await.unwrap_err());
+    let groups: Api<api::OperatorGroup> = Api::namespaced(tenant.clone(), test.namespace());
+    let unlimited = Patch::Merge(json!({"spec": {"serviceAccountName": null}}));
+    is_forbidden(groups.patch("group", &params, &unlimited).await.unwrap_err());
+    let secrets: Api<Secret> = Api::namespaced(tenant.clone(), test.namespace());
+    is_forbidden(secrets.list(&ListParams::default()).await.unwrap_err());
+    let accounts: Api<ServiceAccount> = Api::namespaced(tenant, test.namespace());
+    let request = k8s_openapi::api::authentication::v1::TokenRequest::default();
+    is_forbidden(accounts.create_token_request("installer", &PostParams::default(), &request).await.unwrap_err());
+    test.expect_denials();
+}
+
+#[tokio::test(start_paused = true)]
+async fn rollout_shows_nothing_of_other_namespaces() {
+    let test = setup().allows_changes_in("secret").start().await;
+    begin(&test).await;
+    limit(&test).await;
+    namespace(&test, "secret", json!({})).await;
+    let object = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1", "kind": "Subscription",
+        "metadata": {"name": "memo", "namespace": "secret"},
+        "spec": {"name": "memo", "channel": "stable", "source": "demo", "sourceNamespace": test.namespace()},
+    });
+    test.apply(&object.to_string()).await;
+    let tenant = tenant(&test).await;
+    // 10: an existing Subscription elsewhere, and one that does not exist, look alike.
+    let mut messages = Vec::new();
+    for leader in ["secret/memo", "secret/none"] {
+        let after = json!({"olm.flyball.dev/rollout-after": leader});
+        create(&tenant, &test, "memo", after, json!({})).await.unwrap();
+        test.eventually("it is held back", async || condition(&test, "memo", "RolloutHeld").await.is_some()).await;
+        let (reason, message) = condition(&test, "memo", "RolloutHeld").await.unwrap();
+        messages.push((reason, message.replace(leader, "LEADER")));
+        delete(&test.api::<Subscription>(), "memo").await;
+        test.assert_converges().await;
+    }
+    assert_eq!(messages[0], messages[1]);
+    test.expect_denials();
+}
