@@ -3,6 +3,7 @@
 use crontab::api::crontab_v1::{CronTab, CronTabSpec};
 use crontab::operator;
 use flyball_cluster::testing::{Test, explore_crashes};
+use flyball_explore::{Budget, Explorer};
 use k8s_openapi::api::batch::v1::CronJob;
 use kube::api::PostParams;
 use std::time::Duration;
@@ -49,4 +50,10 @@ async fn chaos_an_outage_changes_nothing() {
     test.apply(DEFINITION).await;
     test.apply(SAMPLE).await;
     test.assert_outage_is_harmless(Duration::from_secs(600)).await;
+}
+
+#[test]
+fn explore_faults_change_nothing() {
+    let explorer = Explorer::of(operator).prerequisites(DEFINITION).sample(SAMPLE);
+    explorer.budget(Budget::schedules(200)).run().assert_clean();
 }

@@ -3,6 +3,7 @@
 use demovolume::api::demovolume_v1::DemoVolume;
 use demovolume::operator;
 use flyball_cluster::testing::Test;
+use flyball_explore::{Budget, Explorer};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::DeleteParams;
 
@@ -23,4 +24,9 @@ async fn volume_has_a_claim_of_its_size() -> kube::Result<()> {
     test.assert_converges().await;
     assert!(test.api::<PersistentVolumeClaim>().get_opt("films").await?.is_some());
     Ok(())
+}
+
+#[test]
+fn explore_faults_change_nothing() {
+    Explorer::of(operator).sample(SAMPLE).budget(Budget::schedules(150)).run().assert_clean();
 }

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 #[derive(Args, Debug)]
 #[command(version)]
 struct Flags {
-    /// Folder for snapshots, on a volume that outlives this program
+    /// Directory for snapshots, on a volume that outlives this program
     #[arg(long, env = "ETCD_SNAPSHOTS", default_value = "/var/lib/etcd-operator")]
     snapshots: PathBuf,
     /// Address at which members fetch snapshots; restrict access to members

@@ -101,7 +101,7 @@ impl State {
     }
 
     /// Shares the names of running members, if they form a quorum.
-    fn settle(&mut self) {
+    fn share_members(&mut self) {
         let tokens: Vec<String> = self.clusters.keys().cloned().collect();
         for token in tokens.iter().filter(|token| self.has_quorum(token)).cloned().collect::<Vec<_>>() {
             let running: Vec<(u64, String)> = self
@@ -231,7 +231,7 @@ impl Model {
         match command.first().map_or("", |program| program.rsplit('/').next().unwrap_or_default()) {
             "etcd" => {
                 state.start(pod, command, version)?;
-                state.settle();
+                state.share_members();
             }
             "wget" => {
                 let url = command.last().map_or("", String::as_str);
@@ -259,14 +259,14 @@ impl Model {
     /// Returns true if the member in a pod passes its readiness probe.
     pub fn is_ready(&self, pod: &str) -> bool {
         let mut state = self.state();
-        state.settle();
+        state.share_members();
         let joined = state.disks.get(pod).filter(|disk| disk.running.is_some()).and_then(|disk| disk.joined.clone());
         joined.is_some_and(|(token, id)| state.clusters[&token].members.contains_key(&id) && state.has_quorum(&token))
     }
 
     /// Writes a key as a client with these endpoints: it tries one after the other until one succeeds.
     pub fn put(&self, endpoints: &[String], key: &str, value: &str) -> Result<i64> {
-        self.ask(endpoints, |cluster| {
+        self.with_quorum(endpoints, |cluster| {
             cluster.database.keys.insert(key.into(), value.into());
             cluster.database.revision += 1;
             cluster.raft_index += 1;
@@ -278,7 +278,7 @@ impl Model {
 
     /// Reads a key; see [`put`](Self::put).
     pub fn get(&self, endpoints: &[String], key: &str) -> Result<Option<String>> {
-        self.ask(endpoints, |cluster| cluster.database.keys.get(key).cloned())
+        self.with_quorum(endpoints, |cluster| cluster.database.keys.get(key).cloned())
     }
 
     /// Returns the number of members of each cluster, and the number of running ones.
@@ -289,7 +289,7 @@ impl Model {
         state.clusters.iter().map(|(token, cluster)| (cluster.members.len(), running(token, cluster))).collect()
     }
 
-    fn ask<T>(&self, endpoints: &[String], work: impl FnOnce(&mut Cluster) -> T) -> Result<T> {
+    fn with_quorum<T>(&self, endpoints: &[String], work: impl FnOnce(&mut Cluster) -> T) -> Result<T> {
         let mut state = self.state();
         let found =
             endpoints.iter().find_map(|endpoint| state.reach(endpoint).filter(|(token, ..)| state.has_quorum(token)));
@@ -316,7 +316,7 @@ impl Model {
         if rejected {
             return Err(reject(503, "simulated: etcdserver: request timed out"));
         }
-        state.settle();
+        state.share_members();
         let Some((token, id, version)) = state.reach(endpoint) else {
             return Err(Error::Unreachable { endpoint: endpoint.into(), source: "connection refused".into() });
         };

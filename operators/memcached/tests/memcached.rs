@@ -1,6 +1,7 @@
 //! Tests of `Memcached` on a control plane in the test process, see `flyball_cluster::testing`.
 
 use flyball_cluster::testing::{Test, explore_crashes};
+use flyball_explore::{Budget, Explorer};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams};
 use memcached::api::memcached_v1alpha1::Memcached;
@@ -57,4 +58,9 @@ async fn chaos_an_outage_changes_nothing() {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_outage_is_harmless(Duration::from_secs(600)).await;
+}
+
+#[test]
+fn explore_faults_change_nothing() {
+    Explorer::of(operator).sample(SAMPLE).budget(Budget::schedules(100)).run().assert_clean();
 }

@@ -1,6 +1,7 @@
 //! Tests of `MyApp` on a control plane in the test process, see `flyball_cluster::testing`.
 
 use flyball_cluster::testing::Test;
+use flyball_explore::{Budget, Explorer};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -30,4 +31,9 @@ async fn volume_of_the_database_does_not_shrink() {
     let shrink = Patch::Merge(json!({"spec": {"storage": "1Mi"}}));
     let error = test.api::<MyApp>().patch("shop", &PatchParams::default(), &shrink).await.expect_err("it shrinks");
     assert!(error.to_string().contains("the database's volume cannot become smaller"), "{error}");
+}
+
+#[test]
+fn explore_faults_change_nothing() {
+    Explorer::of(operator).sample(SAMPLE).budget(Budget::schedules(60)).run().assert_clean();
 }

@@ -1,6 +1,7 @@
 //! Tests of `Redis` on a control plane in the test process, see `flyball_cluster::testing`.
 
 use flyball_cluster::testing::{Setup, Test, explore_crashes};
+use flyball_explore::{Budget, Explorer};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use redis::api::redis_v1alpha1::{Redis, RedisSpec};
@@ -68,4 +69,9 @@ async fn chaos_an_outage_changes_nothing() {
     let mut test = cluster().start().await;
     test.apply(SAMPLE).await;
     test.assert_outage_is_harmless(Duration::from_secs(600)).await;
+}
+
+#[test]
+fn explore_faults_change_nothing() {
+    Explorer::of(operator).sample(SAMPLE).budget(Budget::schedules(60)).run().assert_clean();
 }

@@ -1,6 +1,7 @@
 //! Tests of `Foo` on a control plane in the test process, see `flyball_cluster::testing`.
 
 use flyball_cluster::testing::{Test, explore_crashes};
+use flyball_explore::{Budget, Explorer};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -99,4 +100,9 @@ async fn chaos_an_outage_changes_nothing() {
     let mut test = Test::of(operator).nodes(1).start().await;
     test.apply(SAMPLE).await;
     test.assert_outage_is_harmless(Duration::from_secs(600)).await;
+}
+
+#[test]
+fn explore_faults_change_nothing() {
+    Explorer::of(operator).sample(SAMPLE).budget(Budget::schedules(100)).run().assert_clean();
 }

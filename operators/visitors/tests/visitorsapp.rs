@@ -1,6 +1,7 @@
 //! Tests of `VisitorsApp` on a control plane in the test process, see `flyball_cluster::testing`.
 
 use flyball_cluster::testing::Test;
+use flyball_explore::{Budget, Explorer};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -37,4 +38,26 @@ async fn password_outlives_changes_of_the_site() -> kube::Result<()> {
     assert!(before.is_some());
     assert_eq!(password().await?, before);
     Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_tier_leaves_the_others() -> kube::Result<()> {
+    let test = Test::of(operator).nodes(1).start().await;
+    test.apply(SAMPLE).await;
+    test.assert_converges().await;
+    let before = test.api::<Deployment>().list(&ListParams::default()).await?;
+    let patch = Patch::Merge(json!({"spec": {"title": "Welcome"}}));
+    test.api::<VisitorsApp>().patch("site", &PatchParams::default(), &patch).await?;
+    test.assert_converges().await;
+    let after = test.api::<Deployment>().list(&ListParams::default()).await?;
+    let pairs = before.iter().zip(&after);
+    let changed = pairs.filter(|(before, after)| before.metadata.generation != after.metadata.generation);
+    let changed: Vec<String> = changed.map(|(_, after)| after.name_any()).collect();
+    assert_eq!(changed, ["site-frontend"]);
+    Ok(())
+}
+
+#[test]
+fn explore_faults_change_nothing() {
+    Explorer::of(operator).sample(SAMPLE).budget(Budget::schedules(60)).run().assert_clean();
 }

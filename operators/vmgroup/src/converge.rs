@@ -139,13 +139,27 @@ impl<V: Vcenter> Groups<V> {
 
     /// Observes a group and plans its next operations. A missing folder is created.
     pub async fn plan(&self, group: &Group) -> Result<Plan> {
-        group.check_names()?;
-        let name = group.folder();
-        let folder = match self.vcenter.find_folder(&name).await? {
+        let folder = match self.find_folder(group).await? {
             Some(folder) => folder,
-            None => self.vcenter.create_folder(&name).await?,
+            None => self.create_folder(group).await?,
         };
-        let vms = self.vcenter.contents(&folder).await?.vms;
+        self.plan_in(group, &folder).await
+    }
+
+    /// Returns the folder of a group.
+    pub async fn find_folder(&self, group: &Group) -> Result<Option<ManagedObject>> {
+        group.check_names()?;
+        Ok(self.vcenter.find_folder(&group.folder()).await?)
+    }
+
+    /// Creates the folder of a group.
+    pub async fn create_folder(&self, group: &Group) -> Result<ManagedObject> {
+        Ok(self.vcenter.create_folder(&group.folder()).await?)
+    }
+
+    /// Observes a group in its folder and plans its next operations.
+    pub async fn plan_in(&self, group: &Group, folder: &ManagedObject) -> Result<Plan> {
+        let vms = self.vcenter.contents(folder).await?.vms;
         let Difference { running, off, surplus, missing } = Difference::new(group, group.replicas, &vms);
         let totals = vec![("powering on", off.len()), ("deleting", surplus.len()), ("creating", missing)];
         let mut obstacle = None;

@@ -148,7 +148,7 @@ impl Simulator {
     /// Locks the state and applies finished tasks.
     fn state(&self) -> MutexGuard<'_, State> {
         let mut state = self.0.state.lock();
-        state.api.settle(self.0.started.elapsed());
+        state.api.advance(self.0.started.elapsed());
         state
     }
 

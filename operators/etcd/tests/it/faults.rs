@@ -7,8 +7,15 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
-const API: Faults =
-    Faults { conflict: 0.03, rejected: 0.03, lost: 0.03, cut: 0.02, late: 0.05, repeated: 0.02, ..Faults::NONE };
+const API: Faults = Faults {
+    conflict: 0.03,
+    server_error: 0.03,
+    lost_response: 0.03,
+    broken_watch: 0.02,
+    late: 0.05,
+    repeated: 0.02,
+    ..Faults::NONE
+};
 const ETCD: Etcd = Etcd { rejected: 0.1, lost: 0.1 };
 
 /// Creates a cluster, breaks it, upgrades it and resizes it.

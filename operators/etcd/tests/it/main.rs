@@ -4,6 +4,7 @@
 
 mod chaos;
 mod clusters;
+mod exploration;
 mod faults;
 mod levels;
 mod node;

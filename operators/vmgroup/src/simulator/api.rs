@@ -61,8 +61,8 @@ impl Api {
     }
 
     /// Advances the state to a time.
-    pub(super) fn settle(&mut self, now: Duration) {
-        self.tasks.settle(&mut self.inventory, now);
+    pub(super) fn advance(&mut self, now: Duration) {
+        self.tasks.advance(&mut self.inventory, now);
     }
 
     /// Handles a request: `POST /sdk/vim25/{release}/{type}/{id}/{method}`.

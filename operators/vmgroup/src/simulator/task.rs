@@ -84,7 +84,7 @@ impl Tasks {
     }
 
     /// Ends tasks that are due, in order.
-    pub(super) fn settle(&mut self, inventory: &mut Inventory, now: Duration) {
+    pub(super) fn advance(&mut self, inventory: &mut Inventory, now: Duration) {
         let mut due: Vec<&mut Task> =
             self.tasks.values_mut().filter(|task| task.outcome.is_none() && task.due <= now).collect();
         due.sort_by_key(|task| task.due);

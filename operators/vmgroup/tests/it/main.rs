@@ -3,6 +3,7 @@
 mod client;
 mod converge;
 mod crash;
+mod exploration;
 mod faults;
 
 use std::time::Duration;

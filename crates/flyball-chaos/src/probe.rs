@@ -1,0 +1,62 @@
+//! A probe of the operator: a harmless change of a child that the operator repairs.
+//!
+//! An idle operator looks as before even if it is dead. So each fault that interrupts it is accompanied by the probe:
+//! the operator has recovered only if it has repaired the probe as well. Candidates are tried before the experiments;
+//! without one that is repaired, a run judges by the state alone, and its report says so.
+
+use crate::change::Change;
+use crate::edit::{Edit, escape};
+use crate::operator::Operator;
+use serde_json::{Value, json};
+
+/// Maximum number of candidates.
+const MAX_CANDIDATES: usize = 4;
+/// Value of a changed label or key.
+const VALUE: &str = "flyball-chaos-probe";
+
+/// A field of a child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    group: String,
+    kind: String,
+    namespace: Option<String>,
+    name: String,
+    path: String,
+}
+
+impl Probe {
+    /// Returns candidates: labels of ConfigMaps and of other children, then contents of ConfigMaps.
+    pub(crate) fn candidates(operator: &Operator) -> Vec<Self> {
+        let children = &operator.children;
+        let is_map = |child: &&Value| child["kind"] == "ConfigMap";
+        let maps = || children.iter().filter(is_map);
+        let others = children.iter().filter(|child| !is_map(child));
+        let labels = maps().chain(others).filter_map(|child| Self::of(child, "/metadata/labels")).take(2);
+        let data = maps().filter_map(|child| Self::of(child, "/data")).take(2);
+        labels.chain(data).take(MAX_CANDIDATES).collect()
+    }
+
+    /// Returns the probe of the first key of a map of texts.
+    fn of(child: &Value, parent: &str) -> Option<Self> {
+        let (key, _) = child.pointer(parent)?.as_object()?.iter().find(|(_, value)| value.is_string())?;
+        let reference = crate::api::Reference::of(child);
+        Some(Self {
+            group: reference.group,
+            kind: reference.kind,
+            namespace: reference.namespace,
+            name: reference.name,
+            path: format!("{parent}/{}", escape(key)),
+        })
+    }
+
+    /// Returns its change of the child as it is now; nothing if the child is part of the experiment or is gone.
+    pub(crate) fn change(&self, operator: &Operator, changes: &[Change]) -> Option<Change> {
+        let reference = crate::api::Reference::new(&self.group, &self.kind, self.namespace.as_deref(), &self.name);
+        if changes.iter().any(|change| change.object() == reference) {
+            return None;
+        }
+        let child = operator.children.iter().find(|child| crate::api::Reference::of(child) == reference)?;
+        let edit = Edit::set(child, &self.path, Some(json!(VALUE))).ok()?;
+        Some(Change::edit(child, vec![edit]))
+    }
+}
