@@ -1,0 +1,330 @@
+//! The graph of causes: changes of objects, and reconciles between them.
+//!
+//! The resource version joins them: a reconcile caused by version 7 of an object follows the write that made version 7,
+//! in whichever operator that happened. Without a ledger, a change of a child shortly after a change of its owner is an
+//! inferred effect. Connected parts of the graph are bursts.
+//!
+//! Invariant: a drawn edge leads to a later node of the topological order, so a drawing has no cycle, whatever versions
+//! and times the ledgers contain. Clocks of operators may differ: times order only nodes that no edge orders.
+
+mod bursts;
+
+use crate::object::ObjectRef;
+use crate::operators::Reconcile;
+use crate::store::Change;
+use crate::summary::{bounded, items, text};
+use crate::timeline::{Tone, end_of, tone_of};
+use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A change within this time after a change of the owner counts as its effect.
+const EFFECT_WINDOW: SignedDuration = SignedDuration::from_secs(5);
+/// A version is no cause of a reconcile that began later than this: resyncs would join everything.
+const CAUSE_WINDOW: SignedDuration = SignedDuration::from_secs(60);
+
+/// A change or a reconcile.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Node {
+    /// True for a reconcile, false for a change.
+    reconcile: bool,
+    pub(crate) object: ObjectRef,
+    pub(crate) time: String,
+    #[serde(skip)]
+    at: Option<Timestamp>,
+    /// Verb and subresource, or outcome.
+    title: String,
+    /// Manager or controller.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    by: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    version: String,
+    /// ID of a reconcile.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    id: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fields: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    took: Option<f64>,
+    tone: Tone,
+    /// Number of the column: one more than the greatest of its causes.
+    layer: usize,
+}
+
+/// A cause and its effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Edge {
+    from: usize,
+    to: usize,
+    inferred: bool,
+}
+
+/// Changes and reconciles with their edges.
+#[derive(Default)]
+pub(crate) struct Graph {
+    nodes: Vec<Node>,
+    edges: Vec<Edge>,
+    versions: BTreeMap<(ObjectRef, String), usize>,
+}
+
+impl Graph {
+    /// Builds the graph. `refers` returns the object of a change, and the one of its owner.
+    pub(crate) fn new(
+        changes: &[Arc<Change>],
+        reconciles: &[Reconcile],
+        refers: &dyn Fn(&Change) -> (ObjectRef, Option<ObjectRef>),
+    ) -> Self {
+        let mut graph = Self::default();
+        let mut owners = BTreeMap::new();
+        for change in changes {
+            let (object, owner) = refers(change);
+            let at = graph.observe(object, change);
+            owners.extend(owner.map(|owner| (at, owner)));
+        }
+        for reconcile in reconciles {
+            graph.add(reconcile);
+        }
+        graph.infer(&owners);
+        let Self { edges, .. } = &mut graph;
+        edges.retain(|edge| edge.from != edge.to);
+        edges.sort_unstable();
+        edges.dedup();
+        graph
+    }
+
+    fn observe(&mut self, object: ObjectRef, change: &Change) -> usize {
+        let parts = if change.parts.is_empty() { String::new() } else { format!(" {}", change.parts.join(", ")) };
+        let version = if change.after.is_empty() { format!("-{}", change.before) } else { change.after.clone() };
+        let at = self.version(object, version, parse_rfc3339(&change.time));
+        let node = &mut self.nodes[at];
+        node.title = format!("{}{parts}", change.verb);
+        node.by.clone_from(&change.writer);
+        at
+    }
+
+    /// Returns the node of a version of an object.
+    fn version(&mut self, object: ObjectRef, version: String, at: Option<Timestamp>) -> usize {
+        let Self { nodes, versions, .. } = self;
+        *versions.entry((object.clone(), version.clone())).or_insert_with(|| {
+            nodes.push(Node {
+                reconcile: false,
+                object,
+                time: at.map(rfc3339_micro).unwrap_or_default(),
+                at,
+                title: "change".to_owned(),
+                by: String::new(),
+                version: version.strip_prefix('-').map_or(version.clone(), |_| String::new()),
+                id: String::new(),
+                fields: Vec::new(),
+                took: None,
+                tone: if version.starts_with('-') { Tone::Warning } else { Tone::Neutral },
+                layer: 0,
+            });
+            nodes.len() - 1
+        })
+    }
+
+    /// Adds a reconcile with its causes and its writes.
+    fn add(&mut self, reconcile: &Reconcile) {
+        let value = &reconcile.value;
+        let (began, ended) = (reconcile.began, end_of(reconcile));
+        let outcome = text(&value["outcome"]);
+        let own = self.nodes.len();
+        self.nodes.push(Node {
+            reconcile: true,
+            object: ObjectRef::of(&value["object"]),
+            time: rfc3339_micro(began),
+            at: Some(began),
+            title: bounded(outcome),
+            by: bounded(text(&value["controller"])),
+            version: String::new(),
+            id: bounded(text(&value["id"])),
+            fields: Vec::new(),
+            took: value["took"].as_f64(),
+            tone: tone_of(outcome),
+            layer: 0,
+        });
+        for cause in items(&value["causes"]).filter(|cause| text(&cause["type"]) == "change") {
+            let Some(version) = version_of(cause) else { continue };
+            let from = self.version(ObjectRef::of(&cause["object"]), version, Some(began));
+            if self.nodes[from].at.is_some_and(|at| began.duration_since(at) > CAUSE_WINDOW) {
+                continue;
+            }
+            self.edges.push(Edge { from, to: own, inferred: false });
+        }
+        for write in items(&value["writes"]).filter(|write| text(&write["result"]) != "unchanged") {
+            let Some(version) = version_of(write) else { continue };
+            let to = self.version(ObjectRef::of(&write["object"]), version, Some(ended));
+            let node = &mut self.nodes[to];
+            let (verb, subresource) = (text(&write["verb"]), text(&write["subresource"]));
+            node.title = bounded(format!("{verb} {subresource}").trim_end());
+            node.by = bounded(text(&value["controller"]));
+            node.fields = items(&write["fields"]).map(|field| bounded(text(field))).collect();
+            self.edges.push(Edge { from: own, to, inferred: false });
+        }
+    }
+
+    /// Adds edges from the change of an owner to that of its child, for changes that no ledger explains.
+    fn infer(&mut self, owners: &BTreeMap<usize, ObjectRef>) {
+        let mut by_object: BTreeMap<&ObjectRef, Vec<(Timestamp, usize)>> = BTreeMap::new();
+        for (at, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.reconcile) {
+            by_object.entry(&node.object).or_default().extend(node.at.map(|time| (time, at)));
+        }
+        by_object.values_mut().for_each(|changes| changes.sort_unstable());
+        let explained: BTreeSet<usize> = self.edges.iter().map(|edge| edge.to).collect();
+        let before = |object: &ObjectRef, time: Timestamp| {
+            let changes = by_object.get(object)?;
+            let last = changes[..changes.partition_point(|(at, _)| *at < time)].last()?;
+            (time.duration_since(last.0) <= EFFECT_WINDOW).then_some(last.1)
+        };
+        let mut inferred = Vec::new();
+        for (&child, owner) in owners {
+            let Some(time) = self.nodes[child].at else { continue };
+            if !explained.contains(&child)
+                && let Some(from) = before(owner, time)
+            {
+                inferred.push(Edge { from, to: child, inferred: true });
+            }
+            // The owner's status follows the state of its children.
+            let after = by_object
+                .get(owner)
+                .and_then(|changes| changes[changes.partition_point(|(at, _)| *at <= time)..].first().copied());
+            if let Some((at, to)) = after
+                && !explained.contains(&to)
+                && self.nodes[to].title.contains("status")
+                && at.duration_since(time) <= EFFECT_WINDOW
+            {
+                inferred.push(Edge { from: child, to, inferred: true });
+            }
+        }
+        self.edges.extend(inferred);
+    }
+}
+
+/// Returns the version that a cause or a write made; for a deletion, the one before with a minus sign.
+fn version_of(value: &Value) -> Option<String> {
+    match (text(&value["after"]), text(&value["before"])) {
+        ("", "") => None,
+        ("", before) => Some(format!("-{before}")),
+        (after, _) => Some(after.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(kind: &str, name: &str) -> Value {
+        json!({"group": "", "kind": kind, "namespace": "ns", "name": name})
+    }
+
+    fn reconcile(operator: usize, id: &str, began: &str, of: Value, rest: Value) -> Reconcile {
+        let mut value = json!({"id": id, "controller": id, "object": of, "took": 0.01, "outcome": "success"});
+        for (name, field) in rest.as_object().into_iter().flatten() {
+            value[name] = field.clone();
+        }
+        let began = parse_rfc3339(began).expect("a time");
+        Reconcile { operator, began, value: Arc::new(value) }
+    }
+
+    fn lines(described: &Value) -> Vec<String> {
+        let nodes = &described["burst"]["nodes"];
+        let name = |at: &Value| {
+            let node = &nodes[usize::try_from(at.as_u64().expect("an index")).expect("an index")];
+            let kind = if node["reconcile"] == true { "reconcile of " } else { "" };
+            format!("{kind}{} {}", text(&node["object"]["name"]), text(&node["version"])).trim_end().to_owned()
+        };
+        items(&described["burst"]["edges"])
+            .map(|edge| format!("{}{}{}", name(&edge[0]), if edge[2] == 1 { " ~> " } else { " -> " }, name(&edge[1])))
+            .collect()
+    }
+
+    #[test]
+    fn versions_join_reconciles_of_different_operators() {
+        let first = reconcile(
+            0,
+            "one",
+            "2026-01-01T00:00:01Z",
+            object("Shop", "a"),
+            json!({
+                "causes": [{"type": "change", "object": object("Shop", "a"), "before": "4", "after": "5"}],
+                "writes": [{"object": object("Db", "b"), "verb": "create", "after": "7", "result": "changed"}],
+            }),
+        );
+        let second = reconcile(
+            1,
+            "two",
+            "2026-01-01T00:00:02Z",
+            object("Db", "b"),
+            json!({
+                "causes": [{"type": "change", "object": object("Db", "b"), "after": "7"}, {"type": "start"}],
+                "writes": [{"object": object("Pod", "p"), "verb": "delete", "before": "3", "result": "deleted"}],
+            }),
+        );
+        let unrelated = reconcile(1, "three", "2026-01-01T00:00:03Z", object("Db", "z"), json!({}));
+        let none = |_: &Change| (ObjectRef::default(), None);
+        let graph = Graph::new(&[], &[second, first, unrelated], &none);
+        let described = graph.describe("", None);
+        let expected =
+            ["a 5 -> reconcile of a", "reconcile of a -> b 7", "b 7 -> reconcile of b", "reconcile of b -> p"];
+        assert_eq!(lines(&described), expected);
+        assert_eq!(described["bursts"].as_array().map(Vec::len), Some(1));
+        let layers: Vec<_> = items(&described["burst"]["nodes"]).map(|node| node["layer"].as_u64()).collect();
+        assert_eq!(layers, [0, 1, 2, 3, 4].map(Some));
+        let other = ObjectRef::of(&object("Pod", "other"));
+        assert_eq!(graph.describe("", Some(&other))["burst"], Value::Null);
+    }
+
+    #[test]
+    fn hostile_versions_make_no_cycle() {
+        let causes = |version: &str| json!([{"type": "change", "object": object("Shop", "a"), "after": version}]);
+        let writes = |version: &str| json!([{"object": object("Shop", "a"), "verb": "apply", "after": version}]);
+        let first = json!({"causes": causes("1"), "writes": writes("2")});
+        let second = json!({"causes": causes("2"), "writes": writes("1")});
+        let own = json!({"causes": causes("9"), "writes": writes("9")});
+        let reconciles = [first, second, own]
+            .map(|rest| reconcile(0, &rest.to_string(), "2026-01-01T00:00:01Z", object("Shop", "a"), rest));
+        let graph = Graph::new(&[], &reconciles, &|_| (ObjectRef::default(), None));
+        let described = graph.describe("", None);
+        assert_eq!(described["bursts"].as_array().map(Vec::len), Some(2));
+        for edge in items(&described["burst"]["edges"]) {
+            assert!(edge[0].as_u64() < edge[1].as_u64(), "{edge}");
+        }
+    }
+
+    #[test]
+    fn changes_of_children_follow_their_owner_without_a_ledger() {
+        let change = |name: &str, owner: &str, second: u32, parts: Vec<&'static str>| {
+            Arc::new(Change {
+                sequence: 0,
+                time: format!("2026-01-01T00:00:{second:02}Z"),
+                id: name.into(),
+                kind: 0,
+                namespace: "ns".into(),
+                name: name.into(),
+                owner: owner.into(),
+                verb: "change",
+                before: "0".into(),
+                after: second.to_string(),
+                parts,
+                writer: "w".into(),
+            })
+        };
+        let refers = |change: &Change| {
+            let of = |name: &str| ObjectRef { name: name.into(), ..ObjectRef::default() };
+            (of(&change.name), Some(of(&change.owner)).filter(|owner| !owner.name.is_empty()))
+        };
+        let changes = [
+            change("web", "", 1, vec!["spec"]),
+            change("rs", "web", 2, vec!["spec"]),
+            change("web", "", 4, vec!["status"]),
+            change("rs", "web", 40, vec!["spec"]),
+        ];
+        let graph = Graph::new(&changes, &[], &refers);
+        assert_eq!(lines(&graph.describe("", None)), ["web 1 ~> rs 2", "rs 2 ~> web 4"]);
+    }
+}

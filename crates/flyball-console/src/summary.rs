@@ -1,0 +1,348 @@
+//! Summary of an object: identity, owner, state and health, as a row of the console shows them.
+//!
+//! A pure function of the object. Texts are bounded; no field of `spec` or `data` is copied.
+
+use serde::Serialize;
+use serde_json::Value;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Limit of a text of a summary, in characters.
+const MAX_TEXT_CHARS: usize = 240;
+/// Annotation that pauses an object for Flyball's operators.
+pub(crate) const PAUSED_ANNOTATION: &str = "flyball.dev/paused";
+
+/// Health of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Health {
+    /// Ready, or without a state.
+    Ready,
+    /// On the way.
+    Progressing,
+    /// Failed, and unlikely to become ready without a change.
+    Failed,
+    /// The object reports nothing.
+    None,
+}
+
+/// A row of the view of objects.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Summary {
+    /// UID; for objects without one, kind, namespace and name.
+    pub(crate) id: String,
+    /// Index of the kind.
+    pub(crate) kind: usize,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// UID of the controller, or of the only owner.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) owner: String,
+    pub(crate) state: String,
+    pub(crate) health: Health,
+    /// Cause of a state other than ready.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) reason: String,
+    pub(crate) created: String,
+    pub(crate) version: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) deleting: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) paused: bool,
+    /// Hashes of the parts of the object, to name the part that a change concerns.
+    #[serde(skip)]
+    pub(crate) parts: Parts,
+    /// Manager of the last write, with the subresource.
+    #[serde(skip)]
+    pub(crate) writer: String,
+}
+
+/// Hashes of the parts of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parts {
+    metadata: u64,
+    status: u64,
+    rest: u64,
+}
+
+impl Parts {
+    fn of(object: &Value) -> Self {
+        let mut parts = Self::default();
+        for (field, value) in object.as_object().into_iter().flatten() {
+            match field.as_str() {
+                "apiVersion" | "kind" => {}
+                "metadata" => {
+                    let fields = ["labels", "annotations", "finalizers", "ownerReferences", "deletionTimestamp"];
+                    parts.metadata = hash_of(fields.map(|field| value[field].to_string()));
+                }
+                "status" => parts.status = hash_of(value.to_string()),
+                field => parts.rest ^= hash_of((field, value.to_string())),
+            }
+        }
+        parts
+    }
+
+    /// Returns the parts that differ.
+    pub(crate) fn difference(self, before: Self) -> Vec<&'static str> {
+        let parts = [
+            ("metadata", self.metadata != before.metadata),
+            ("spec", self.rest != before.rest),
+            ("status", self.status != before.status),
+        ];
+        parts.into_iter().filter(|(_, differs)| *differs).map(|(part, _)| part).collect()
+    }
+}
+
+fn hash_of(value: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Summary {
+    /// Summarizes an object of the kind with this index.
+    pub(crate) fn of(kind: usize, object: &Value) -> Self {
+        let metadata = &object["metadata"];
+        let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
+        let (state, health, reason) = state(object);
+        Self {
+            id: match text(&metadata["uid"]) {
+                "" => format!("{kind}/{namespace}/{name}"),
+                uid => uid.to_owned(),
+            },
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            owner: owner(object).to_owned(),
+            state: bounded(&state),
+            health,
+            reason: bounded(&reason),
+            created: text(&metadata["creationTimestamp"]).to_owned(),
+            version: text(&metadata["resourceVersion"]).to_owned(),
+            deleting: metadata["deletionTimestamp"].is_string(),
+            paused: metadata["annotations"][PAUSED_ANNOTATION] == "true",
+            parts: Parts::of(object),
+            writer: writer(object),
+        }
+    }
+}
+
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+pub(crate) fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Shortens a text to the limit.
+pub(crate) fn bounded(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns the UID of the controller, or of the only owner.
+fn owner(object: &Value) -> &str {
+    let owners = &object["metadata"]["ownerReferences"];
+    let controller = items(owners).find(|owner| owner["controller"] == true);
+    let only = || items(owners).next().filter(|_| items(owners).count() == 1);
+    controller.or_else(only).map(|owner| text(&owner["uid"])).unwrap_or_default()
+}
+
+fn writer(object: &Value) -> String {
+    let last = items(&object["metadata"]["managedFields"]).max_by_key(|entry| text(&entry["time"]));
+    let Some(entry) = last else { return String::new() };
+    match text(&entry["subresource"]) {
+        "" => bounded(text(&entry["manager"])),
+        subresource => bounded(&format!("{} ({subresource})", text(&entry["manager"]))),
+    }
+}
+
+/// State, health and reason.
+type State = (String, Health, String);
+
+fn state(object: &Value) -> State {
+    let (metadata, status) = (&object["metadata"], &object["status"]);
+    if metadata["deletionTimestamp"].is_string() {
+        let finalizers: Vec<&str> = items(&metadata["finalizers"]).map(text).collect();
+        let reason = match finalizers[..] {
+            [] => String::new(),
+            _ => format!("waits for finalizers: {}", finalizers.join(", ")),
+        };
+        return ("Terminating".into(), Health::Progressing, reason);
+    }
+    if object["kind"] == "Pod" || status["containerStatuses"].is_array() {
+        return pod_state(status);
+    }
+    let failed = condition(status, &["Failed", "Stalled", "Degraded", "ReplicaFailure"], "True");
+    if let Some(failed) = failed {
+        return (text(&failed["type"]).to_owned(), Health::Failed, explanation(failed));
+    }
+    if let Some(state) = replicas(object) {
+        return state;
+    }
+    let (generation, observed) = (metadata["generation"].as_i64(), status["observedGeneration"].as_i64());
+    if let (Some(generation), Some(observed)) = (generation, observed)
+        && observed < generation
+    {
+        let reason = format!("generation {observed} of {generation} is observed");
+        return ("Updating".into(), Health::Progressing, reason);
+    }
+    let decisive = ["Ready", "Available", "Complete", "Succeeded", "Established"];
+    if let Some(ready) = condition(status, &decisive, "True") {
+        return (text(&ready["type"]).to_owned(), Health::Ready, String::new());
+    }
+    if let Some(waits) = condition(status, &decisive, "False").or_else(|| condition(status, &decisive, "Unknown")) {
+        let state = if waits["status"] == "False" { "Not" } else { "Unknown" };
+        let state = format!("{state} {}", text(&waits["type"]).to_lowercase());
+        return (state, Health::Progressing, explanation(waits));
+    }
+    match text(&status["phase"]) {
+        "" => (String::new(), Health::None, String::new()),
+        phase => (phase.to_owned(), phase_health(phase), bounded(text(&status["message"]))),
+    }
+}
+
+fn phase_health(phase: &str) -> Health {
+    match phase {
+        "Active" | "Available" | "Bound" | "Complete" | "Completed" | "Ready" | "Running" | "Succeeded" => {
+            Health::Ready
+        }
+        "Error" | "Failed" | "Lost" => Health::Failed,
+        "Creating" | "Deleting" | "Installing" | "Pending" | "Progressing" | "Terminating" | "Updating" => {
+            Health::Progressing
+        }
+        _ => Health::None,
+    }
+}
+
+fn condition<'o>(status: &'o Value, types: &[&str], value: &str) -> Option<&'o Value> {
+    let is_of = |name: &str| items(&status["conditions"]).find(|each| each["type"] == name && each["status"] == value);
+    types.iter().find_map(|name| is_of(name))
+}
+
+/// Returns reason and message of a condition.
+fn explanation(condition: &Value) -> String {
+    match (text(&condition["reason"]), text(&condition["message"])) {
+        (reason, "") => reason.to_owned(),
+        ("", message) => message.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    }
+}
+
+/// State of a kind with replicas.
+fn replicas(object: &Value) -> Option<State> {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let count = |fields: [&str; 2]| fields.iter().find_map(|field| status[*field].as_i64());
+    let desired = spec["replicas"].as_i64().or_else(|| status["desiredNumberScheduled"].as_i64())?;
+    // Kinds that merely have a field of this name report readiness by conditions.
+    let counts = ["readyReplicas", "numberReady", "replicas", "unavailableReplicas"];
+    if !counts.iter().any(|field| status[*field].is_i64()) {
+        return None;
+    }
+    let ready = count(["readyReplicas", "numberReady"]).unwrap_or(0);
+    let health = if ready >= desired { Health::Ready } else { Health::Progressing };
+    let waits = condition(status, &["Ready", "Available", "Progressing"], "False").map(explanation);
+    let reason = if health == Health::Ready { None } else { waits };
+    Some((format!("{ready}/{desired}"), health, reason.unwrap_or_default()))
+}
+
+/// Reasons of a waiting container that do not resolve by themselves.
+const FAILED_REASONS: &[&str] = &[
+    "CrashLoopBackOff",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "RunContainerError",
+];
+
+fn pod_state(status: &Value) -> State {
+    let containers = || items(&status["initContainerStatuses"]).chain(items(&status["containerStatuses"]));
+    for container in containers() {
+        let (name, waiting) = (text(&container["name"]), &container["state"]["waiting"]);
+        if FAILED_REASONS.contains(&text(&waiting["reason"])) {
+            let reason = format!("container {name}: {}", text(&waiting["message"]));
+            return (text(&waiting["reason"]).to_owned(), Health::Failed, reason);
+        }
+    }
+    let phase = text(&status["phase"]);
+    match phase {
+        "Succeeded" => (phase.into(), Health::Ready, String::new()),
+        "Failed" => (phase.into(), Health::Failed, explanation(status)),
+        "Running" if condition(status, &["Ready"], "True").is_some() => (phase.into(), Health::Ready, String::new()),
+        "Running" => {
+            let waits = condition(status, &["Ready"], "False").map(explanation).unwrap_or_default();
+            ("Not ready".into(), Health::Progressing, waits)
+        }
+        _ => {
+            let unscheduled = condition(status, &["PodScheduled"], "False").map(explanation).unwrap_or_default();
+            let state = if phase.is_empty() { "Pending" } else { phase };
+            (state.into(), Health::Progressing, unscheduled)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(object: &Value, expected: (&str, Health, &str)) {
+        let (state, health, reason) = state(object);
+        assert_eq!((state.as_str(), health, reason.as_str()), expected, "{object}");
+    }
+
+    #[test]
+    fn state_depends_on_the_kind() {
+        let crashing = json!({"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "exit 1"}}, "name": "c"});
+        let ready = json!({"type": "Ready", "status": "True"});
+        let waits = json!({"type": "Ready", "status": "False", "reason": "Wait", "message": "for two"});
+        check(&json!({}), ("", Health::None, ""));
+        check(&json!({"status": {"conditions": [ready]}}), ("Ready", Health::Ready, ""));
+        check(&json!({"status": {"conditions": [waits]}}), ("Not ready", Health::Progressing, "Wait: for two"));
+        check(
+            &json!({"kind": "Pod", "status": {"phase": "Running", "containerStatuses": [crashing]}}),
+            ("CrashLoopBackOff", Health::Failed, "container c: exit 1"),
+        );
+        check(
+            &json!({"spec": {"replicas": 3}, "status": {"readyReplicas": 1, "conditions": [waits]}}),
+            ("1/3", Health::Progressing, "Wait: for two"),
+        );
+        check(
+            &json!({"metadata": {"generation": 3}, "status": {"observedGeneration": 2, "conditions": [ready]}}),
+            ("Updating", Health::Progressing, "generation 2 of 3 is observed"),
+        );
+        check(
+            &json!({"metadata": {"deletionTimestamp": "t", "finalizers": ["a/b", "c"]}}),
+            ("Terminating", Health::Progressing, "waits for finalizers: a/b, c"),
+        );
+        check(&json!({"spec": {"replicas": 3}, "status": {"replicas": 3}}), ("0/3", Health::Progressing, ""));
+        check(&json!({"spec": {"replicas": 3}, "status": {"conditions": [ready]}}), ("Ready", Health::Ready, ""));
+        check(&json!({"status": {"phase": "Bound"}}), ("Bound", Health::Ready, ""));
+    }
+
+    #[test]
+    fn changed_parts_are_named() {
+        let object = json!({"metadata": {"resourceVersion": "1"}, "spec": {"a": 1}, "status": {"b": 1}, "data": {}});
+        let changed = |path: &str, value: Value| {
+            let mut other = object.clone();
+            *other.pointer_mut(path).expect("the path exists") = value;
+            Parts::of(&other).difference(Parts::of(&object))
+        };
+        assert_eq!(changed("/metadata/resourceVersion", json!("2")), Vec::<&str>::new());
+        assert_eq!(changed("/spec/a", json!(2)), ["spec"]);
+        assert_eq!(changed("/data", json!({"x": 1})), ["spec"]);
+        assert_eq!(changed("/status/b", json!(2)), ["status"]);
+    }
+
+    #[test]
+    fn texts_are_bounded() {
+        let message = "ü".repeat(10_000);
+        let object = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "message": message}]}});
+        assert_eq!(Summary::of(0, &object).reason.chars().count(), MAX_TEXT_CHARS + 1);
+    }
+}

@@ -1,0 +1,379 @@
+//! The timeline of one object: writes, reconciles, writes of children, conditions and events, in the order of time.
+//!
+//! Sources: `managedFields`, conditions and events of the object, the journal of observed changes, and the ledgers. A
+//! write that several sources know is one entry: the resource version identifies it.
+
+use crate::fields;
+use crate::object::ObjectRef;
+use crate::operators::Reconcile;
+use crate::store::Change;
+use crate::summary::{Summary, bounded, items, text};
+use flyball_core::time::{SignedDuration, Timestamp, parse_rfc3339, rfc3339_micro, saturating_add};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Limit of entries; the oldest are omitted.
+const MAX_ENTRIES: usize = 1_000;
+/// Times of managed fields have whole seconds: a write of the same manager within this time is the observed one.
+const SAME_WRITE: SignedDuration = SignedDuration::from_millis(2_500);
+
+/// Row of the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Lane {
+    /// Writes of the specification and the metadata.
+    Spec,
+    /// Writes of the status.
+    Status,
+    Reconciles,
+    Children,
+    Conditions,
+    Events,
+}
+
+/// Tone of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Tone {
+    Neutral,
+    Good,
+    Warning,
+    Bad,
+}
+
+/// One entry of a timeline.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Entry {
+    pub(crate) lane: Lane,
+    pub(crate) time: String,
+    /// Duration in seconds, of reconciles.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) took: Option<f64>,
+    pub(crate) title: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) detail: String,
+    /// Manager, controller or component.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) by: String,
+    pub(crate) tone: Tone,
+    /// ID of the reconcile that did this.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) reconcile: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) fields: Vec<String>,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) fields_omitted: usize,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) version: String,
+    /// The child that was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) object: Option<ObjectRef>,
+    /// Origin of the entry.
+    pub(crate) source: &'static str,
+    /// Manager of an observed write.
+    #[serde(skip)]
+    writer: String,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl Entry {
+    fn new(lane: Lane, time: &str, title: impl Into<String>, source: &'static str) -> Self {
+        Self {
+            lane,
+            time: time.to_owned(),
+            took: None,
+            title: title.into(),
+            detail: String::new(),
+            by: String::new(),
+            tone: Tone::Neutral,
+            reconcile: String::new(),
+            fields: Vec::new(),
+            fields_omitted: 0,
+            version: String::new(),
+            object: None,
+            source,
+            writer: String::new(),
+        }
+    }
+}
+
+/// Everything that is known about an object.
+pub(crate) struct Sources<'a> {
+    pub(crate) object: &'a ObjectRef,
+    /// The object, or null if it does not exist.
+    pub(crate) body: &'a Value,
+    pub(crate) events: &'a [Value],
+    /// Observed changes of the object and of its children.
+    pub(crate) changes: &'a [Arc<Change>],
+    pub(crate) children: &'a [(ObjectRef, Arc<Summary>)],
+    /// Reconciles of the object, and those that wrote it.
+    pub(crate) reconciles: &'a [Reconcile],
+    /// Coordinates of the object of a change.
+    pub(crate) refers: &'a dyn Fn(&Change) -> ObjectRef,
+}
+
+/// Builds the timeline, newest first, with the number of omitted entries.
+pub(crate) fn entries(sources: &Sources<'_>) -> (Vec<Entry>, usize) {
+    // By object and version, so that each write is one entry.
+    let mut writes: BTreeMap<(ObjectRef, String), Entry> = BTreeMap::new();
+    for change in sources.changes {
+        let object = (sources.refers)(change);
+        let entry = observed(sources.object, &object, change);
+        let version = if change.after.is_empty() { format!("-{}", change.before) } else { change.after.clone() };
+        writes.insert((object, version), entry);
+    }
+    let mut entries = Vec::new();
+    for reconcile in sources.reconciles {
+        ledger(sources.object, reconcile, &mut entries, &mut writes);
+    }
+    for (child, summary) in sources.children {
+        let is_known = writes.iter().any(|((object, _), entry)| object == child && entry.title.starts_with("create"));
+        if !is_known {
+            let mut entry = Entry::new(Lane::Children, &summary.created, "create", "metadata");
+            (entry.object, entry.tone) = (Some(child.clone()), Tone::Neutral);
+            entries.push(entry);
+        }
+    }
+    entries.extend(managed(sources.body, &writes));
+    entries.extend(conditions(sources.body));
+    entries.extend(sources.events.iter().map(event));
+    entries.extend(lifecycle(sources.body, &writes));
+    entries.extend(writes.into_values());
+    entries.sort_by_cached_key(|entry| (parse_rfc3339(&entry.time), entry.lane, entry.title.clone()));
+    entries.reverse();
+    let omitted = entries.len().saturating_sub(MAX_ENTRIES);
+    entries.truncate(MAX_ENTRIES);
+    (entries, omitted)
+}
+
+fn observed(of: &ObjectRef, object: &ObjectRef, change: &Change) -> Entry {
+    let lane = match (object == of, change.parts[..] == ["status"]) {
+        (false, _) => Lane::Children,
+        (true, true) => Lane::Status,
+        (true, false) => Lane::Spec,
+    };
+    let parts = if change.parts.is_empty() { String::new() } else { format!(" {}", change.parts.join(", ")) };
+    let mut entry = Entry::new(lane, &change.time, format!("{}{parts}", change.verb), "observed");
+    entry.by.clone_from(&change.writer);
+    entry.writer.clone_from(&change.writer);
+    entry.version.clone_from(&change.after);
+    entry.object = (object != of).then(|| object.clone());
+    entry.tone = if change.verb == "delete" { Tone::Warning } else { Tone::Neutral };
+    entry
+}
+
+/// Tone of an outcome of a reconcile.
+pub(crate) fn tone_of(outcome: &str) -> Tone {
+    match outcome {
+        "error" | "terminal" | "panic" | "deadline" => Tone::Bad,
+        "wait" | "memory" | "paused" => Tone::Warning,
+        _ => Tone::Good,
+    }
+}
+
+/// Returns the end of a reconcile.
+pub(crate) fn end_of(reconcile: &Reconcile) -> Timestamp {
+    let took = reconcile.value["took"].as_f64().unwrap_or(0.0).clamp(0.0, 1e6);
+    saturating_add(reconcile.began, SignedDuration::from_secs_f64(took))
+}
+
+/// Adds a reconcile of the object, and the writes of a reconcile.
+fn ledger(
+    of: &ObjectRef,
+    reconcile: &Reconcile,
+    entries: &mut Vec<Entry>,
+    writes: &mut BTreeMap<(ObjectRef, String), Entry>,
+) {
+    let value = &reconcile.value;
+    let (id, controller) = (text(&value["id"]), text(&value["controller"]));
+    let is_own = of.is(&value["object"]);
+    if is_own {
+        let outcome = text(&value["outcome"]);
+        let mut entry = Entry::new(Lane::Reconciles, &rfc3339_micro(reconcile.began), outcome, "ledger");
+        entry.took = value["took"].as_f64();
+        entry.detail = bounded(text(&value["error"]));
+        (entry.by, entry.reconcile) = (bounded(controller), bounded(id));
+        entry.tone = tone_of(outcome);
+        entries.push(entry);
+    }
+    let end = rfc3339_micro(end_of(reconcile));
+    for write in items(&value["writes"]).filter(|write| text(&write["result"]) != "unchanged") {
+        let object = ObjectRef::of(&write["object"]);
+        if !is_own && object != *of {
+            continue;
+        }
+        let (verb, after, before) = (text(&write["verb"]), text(&write["after"]), text(&write["before"]));
+        let version = if after.is_empty() { format!("-{before}") } else { after.to_owned() };
+        let subresource = text(&write["subresource"]);
+        let lane = match (object == *of, subresource == "status") {
+            (false, _) => Lane::Children,
+            (true, true) => Lane::Status,
+            (true, false) => Lane::Spec,
+        };
+        let title = if subresource.is_empty() { verb.to_owned() } else { format!("{verb} {subresource}") };
+        let new = Entry::new(lane, &end, bounded(&title), "ledger");
+        let entry = writes.entry((object.clone(), version)).or_insert(new);
+        entry.title = bounded(&title);
+        (entry.by, entry.reconcile) = (bounded(controller), bounded(id));
+        entry.fields = items(&write["fields"]).map(|field| bounded(text(field))).collect();
+        entry.fields_omitted = usize::try_from(write["fieldsOmitted"].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
+        after.clone_into(&mut entry.version);
+        entry.object = (object != *of).then_some(object);
+        entry.source = "ledger";
+        if text(&write["result"]) == "unknown" {
+            (entry.tone, entry.detail) = (Tone::Warning, "the result is unknown".to_owned());
+        }
+    }
+}
+
+/// Returns the last write of each manager, unless it was observed.
+fn managed<'a>(body: &'a Value, writes: &'a BTreeMap<(ObjectRef, String), Entry>) -> impl Iterator<Item = Entry> + 'a {
+    items(&body["metadata"]["managedFields"]).filter_map(|managed| {
+        let (manager, time) = (bounded(text(&managed["manager"])), text(&managed["time"]));
+        let at = parse_rfc3339(time)?;
+        let subresource = text(&managed["subresource"]);
+        let lane = if subresource == "status" { Lane::Status } else { Lane::Spec };
+        let is_same = |entry: &Entry| {
+            let since = parse_rfc3339(&entry.time).map(|time| time.duration_since(at).abs());
+            let is_manager = entry.writer.is_empty() || entry.writer.starts_with(&manager);
+            entry.lane == lane && since.is_some_and(|since| since <= SAME_WRITE) && is_manager
+        };
+        if writes.values().any(is_same) {
+            return None;
+        }
+        let verb = if text(&managed["operation"]) == "Apply" { "last apply" } else { "last update" };
+        let title = if subresource.is_empty() { verb.to_owned() } else { format!("{verb} {subresource}") };
+        let mut entry = Entry::new(lane, time, bounded(&title), "managedFields");
+        (entry.fields, entry.fields_omitted) = fields::paths(&managed["fieldsV1"]);
+        entry.by = manager;
+        Some(entry)
+    })
+}
+
+fn conditions(body: &Value) -> impl Iterator<Item = Entry> {
+    items(&body["status"]["conditions"]).filter_map(|condition| {
+        let since = [&condition["lastTransitionTime"], &condition["lastUpdateTime"]];
+        let time = since.into_iter().map(text).find(|time| !time.is_empty())?;
+        let title = format!("{} is {}", text(&condition["type"]), text(&condition["status"]));
+        let mut entry = Entry::new(Lane::Conditions, time, bounded(&title), "conditions");
+        entry.detail = match (text(&condition["reason"]), text(&condition["message"])) {
+            (reason, "") => bounded(reason),
+            ("", message) => bounded(message),
+            (reason, message) => bounded(&format!("{reason}: {message}")),
+        };
+        entry.tone = if condition["status"] == "True" { Tone::Good } else { Tone::Neutral };
+        Some(entry)
+    })
+}
+
+fn event(event: &Value) -> Entry {
+    let times = [&event["lastTimestamp"], &event["series"]["lastObservedTime"], &event["eventTime"]];
+    let created = text(&event["metadata"]["creationTimestamp"]);
+    let time = times.into_iter().map(text).find(|time| !time.is_empty()).unwrap_or(created);
+    let count = event["series"]["count"].as_u64().or_else(|| event["count"].as_u64()).unwrap_or(1);
+    let times = if count > 1 { format!(" ×{count}") } else { String::new() };
+    let mut entry = Entry::new(Lane::Events, time, bounded(&format!("{}{times}", text(&event["reason"]))), "events");
+    entry.detail = bounded(text(&event["message"]));
+    let component = [&event["reportingComponent"], &event["source"]["component"]];
+    entry.by = component.into_iter().map(text).find(|by| !by.is_empty()).map(bounded).unwrap_or_default();
+    entry.tone = if event["type"] == "Warning" { Tone::Bad } else { Tone::Neutral };
+    entry.reconcile = bounded(text(&event["metadata"]["annotations"]["flyball.dev/reconcile"]));
+    entry
+}
+
+/// Creation and requested deletion.
+fn lifecycle(body: &Value, writes: &BTreeMap<(ObjectRef, String), Entry>) -> Vec<Entry> {
+    let metadata = &body["metadata"];
+    let mut entries = Vec::new();
+    let is_created = writes.values().any(|entry| entry.object.is_none() && entry.title.starts_with("create"));
+    if let (Some(time), false) = (metadata["creationTimestamp"].as_str(), is_created) {
+        entries.push(Entry::new(Lane::Spec, time, "created", "metadata"));
+    }
+    if let Some(time) = metadata["deletionTimestamp"].as_str() {
+        let mut entry = Entry::new(Lane::Spec, time, "deletion requested", "metadata");
+        entry.tone = Tone::Warning;
+        entries.push(entry);
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn reference(kind: &str, name: &str) -> ObjectRef {
+        ObjectRef { group: String::new(), kind: kind.into(), namespace: "ns".into(), name: name.into() }
+    }
+
+    fn reconcile(value: Value) -> Reconcile {
+        let began = parse_rfc3339("2026-01-01T00:00:10Z").expect("a time");
+        Reconcile { operator: 0, began, value: Arc::new(value) }
+    }
+
+    fn change(id: &str, after: &str, verb: &'static str, parts: Vec<&'static str>) -> Arc<Change> {
+        Arc::new(Change {
+            sequence: 1,
+            time: "2026-01-01T00:00:10.400000Z".into(),
+            id: id.into(),
+            kind: 0,
+            namespace: "ns".into(),
+            name: id.into(),
+            owner: String::new(),
+            verb,
+            before: String::new(),
+            after: after.into(),
+            parts,
+            writer: "op".into(),
+        })
+    }
+
+    #[test]
+    fn write_that_several_sources_have_is_one_entry() {
+        let body = json!({"metadata": {"managedFields": [
+            {"manager": "op", "operation": "Apply", "subresource": "status", "time": "2026-01-01T00:00:10Z"},
+            {"manager": "kubectl-edit", "operation": "Update", "time": "2026-01-01T00:00:09Z",
+             "fieldsV1": {"f:spec": {"f:size": {}}}},
+        ]}});
+        let object = |kind: &str, name: &str| json!({"group": "", "kind": kind, "namespace": "ns", "name": name});
+        let own = reconcile(json!({
+            "id": "7", "controller": "shop", "object": object("Shop", "a"), "outcome": "success", "took": 0.5,
+            "writes": [
+                {"object": object("Pod", "p"), "verb": "create", "after": "12", "result": "changed"},
+                {"object": object("Shop", "a"), "verb": "apply", "subresource": "status", "after": "13",
+                 "result": "changed", "fields": ["status.ready"]},
+                {"object": object("Pod", "q"), "verb": "apply", "after": "9", "result": "unchanged"},
+            ],
+        }));
+        let changes = [change("a", "13", "change", vec!["status"]), change("p", "12", "create", vec![])];
+        let refers = |change: &Change| reference(if change.id == "a" { "Shop" } else { "Pod" }, &change.id);
+        let (entries, omitted) = entries(&Sources {
+            object: &reference("Shop", "a"),
+            body: &body,
+            events: &[],
+            changes: &changes,
+            children: &[],
+            reconciles: &[own],
+            refers: &refers,
+        });
+        let texts: Vec<String> = entries
+            .iter()
+            .map(|entry| format!("{:?} {} {} {:?} {}", entry.lane, entry.title, entry.by, entry.fields, entry.source))
+            .collect();
+        let expected = [
+            "Children create shop [] ledger",
+            r#"Status apply status shop ["status.ready"] ledger"#,
+            "Reconciles success shop [] ledger",
+            r#"Spec last update kubectl-edit ["spec.size"] managedFields"#,
+        ];
+        // The observed times precede the end of the reconcile.
+        assert_eq!(texts, expected);
+        assert_eq!(omitted, 0);
+    }
+}

@@ -1,0 +1,205 @@
+//! Lists and watches every kind with the rights of the user, and keeps the [`Store`] current.
+//!
+//! One task per kind. A kind that the user may not list is tried again later; a kind that cannot be watched is listed
+//! at intervals. Of Secrets, only metadata is requested.
+
+use crate::kind::{Discover, Kind};
+use crate::store::Store;
+use crate::summary::{Summary, text};
+use flyball_core::Clock;
+use flyball_core::time::rfc3339_micro;
+use futures_util::TryStreamExt;
+use http::Request;
+use http::header::ACCEPT;
+use kube::Client;
+use kube::core::WatchEvent;
+use serde_json::Value;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+/// Number of objects of one page of a list.
+const PAGE: usize = 500;
+/// Interval of discovery, which finds new kinds.
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
+/// Interval of lists of kinds that cannot be watched, and of kinds that the user may not list.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
+/// Minimum and maximum delay after a failure.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// The server ends a watch after this time.
+const WATCH_SECONDS: u32 = 290;
+/// A watch without a bookmark or an event for this time counts as broken.
+const WATCH_TIMEOUT: Duration = Duration::from_secs(300);
+/// Concurrent lists, so that a large cluster is not asked for everything at once.
+const MAX_LISTS: usize = 8;
+
+/// The connection of a watch.
+#[derive(Clone)]
+pub(crate) struct Watcher {
+    pub(crate) client: Client,
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Clock,
+    /// The only namespace whose objects are listed; empty for all.
+    pub(crate) namespace: String,
+    pub(crate) lists: Arc<Semaphore>,
+}
+
+impl Watcher {
+    pub(crate) fn new(client: Client, store: Arc<Store>, clock: Clock, namespace: String) -> Self {
+        Self { client, store, clock, namespace, lists: Arc::new(Semaphore::new(MAX_LISTS)) }
+    }
+
+    /// Watches all kinds, also those that are added later. Never returns.
+    pub(crate) async fn run(self, discover: &dyn Discover) {
+        let mut tasks = JoinSet::new();
+        loop {
+            match discover.kinds().await {
+                Ok(kinds) => {
+                    for kind in kinds.into_iter().filter(|kind| !kind.is_unwatched()) {
+                        if let Some((index, true)) = self.store.add_kind(&kind) {
+                            tasks.spawn(self.clone().watch_kind(index, kind));
+                        }
+                    }
+                }
+                Err(error) => tracing::warn!(error, "cannot discover the kinds of the cluster"),
+            }
+            sleep(DISCOVERY_INTERVAL).await;
+        }
+    }
+
+    async fn watch_kind(self, index: usize, kind: Kind) {
+        let mut backoff = BACKOFF.0;
+        loop {
+            let error = match self.list(index, &kind).await {
+                Ok(version) => {
+                    backoff = BACKOFF.0;
+                    self.watch_from(index, &kind, version).await
+                }
+                Err(error) => error,
+            };
+            let code = match &error {
+                kube::Error::Api(status) => status.code,
+                _ => 0,
+            };
+            let delay = match code {
+                410 => Duration::ZERO,
+                401 | 403 => POLL_INTERVAL,
+                // The kind has no `watch`, or its definition was deleted.
+                404 | 405 => {
+                    if code == 404 {
+                        self.store.replace(index, Vec::new(), &self.now());
+                    }
+                    POLL_INTERVAL
+                }
+                _ => backoff,
+            };
+            if !matches!(code, 404 | 405 | 410) {
+                self.store.fail(index, &message(&error), matches!(code, 401 | 403));
+            }
+            backoff = (backoff * 2).min(BACKOFF.1);
+            sleep(delay).await;
+        }
+    }
+
+    /// Lists all objects page by page, and returns the resource version of the list.
+    async fn list(&self, index: usize, kind: &Kind) -> kube::Result<String> {
+        // The semaphore is never closed.
+        let _permit = self.lists.acquire().await.ok();
+        let (mut objects, mut next) = (Vec::new(), String::new());
+        loop {
+            let path = format!("{}?limit={PAGE}{next}", kind.path(&self.namespace, None));
+            let list: Value = self.client.request(request(&path, kind, true)?).await?;
+            objects.extend(crate::summary::items(&list["items"]).map(|object| Summary::of(index, object)));
+            let token = text(&list["metadata"]["continue"]);
+            if token.is_empty() {
+                self.store.replace(index, objects, &self.now());
+                return Ok(text(&list["metadata"]["resourceVersion"]).to_owned());
+            }
+            let token: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
+            next = format!("&continue={token}");
+        }
+    }
+
+    /// Watches until a failure; the end of a response is continued.
+    async fn watch_from(&self, index: usize, kind: &Kind, mut version: String) -> kube::Error {
+        loop {
+            match self.watch_once(index, kind, &mut version).await {
+                Ok(()) => {}
+                Err(error) => return error,
+            }
+        }
+    }
+
+    async fn watch_once(&self, index: usize, kind: &Kind, version: &mut String) -> kube::Result<()> {
+        let query = "watch=true&allowWatchBookmarks=true";
+        let path = format!(
+            "{}?{query}&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}",
+            kind.path(&self.namespace, None)
+        );
+        let mut events = pin!(self.client.request_events::<Value>(request(&path, kind, false)?).await?);
+        let mut received = false;
+        while let Ok(event) = timeout(WATCH_TIMEOUT, events.try_next()).await {
+            let Some(event) = event? else { break };
+            received = true;
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    text(&object["metadata"]["resourceVersion"]).clone_into(version);
+                    self.store.put(Summary::of(index, &object), &self.now());
+                }
+                WatchEvent::Deleted(object) => {
+                    text(&object["metadata"]["resourceVersion"]).clone_into(version);
+                    self.store.remove(index, &Summary::of(index, &object).id, &self.now());
+                }
+                WatchEvent::Bookmark(bookmark) => {
+                    version.clone_from(&bookmark.metadata.resource_version);
+                    self.store.touch(index, &self.now());
+                }
+                WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+            }
+        }
+        if !received {
+            // A server that ends each watch at once is not asked in a loop.
+            sleep(BACKOFF.0).await;
+        }
+        Ok(())
+    }
+
+    fn now(&self) -> String {
+        rfc3339_micro(self.clock.now())
+    }
+}
+
+/// Builds a GET request. Of Secrets, only metadata is requested.
+fn request(path: &str, kind: &Kind, is_list: bool) -> kube::Result<Request<Vec<u8>>> {
+    let accept = match (kind.is_secret(), is_list) {
+        (true, true) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        (true, false) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        (false, _) => "application/json",
+    };
+    Request::get(path).header(ACCEPT, accept).body(Vec::new()).map_err(kube::Error::HttpError)
+}
+
+/// Returns the message of the API server, or the error with its causes.
+pub(crate) fn message(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return status.message.clone();
+    }
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Reads one object; of Secrets, only metadata.
+pub(crate) async fn read(client: &Client, kind: &Kind, namespace: &str, name: &str) -> kube::Result<Value> {
+    client.request(request(&kind.path(namespace, Some(name)), kind, false)?).await
+}

@@ -1,0 +1,51 @@
+//! The layers inside the crate, as ARCHITECTURE.md draws them.
+
+use flyball_architecture::Sources;
+
+/// The layers from the ground up: each module, and the modules that it may import.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("access", &[]),
+    ("assets", &[]),
+    ("kind", &[]),
+    ("summary", &[]),
+    ("actions", &["kind", "summary"]),
+    ("fields", &["summary"]),
+    ("object", &["summary"]),
+    ("operators", &["object", "summary"]),
+    ("store", &["kind", "summary"]),
+    ("controllers", &["object", "operators", "summary"]),
+    ("permissions", &["operators", "summary"]),
+    ("timeline", &["fields", "object", "operators", "store", "summary"]),
+    ("causality", &["object", "operators", "store", "summary", "timeline"]),
+    ("watch", &["kind", "store", "summary"]),
+    ("shared", &["operators", "store"]),
+    ("stream", &["shared"]),
+    (
+        "answers",
+        &[
+            "actions",
+            "causality",
+            "controllers",
+            "kind",
+            "object",
+            "operators",
+            "permissions",
+            "shared",
+            "store",
+            "summary",
+            "timeline",
+            "watch",
+        ],
+    ),
+    ("server", &["access", "actions", "answers", "assets", "kind", "operators", "shared", "stream", "watch"]),
+];
+
+#[test]
+fn modules_form_layers() {
+    Sources::of(env!("CARGO_MANIFEST_DIR")).check(LAYERS);
+}
+
+#[test]
+fn layers_match_document() {
+    Sources::check_document("Modules of the console", LAYERS);
+}

@@ -1,0 +1,4 @@
+//! Integration tests.
+
+mod architecture;
+mod serve;

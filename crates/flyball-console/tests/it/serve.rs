@@ -1,0 +1,244 @@
+//! A console of an embedded control plane, by HTTP.
+
+use flyball_cluster::{Cluster, Options};
+use flyball_console::{Address, Console, Discover, Kind, Settings};
+use flyball_core::Clock;
+use kube::Client;
+use serde_json::{Value, json};
+use std::future::{Future, ready};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+use url::Url;
+
+/// Text that must arrive as text.
+const HOSTILE: &str = "<script>alert(1)</script>\u{202e}";
+
+struct Kinds;
+
+impl Discover for Kinds {
+    fn kinds(&self) -> Pin<Box<dyn Future<Output = Result<Vec<Kind>, String>> + Send + '_>> {
+        let kind = |kind: &str, plural: &str, namespaced| Kind {
+            group: String::new(),
+            version: "v1".into(),
+            kind: kind.into(),
+            plural: plural.into(),
+            namespaced,
+        };
+        let core = [("Namespace", "namespaces", false), ("ConfigMap", "configmaps", true), ("Secret", "secrets", true)];
+        Box::pin(ready(Ok(core.map(|(name, plural, namespaced)| kind(name, plural, namespaced)).into())))
+    }
+}
+
+/// A running console.
+struct Page {
+    url: Url,
+    client: Client,
+}
+
+impl Page {
+    async fn start(write: bool, operators: Vec<Address>) -> Self {
+        let cluster = Cluster::new(Options::system().expect("randomness"));
+        let client = cluster.admin();
+        let (cluster, context, clock) = (String::new(), "test".into(), Clock::system());
+        let settings = Settings { port: 0, write, namespace: None, cluster, context, operators, clock };
+        let console = Console::bind(client.clone(), settings).await.expect("a free port");
+        let url = Url::parse(&console.url()).expect("a URL");
+        tokio::spawn(async move { console.run(&Kinds).await });
+        Self { url, client }
+    }
+
+    fn token(&self) -> &str {
+        self.url.query().and_then(|query| query.strip_prefix("token=")).expect("a token")
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.url.socket_addrs(|| None).expect("an address")[0]
+    }
+
+    /// Sends a request with the token and this extra text in its head, and returns the open connection.
+    async fn send(&self, method: &str, path: &str, head: &str, body: &str) -> TcpStream {
+        let (address, token, length) = (self.address(), self.token(), body.len());
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\ncontent-length: {length}\r\n\
+             connection: close\r\n{head}\r\n{body}"
+        );
+        stream.write_all(text.as_bytes()).await.expect("sent");
+        stream
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let mut text = String::new();
+        self.send("GET", path, "", "").await.read_to_string(&mut text).await.expect("a response");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        serde_json::from_str(body).unwrap_or_else(|_| panic!("{head}\n{body}"))
+    }
+
+    async fn write(&self, action: &str, id: &str) -> String {
+        let origin = format!("origin: http://{}\r\n", self.address());
+        let body = json!({"action": action, "id": id}).to_string();
+        let mut text = String::new();
+        self.send("POST", "/api/act", &origin, &body).await.read_to_string(&mut text).await.expect("a response");
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+
+    async fn create(&self, kind: &str, plural: &str, name: &str, rest: Value) -> Value {
+        let mut object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+        for (field, value) in rest.as_object().into_iter().flatten() {
+            object[field] = value.clone();
+        }
+        object["metadata"]["name"] = name.into();
+        let path = format!("/api/v1/namespaces/default/{plural}?fieldManager=kubectl-create");
+        let request = http::Request::post(path).header("content-type", "application/json");
+        self.client.request(request.body(object.to_string().into_bytes()).expect("a request")).await.expect("created")
+    }
+}
+
+/// The stream of a page: its text, split at events.
+struct Events {
+    stream: TcpStream,
+    text: String,
+}
+
+impl Events {
+    async fn open(page: &Page) -> Self {
+        Self { stream: page.send("GET", "/api/stream", "", "").await, text: String::new() }
+    }
+
+    /// Reads until an event of objects satisfies the condition.
+    async fn until(&mut self, condition: impl Fn(&Value) -> bool) -> Value {
+        let wait = async {
+            let mut bytes = vec![0; 64 << 10];
+            loop {
+                while let Some(at) = self.text.find("\n\n") {
+                    let event: String = self.text.drain(..at + 2).collect();
+                    let Some(at) = event.find("event: objects\ndata: ") else { continue };
+                    // Chunks of the body end with lines of their own.
+                    let data = event[at + 21..].lines().next().expect("a line");
+                    let value: Value = serde_json::from_str(data).expect("JSON");
+                    if condition(&value) {
+                        return value;
+                    }
+                }
+                let read = self.stream.read(&mut bytes).await.expect("data");
+                assert_ne!(read, 0, "the stream has ended: {}", self.text);
+                self.text.push_str(std::str::from_utf8(&bytes[..read]).expect("UTF-8"));
+            }
+        };
+        timeout(Duration::from_secs(30), wait).await.expect("an event in time")
+    }
+}
+
+fn names(event: &Value) -> Vec<&str> {
+    event["objects"].as_array().expect("objects").iter().filter_map(|object| object["name"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn stream_has_each_object_in_its_newest_state() {
+    let page = Page::start(false, Vec::new()).await;
+    let mut events = Events::open(&page).await;
+    events.until(|event| names(event).contains(&"default")).await;
+    let made = page.create("ConfigMap", "configmaps", "a", json!({"data": {"text": "1"}})).await;
+    let event = events.until(|event| names(event).contains(&"a")).await;
+    assert_eq!(event["reset"], false);
+    let id = made["metadata"]["uid"].as_str().expect("a UID");
+    let path = "/api/v1/namespaces/default/configmaps/a";
+    let delete = http::Request::delete(path).body(Vec::new()).expect("a request");
+    page.client.request::<Value>(delete).await.expect("deleted");
+    events.until(|event| event["removed"].as_array().is_some_and(|ids| ids.iter().any(|gone| gone == id))).await;
+}
+
+#[tokio::test]
+async fn timeline_has_writes_events_and_no_values_of_secrets() {
+    let page = Page::start(false, Vec::new()).await;
+    let mut events = Events::open(&page).await;
+    events.until(|event| names(event).contains(&"default")).await;
+    let annotated = json!({"metadata": {"annotations": {"a": HOSTILE}}, "data": {"text": HOSTILE}});
+    let map = page.create("ConfigMap", "configmaps", "a", annotated).await;
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": map["metadata"]["uid"]}]);
+    let secret = json!({"metadata": {"ownerReferences": owner}, "stringData": {"password": "s3cret"}});
+    let secret = page.create("Secret", "secrets", "b", secret).await;
+    page.create(
+        "Event",
+        "events",
+        "a.1",
+        json!({"involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default",
+            "uid": map["metadata"]["uid"]}, "reason": "Noticed", "message": HOSTILE, "type": "Warning"}),
+    )
+    .await;
+    events.until(|event| names(event).contains(&"b")).await;
+    let described = page.get(&format!("/api/object?id={}", map["metadata"]["uid"].as_str().expect("a UID"))).await;
+    let entries: Vec<String> = described["entries"]
+        .as_array()
+        .expect("entries")
+        .iter()
+        .map(|entry| format!("{} {} {}", entry["lane"], entry["title"], entry["detail"]))
+        .collect();
+    for expected in ["\"spec\" \"create\"", "\"children\" \"create\"", "\"events\" \"Noticed\""] {
+        assert!(entries.iter().any(|entry| entry.starts_with(expected)), "{expected} in {entries:?}");
+    }
+    assert_eq!(described["body"]["data"]["text"], HOSTILE, "text of others is sent as it is, in JSON");
+    assert_eq!(described["children"][0]["object"]["kind"], "Secret");
+    let described = page.get(&format!("/api/object?id={}", secret["metadata"]["uid"].as_str().expect("a UID"))).await;
+    assert_eq!(described["owners"][0]["object"]["name"], "a");
+    assert_eq!(described["body"]["metadata"]["name"], "b");
+    assert!(described["body"]["data"].is_null() && !described.to_string().contains("s3cret"));
+}
+
+#[tokio::test]
+async fn page_reads_only_unless_writes_are_permitted() {
+    for write in [false, true] {
+        let page = Page::start(write, Vec::new()).await;
+        let mut events = Events::open(&page).await;
+        events.until(|event| names(event).contains(&"default")).await;
+        let map = page.create("ConfigMap", "configmaps", "a", json!({})).await;
+        events.until(|event| names(event).contains(&"a")).await;
+        let id = map["metadata"]["uid"].as_str().expect("a UID");
+        if !write {
+            assert_eq!(page.write("delete", id).await, "HTTP/1.1 403 Forbidden");
+            assert_eq!(page.get(&format!("/api/object?id={id}")).await["body"]["metadata"]["name"], "a");
+            continue;
+        }
+        assert_eq!(page.write("format", id).await, "HTTP/1.1 400 Bad Request");
+        assert_eq!(page.write("delete", "unknown").await, "HTTP/1.1 404 Not Found");
+        assert_eq!(page.write("pause", id).await, "HTTP/1.1 200 OK");
+        events
+            .until(|event| event["objects"].as_array().is_some_and(|all| all.iter().any(|one| one["paused"] == true)))
+            .await;
+        assert_eq!(page.write("delete", id).await, "HTTP/1.1 200 OK");
+        events.until(|event| event["removed"].as_array().is_some_and(|ids| ids.iter().any(|gone| gone == id))).await;
+    }
+}
+
+#[tokio::test]
+async fn operator_that_answers_nonsense_is_an_error_of_that_operator() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = Url::parse(&format!("http://{}/", listener.local_addr().expect("an address"))).expect("a URL");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut bytes = [0; 1024];
+            let _ = stream.read(&mut bytes).await;
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello").await;
+        }
+    });
+    let page = Page::start(false, vec![Address { url, token: None, authority: None }]).await;
+    let failed = async {
+        loop {
+            let described = page.get("/api/controllers").await;
+            let error = described["operators"][0]["error"].as_str().unwrap_or_default().to_owned();
+            if !error.is_empty() {
+                return error;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let error = timeout(Duration::from_secs(30), failed).await.expect("an error");
+    assert!(error.contains("is not a JSON object"), "{error}");
+    // The rest works.
+    assert_eq!(page.get("/api/permissions?namespace=default").await["error"], "");
+    assert!(page.get("/api/causality").await["bursts"].is_array());
+}

@@ -1,0 +1,136 @@
+//! The operator: it collects, imports, and runs reports.
+
+mod catalog;
+mod data_source;
+mod query;
+mod report;
+mod tasks;
+
+use crate::access;
+use crate::api::{ReportDataSource, crds};
+use crate::collect::ReadableOwners;
+use crate::store::{self, Retention, Store};
+use flyball::{Controller, Operator};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Name of the operator.
+pub const NAME: &str = "flyball-metering";
+
+/// Settings of the operator.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Data directory.
+    pub data: PathBuf,
+    /// Namespace whose reports see the data of all namespaces.
+    pub namespace: String,
+    /// Label with the name of the tenant.
+    pub tenant_label: Option<String>,
+    /// Custom resources that the operator may read, to find their owners.
+    pub owner_resources: Vec<String>,
+    /// Allowed Prometheus servers; the first one is the default.
+    pub prometheus: Vec<String>,
+    /// Addresses of operators, as `NAME=http://127.0.0.1:8080`; with a ledger or with metrics.
+    pub operators: Vec<String>,
+    /// Interval of polls of `metrics.k8s.io` and of operators; none disables both.
+    pub poll_interval: Option<Duration>,
+    /// Time after the end of a period at which its report runs, for data that arrives late.
+    pub grace: Duration,
+    /// Times for which data is kept.
+    pub retention: Retention,
+    /// Address of the endpoint for results, on loopback.
+    pub address: Option<SocketAddr>,
+    /// Runs queries on separate threads. Simulations run them in place, so that they are reproducible.
+    pub has_threads: bool,
+}
+
+impl Settings {
+    /// Creates settings with a data directory and defaults.
+    pub fn new(data: PathBuf) -> Self {
+        Self {
+            data,
+            namespace: "metering".to_owned(),
+            tenant_label: None,
+            owner_resources: Vec::new(),
+            prometheus: Vec::new(),
+            operators: Vec::new(),
+            poll_interval: Some(Duration::from_secs(60)),
+            grace: Duration::from_secs(60),
+            retention: Retention::default(),
+            address: None,
+            has_threads: true,
+        }
+    }
+
+    fn readable(&self) -> ReadableOwners {
+        ReadableOwners::Resources(self.owner_resources.clone())
+    }
+}
+
+/// The settings, and the store, which is opened at its first use: printing manifests needs none.
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    store: OnceLock<Arc<Store>>,
+}
+
+impl Shared {
+    fn store(&self) -> store::Result<Arc<Store>> {
+        if let Some(store) = self.store.get() {
+            return Ok(store.clone());
+        }
+        let opened = Arc::new(Store::open(&self.settings.data)?);
+        Ok(self.store.get_or_init(|| opened).clone())
+    }
+
+    /// Computes on a separate thread, unless runs have to be reproducible.
+    async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        if self.settings.has_threads { flyball::offload(Duration::from_millis(100), work).await } else { work() }
+    }
+}
+
+/// Creates the operator.
+pub fn operator(settings: Settings) -> Operator {
+    let shared = Arc::new(Shared { settings, store: OnceLock::new() });
+    let mut reports = report::controller(shared.clone());
+    for rule in rules(&shared.settings) {
+        reports = reports.allows(rule);
+    }
+    let operator = crds().into_iter().fold(Operator::new(NAME), Operator::crd);
+    let operator = operator
+        .controller(reports)
+        .controller(Controller::new(query::Queries { shared: shared.clone() }).reads::<ReportDataSource>())
+        .controller(data_source::controller(shared.clone()));
+    tasks::all(&shared).into_iter().fold(operator, Operator::task)
+}
+
+/// RBAC rules of watches and polls.
+fn rules(settings: &Settings) -> Vec<PolicyRule> {
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(resources.iter().map(ToString::to_string).collect()),
+        verbs: verbs.iter().map(ToString::to_string).collect(),
+        ..PolicyRule::default()
+    };
+    let watch = ["get", "list", "watch"];
+    let mut rules = vec![
+        rule("", &["pods", "persistentvolumeclaims", "nodes"], &watch),
+        rule("apps", &["replicasets", "deployments", "statefulsets", "daemonsets"], &watch),
+        rule("batch", &["jobs", "cronjobs"], &watch),
+    ];
+    if settings.poll_interval.is_some() {
+        rules.push(rule("metrics.k8s.io", &["pods"], &["get", "list"]));
+    }
+    for resource in &settings.owner_resources {
+        if let Some((plural, group)) = resource.split_once('.') {
+            rules.push(rule(group, &[plural], &["get"]));
+        }
+    }
+    if settings.address.is_some() {
+        rules.extend(access::rules());
+    }
+    rules
+}

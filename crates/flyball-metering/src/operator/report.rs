@@ -1,0 +1,231 @@
+//! Reconciles Reports: one period at a time, when it is over and its data is complete.
+
+use super::Shared;
+use super::catalog::{NamespaceCatalog, message, values};
+use crate::api::{Report, ReportDataSource, ReportQuery, ReportStatus};
+use crate::query::{Catalog, Definition, InputKind, Request, Results, run};
+use crate::schedule::{Period, next_period};
+use crate::store::{PeriodResult, STATE};
+use flyball::{Action, Condition, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball_core::time::{Timestamp, parse_duration, parse_rfc3339, rfc3339};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::api::{Api, DeleteParams, Preconditions};
+use kube::{Resource, ResourceExt};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time after which a report whose data is incomplete is tried again.
+const DEPENDENCY_RETRY: Duration = Duration::from_secs(30);
+/// Time after which a report that failed for good is tried again, since its query may have changed.
+const FAILURE_RETRY: Duration = Duration::from_secs(60);
+
+/// Returns the controller of Reports.
+pub(super) fn controller(shared: Arc<Shared>) -> Controller<Reports> {
+    let delete = PolicyRule {
+        api_groups: Some(vec![crate::api::GROUP.to_owned()]),
+        resources: Some(vec!["reports".to_owned()]),
+        verbs: vec!["delete".to_owned()],
+        ..PolicyRule::default()
+    };
+    // One at a time, since a result may be large.
+    Controller::new(Reports { shared }).concurrency(1).reads::<ReportQuery>().reads::<ReportDataSource>().allows(delete)
+}
+
+/// Reconciles each Report.
+pub(super) struct Reports {
+    shared: Arc<Shared>,
+}
+
+impl Reconcile for Reports {
+    type Resource = Report;
+
+    async fn reconcile(&self, report: &Report, cx: &Context<Report>) -> Result<Action> {
+        if let Some(action) = self.expire(report, cx).await? {
+            return Ok(action);
+        }
+        let created = report.meta().creation_timestamp.as_ref().map_or(cx.now(), |time| time.0);
+        let period = match next_period(report, created.as_second()) {
+            Ok(Some(period)) => period,
+            Ok(None) => return self.finish(report, cx).await,
+            Err(error) => return fail(report, cx, "InvalidReport", error.to_string()).await,
+        };
+        let now = cx.now().as_second();
+        let due = if report.spec.run_immediately { now } else { period.until + seconds(self.shared.settings.grace) };
+        if now < due {
+            let waiting = Condition::new("Running", false, "ReportingPeriodWaiting")
+                .message(format!("waiting until {}, the end of the period, and for late data", time(due)));
+            set(report, cx, waiting, no_failure(), Some(period)).await?;
+            return Ok(Action::requeue_after(Duration::from_secs((due - now).unsigned_abs())));
+        }
+        let namespace = report.namespace().unwrap_or_default();
+        let catalog = NamespaceCatalog::read(cx, &namespace).await?;
+        let Some(query) = catalog.query(&report.spec.query) else {
+            let problem = format!("spec.query: there is no ReportQuery {:?} in this namespace", report.spec.query);
+            return fail(report, cx, "InvalidReport", problem).await;
+        };
+        if let Some(problem) = self.unmet(report, &query, period, cx).await? {
+            let waiting = Condition::new("Running", false, "ReportingPeriodUnmetDependencies").message(problem);
+            set(report, cx, waiting, no_failure(), Some(period)).await?;
+            return Ok(Action::requeue_after(DEPENDENCY_RETRY));
+        }
+        match self.run(report, query, catalog, period).await {
+            Ok(results) => self.store(report, period, results, cx).await,
+            Err(error) if error.is_permanent() => fail(report, cx, "GenerateReportFailed", message(&error)).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Reports {
+    async fn run(
+        &self,
+        report: &Report,
+        query: Definition,
+        catalog: NamespaceCatalog,
+        period: Period,
+    ) -> std::result::Result<Results, crate::query::Error> {
+        let (inputs, store) = (values(&report.spec.inputs), self.shared.store()?);
+        let namespace = report.namespace().unwrap_or_default();
+        let is_scoped = namespace != self.shared.settings.namespace;
+        let work = move || {
+            let Period { since, until } = period;
+            let (inputs, namespace, catalog) = (&inputs, namespace.as_str(), &catalog);
+            run(&store, &Request { query: &query, since, until, inputs, namespace, is_scoped, catalog })
+        };
+        self.shared.compute(work).await
+    }
+
+    /// Stores the results of a period, and plans the next one.
+    async fn store(&self, report: &Report, period: Period, results: Results, cx: &Context<Report>) -> Result<Action> {
+        let rows = i64::try_from(results.rows.len()).unwrap_or(i64::MAX);
+        let columns: Vec<String> = results.columns.iter().map(|column| column.name.clone()).collect();
+        let (uid, namespace, name) =
+            (report.uid().unwrap_or_default(), report.namespace().unwrap_or_default(), report.name_any());
+        let result = PeriodResult { since: period.since, until: period.until, rows: results.rows };
+        let (store, overwrite) = (self.shared.store()?, report.spec.overwrite_existing_data);
+        let stored = move || store.put_result((&uid, &namespace, &name), &columns, &result, overwrite);
+        self.shared.compute(stored).await?;
+        let mut done = report.clone();
+        let status = done.status.get_or_insert_default();
+        (status.last_report_time, status.rows) = (Some(time(period.until)), rows);
+        let created = report.meta().creation_timestamp.as_ref().map_or(cx.now(), |time| time.0);
+        match next_period(&done, created.as_second()) {
+            Ok(Some(next)) => {
+                let waiting = Condition::new("Running", false, "ReportingPeriodWaiting")
+                    .message(format!("the next period ends at {}", time(next.until)));
+                set(&done, cx, waiting, no_failure(), Some(next)).await?;
+                Ok(Action::requeue())
+            }
+            Ok(None) => self.finish(&done, cx).await,
+            Err(error) => fail(&done, cx, "InvalidReport", error.to_string()).await,
+        }
+    }
+
+    async fn finish(&self, report: &Report, cx: &Context<Report>) -> Result<Action> {
+        let finished = Condition::new("Running", false, "Finished").message("all periods have results");
+        set(report, cx, finished, no_failure(), None).await?;
+        match expires(report) {
+            Some(at) => {
+                Ok(Action::requeue_after(Duration::from_secs((at - cx.now().as_second()).max(1).unsigned_abs())))
+            }
+            None => Ok(Action::done()),
+        }
+    }
+
+    /// Returns the data that the period still lacks.
+    async fn unmet(
+        &self,
+        report: &Report,
+        query: &Definition,
+        period: Period,
+        cx: &Context<Report>,
+    ) -> Result<Option<String>> {
+        if report.spec.run_immediately {
+            return Ok(None);
+        }
+        let complete = self.shared.store()?.progress(STATE)?;
+        let Some(complete) = complete else { return Ok(Some("the state of the cluster is not known yet".to_owned())) };
+        if complete < period.until {
+            let (complete, until) = (time(complete), time(period.until));
+            return Ok(Some(format!("the state of the cluster is known until {complete}, the period ends at {until}")));
+        }
+        for input in report.spec.inputs.iter().take(32) {
+            let kind = query.inputs.iter().find(|declared| declared.name == input.name).map(|declared| declared.kind);
+            if kind != Some(InputKind::Report) {
+                continue;
+            }
+            let key = ObjectKey::new(report.namespace().as_deref(), &input.value);
+            let Some(source) = cx.get::<Report>(&key).await? else {
+                return Ok(Some(format!("input {}: there is no Report {:?}", input.name, input.value)));
+            };
+            let status = source.status.unwrap_or_default();
+            let last = status.last_report_time.as_deref().and_then(parse_rfc3339).map(|time| time.as_second());
+            let is_finished = status.conditions.iter().any(|condition| condition.reason == "Finished");
+            if !is_finished && last.is_none_or(|last| last < period.until) {
+                let problem = format!(
+                    "input {}: the Report {:?} has no results until {} yet",
+                    input.name,
+                    input.value,
+                    time(period.until)
+                );
+                return Ok(Some(problem));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Deletes a report after its expiration, unless others read it.
+    async fn expire(&self, report: &Report, cx: &Context<Report>) -> Result<Option<Action>> {
+        let Some(at) = expires(report) else { return Ok(None) };
+        if cx.now().as_second() < at {
+            return Ok(None);
+        }
+        let (namespace, name) = (report.namespace().unwrap_or_default(), report.name_any());
+        let others: Vec<Report> = cx.list(Some(&namespace)).await?;
+        let is_read = others.iter().any(|other| other.spec.inputs.iter().any(|input| input.value == name));
+        if is_read {
+            return Ok(None);
+        }
+        let preconditions = Preconditions { uid: report.uid(), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        Api::<Report>::namespaced(cx.client().clone(), &namespace).delete(&name, &parameters).await?;
+        Ok(Some(Action::done()))
+    }
+}
+
+/// Returns the time at which a report expires.
+fn expires(report: &Report) -> Option<i64> {
+    let nanos = parse_duration(report.spec.expiration.as_deref()?).ok().filter(|nanos| *nanos > 0)?;
+    let created = report.meta().creation_timestamp.as_ref()?.0.as_second();
+    Some(created + nanos / 1_000_000_000)
+}
+
+fn no_failure() -> Condition {
+    Condition::new("Failure", false, "NoFailure")
+}
+
+async fn fail(report: &Report, cx: &Context<Report>, reason: &str, problem: String) -> Result<Action> {
+    let running = Condition::new("Running", false, reason);
+    set(report, cx, running, Condition::new("Failure", true, reason).message(problem), None).await?;
+    Ok(Action::requeue_after(FAILURE_RETRY))
+}
+
+async fn set(
+    report: &Report,
+    cx: &Context<Report>,
+    running: Condition,
+    failure: Condition,
+    next: Option<Period>,
+) -> Result<()> {
+    let known = report.status.clone().unwrap_or_default();
+    let next_report_time = next.map(|next| time(next.until));
+    cx.set_status(&ReportStatus { conditions: vec![running, failure], next_report_time, ..known }).await
+}
+
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn time(seconds: i64) -> String {
+    Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), rfc3339)
+}

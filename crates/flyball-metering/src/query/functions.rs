@@ -1,0 +1,201 @@
+//! Functions of queries. They are pure, except that `input` reads the inputs of the report.
+
+use crate::store::usage_portion;
+use parking_lot::Mutex;
+use rusqlite::functions::{Aggregate, Context, FunctionFlags};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Error, Result, ToSql};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A value of an input, as a query gets it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Integer(i64),
+    Text(String),
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Borrowed(ValueRef::Null),
+            Self::Integer(number) => (*number).into(),
+            Self::Text(text) => ToSqlOutput::Borrowed(text.as_str().into()),
+        })
+    }
+}
+
+/// The values of the inputs of a query and of those that it reads from; they are added while tables are defined.
+pub(super) type SharedInputs = Arc<Mutex<BTreeMap<String, Value>>>;
+
+/// Functions that queries may call: those of SQLite without side effects, clock, randomness and files, and our own.
+pub(super) const ALLOWED: &[&str] = &[
+    "abs",
+    "avg",
+    "ceil",
+    "ceiling",
+    "coalesce",
+    "concat",
+    "count",
+    "cume_dist",
+    "dense_rank",
+    "exact_sum",
+    "first_value",
+    "floor",
+    "group_concat",
+    "hex",
+    "ifnull",
+    "iif",
+    "input",
+    "instr",
+    "integral",
+    "json_extract",
+    "label",
+    "lag",
+    "last_value",
+    "lead",
+    "length",
+    "like",
+    "lower",
+    "ltrim",
+    "max",
+    "min",
+    "nth_value",
+    "ntile",
+    "nullif",
+    "percent_rank",
+    "portion",
+    "rank",
+    "replace",
+    "reporting_end",
+    "reporting_start",
+    "rfc3339",
+    "round",
+    "row_number",
+    "rtrim",
+    "sign",
+    "string_agg",
+    "substr",
+    "substring",
+    "sum",
+    "total",
+    "trim",
+    "typeof",
+    "upper",
+];
+
+/// The name of the function that returns the namespace to which a report is limited.
+pub(super) const SCOPE: &str = "flyball_scope";
+
+/// Adds the functions to a connection.
+pub(super) fn register(
+    connection: &Connection,
+    inputs: SharedInputs,
+    (since, until): (i64, i64),
+    scope: Option<String>,
+) -> Result<()> {
+    let pure = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_aggregate_function("exact_sum", 1, pure, ExactSum)?;
+    connection.create_aggregate_function("integral", 2, pure, Integral)?;
+    connection.create_scalar_function("portion", 4, pure, |context| {
+        let value: Option<i64> = context.get(0)?;
+        let (length, from, to) = (context.get(1)?, context.get(2)?, context.get(3)?);
+        Ok(value.map(|value| usage_portion(value, length, from, to)))
+    })?;
+    connection.create_scalar_function("reporting_start", 0, pure, move |_| Ok(since))?;
+    connection.create_scalar_function("reporting_end", 0, pure, move |_| Ok(until))?;
+    connection.create_scalar_function(SCOPE, 0, pure, move |_| Ok(scope.clone()))?;
+    connection.create_scalar_function("rfc3339", 1, pure, |context| {
+        let seconds: Option<i64> = context.get(0)?;
+        let time = seconds.and_then(|seconds| flyball_core::time::Timestamp::from_second(seconds).ok());
+        Ok(time.map(flyball_core::time::rfc3339))
+    })?;
+    connection.create_scalar_function("label", 2, pure, |context| {
+        let (labels, name): (Option<String>, String) = (context.get(0)?, context.get(1)?);
+        let labels: BTreeMap<String, String> =
+            labels.and_then(|labels| serde_json::from_str(&labels).ok()).unwrap_or_default();
+        Ok(labels.get(&name).cloned())
+    })?;
+    connection.create_scalar_function("input", 1, pure, move |context| {
+        let name: String = context.get(0)?;
+        inputs.lock().get(&name).cloned().ok_or_else(|| {
+            Error::UserFunctionError(format!("input({name:?}): the query declares no such input").into())
+        })
+    })
+}
+
+/// A whole number of any size: an integer if it fits, else its digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Exact(i128);
+
+impl ToSql for Exact {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(match i64::try_from(self.0) {
+            Ok(number) => number.into(),
+            Err(_) => self.0.to_string().into(),
+        })
+    }
+}
+
+/// Reads a whole number; `None` for null.
+fn exact(context: &Context<'_>, at: usize) -> Result<Option<i128>> {
+    let invalid = |text: &str| {
+        Error::UserFunctionError(format!("{text} is not a whole number: use sum or total for other numbers").into())
+    };
+    match context.get_raw(at) {
+        ValueRef::Null => Ok(None),
+        ValueRef::Integer(number) => Ok(Some(number.into())),
+        ValueRef::Text(text) => {
+            let text = String::from_utf8_lossy(text);
+            text.parse().map(Some).map_err(|_| invalid(&format!("{text:?}")))
+        }
+        ValueRef::Real(number) => Err(invalid(&number.to_string())),
+        ValueRef::Blob(_) => Err(invalid("a blob")),
+    }
+}
+
+fn overflow() -> Error {
+    Error::UserFunctionError("the sum exceeds 38 digits".into())
+}
+
+/// `exact_sum(x)`: the sum of whole numbers, without overflow; null without rows.
+struct ExactSum;
+
+impl Aggregate<Option<i128>, Option<Exact>> for ExactSum {
+    fn init(&self, _: &mut Context<'_>) -> Result<Option<i128>> {
+        Ok(None)
+    }
+
+    fn step(&self, context: &mut Context<'_>, sum: &mut Option<i128>) -> Result<()> {
+        if let Some(number) = exact(context, 0)? {
+            *sum = Some(sum.unwrap_or(0).checked_add(number).ok_or_else(overflow)?);
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, sum: Option<Option<i128>>) -> Result<Option<Exact>> {
+        Ok(sum.flatten().map(Exact))
+    }
+}
+
+/// `integral(value, seconds)`: the sum of the products, without overflow; null without rows.
+struct Integral;
+
+impl Aggregate<Option<i128>, Option<Exact>> for Integral {
+    fn init(&self, _: &mut Context<'_>) -> Result<Option<i128>> {
+        Ok(None)
+    }
+
+    fn step(&self, context: &mut Context<'_>, sum: &mut Option<i128>) -> Result<()> {
+        if let (Some(value), Some(seconds)) = (exact(context, 0)?, exact(context, 1)?) {
+            let product = value.checked_mul(seconds).ok_or_else(overflow)?;
+            *sum = Some(sum.unwrap_or(0).checked_add(product).ok_or_else(overflow)?);
+        }
+        Ok(())
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, sum: Option<Option<i128>>) -> Result<Option<Exact>> {
+        Ok(sum.flatten().map(Exact))
+    }
+}
