@@ -1,9 +1,9 @@
 //! The executor with `ansible-playbook`: a child process of this one, or a process that a [worker] forks.
 //!
-//! The process gets its own folder with variables, an inventory with the single host `localhost`, and a kubeconfig
+//! The process gets its own directory with variables, an inventory with the single host `localhost`, and a kubeconfig
 //! for a [proxy] in this process, which forwards its requests with the operator's credentials and sets owner
 //! references to the reconciled object. A callback plugin reports events line by line, as ansible-runner does. The
-//! folder and all processes of the run are removed at its end.
+//! directory and all processes of the run are removed at its end.
 
 mod directory;
 mod events;
@@ -36,7 +36,7 @@ const PROGRAM: &str = "ansible-playbook";
 const ARGUMENTS: [&str; 7] = ["-i", "inventory", "-e", "@variables.json", "-e", "@connection.json", "playbook.json"];
 /// Limit of bytes kept of a line and of the error output. All output is read, or the process would block.
 const MAX_LINE_BYTES: usize = 1 << 20;
-const MAX_COMPLAINT_BYTES: u64 = 4096;
+const MAX_STDERR_BYTES: u64 = 4096;
 
 /// Runs a role or a playbook with `ansible-playbook`.
 pub(crate) struct AnsiblePlaybook {
@@ -96,7 +96,7 @@ fn random(bytes: usize) -> io::Result<String> {
     let mut drawn = vec![0; bytes];
     let source = ring::rand::SystemRandom::new();
     source.fill(&mut drawn).map_err(|_| io::Error::other("no randomness available"))?;
-    Ok(drawn.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(flyball_core::hex::encode(&drawn))
 }
 
 impl AnsiblePlaybook {
@@ -145,7 +145,7 @@ impl AnsiblePlaybook {
             .map_err(|error| format!("cannot create the working directory of the run: {error}"))?;
         let written = folder.write_variables(job.extra.clone()).await;
         written.map_err(|error| format!("cannot write the variables of the run: {error}"))?;
-        // If the reconcile is canceled, all processes of the run are killed before their folder is removed.
+        // If the reconcile is canceled, all processes of the run are killed before their directory is removed.
         let mut processes = self.start(job.watch, &folder).await?;
         let (out, complaints) = processes.output().ok_or("the process has no output")?;
         let read = async {
@@ -169,7 +169,7 @@ impl AnsiblePlaybook {
 /// Reads all error output, and returns the beginning.
 async fn complaint(mut from: impl AsyncRead + Unpin) -> String {
     let mut text = Vec::new();
-    let _ = (&mut from).take(MAX_COMPLAINT_BYTES).read_to_end(&mut text).await;
+    let _ = (&mut from).take(MAX_STDERR_BYTES).read_to_end(&mut text).await;
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&text).trim().to_owned()
 }

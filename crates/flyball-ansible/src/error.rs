@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Error of loading a `watches.yaml` or a file that it refers to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file or folder cannot be read.
+    /// A file or directory cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Read {
         /// Path of the file.

@@ -38,12 +38,13 @@ impl Execute for BuiltIn {
             return run::run(&self.playbook, &self.shares, &self.memory, job).boxed();
         };
         let (playbook, shares, memory) = (self.playbook.clone(), self.shares.clone(), self.memory.clone());
-        let (kinds, object, extra, cx) = (job.kinds.clone(), job.object.clone(), job.extra, job.cx.clone());
+        let (kinds, object, extra, cx) = (job.kinds.clone(), job.cx.object().clone(), job.extra, job.cx.clone());
         let (watch, names, manager) = (job.watch.clone(), job.names.clone(), job.manager.to_owned());
-        let verbosity = job.verbosity;
+        let (verbosity, role_metrics) = (job.verbosity, job.role_metrics.clone());
         let run = async move {
             let (kinds, object, cx, watch, names, manager) = (&kinds, &object, &cx, &watch, &names, &*manager);
-            let job = Job { kinds, object, extra, cx, watch, names, manager, verbosity };
+            let role_metrics = &role_metrics;
+            let job = Job { kinds, object, extra, cx, watch, names, manager, verbosity, role_metrics };
             run::run(&playbook, &shares, &memory, job).await
         };
         slots.run(run.boxed()).boxed()

@@ -1,16 +1,20 @@
 //! The flags of an operator of roles and playbooks, besides those of all operators.
 
 use crate::error::Result;
+use crate::metrics::ROLE_METRICS_ADDRESS;
 use crate::operator::operator;
 use crate::watches::{Defaults, Executor, LogEvents, Watches};
 use flyball::Operator;
 use flyball_core::time::parse_unsigned_duration;
+use std::fmt;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
-/// An operator that reconciles objects with Ansible roles and playbooks.
+/// Command-line flags of an Ansible operator.
 #[derive(Clone, Debug, clap::Args)]
+#[command(about = "An operator that reconciles objects with Ansible roles and playbooks", long_about = None)]
 pub struct Flags {
     /// Executor of roles and playbooks
     #[arg(long, value_enum, default_value = "auto")]
@@ -33,6 +37,22 @@ pub struct Flags {
     /// Tasks in the log, besides failed ones
     #[arg(long, value_enum, default_value = "nothing")]
     ansible_log_events: LogEvents,
+    /// Address on the loopback interface at which the module `osdk_metric` reaches the operator; 0 for none
+    #[arg(long, value_parser = address, default_value_t = Address(Some(ROLE_METRICS_ADDRESS)), value_name = "ADDRESS")]
+    role_metrics_addr: Address,
+}
+
+/// An address to listen on, or none.
+#[derive(Clone, Copy, Debug)]
+struct Address(Option<SocketAddr>);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("0"),
+        }
+    }
 }
 
 impl Flags {
@@ -48,10 +68,35 @@ impl Flags {
             verbosity: self.ansible_verbosity,
             log_events: self.ansible_log_events,
         };
-        operator(&Watches::read(watches)?.defaults(defaults), self.executor)
+        let watches = Watches::read(watches)?.defaults(defaults).role_metrics_address(self.role_metrics_addr.0);
+        operator(&watches, self.executor)
     }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
     parse_unsigned_duration(text).ok_or_else(|| format!("invalid duration {text:?}: use a duration such as 30s or 10h"))
+}
+
+/// Parses an address of the loopback interface: other machines must not change metrics.
+fn address(text: &str) -> Result<Address, String> {
+    match text.parse() {
+        Ok(address) if SocketAddr::ip(&address).is_loopback() => Ok(Address(Some(address))),
+        _ if text == "0" => Ok(Address(None)),
+        _ => Err("expected an address of the loopback interface, such as 127.0.0.1:5050, or 0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_changed_only_on_the_same_machine() {
+        for (text, expected) in [("127.0.0.1:5051", "127.0.0.1:5051"), ("[::1]:1", "[::1]:1"), ("0", "0")] {
+            assert_eq!(address(text).unwrap().to_string(), expected);
+        }
+        for text in ["0.0.0.0:5050", "10.0.0.1:5050", ":5050", "5050", "localhost:5050"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Input and outcome of a run, for both executors.
 
+use crate::metrics::RoleMetrics;
 use crate::names::Names;
 use crate::playbook::Kinds;
 use crate::template::Vars;
@@ -64,6 +65,7 @@ pub(crate) struct Job<'r> {
     pub(crate) manager: &'r str,
     /// Verbosity of Ansible.
     pub(crate) verbosity: u8,
+    pub(crate) role_metrics: &'r RoleMetrics,
 }
 
 /// Logs the result of a task; `output` is `None` if it is hidden.
@@ -101,6 +103,18 @@ impl TaskError {
 
     pub(crate) fn of(error: flyball::Error) -> Self {
         Self { error: Some(error), ..Self::new(String::new()) }.with_error_message()
+    }
+
+    /// Names the kind of an object if the API server does not serve it, since its error does not.
+    pub(crate) fn of_kind(self, definition: &Value) -> Self {
+        let status = self.error.as_ref().and_then(flyball::Error::status);
+        let is_nameless = |status: &kube::core::Status| status.details.as_ref().is_none_or(|of| of.name.is_empty());
+        if !status.is_some_and(|status| status.code == 404 && is_nameless(status)) {
+            return self;
+        }
+        let of = |field: &str| definition[field].as_str().unwrap_or_default();
+        let message = format!("the cluster has no kind {} of {}: install its CRD", of("kind"), of("apiVersion"));
+        Self { message, ..self }
     }
 
     /// Sets the message to that of the API server's error.

@@ -55,6 +55,7 @@
 
 mod access;
 mod ansible;
+mod connections;
 mod error;
 mod executor;
 mod fields;
@@ -82,5 +83,5 @@ pub use error::Error;
 pub use flags::Flags;
 pub use memory::MEMORY_LIMIT;
 pub use operator::{AnsibleRequirement, ansible_requirements, operator, operator_name};
-pub use playbook::{Coverage, Gap, GapKind, Line, PartCoverage, coverage};
+pub use playbook::{Coverage, Gap, GapKind, Line, PartCoverage, coverage, default_fields};
 pub use watches::{Defaults, Executor, LogEvents, Watches};

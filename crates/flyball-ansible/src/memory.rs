@@ -23,7 +23,7 @@ pub(crate) const PROCESS_BYTES: usize = 160 << 20;
 pub const MEMORY_LIMIT: u64 = 768 << 20;
 
 /// Copies of an object in a run: several variables contain it.
-const COPIES: usize = 9;
+const COPIES_PER_RUN: usize = 9;
 
 /// Memory of a value in `ansible-playbook`: 1.7 KiB with ansible-core 2.19, in three variables.
 const PYTHON_VALUE_BYTES: usize = 5 << 10;
@@ -31,12 +31,12 @@ const PYTHON_VALUE_BYTES: usize = 5 << 10;
 /// Memory of facts of a run that is not charged.
 const UNCHARGED_FACT_BYTES: usize = 1 << 20;
 
-/// Nesting depth up to which lists and maps are told apart. `serde_json` rejects deeper JSON.
+/// Nesting depth up to which lists and maps are distinguished. `serde_json` rejects deeper JSON.
 const MAX_DEPTH: usize = 128;
 
 /// Returns the estimated memory of a run of the built-in executor.
 pub(crate) fn of_built_in(json: &str) -> usize {
-    COPIES * memory::of_text(json.as_bytes())
+    COPIES_PER_RUN * memory::of_text(json.as_bytes())
 }
 
 /// Returns the estimated memory of an object in a run of `ansible-playbook`.

@@ -2,6 +2,12 @@
 //!
 //! Their labels are the kinds of `watches.yaml`, so users cannot add members.
 
+mod roles;
+mod server;
+
+pub(crate) use roles::{RoleMetrics, Update, check_name};
+pub(crate) use server::{PostedMetrics, ROLE_METRICS_ADDRESS, serve};
+
 use flyball::GroupVersionKind;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -19,6 +25,8 @@ type Labels<const N: usize> = [(&'static str, String); N];
 pub(crate) struct Metrics {
     results: Family<Labels<2>, Gauge>,
     durations: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    /// Those that tasks define.
+    pub(crate) of_roles: RoleMetrics,
 }
 
 /// The metrics of one kind.
@@ -32,7 +40,11 @@ pub(crate) struct KindMetrics {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
-        Self { results: Family::default(), durations: Family::new_with_constructor(histogram) }
+        Self {
+            results: Family::default(),
+            durations: Family::new_with_constructor(histogram),
+            of_roles: RoleMetrics::default(),
+        }
     }
 
     pub(crate) fn register(self, registry: &mut Registry) {
@@ -41,6 +53,7 @@ impl Metrics {
         registry.register("ansible_operator_build_info", "Version of the operator", version);
         registry.register("ansible_operator_reconcile_result", "Reconciles, by result", self.results);
         registry.register("ansible_operator_reconciles", "Duration of reconciles in seconds", self.durations);
+        registry.register_collector(Box::new(self.of_roles));
     }
 
     /// Returns the metrics of a kind.

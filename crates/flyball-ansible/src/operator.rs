@@ -5,7 +5,7 @@ use crate::ansible::{AnsiblePlaybook, Start, Workers};
 use crate::error::{Error, Result};
 use crate::executor::{BuiltIn, Execute};
 use crate::memory::{MAX_RUN_BYTES, PROCESS_BYTES, RESERVED_BYTES};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, PostedMetrics, check_name, serve};
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::{DeclaredVariables, Kinds, Playbook, load};
@@ -15,28 +15,31 @@ use crate::template::walk;
 use crate::vault::Vault;
 use crate::watches::{Executor, Runs, Watch, Watches};
 use crate::yaml;
-use flyball::{Cache, Controller, Kind, MemoryBudget, ObjectKey, Operator, Predicate};
+use flyball::{Cache, Controller, Kind, MemoryBudget, ObjectKey, Operator, Predicate, Task};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::DynamicObject;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use tokio::net::TcpListener;
 
 /// Timeout of a run: the maximum wait of its tasks.
 const DEADLINE: Duration = Duration::from_secs(1800);
 
 /// Creates an operator with a controller for each entry, which reconciles objects with the role or playbook.
 ///
-/// Its name is the `projectName` in the file `PROJECT`, or the name of the project's folder. Its
+/// Its name is the `projectName` in the file `PROJECT`, or the name of the project's directory. Its
 /// [manifests](Operator::manifests) contain the CRDs in `config/crd/bases` or `deploy/crds`. Its watches and
 /// permissions are derived from the roles: it owns every kind with literal `apiVersion` and `kind` in a task, a
 /// template or a variable; it only reads those of `k8s_info`.
 ///
 /// The executor runs the roles and playbooks of entries that have none of their own. The built-in one supports the
-/// modules `k8s`, `k8s_info`, `k8s_scale`, `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause` and
-/// `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
+/// modules `k8s`, `k8s_info`, `k8s_scale`, `k8s_status`, `set_fact`, `debug`, `assert`, `fail`, `meta`, `pause`,
+/// `osdk_metric` and `requeue_after`, and blocks, loops, conditions, retries, includes, roles and handlers.
 ///
 /// # Errors
 ///
@@ -47,17 +50,21 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
     let definitions = definitions(watches.directory())?;
     let name = name(watches.directory());
     let mut operator = Operator::new(&name);
-    let slots = (!watches.repeats).then(Slots::new);
-    let memory = match watches.repeats {
+    let slots = (!watches.is_deterministic).then(Slots::new);
+    let memory = match watches.is_deterministic {
         // Independent of the machine.
         true => MemoryBudget::default(),
         false => MemoryBudget::of_container(RESERVED_BYTES),
     };
     let metrics = Metrics::new();
     let executors = Executors { watches, executor, slots, memory, metrics: metrics.clone(), workers: Arc::default() };
+    let of_roles = metrics.of_roles.clone();
     operator = operator.metrics(|registry| metrics.register(registry));
+    let mut posted = BTreeSet::new();
     for watch in &watches.entries {
-        let (kind, controller, cache) = controller(watch, &executors, &definitions, &name)?;
+        let ControllerParts { kind, controller, cache, posted_metrics } =
+            controller(watch, &executors, &definitions, &name)?;
+        posted.extend(posted_metrics);
         let namesake = |other: &&Watch| other.gvk.kind == watch.gvk.kind;
         let controller = match watches.entries.iter().filter(namesake).count() {
             1 => controller,
@@ -68,10 +75,39 @@ pub fn operator(watches: &Watches, executor: Executor) -> Result<Operator> {
             operator = operator.cache(cache);
         }
     }
+    if let Some(address) = watches.role_metrics_address.filter(|_| !posted.is_empty()) {
+        let posted = PostedMetrics { metrics: of_roles, names: Arc::new(posted) };
+        operator = operator.task(role_metrics_server(address, posted));
+    }
     Ok(definitions.into_iter().fold(operator, Operator::crd))
 }
 
-type ControllerParts = (Kind, Controller<Roles>, Option<Cache<DynamicObject>>);
+/// Creates the server for `osdk_metric`. It runs where roles run: on the leader.
+fn role_metrics_server(address: SocketAddr, posted: PostedMetrics) -> Task {
+    Task::new("server for osdk_metric", move |cx| async move {
+        let listener = TcpListener::bind(address).await.map_err(|error| {
+            format!(
+                "cannot listen on {address}: {error}: --role-metrics-addr sets another address, which tasks need as \
+                 argument address; 0 disables the server"
+            )
+        })?;
+        let clock = cx.clone();
+        tokio::select! {
+            biased;
+            () = cx.stopped() => Ok(()),
+            () = serve(listener, posted, move || clock.now()) => Ok(()),
+        }
+    })
+}
+
+/// The parts of the operator for an entry.
+struct ControllerParts {
+    kind: Kind,
+    controller: Controller<Roles>,
+    cache: Option<Cache<DynamicObject>>,
+    /// Metrics that runs of `ansible-playbook` send to the operator.
+    posted_metrics: BTreeSet<String>,
+}
 
 fn controller(
     watch: &Watch,
@@ -79,46 +115,30 @@ fn controller(
     definitions: &[CustomResourceDefinition],
     name: &str,
 ) -> Result<ControllerParts> {
-    let folder = executors.watches.directory();
-    let mut declared = DeclaredVariables::of(&watch.runs, folder, &watch.vault)?;
     let defaults = &executors.watches.defaults;
     let workers = watch.concurrency.unwrap_or(defaults.max_concurrent_reconciles.get());
-    let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
-    let executor = watch.executor.unwrap_or(executors.executor);
-    let (main, mut kinds, mut process) =
-        executors.create(executor, watch, &watch.runs, &declared, &watch.vars, &shares)?;
-    let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
-        Some(runs) => {
-            let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
-            let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
-            let own = DeclaredVariables::of(runs, folder, &watch.vault)?;
-            let (finalizer, others, its_process) = executors.create(executor, watch, runs, &own, &vars, &shares)?;
-            process = process.max(its_process);
-            kinds.join(others);
-            declared.join(own);
-            Some(finalizer)
-        }
-        None => None,
-    };
-    kinds.namespaces.extend(watch.allow_namespaces.iter().cloned());
-    kinds.allowed.extend(watch.allow_kinds.iter().map(|kind| (kind.group.to_string(), kind.kind.to_string())));
-    kinds.other_namespaces |= !watch.allow_namespaces.is_empty();
+    let EntryRuns { main, finalizer, kinds, declared, process_bytes } = executors.create_all(watch, workers)?;
     let defined = |kind: &Kind| as_defined(kind, definitions);
     let kind = defined(&Kind::new(&watch.gvk.group, &watch.gvk.version, &watch.gvk.kind));
     let created = kinds.created.iter().map(defined).collect();
     let kinds = Arc::new(Kinds { created, read: kinds.read.iter().map(defined).collect(), ..kinds });
-    let settled = Watch {
+    let with_defaults = Watch {
         reconcile_period: watch.reconcile_period.or(Some(defaults.reconcile_period)).filter(|period| !period.is_zero()),
         verbosity: watch.verbosity.or(Some(defaults.verbosity)),
         log_events: watch.log_events.or(Some(defaults.log_events)),
         ..watch.clone()
     };
+    let posted_metrics = if process_bytes > 0 { declared.metrics } else { BTreeSet::new() };
+    posted_metrics.iter().try_for_each(|metric| check_name(metric)).map_err(|problem| {
+        Error::file(&executors.watches.path, format_args!("{}: osdk_metric: {problem}", watch.gvk.kind))
+    })?;
     let names = Names { inputs: declared.inputs, own: declared.own, allowed: watch.allow_variables.clone() };
     let (of, used, manager) = (kind.clone(), kinds.clone(), format!("{name}-patch"));
     let (slots, metrics) = (executors.slots.clone(), executors.metrics.of(&watch.gvk));
+    let role_metrics = executors.metrics.of_roles.clone();
     let make = move || -> Result<Roles> {
         Ok(Roles {
-            watch: Arc::new(settled),
+            watch: Arc::new(with_defaults),
             kind: of,
             executor: main()?,
             finalizer: finalizer.map(|make| make()).transpose()?,
@@ -128,17 +148,30 @@ fn controller(
             slots,
             deferrals: Deferrals::default(),
             metrics,
+            role_metrics,
         })
     };
     let mut controller = Controller::deferred_of(&kind, make)
         .deadline(DEADLINE)
         .concurrency(workers)
-        .memory_budget(&executors.memory, MAX_RUN_BYTES + process);
+        .memory_budget(&executors.memory, MAX_RUN_BYTES + process_bytes);
     if let Some(finalizer) = &watch.finalizer {
         controller = controller.finalizer(&finalizer.name);
     }
-    controller = controller.dynamic(&kind).filter(updates(watch));
-    for owned in kinds.created.iter().filter(|created| **created != kind) {
+    let controller = declare_watches(controller, watch, &kind, &kinds);
+    let cache = watch.selector.as_ref().map(|selector| Cache::of(&kind).labels(selector));
+    Ok(ControllerParts { kind, controller, cache, posted_metrics })
+}
+
+/// Declares the kinds that the role or playbook creates and reads.
+fn declare_watches(
+    mut controller: Controller<Roles>,
+    watch: &Watch,
+    kind: &Kind,
+    kinds: &Arc<Kinds>,
+) -> Controller<Roles> {
+    controller = controller.dynamic(kind).filter(updates(watch));
+    for owned in kinds.created.iter().filter(|created| *created != kind) {
         controller = controller.dynamic(owned).owns();
         let ignored = !watch.watch_dependents || watch.not_watched.contains(owned.gvk());
         if ignored {
@@ -150,11 +183,10 @@ fn controller(
             controller = controller.dynamic(owned).watches(move |object, _| Ok(owner(object)));
         }
     }
-    for read in kinds.read.iter().filter(|read| **read != kind) {
+    for read in kinds.read.iter().filter(|read| *read != kind) {
         controller = controller.dynamic(read).reads();
     }
-    let cache = watch.selector.as_ref().map(|selector| Cache::of(&kind).labels(selector));
-    Ok((kind, controller, cache))
+    controller
 }
 
 /// The shares of the workers of one controller.
@@ -180,7 +212,46 @@ type SharedWorkers = OnceLock<Result<Arc<Workers>, String>>;
 /// Creates an executor when the operator starts: until then, `ansible-playbook` need not exist.
 type MakeExecutor = Box<dyn FnOnce() -> Result<Box<dyn Execute>> + Send>;
 
+/// The role or playbook of an entry, and that of its finalizer.
+struct EntryRuns {
+    main: MakeExecutor,
+    finalizer: Option<MakeExecutor>,
+    /// The kinds of both.
+    kinds: Kinds,
+    /// The variables of both.
+    declared: DeclaredVariables,
+    /// The memory of the larger process.
+    process_bytes: usize,
+}
+
 impl Executors<'_> {
+    /// Creates the executors of an entry.
+    fn create_all(&self, watch: &Watch, workers: usize) -> Result<EntryRuns> {
+        let folder = self.watches.directory();
+        let mut declared = DeclaredVariables::of(&watch.runs, folder, &watch.vault)?;
+        let shares = ControllerShares { waiting: Shares::of_waiting(workers), running: Shares::of_running(workers) };
+        let executor = watch.executor.unwrap_or(self.executor);
+        let (main, mut kinds, mut process_bytes) =
+            self.create(executor, watch, &watch.runs, &declared, &watch.vars, &shares)?;
+        let finalizer = match watch.finalizer.as_ref().and_then(|finalizer| finalizer.runs.as_ref()) {
+            Some(runs) => {
+                let vars = watch.vars.iter().chain(watch.finalizer.iter().flat_map(|finalizer| &finalizer.vars));
+                let vars = vars.map(|(name, value)| (name.clone(), value.clone())).collect();
+                let own = DeclaredVariables::of(runs, folder, &watch.vault)?;
+                let (finalizer, others, its_process) = self.create(executor, watch, runs, &own, &vars, &shares)?;
+                process_bytes = process_bytes.max(its_process);
+                kinds.join(others);
+                declared.join(own);
+                Some(finalizer)
+            }
+            None => None,
+        };
+        kinds.namespaces.extend(watch.allow_namespaces.iter().cloned());
+        kinds.allowed.extend(watch.allow_kinds.iter().map(|kind| (kind.group.to_string(), kind.kind.to_string())));
+        kinds.other_namespaces |= !watch.allow_namespaces.is_empty();
+        Ok(EntryRuns { main, finalizer, kinds, declared, process_bytes })
+    }
+
     /// Selects the executor of a role or a playbook, and determines its kinds and the memory of its processes.
     fn create(
         &self,
@@ -348,7 +419,7 @@ fn definitions(folder: &Path) -> Result<Vec<CustomResourceDefinition>> {
             let documents = yaml::documents(&yaml::read_text(&path, &Vault::default())?, &Vault::default())
                 .map_err(|problem| Error::file(&path, problem))?;
             for document in documents {
-                // The folder may contain samples as well.
+                // The directory may contain samples as well.
                 if document["kind"] == "CustomResourceDefinition" {
                     if document["apiVersion"] != "apiextensions.k8s.io/v1" {
                         return Err(Error::file(

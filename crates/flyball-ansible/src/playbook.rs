@@ -5,6 +5,7 @@
 mod args;
 mod coverage;
 mod declared;
+mod defaults;
 mod kinds;
 mod literals;
 mod load;
@@ -12,6 +13,7 @@ mod task;
 
 pub use coverage::{Coverage, Gap, GapKind, Line, PartCoverage, coverage};
 pub(crate) use declared::DeclaredVariables;
+pub use defaults::default_fields;
 pub(crate) use kinds::{ALL_NAMESPACES, Kinds};
 pub(crate) use literals::{Literals, SERVICE_ACCOUNT_TOKEN, kind_of};
 pub(crate) use load::{candidate_paths, load, named};
@@ -138,6 +140,7 @@ pub(crate) enum Module {
     K8sScale,
     K8sStatus,
     RequeueAfter,
+    OsdkMetric,
     SetFact,
     Debug,
     Assert,

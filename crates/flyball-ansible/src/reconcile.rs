@@ -2,7 +2,7 @@
 
 use crate::executor::Execute;
 use crate::job::{Job, Outcome};
-use crate::metrics::KindMetrics;
+use crate::metrics::{KindMetrics, RoleMetrics};
 use crate::names::Names;
 use crate::offload::Slots;
 use crate::playbook::Kinds;
@@ -32,7 +32,7 @@ const VERBOSITY: &str = "ansible.sdk.operatorframework.io/verbosity";
 /// Minimum reconcile period in an annotation, since users set it.
 const MIN_ANNOTATED_PERIOD: Duration = Duration::from_secs(1);
 
-/// Delays of a run that could not wait.
+/// Backoff of deferred runs.
 const DEFERRAL: Backoff = Backoff { base_delay: Duration::from_secs(5), max_delay: Duration::from_secs(60) };
 
 /// Limit of objects whose deferrals are counted.
@@ -54,6 +54,7 @@ pub(crate) struct Roles {
     pub(crate) slots: Option<Slots>,
     pub(crate) deferrals: Deferrals,
     pub(crate) metrics: KindMetrics,
+    pub(crate) role_metrics: RoleMetrics,
 }
 
 /// The objects whose last runs were deferred, with the number of these runs.
@@ -127,7 +128,7 @@ impl Roles {
         {
             cx.set_status(&json!({"conditions": conditions})).await?;
         }
-        let run_variables = self.variables(object, false).await;
+        let run_variables = self.variables(cx, false).await;
         let rejected = variables::explain(&run_variables.rejected);
         let outcome = self.run(object, run_variables.vars, cx, &*self.executor).await;
         if outcome.is_deferred {
@@ -140,9 +141,9 @@ impl Roles {
             let Outcome { ok, changed, skipped, failures, .. } = outcome;
             tracing::info!(ok, changed, skipped, failures, "tasks changed something");
         }
-        // A run with changes is followed by another one, so that the status reflects the final state. Delays
-        // increase, for roles that make changes in each run.
-        let confirms = self.watch.manage_status && outcome.wrote;
+        // A run with changes is followed by another one, so that the status reflects the final state; but not if that
+        // one reports changes too, as roles with commands always do.
+        let confirms = self.watch.manage_status && outcome.wrote && !status::has_changes(before, generation);
         let again = outcome.requeue_after.or(period);
         self.ended(object, outcome, cx)?;
         Ok(match again {
@@ -154,7 +155,7 @@ impl Roles {
 
     async fn run_finalizer(&self, object: &DynamicObject, cx: &Context<DynamicObject>) -> Result<Action> {
         let executor = self.finalizer.as_deref().unwrap_or(&*self.executor);
-        let run_variables = self.variables(object, true).await;
+        let run_variables = self.variables(cx, true).await;
         let rejected = variables::explain(&run_variables.rejected);
         let outcome = self.run(object, run_variables.vars, cx, executor).await;
         if outcome.is_deferred {
@@ -168,9 +169,9 @@ impl Roles {
         Ok(Action::done())
     }
 
-    /// Requeues an object whose run could not wait.
+    /// Requeues an object whose run was deferred.
     fn deferred(&self, key: &ObjectKey) -> Action {
-        tracing::info!("the run is repeated later: other runs have to end before");
+        tracing::info!("run deferred: no worker share is free");
         Action::requeue_after(self.deferrals.next(key))
     }
 
@@ -184,9 +185,9 @@ impl Roles {
         Ok(Error::from(problem).terminal())
     }
 
-    async fn variables(&self, object: &DynamicObject, finalizes: bool) -> RunVariables {
-        let Some(slots) = &self.slots else { return variables::of(object, &self.watch, &self.names, finalizes) };
-        let (object, watch, names) = (object.clone(), self.watch.clone(), self.names.clone());
+    async fn variables(&self, cx: &Context<DynamicObject>, finalizes: bool) -> RunVariables {
+        let Some(slots) = &self.slots else { return variables::of(cx.object(), &self.watch, &self.names, finalizes) };
+        let (object, watch, names) = (cx.object().clone(), self.watch.clone(), self.names.clone());
         slots.run(async move { variables::of(&object, &watch, &names, finalizes) }.boxed()).await
     }
 
@@ -207,6 +208,7 @@ impl Roles {
                 names: &self.names,
                 manager: &self.manager,
                 verbosity: self.verbosity(object),
+                role_metrics: &self.role_metrics,
             })
             .await
     }

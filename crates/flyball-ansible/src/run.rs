@@ -44,7 +44,7 @@ pub(crate) async fn run<'r>(
     memory: &MemoryBudget,
     job: Job<'r>,
 ) -> Outcome {
-    let sources = Sources::new(job.watch.repeats.then(|| job.cx.rng().clone()));
+    let sources = Sources::new(job.watch.is_deterministic.then(|| job.cx.rng().clone()));
     let budget = Arc::new(Budget::new(job.watch.pass_environment.clone(), sources));
     let mut run = Run {
         playbook,

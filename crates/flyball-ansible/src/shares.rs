@@ -34,8 +34,8 @@ impl Shares {
         Self::of(workers - workers / 4, workers / 2, 0, workers)
     }
 
-    /// Shares for runs of which it is unknown when they wait: a quarter of the workers, at least one of several,
-    /// remains for namespaces without a run, since a run may last as long as a user likes.
+    /// Shares for runs of `ansible-playbook`, whose waits are not visible: a quarter of the workers, at least one of
+    /// several, remains for namespaces without a run, since users determine the duration of a run.
     pub(crate) fn of_running(workers: usize) -> Self {
         let reserved = if workers > 1 { (workers / 4).max(1) } else { 0 };
         Self::of(workers, workers, reserved, workers)

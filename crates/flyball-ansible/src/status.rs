@@ -99,6 +99,13 @@ pub(crate) fn has_failure(before: &Value, message: &str) -> bool {
     condition(before, "Failure").is_some_and(|known| known["status"] == "True" && known["message"] == *message)
 }
 
+/// Returns true if the last run succeeded for this generation, and changed something.
+pub(crate) fn has_changes(status: &Value, generation: i64) -> bool {
+    condition(status, "Running").is_some_and(|running| {
+        running["observedGeneration"] == generation && running["ansibleResult"]["changed"].as_u64() > Some(0)
+    })
+}
+
 fn condition<'s>(status: &'s Value, kind: &str) -> Option<&'s Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == *kind)
 }

@@ -10,6 +10,7 @@ mod files;
 mod filters;
 mod format;
 mod functions;
+mod guards;
 mod includes;
 mod lists;
 mod lookups;

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::fields::{FieldError, Fields};
+use crate::metrics::ROLE_METRICS_ADDRESS;
 use crate::names::{Reason, never_allowed, own_names};
 use crate::services::{Resolver, Services};
 use crate::snake::snake;
@@ -24,7 +25,7 @@ use std::time::Duration;
 ///
 /// Every entry has `group`, `version` and `kind`, and a `role` or a `playbook` that reconciles the kind; see the
 /// [fields]. References to environment variables, `$NAME` and `${NAME}`, are replaced if the variable exists. Roles
-/// are searched below `ANSIBLE_ROLES_PATH`, in the folder `roles` beside the file, and as a path relative to the
+/// are searched below `ANSIBLE_ROLES_PATH`, in the directory `roles` beside the file, and as a path relative to the
 /// file.
 ///
 /// Seven fields are extensions of operator-sdk's format. `executor` is `built-in`, `worker`, `ansible-playbook` or
@@ -38,12 +39,15 @@ use std::time::Duration;
 ///
 /// [fields]: https://sdk.operatorframework.io/docs/building-operators/ansible/reference/watches/
 #[derive(Clone, Debug)]
+#[doc(alias = "watches.New")]
 pub struct Watches {
     pub(crate) path: PathBuf,
     pub(crate) entries: Vec<Watch>,
     pub(crate) defaults: Defaults,
+    /// Address of the server for `osdk_metric`, if there is one.
+    pub(crate) role_metrics_address: Option<SocketAddr>,
     /// Runs are polled by the caller.
-    pub(crate) repeats: bool,
+    pub(crate) is_deterministic: bool,
 }
 
 /// Settings of entries that have none of their own, as flags of operator-sdk's Ansible operator.
@@ -126,11 +130,12 @@ pub(crate) struct Watch {
     /// Decrypts files of the project.
     pub(crate) vault: Vault,
     /// Random values are those of the simulation.
-    pub(crate) repeats: bool,
+    pub(crate) is_deterministic: bool,
 }
 
 /// The executor of roles and playbooks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[doc(alias = "ansible-runner")]
 pub enum Executor {
     /// The built-in executor: runs within the process, and is the only one that can be simulated.
     #[default]
@@ -149,7 +154,7 @@ pub enum Executor {
 /// The role or playbook of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Runs {
-    /// The folder of a role.
+    /// The directory of a role.
     Role(PathBuf),
     /// The file of a playbook.
     Playbook(PathBuf),
@@ -193,8 +198,13 @@ impl Watches {
             }
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut watches =
-            Self { path: path.to_owned(), entries: Vec::new(), defaults: Defaults::default(), repeats: false };
+        let mut watches = Self {
+            path: path.to_owned(),
+            entries: Vec::new(),
+            defaults: Defaults::default(),
+            role_metrics_address: Some(ROLE_METRICS_ADDRESS),
+            is_deterministic: false,
+        };
         let mut known = BTreeSet::new();
         for (number, entry) in entries.into_iter().enumerate() {
             let kind = entry.get("kind").and_then(Value::as_str).map(|kind| format!(" ({kind})"));
@@ -220,11 +230,20 @@ impl Watches {
         Self { defaults, ..self }
     }
 
-    /// Evaluates templates of the built-in executor on the runtime's own thread, so that simulations are
-    /// reproducible. Expensive templates then block the operator; by default, they run on other threads.
-    pub fn repeatable(mut self) -> Self {
-        self.entries.iter_mut().for_each(|watch| watch.repeats = true);
-        Self { repeats: true, ..self }
+    /// Sets the address of the server for the module `osdk_metric` in runs of `ansible-playbook`; `None` for none. By
+    /// default, it is that of operator-sdk, `127.0.0.1:5050`.
+    ///
+    /// The operator serves it only if such a role or playbook uses the module. Any process that reaches the address may
+    /// change the metrics that tasks name, so it should be one of the loopback interface.
+    pub fn role_metrics_address(self, address: Option<SocketAddr>) -> Self {
+        Self { role_metrics_address: address, ..self }
+    }
+
+    /// Makes runs reproducible in a simulation: templates of the built-in executor are evaluated on the runtime's own
+    /// thread. Expensive templates then block the operator; by default, they run on other threads.
+    pub fn deterministic(mut self) -> Self {
+        self.entries.iter_mut().for_each(|watch| watch.is_deterministic = true);
+        Self { is_deterministic: true, ..self }
     }
 
     /// Resolves hosts of services that roles call, such as `api.shop.svc`, outside of the cluster. DNS resolves a host
@@ -235,7 +254,7 @@ impl Watches {
         self
     }
 
-    /// Returns the folder of the file, which is the project folder.
+    /// Returns the directory of the file, which is the project directory.
     pub fn directory(&self) -> &Path {
         self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
@@ -305,7 +324,7 @@ fn read_entry(entry: Value, folder: &Path) -> Result<Watch, FieldError> {
         pass_environment: fields.names("passEnvironment")?,
         services,
         vault: read_vault(&mut fields, folder)?,
-        repeats: false,
+        is_deterministic: false,
     };
     // Text of users is never a template, independent of this field; and runs leave no artifacts.
     fields.boolean("markUnsafe")?;
@@ -466,7 +485,7 @@ pub(crate) fn role_paths(folder: &Path, role: &str) -> Vec<PathBuf> {
     places
 }
 
-/// Returns the folders in `ANSIBLE_ROLES_PATH`.
+/// Returns the directories in `ANSIBLE_ROLES_PATH`.
 pub(crate) fn roles_path() -> Vec<PathBuf> {
     let paths = env::var_os("ANSIBLE_ROLES_PATH").unwrap_or_default();
     env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect()
@@ -478,8 +497,8 @@ fn absolute_places(folder: &Path, path: &str) -> Vec<PathBuf> {
     [PathBuf::from(path)].into_iter().chain(in_project.map(|path| folder.join(path))).collect()
 }
 
-/// Returns the possible folders of the collection of a name such as `community.general.site`, and the last part of
-/// the name: in the project, in `ANSIBLE_COLLECTIONS_PATH`, or in Ansible's default folders.
+/// Returns the possible directories of the collection of a name such as `community.general.site`, and the last part of
+/// the name: in the project, in `ANSIBLE_COLLECTIONS_PATH`, or in Ansible's default directories.
 fn collection_places(folder: &Path, name: &str) -> Vec<(PathBuf, String)> {
     let parts: Vec<&str> = name.split('.').collect();
     let is_name = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');

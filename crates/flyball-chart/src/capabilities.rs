@@ -89,6 +89,7 @@ impl Capabilities {
     /// A suffix after the third number is dropped, as in `helm template --kube-version`; Helm 4 keeps it in `.Version`.
     ///
     /// # Errors
+    ///
     /// Fails if the text is not a version.
     pub fn set_kube_version(&mut self, version: &str) -> Result<(), String> {
         let message = || format!("could not parse {} as version", crate::quote::quote(version.as_bytes()));

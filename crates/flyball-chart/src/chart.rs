@@ -40,7 +40,7 @@ pub struct File {
     pub data: Arc<[u8]>,
 }
 
-/// A file of a chart's `crds` folder.
+/// A file of a chart's `crds` directory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrdFile {
     /// Its path, such as `chart/crds/a.yaml`.
@@ -124,6 +124,7 @@ impl Chart {
     /// Loads a chart: a directory or a `.tgz`.
     ///
     /// # Errors
+    ///
     /// Fails if there is no chart, or it is invalid.
     pub fn open(path: &Path) -> Result<Chart, ChartError> {
         Self::open_as(path, HelmVersion::default())
@@ -133,6 +134,7 @@ impl Chart {
     /// `apiVersion` is an error.
     ///
     /// # Errors
+    ///
     /// See [`Chart::open`].
     pub fn open_as(path: &Path, helm: HelmVersion) -> Result<Chart, ChartError> {
         load::open(path, helm)
@@ -141,6 +143,7 @@ impl Chart {
     /// Loads a chart from the bytes of a `.tgz`.
     ///
     /// # Errors
+    ///
     /// Fails if the bytes are not an archive, or not a chart.
     pub fn from_archive(bytes: &[u8]) -> Result<Chart, ChartError> {
         load::from_archive(bytes, HelmVersion::default())
@@ -150,6 +153,7 @@ impl Chart {
     /// relative to the chart's directory and do not contain `..`.
     ///
     /// # Errors
+    ///
     /// Fails if there is no chart, the archive is invalid, or a limit is exceeded.
     pub fn read_files(path: &Path) -> Result<Vec<File>, ChartError> {
         load::read_files(path)
@@ -163,6 +167,7 @@ impl Chart {
     /// Reads all files of a `.tgz`, as [`read_files`](Self::read_files) does.
     ///
     /// # Errors
+    ///
     /// If the archive is invalid, or a limit is exceeded.
     pub fn archive_files(bytes: &[u8]) -> Result<Vec<File>, ChartError> {
         archive::files(bytes, &mut archive::ArchiveBudget::new())
@@ -254,6 +259,7 @@ impl Chart {
     /// Fails if subcharts listed in `Chart.yaml` are missing.
     ///
     /// # Errors
+    ///
     /// Returns Helm's message about missing subcharts.
     pub fn check_dependencies(&self) -> Result<(), String> {
         self.check_dependencies_as(HelmVersion::default())

@@ -12,11 +12,11 @@ pub use lint::{LintArgs, LintReport, LintedChart, lint};
 pub use values::ValueArgs;
 
 use crate::chart::load_message;
+use crate::context::{Budget, RenderContext};
 use crate::quote::quote;
 use crate::template::exec::Templates;
 use crate::template::node::Source;
 use crate::value::Value;
-use crate::world::{Budget, World};
 use crate::{Capabilities, Chart, HelmVersion, Lookup, Release, RenderError, RenderOptions, RenderedChart, Seed};
 use cluster::DryRunFlags;
 use flyball_core::Clock;
@@ -71,7 +71,7 @@ pub struct TemplateArgs {
     #[arg(short, long, value_name = "TEMPLATE")]
     pub show_only: Vec<String>,
     /// Write the output to files in this directory
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     pub output_dir: Option<String>,
     /// Write the files to a subdirectory with the release's name
     #[arg(long)]
@@ -91,7 +91,7 @@ pub struct TemplateArgs {
     post_renderer: Option<String>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
     post_renderer_args: Vec<String>,
-    /// Flags that say where the chart comes from.
+    /// Flags that select the source of the chart.
     #[command(flatten)]
     pub path: ChartPathArgs,
     /// Flags that select the cluster.
@@ -107,6 +107,7 @@ impl TemplateArgs {
     /// Parses the arguments after `helm template`.
     ///
     /// # Errors
+    ///
     /// Fails if a flag is unknown or lacks its value; or with the help text, if requested.
     pub fn parse(arguments: &[String]) -> Result<TemplateArgs, String> {
         flags::parse(arguments)
@@ -142,6 +143,7 @@ impl Output {
     /// Writes the files; paths are relative to a directory.
     ///
     /// # Errors
+    ///
     /// Returns the message of the operating system, with the path.
     pub fn write_files(&self, folder: &Path) -> Result<(), String> {
         for (path, text) in &self.files {
@@ -165,6 +167,7 @@ const ADVICE: &str = "\n\nUse --debug flag to render out invalid YAML";
 /// Runs `helm template`; paths are relative to a directory. Flags that need a cluster fail without one.
 ///
 /// # Errors
+///
 /// Returns Helm's message, without the prefix `Error: `.
 pub fn template(
     args: &TemplateArgs,
@@ -256,7 +259,7 @@ pub fn template(
 fn missing(chart: &str, repository: Option<&str>) -> String {
     let scheme = chart.split_once("://").map(|(scheme, _)| scheme);
     if repository.is_some() || matches!(scheme, Some("http" | "https" | "oci")) {
-        return format!("charts are not fetched: download {chart} first, and pass the folder or the archive");
+        return format!("charts are not fetched: download {chart} first, and pass the directory or the archive");
     }
     if chart.starts_with(['/', '.']) {
         return format!("path {} not found", quote(chart.as_bytes()));
@@ -291,10 +294,10 @@ fn name_and_chart<'a>(args: &'a TemplateArgs, clock: &Clock, seed: &Seed) -> Res
 }
 
 fn generated_name(text: &str, clock: &Clock, seed: &Seed) -> Result<String, String> {
-    let world = World::new(clock.clone(), seed, None, Budget::trusted(), false);
+    let context = RenderContext::new(clock.clone(), seed, None, Budget::trusted(), false);
     let mut templates = Templates::default();
-    templates.add(Source::new("name-template", text), &world)?;
-    let out = Rc::new(templates).execute(&world, "name-template", Value::Nil)?;
+    templates.add(Source::new("name-template", text), &context)?;
+    let out = Rc::new(templates).execute(&context, "name-template", Value::Nil)?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
 

@@ -30,10 +30,10 @@ mod tests;
 
 pub(crate) use helm::MESSAGE as FAILURE;
 
+use crate::context::Call;
 use crate::helm::HelmVersion;
 use crate::text::{Marks, Text, Writer};
 use crate::value::{IntKind, List, ListKind, Map, MapKind, Type, Value};
-use crate::world::Call;
 use cost::Cost;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ const MOVES: &[&str] = &[
 ];
 
 /// Functions that build lists and maps from existing values.
-const COPIES: &[&str] = &[
+const COPYING_FUNCTIONS: &[&str] = &[
     "all",
     "any",
     "append",
@@ -166,7 +166,7 @@ const MARKS: &[&str] = &[
 fn handling(name: &str) -> Handling {
     if MOVES.contains(&name) {
         Handling::Moves
-    } else if COPIES.contains(&name) {
+    } else if COPYING_FUNCTIONS.contains(&name) {
         Handling::Copies
     } else if MARKS.contains(&name) {
         Handling::Marks

@@ -14,6 +14,7 @@
 mod capabilities;
 mod chart;
 mod command;
+mod context;
 mod dates;
 mod format;
 mod functions;
@@ -21,6 +22,7 @@ mod glob;
 mod helm;
 mod lint;
 mod memory;
+mod message;
 mod number;
 mod quote;
 mod release;
@@ -31,7 +33,6 @@ mod template;
 mod text;
 mod value;
 mod values;
-mod world;
 mod yaml;
 
 pub use capabilities::Capabilities;
@@ -40,6 +41,7 @@ pub use command::{
     AccessArgs, ChartPathArgs, Cluster, ClusterFlags, LintArgs, LintReport, LintedChart, Output, TemplateArgs,
     ValueArgs, lint, parse_flags, template,
 };
+pub use context::{Budget, FailedCalls, Guard, Lookup};
 pub use helm::HelmVersion;
 pub use lint::{Lint, LintMessage, Severity};
 pub use release::Release;
@@ -49,5 +51,4 @@ pub use render::{
 pub use seed::Seed;
 pub use semver::{Constraints, Error as ConstraintsError, Version};
 pub use values::{ReadFile, Values, ValuesError};
-pub use world::{Budget, Guard, Lookup};
 pub use yaml::{BoundedYaml, Error as YamlError, from_yaml, to_yaml};

@@ -1,6 +1,6 @@
 //! Parsing and formatting of numbers like Go: constants in templates, and `strconv`.
 
-use crate::quote::quote;
+use crate::message;
 
 /// A constant: its text, and its possible values.
 pub(crate) struct Number {
@@ -14,6 +14,7 @@ pub(crate) struct Number {
 /// Parses a constant: as an integer and as a float, where possible.
 ///
 /// # Errors
+///
 /// Returns Go's message about an invalid number.
 pub(crate) fn parse_number(text: String) -> Result<Number, String> {
     let unsigned = parse_uint(&text, 0);
@@ -31,7 +32,7 @@ pub(crate) fn parse_number(text: String) -> Result<Number, String> {
         let is_hex = text.trim_start_matches(['+', '-']).starts_with("0x");
         let has_point = text.contains(['.', 'e', 'E', 'p', 'P']);
         if !is_hex && !has_point {
-            return Err(format!("integer overflow: {}", quote(text.as_bytes())));
+            return Err(format!("integer overflow: {}", message::quoted(&text)));
         }
         float = Some(number);
         // A float without a fraction, such as 1e3, is also an integer.
@@ -43,7 +44,7 @@ pub(crate) fn parse_number(text: String) -> Result<Number, String> {
         }
     }
     if int.is_none() && float.is_none() {
-        return Err(format!("illegal number syntax: {}", quote(text.as_bytes())));
+        return Err(format!("illegal number syntax: {}", message::quoted(&text)));
     }
     Ok(Number { text, int, float, is_complex: false, is_char: false })
 }

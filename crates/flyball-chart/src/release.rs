@@ -28,6 +28,7 @@ impl Release {
     /// Validates the name.
     ///
     /// # Errors
+    ///
     /// Returns Helm's message if the name is empty or invalid.
     pub fn check_name(&self) -> Result<(), String> {
         if self.name.is_empty() {

@@ -14,8 +14,10 @@ pub use outline::difference as outline_difference;
 
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, File, schema};
+use crate::context::{Budget, FailedCalls, Lookup, RenderContext};
 use crate::helm::HelmVersion;
 use crate::memory;
+use crate::message;
 use crate::release::Release;
 use crate::seed::Seed;
 use crate::template::exec::Templates;
@@ -24,7 +26,6 @@ use crate::template::node::Source;
 use crate::text::{Text, lossy};
 use crate::value::{Map, MapKind, Value};
 use crate::values::Values;
-use crate::world::{Budget, Lookup, World};
 use coalesce::{Nulls, coalesce};
 use flyball_core::Clock;
 use std::collections::BTreeMap;
@@ -34,11 +35,11 @@ use std::sync::Arc;
 /// A rendered chart.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RenderedChart {
-    /// In installation order.
+    /// Manifests, in installation order.
     pub manifests: Vec<Manifest>,
-    /// In Helm's order of kinds; not part of the installed manifests.
+    /// Hooks, in Helm's order of kinds; not part of the installed manifests.
     pub hooks: Vec<Hook>,
-    /// `templates/NOTES.txt`, or empty.
+    /// Rendered `templates/NOTES.txt`; empty if the chart has none.
     pub notes: String,
     /// Warnings, as logged by Helm.
     pub warnings: Vec<String>,
@@ -119,16 +120,18 @@ pub enum RenderError {
         /// Version of the cluster.
         actual: String,
     },
-    /// A template cannot be parsed, or fails.
+    /// A template cannot be parsed, calls `fail` or `required`, or exceeds the budget.
     #[error("{0}")]
     Template(String),
-    /// A template cannot be parsed, or fails, in the format of Helm 4.
+    /// A template fails.
     #[error("{shown}")]
-    Trace {
+    Execution {
         /// The message on one line, in the format of Helm 3.
         message: String,
-        /// The message on several lines.
+        /// The message in the format of the version of Helm: with several lines for Helm 4.
         shown: String,
+        /// The calls that led to the error.
+        calls: Box<FailedCalls>,
     },
     /// The dependencies of the chart cannot be processed with the values.
     #[error("chart dependencies processing failed: {0}")]
@@ -149,8 +152,8 @@ impl RenderError {
     /// Returns the message, shortened to a limit with the cause first.
     pub fn brief(&self) -> String {
         match self {
-            RenderError::Trace { message, .. } => brief::brief(message),
-            other => brief::brief(&other.to_string()),
+            RenderError::Execution { message, calls, .. } => brief::brief(message, Some(calls)),
+            other => brief::brief(&other.to_string(), None),
         }
     }
 
@@ -217,6 +220,7 @@ impl Chart {
     /// Without options, the clock is fixed and random values are always the same; see [`Chart::render_with`].
     ///
     /// # Errors
+    ///
     /// Returns Helm's message if a template cannot be parsed or fails, values violate the schema, or output is not
     /// YAML.
     pub fn render(
@@ -231,6 +235,7 @@ impl Chart {
     /// Renders the chart with a clock, a seed and a cluster for `lookup`.
     ///
     /// # Errors
+    ///
     /// See [`Chart::render`].
     pub fn render_with(
         &self,
@@ -250,7 +255,7 @@ fn render(
     capabilities: &Capabilities,
     options: &RenderOptions<'_>,
 ) -> Result<RenderedChart, RenderError> {
-    let _bounds = memory::Scope::new(options.budget.bytes);
+    let _bounds = (memory::Scope::new(options.budget.bytes), message::Scope::new(options.budget.message));
     let mut chart = chart.clone();
     let mut log = Vec::new();
     let helm = capabilities.helm();
@@ -269,9 +274,9 @@ fn render(
     }
     let scope = scope(&chart, all, values, Value::map(release_value(release)), capabilities);
     let (clock, budget) = (options.clock.clone(), options.budget.clone());
-    let world = World::new(clock, &options.seed, options.cluster, budget, options.evaluates_data).of(helm);
-    let files = scope.execute(&world)?;
-    let mut rendered = manifests::collect(&files, &world, &mut log).map_err(|error| match error {
+    let context = RenderContext::new(clock, &options.seed, options.cluster, budget, options.evaluates_data).of(helm);
+    let files = scope.execute(&context)?;
+    let mut rendered = manifests::collect(&files, &context, &mut log).map_err(|error| match error {
         RenderError::Manifest { path, message, .. } if options.keeps_invalid_output => {
             RenderError::Manifest { path, message, output: join(&files) }
         }
@@ -316,7 +321,7 @@ pub(crate) fn lint_templates(
     options: &RenderOptions<'_>,
 ) -> LintOutput {
     stacker::grow(STACK, || {
-        let _bounds = memory::Scope::new(options.budget.bytes);
+        let _bounds = (memory::Scope::new(options.budget.bytes), message::Scope::new(options.budget.message));
         let mut linted = LintOutput::default();
         let mut chart = chart.clone();
         let Some(all) = lint_values(&mut chart, values, &mut linted.log) else { return linted };
@@ -331,13 +336,13 @@ pub(crate) fn lint_templates(
         release.insert("IsInstall".to_owned(), Value::Bool(false));
         let scope = scope(&chart, all, values, Value::map(release), capabilities);
         let (clock, budget) = (options.clock.clone(), options.budget.clone());
-        let world = World::new(clock, &options.seed, None, budget, false).of(capabilities.helm()).linting();
-        let executed = scope.execute(&world);
-        let missing = world.take_missing();
+        let context = RenderContext::new(clock, &options.seed, None, budget, false).of(capabilities.helm()).linting();
+        let executed = scope.execute(&context);
+        let missing = context.take_missing();
         linted.is_incomplete = !missing.is_empty();
         linted.log.extend(missing);
         match executed {
-            Ok(files) => linted.collect(files, &world),
+            Ok(files) => linted.collect(files, &context),
             Err(error) => linted.error = Some(error),
         }
         linted
@@ -356,10 +361,10 @@ fn lint_values(
 }
 
 impl LintOutput {
-    fn collect(&mut self, files: BTreeMap<String, Text>, world: &World<'_>) {
+    fn collect(&mut self, files: BTreeMap<String, Text>, context: &RenderContext<'_>) {
         for (path, text) in &files {
             let one = BTreeMap::from([(path.clone(), text.clone())]);
-            match manifests::collect(&one, world, &mut Vec::new()) {
+            match manifests::collect(&one, context, &mut Vec::new()) {
                 Ok(rendered) => {
                     self.manifests.extend(rendered.manifests);
                     self.manifests.extend(rendered.hooks.into_iter().map(|hook| hook.manifest));
@@ -472,7 +477,7 @@ impl Scope {
     }
 
     /// Executes all templates except partials.
-    fn execute(self, world: &World<'_>) -> Result<BTreeMap<String, Text>, RenderError> {
+    fn execute(self, context: &RenderContext<'_>) -> Result<BTreeMap<String, Text>, RenderError> {
         // Nested charts are parsed first, so that definitions of the parent replace those of its subcharts.
         let mut order: Vec<(String, Template)> = self.templates.into_iter().collect();
         order.sort_by(|(one, _), (other, _)| {
@@ -482,7 +487,7 @@ impl Scope {
         let mut templates = Templates::default();
         for (path, template) in &mut order {
             templates
-                .add(Source::new(path, std::mem::take(&mut template.text)), world)
+                .add(Source::new(path, std::mem::take(&mut template.text)), context)
                 .map_err(|message| RenderError::Template(parse_error(&message)))?;
         }
         let templates = Rc::new(templates);
@@ -496,15 +501,15 @@ impl Scope {
             let about = about.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
             template.data.set("Template", Value::Map(Map::new(MapKind::Values(self.helm), about)));
             let out = templates
-                .execute(world, &path, Value::Map(template.data))
-                .map_err(|message| execution_error(message, self.helm))?;
+                .execute(context, &path, Value::Map(template.data))
+                .map_err(|message| execution_error(message, context.take_failed_calls(), self.helm))?;
             rendered.insert(path, without_no_value(out));
         }
         Ok(rendered)
     }
 }
 
-/// Helm reports the location of a parse error, and the last of its causes.
+/// Returns the location of a parse error and the last of its causes, as Helm reports them.
 fn parse_error(message: &str) -> String {
     let parts: Vec<&str> = message.split(": ").collect();
     match parts.as_slice() {
@@ -513,8 +518,8 @@ fn parse_error(message: &str) -> String {
     }
 }
 
-/// Messages of `fail` and `required` are shown without their call stack.
-fn execution_error(message: String, helm: HelmVersion) -> RenderError {
+/// Messages of `fail` and `required` are shown without their call stack. As in Helm, marks in the text delimit them.
+fn execution_error(message: String, calls: FailedCalls, helm: HelmVersion) -> RenderError {
     let (start, end) = crate::functions::FAILURE;
     let mut parts = message.splitn(3, ": ");
     if let (Some(_), Some(location), Some(rest)) = (parts.next(), parts.next(), parts.next())
@@ -524,8 +529,9 @@ fn execution_error(message: String, helm: HelmVersion) -> RenderError {
         let reason = &rest[from + start.len()..to];
         return RenderError::Template(format!("execution error at ({location}): {reason}"));
     }
-    match helm {
-        HelmVersion::V3 => RenderError::Template(message),
-        HelmVersion::V4 => RenderError::Trace { shown: trace::trace(&message), message },
-    }
+    let shown = match helm {
+        HelmVersion::V3 => message.clone(),
+        HelmVersion::V4 => trace::trace(&message),
+    };
+    RenderError::Execution { message, shown, calls: Box::new(calls) }
 }

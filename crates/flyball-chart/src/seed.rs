@@ -47,7 +47,7 @@ impl Seed {
 
     /// Formats the seed as hexadecimal digits.
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        flyball_core::hex::encode(&self.0)
     }
 }
 

@@ -3,6 +3,7 @@
 //! See <https://github.com/Masterminds/semver#checking-version-constraints>.
 
 use crate::helm::HelmVersion;
+use crate::message;
 use crate::quote::quote;
 use regex::Regex;
 use std::cmp::Ordering;
@@ -33,13 +34,14 @@ impl Version {
     /// Parses a version.
     ///
     /// # Errors
+    ///
     /// If the text is not a version.
     pub fn parse(text: &str) -> Result<Version, String> {
         let parts = VERSION.captures(text).ok_or("invalid semantic version")?;
         let number = |at: usize| match parts.get(at) {
             None => Ok(0),
             Some(digits) => digits.as_str().parse::<u64>().map_err(|_| {
-                let digits = quote(digits.as_str().as_bytes());
+                let digits = message::quoted(digits.as_str());
                 format!("error parsing version segment: strconv.ParseUint: parsing {digits}: value out of range")
             }),
         };
@@ -137,7 +139,7 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
 /// The reason why a constraint is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// The text is no list of comparisons.
+    /// The text is not a list of comparisons.
     Improper(String),
     /// A version in the text is invalid.
     Version,
@@ -156,7 +158,8 @@ impl Error {
     pub(crate) fn message(&self, helm: HelmVersion) -> String {
         match self {
             Error::Improper(text) => {
-                format!("improper constraint: {}", helm.choose(quote(text.as_bytes()), text.clone()))
+                let text = message::excerpt(text);
+                format!("improper constraint: {}", helm.choose(quote(text.as_bytes()), text.into_owned()))
             }
             Error::Version => "constraint parser error".to_owned(),
         }
@@ -180,6 +183,7 @@ impl Constraints {
     /// Parses a constraint.
     ///
     /// # Errors
+    ///
     /// If the text is not a constraint.
     pub fn parse(text: &str) -> Result<Constraints, Error> {
         let mut text = text.to_owned();

@@ -322,7 +322,7 @@ impl Type {
 
 impl Value {
     /// Returns true if any string in it is data. The value is within the limits of
-    /// [`World::weigh`](crate::world::World::weigh).
+    /// [`RenderContext::weigh`](crate::context::RenderContext::weigh).
     pub(crate) fn is_data(&self) -> bool {
         match self {
             Value::Str(text) => text.is_data(),

@@ -78,6 +78,7 @@ impl Values {
     /// Merges YAML over the values, like `--values`; `name` is used in errors.
     ///
     /// # Errors
+    ///
     /// Fails if the text is not YAML, or not a mapping.
     pub fn merge_yaml(&mut self, name: &str, text: &[u8]) -> Result<(), ValuesError> {
         self.merge_yaml_as(name, text, HelmVersion::default())
@@ -95,6 +96,7 @@ impl Values {
     /// Sets values as `--set` does, such as `image.tag=1.2,list={a,b}`.
     ///
     /// # Errors
+    ///
     /// Fails if the argument does not follow Helm's syntax.
     pub fn set(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Typed))
@@ -104,6 +106,7 @@ impl Values {
     /// Sets strings like `--set-string`: as [`Values::set`], but `1` and `true` stay strings.
     ///
     /// # Errors
+    ///
     /// Fails if the argument does not follow Helm's syntax.
     pub fn set_string(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Text))
@@ -113,6 +116,7 @@ impl Values {
     /// Sets values to contents of files, like `--set-file`.
     ///
     /// # Errors
+    ///
     /// Fails if the argument does not follow Helm's syntax, or a file cannot be read.
     pub fn set_file(&mut self, argument: &str, read: ReadFile<'_>) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::File(read)))
@@ -122,6 +126,7 @@ impl Values {
     /// Sets JSON like `--set-json`: `key=value` pairs, or a mapping.
     ///
     /// # Errors
+    ///
     /// Fails if the argument is not JSON.
     pub fn set_json(&mut self, argument: &str) -> Result<(), ValuesError> {
         let trimmed = argument.trim();
@@ -149,6 +154,7 @@ impl Values {
     /// Sets a string without special characters, like `--set-literal`.
     ///
     /// # Errors
+    ///
     /// Fails if the path before the `=` does not follow Helm's syntax.
     pub fn set_literal(&mut self, argument: &str) -> Result<(), ValuesError> {
         self.change(|map| set::parse(argument, map, &set::Mode::Literal))
@@ -159,6 +165,7 @@ impl Values {
 /// Parses a values file. With Helm 4, it may have several documents, each of which overrides the previous ones.
 ///
 /// # Errors
+///
 /// Fails if a document is not YAML, or not a mapping.
 pub(crate) fn read(text: &[u8], helm: HelmVersion) -> Result<Map<String, Value>, String> {
     let one = |text: &[u8]| -> Result<Map<String, Value>, String> {
@@ -177,7 +184,7 @@ pub(crate) fn read(text: &[u8], helm: HelmVersion) -> Result<Map<String, Value>,
     Ok(values)
 }
 
-/// Go decodes all JSON numbers as floats.
+/// Converts numbers to floats: Go decodes all JSON numbers as floats.
 pub(crate) fn floats(value: Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().map_or(Value::Null, Value::from),

@@ -49,6 +49,7 @@ pub enum Error {
 /// Decodes the first document of a YAML stream.
 ///
 /// # Errors
+///
 /// Fails if Helm does not accept the YAML.
 pub(crate) fn read(bytes: &[u8]) -> Result<Data, Error> {
     let text = check_encoding(bytes)?;
@@ -103,6 +104,7 @@ pub(crate) fn duplicates(text: &[u8]) -> Vec<(usize, String)> {
 /// Decodes the first document of a YAML stream, like Helm.
 ///
 /// # Errors
+///
 /// Fails if Helm does not accept the YAML.
 pub fn from_yaml(text: &str) -> Result<serde_json::Value, Error> {
     read(text.as_bytes()).map(Data::into_json)
@@ -124,6 +126,7 @@ impl BoundedYaml {
     /// Decodes the first document of a YAML stream.
     ///
     /// # Errors
+    ///
     /// See [`from_yaml`].
     pub fn read(&mut self, text: &str) -> Result<serde_json::Value, Error> {
         let value = from_yaml(text)?;
@@ -140,6 +143,7 @@ impl BoundedYaml {
 /// Decodes a mapping; an empty document is an empty mapping.
 ///
 /// # Errors
+///
 /// See [`read`]; also if the document is not a mapping.
 pub(crate) fn read_map(bytes: &[u8]) -> Result<BTreeMap<String, Data>, Error> {
     match read(bytes)? {
@@ -252,6 +256,7 @@ impl Data {
     /// control characters, but not all.
     ///
     /// # Errors
+    ///
     /// Fails if a string has characters that go-yaml does not accept.
     pub(crate) fn check_readable(&self) -> Result<(), String> {
         let check = |text: &str| {
@@ -269,7 +274,7 @@ impl Data {
         }
     }
 
-    /// JSON has no infinity.
+    /// Rejects infinities, which JSON does not have.
     fn check_numbers(&self) -> Result<(), Error> {
         match self {
             Data::Float(number) => crate::number::special(*number).map_or(Ok(()), |word| Err(Error::Number(word))),
@@ -328,6 +333,7 @@ impl Data {
     /// Returns the value of a string field: other scalars are converted to strings.
     ///
     /// # Errors
+    ///
     /// Fails if it is a list or a mapping; the message contains the field, such as `SimpleHead.kind`.
     pub(crate) fn to_text(&self, field: &str) -> Result<String, Error> {
         Ok(match self {

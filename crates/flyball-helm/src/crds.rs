@@ -1,10 +1,10 @@
-//! Upgrades of the CRDs in a chart's folder `crds`, which Helm never changes.
+//! Upgrades of the CRDs in a chart's directory `crds`, which Helm never changes.
 //!
 //! The API server accepts changes of a CRD that invalidate stored objects. So a CRD is changed only if the new schema
 //! accepts everything that the present one accepts, and no version is removed that clients use or objects are stored
 //! in. The operator cannot check the objects themselves: it has no permission to read them.
 
-use crate::digest::hex;
+use crate::digest::sha256;
 use crate::kinds::Kinds;
 use crate::resources::Resource;
 use flyball::{Context, Error, Result};
@@ -24,7 +24,7 @@ pub(crate) async fn upgrade(cx: &Context<DynamicObject>, kinds: &Kinds, definiti
     for definition in definitions {
         let kind = kinds.declared(definition).map_err(|error| Error::from(error).terminal())?;
         let new: DynamicObject = serde_json::from_value(definition.object.clone())?;
-        let digest = hex(&[definition.object.to_string().as_bytes()]);
+        let digest = sha256(&[definition.object.to_string().as_bytes()]);
         let Some(mut live) = cx.dynamic(kind).get(&definition.key(kind, "")).await? else {
             cx.create_unowned(&new).await?;
             continue;

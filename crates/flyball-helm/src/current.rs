@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 /// Files of a chart that are checked for changes.
 const MAX_FILES: usize = 20_000;
-/// Nesting depth of folders.
+/// Nesting depth of directories.
 const MAX_DEPTH: usize = 32;
 
 /// Sizes and modification times of files.

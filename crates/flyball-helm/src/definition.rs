@@ -2,12 +2,13 @@
 
 use crate::error::{DEFINITIONS, DefinitionError, MAX_FILE_BYTES, MAX_FILES, OperatorError};
 use crate::watches::Watch;
+use crate::yaml;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folder with samples.
+/// Directory with samples.
 const SAMPLES: &str = "config/samples";
 
 /// Reads the CRDs of a project.
@@ -27,7 +28,7 @@ pub(crate) fn samples(folder: &Path) -> Result<Vec<Value>, OperatorError> {
     Ok(documents(&folder.join(SAMPLES))?.into_iter().map(|(_, document)| document).collect())
 }
 
-/// Reads all documents of the YAML files in a folder, in the order of the file names; none if the folder does not
+/// Reads all documents of the YAML files in a directory, in the order of the file names; none if the directory does not
 /// exist.
 fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
     let failed = |path: &Path| {
@@ -57,7 +58,7 @@ fn documents(folder: &Path) -> Result<Vec<(PathBuf, Value)>, OperatorError> {
     for file in files {
         let text = fs::read_to_string(&file).map_err(failed(&file))?;
         let wrong = |problem: String| DefinitionError::Yaml { file: file.clone(), problem };
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| wrong(error.to_string()))?;
+        let documents = yaml::documents(&text).map_err(wrong)?;
         found.extend(
             documents.into_iter().filter(|document| !document.is_null()).map(|document| (file.clone(), document)),
         );
@@ -87,15 +88,31 @@ pub(crate) fn of(
     Ok(crd.clone())
 }
 
-/// Printer columns for the CRD of a release, as in `helm list`: name, type and JSON path.
+/// A printer column: name, type, JSON path and priority. Those with a priority above 0 are shown by
+/// `kubectl get -o wide`.
+pub type Column = (&'static str, &'static str, &'static str, u8);
+
+/// Printer columns for the CRD of a release, as in `helm list`; and the revision that failed with its error, as in
+/// `helm history`.
 #[doc(alias = "additionalPrinterColumns")]
-pub const COLUMNS: [[&str; 3]; 5] = [
-    ["Status", "string", ".status.release.status"],
-    ["Reason", "string", ".status.release.reason"],
-    ["Chart", "string", ".status.release.chart"],
-    ["Revision", "integer", ".status.release.revision"],
-    ["Age", "date", ".metadata.creationTimestamp"],
+pub const COLUMNS: [Column; 7] = [
+    ("Status", "string", ".status.release.status", 0),
+    ("Reason", "string", ".status.release.reason", 0),
+    ("Chart", "string", ".status.release.chart", 0),
+    ("Revision", "integer", ".status.release.revision", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Failed Revision", "integer", ".status.release.failedRevision", 1),
+    ("Message", "string", ".status.release.message", 1),
 ];
+
+/// Returns a printer column as in a CRD.
+pub fn printer_column(&(name, kind, path, priority): &Column) -> Value {
+    let mut column = json!({"name": name, "type": kind, "jsonPath": path});
+    if priority > 0 {
+        column["priority"] = priority.into();
+    }
+    column
+}
 
 /// Creates a CRD as operator-sdk does, with printer columns; spec and status have an open schema.
 fn open(watch: &Watch) -> CustomResourceDefinition {
@@ -115,7 +132,7 @@ fn open(watch: &Watch) -> CustomResourceDefinition {
                 "served": true,
                 "storage": true,
                 "subresources": {"status": {}},
-                "additionalPrinterColumns": COLUMNS.map(|[name, kind, path]| json!({"name": name, "type": kind, "jsonPath": path})),
+                "additionalPrinterColumns": COLUMNS.each_ref().map(printer_column),
                 "schema": {"openAPIV3Schema": {
                     "type": "object",
                     "description": format!("{} is a release of a chart", kind.kind),

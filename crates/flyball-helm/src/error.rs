@@ -3,9 +3,9 @@
 use flyball_chart::ChartError;
 use std::path::PathBuf;
 
-/// Folder of a project with CRDs.
+/// Directory of a project with CRDs.
 pub(crate) const DEFINITIONS: &str = "config/crd/bases";
-/// Files in a folder with CRDs or samples.
+/// Files in a directory with CRDs or samples.
 pub(crate) const MAX_FILES: usize = 1000;
 /// Size limit of each file.
 pub(crate) const MAX_FILE_BYTES: u64 = 8 << 20;
@@ -26,7 +26,7 @@ pub enum OperatorError {
     /// The files of a chart, a CRD or a sample cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
         /// The cause.
         source: std::io::Error,
@@ -64,7 +64,7 @@ pub enum DefinitionError {
     /// There are too many files, or a file is too large.
     #[error("{} has more than {MAX_FILES} files, or a file larger than {MAX_FILE_BYTES} bytes", folder.display())]
     TooLarge {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
     },
     /// The CRD of a kind does not have the version in `watches.yaml`.

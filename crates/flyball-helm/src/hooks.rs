@@ -24,8 +24,8 @@ const BEFORE_CREATION: &str = "before-hook-creation";
 pub(crate) enum Outcome {
     /// The hook is done; it started at this time.
     Done(String),
-    /// The hook is running.
-    Waits(String),
+    /// The hook is running. Its timeout ends at this time in seconds since the Unix epoch, unless it has not begun.
+    Waits(String, Option<i64>),
     /// The hook failed.
     Failed(String),
 }
@@ -96,12 +96,12 @@ pub(crate) async fn run(
             return Ok(Outcome::Failed(format!("{what} already exists and is not part of release {}", owner.release)));
         }
         Some(live) if live.metadata.deletion_timestamp.is_some() => {
-            let waits = Outcome::Waits(format!("{what} of an earlier run is being deleted"));
+            let waits = Outcome::Waits(format!("{what} of an earlier run is being deleted"), None);
             return Ok(within(waits, live.metadata.deletion_timestamp.as_ref(), cx.now(), timeout));
         }
         Some(live) if is_deleted(hook, BEFORE_CREATION) => {
             cx.delete(&live).await?;
-            return Ok(Outcome::Waits(format!("{what} of an earlier run is being deleted")));
+            return Ok(Outcome::Waits(format!("{what} of an earlier run is being deleted"), None));
         }
         Some(_) => return Ok(Outcome::Failed(format!("{what} already exists"))),
         None => {
@@ -117,9 +117,10 @@ pub(crate) async fn run(
 /// Turns a wait since a time that exceeds the timeout into a failure.
 fn within(outcome: Outcome, since: Option<&Time>, now: Timestamp, timeout: Duration) -> Outcome {
     match (outcome, since) {
-        (Outcome::Waits(waits), Some(since)) if is_over(since.0.as_second(), now, timeout) => {
+        (Outcome::Waits(waits, _), Some(since)) if is_over(since.0.as_second(), now, timeout) => {
             Outcome::Failed(overdue(&waits, timeout))
         }
+        (Outcome::Waits(waits, _), Some(since)) => Outcome::Waits(waits, Some(end(since.0.as_second(), timeout))),
         (outcome, _) => outcome,
     }
 }
@@ -128,6 +129,11 @@ fn within(outcome: Outcome, since: Option<&Time>, now: Timestamp, timeout: Durat
 pub(crate) fn is_over(since: i64, now: Timestamp, timeout: Duration) -> bool {
     let passed = u64::try_from(now.as_second().saturating_sub(since)).unwrap_or_default();
     Duration::from_secs(passed) >= timeout
+}
+
+/// Returns the end of a timeout, in seconds since the Unix epoch.
+pub(crate) fn end(since: i64, timeout: Duration) -> i64 {
+    since.saturating_add(i64::try_from(timeout.as_millis().div_ceil(1000)).unwrap_or(i64::MAX))
 }
 
 /// Describes a wait that exceeded the timeout.
@@ -172,12 +178,12 @@ fn outcome_of(what: &str, kind: &str, live: &DynamicObject) -> Outcome {
         "Job" => match (condition("Complete"), condition("Failed")) {
             (_, Some(failed)) => Outcome::Failed(format!("{what} failed{}", problem(failed))),
             (Some(_), None) => Outcome::Done(started),
-            (None, None) => Outcome::Waits(format!("{what} is not complete")),
+            (None, None) => Outcome::Waits(format!("{what} is not complete"), None),
         },
         "Pod" => match status["phase"].as_str() {
             Some("Succeeded") => Outcome::Done(started),
             Some("Failed") => Outcome::Failed(format!("{what} failed{}", problem(status))),
-            _ => Outcome::Waits(format!("{what} is not complete")),
+            _ => Outcome::Waits(format!("{what} is not complete"), None),
         },
         _ => Outcome::Done(started),
     }
@@ -187,7 +193,7 @@ fn is_created_by(live: &DynamicObject, step: &str) -> bool {
     live.metadata.annotations.as_ref().and_then(|notes| notes.get(STEP)).is_some_and(|made_for| made_for == step)
 }
 
-/// The manifest does not change, so a retry cannot succeed.
+/// Creates an error without a retry: the manifest does not change, so a retry cannot succeed.
 fn terminal(error: impl fmt::Display) -> flyball::Error {
     flyball::Error::from(error.to_string()).terminal()
 }
@@ -228,10 +234,10 @@ mod tests {
         };
         let condition =
             |kind: &str| json!({"conditions": [{"type": kind, "status": "True", "reason": "R", "message": "m"}]});
-        check("Job", json!({}), Outcome::Waits("Job a is not complete".into()));
+        check("Job", json!({}), Outcome::Waits("Job a is not complete".into(), None));
         check("Job", condition("Complete"), Outcome::Done(String::new()));
         check("Job", condition("Failed"), Outcome::Failed("Job a failed: R: m".into()));
-        check("Pod", json!({"phase": "Running"}), Outcome::Waits("Pod a is not complete".into()));
+        check("Pod", json!({"phase": "Running"}), Outcome::Waits("Pod a is not complete".into(), None));
         check("Pod", json!({"phase": "Failed", "reason": "Evicted"}), Outcome::Failed("Pod a failed: Evicted".into()));
         check("Pod", json!({"phase": "Succeeded"}), Outcome::Done(String::new()));
         check("ConfigMap", json!({}), Outcome::Done(String::new()));

@@ -9,7 +9,7 @@ use crate::kinds::Kinds;
 use crate::rendering::Slots;
 use crate::resources::{self, ManifestError, Owner, Resource};
 use crate::stages;
-use crate::status::{self, FailedOperation, ReleaseError, Report};
+use crate::status::{self, FailedOperation, ReleaseError, Report, WaitReason};
 use crate::storage::{HookExecution, Revision, State};
 use crate::watches::Watch;
 use flyball::{Backoff, Context, Error, Event, Result};
@@ -26,14 +26,16 @@ const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(10), max_dela
 pub(crate) enum Progress {
     /// All steps are done.
     Done,
-    /// Waits for the described condition.
-    Waits(String),
+    /// The operation continues later.
+    Waits(WaitReason),
     /// An upgrade failed, and the deployed revision is being installed again.
     RollsBack {
         /// The cause of the failure.
         problem: String,
-        /// The condition that the rollback waits for.
-        waits: String,
+        /// The reason why the rollback waits.
+        waits: WaitReason,
+        /// Number of the failed revision.
+        failed_revision: u32,
     },
     /// The operation failed.
     Failed {
@@ -43,6 +45,8 @@ pub(crate) enum Progress {
         problem: String,
         /// The delay before the next attempt.
         retry_after: Duration,
+        /// Number of the failed revision, unless the operation is an uninstallation.
+        failed_revision: Option<u32>,
     },
 }
 
@@ -78,7 +82,8 @@ pub(crate) struct Operation<'a> {
 /// The progress of the hooks of an event.
 enum Hooks {
     Done,
-    Waits(String),
+    /// For an object, until the end of its timeout in seconds since the Unix epoch.
+    Waits(String, Option<i64>),
     Failed(String),
 }
 
@@ -102,7 +107,9 @@ impl Operation<'_> {
         };
         match progress.map_err(&failed)? {
             Hooks::Done => Ok((Progress::Done, self.revision, self.history)),
-            Hooks::Waits(waits) => Ok((Progress::Waits(waits), self.revision, self.history)),
+            Hooks::Waits(waits, until) => {
+                Ok((Progress::Waits(WaitReason::Object(waits, until)), self.revision, self.history))
+            }
             Hooks::Failed(problem) => {
                 self.revision.info.status = State::Failed;
                 self.revision.info.description = format!("{verb}: {problem}");
@@ -118,10 +125,12 @@ impl Operation<'_> {
                 let problem = self.revision.info.description.clone();
                 tracing::warn!(release = self.owner.release, failures = self.annotations.failures, "{problem}");
                 let retry_after = backoff(self.annotations.failures);
+                let failed_revision = Some(self.stored.version);
                 // The cache may not contain it yet.
                 self.history.revisions.retain(|stored| stored.version != self.stored.version);
                 self.history.revisions.push(self.stored);
-                Ok((Progress::Failed { failed_operation, problem, retry_after }, self.revision, self.history))
+                let failed = Progress::Failed { failed_operation, problem, retry_after, failed_revision };
+                Ok((failed, self.revision, self.history))
             }
         }
     }
@@ -180,7 +189,7 @@ impl Operation<'_> {
         let timeout = self.watch.timeout;
         match hooks::is_over(self.stored.modified_at(), self.cx.now(), timeout) {
             true => Hooks::Failed(hooks::overdue(&waits, timeout)),
-            false => Hooks::Waits(waits),
+            false => Hooks::Waits(waits, Some(hooks::end(self.stored.modified_at(), timeout))),
         }
     }
 
@@ -194,7 +203,7 @@ impl Operation<'_> {
             }
             match hooks::run(self.cx, &self.owner, self.kinds, hook, &self.step(step), self.watch.timeout).await? {
                 Outcome::Done(started) => self.record_run(*index, started, "Succeeded"),
-                Outcome::Waits(waits) => return Ok(Hooks::Waits(format!("{event} hook {waits}"))),
+                Outcome::Waits(waits, until) => return Ok(Hooks::Waits(format!("{event} hook {waits}"), until)),
                 Outcome::Failed(problem) => {
                     if hooks::is_deleted(hook, "hook-failed") {
                         hooks::remove(self.cx, &self.owner, self.kinds, hook, &self.step(step)).await?;
@@ -327,7 +336,8 @@ impl Operation<'_> {
         self.annotations.failures = self.annotations.failures.saturating_add(1);
         self.save().await?;
         let (problem, retry_after) = (self.revision.info.description, BACKOFF.after(self.annotations.failures));
-        Ok(Progress::Failed { failed_operation: FailedOperation::Uninstall, problem, retry_after })
+        let failed_operation = FailedOperation::Uninstall;
+        Ok(Progress::Failed { failed_operation, problem, retry_after, failed_revision: None })
     }
 
     /// Uninstalls the release, and then deletes its revisions.
@@ -345,12 +355,13 @@ impl Operation<'_> {
                 failed_operation: FailedOperation::Uninstall,
                 problem: self.revision.info.description,
                 retry_after,
+                failed_revision: None,
             });
         }
         let first = hooks::of_event(&self.revision, "pre-delete").len();
         match self.run_hooks("pre-delete", 0).await? {
             Hooks::Done => {}
-            Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
+            Hooks::Waits(waits, until) => return Ok(Progress::Waits(WaitReason::Object(waits, until))),
             Hooks::Failed(problem) => return self.record_failure(&problem).await,
         }
         if self.annotations.progress <= first {
@@ -362,7 +373,7 @@ impl Operation<'_> {
                 remaining.extend(self.delete_all(&deployed).await?);
             }
             if let Some(remaining) = remaining.first().filter(|_| waits) {
-                return Ok(Progress::Waits(format!("{remaining} is being deleted")));
+                return Ok(Progress::Waits(WaitReason::Object(format!("{remaining} is being deleted"), None)));
             }
             if !hooks::of_event(&self.revision, "post-delete").is_empty() {
                 self.annotations.progress = first + 1;
@@ -371,7 +382,7 @@ impl Operation<'_> {
         }
         match self.run_hooks("post-delete", first + 1).await? {
             Hooks::Done => {}
-            Hooks::Waits(waits) => return Ok(Progress::Waits(waits)),
+            Hooks::Waits(waits, until) => return Ok(Progress::Waits(WaitReason::Object(waits, until))),
             Hooks::Failed(problem) => return self.record_failure(&problem).await,
         }
         // The Secret that records the progress is deleted last.
@@ -436,7 +447,7 @@ pub(crate) fn check(revision: &Revision, kinds: &Kinds, namespace: &str) -> Resu
     run.try_for_each(|hook| hooks::object(hook, kinds).map(drop))
 }
 
-/// The manifest does not change, so a retry cannot succeed.
+/// Creates an error without a retry: the manifest does not change, so a retry cannot succeed.
 fn terminal(error: ManifestError) -> Error {
     Error::from(error).terminal()
 }

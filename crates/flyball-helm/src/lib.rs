@@ -34,8 +34,9 @@ mod status;
 pub mod storage;
 mod verified;
 mod watches;
+mod yaml;
 
-pub use definition::COLUMNS;
+pub use definition::{COLUMNS, Column, printer_column};
 pub use error::{DefinitionError, OperatorError};
 pub use extensions::HookFuture;
 pub use operator::{Builder, operator};

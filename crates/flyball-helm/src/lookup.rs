@@ -7,7 +7,7 @@
 //! namespace, values cannot determine the object of a lookup.
 
 use crate::annotation::{NAMESPACE, RELEASE};
-use crate::digest::hex;
+use crate::digest::sha256;
 use crate::kinds::Kinds;
 use flyball::{Context, Kind, ObjectKey, Result};
 use flyball_chart::Lookup;
@@ -114,7 +114,7 @@ impl LookupResults {
     fn digest(&self) -> String {
         let results: Vec<String> =
             self.results.values().map(|result| result.as_ref().map(Value::to_string).unwrap_or_default()).collect();
-        hex(&results.iter().map(String::as_bytes).collect::<Vec<_>>())
+        sha256(&results.iter().map(String::as_bytes).collect::<Vec<_>>())
     }
 
     /// Fetches the missing answers; returns true if there were any.

@@ -59,7 +59,7 @@ const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Creates the operator of a `watches.yaml`, with a controller for each entry.
 ///
-/// Its name is the `projectName` in the file `PROJECT`, or the name of the project's folder. Its
+/// Its name is the `projectName` in the file `PROJECT`, or the name of the project's directory. Its
 /// [manifests](Operator::manifests) contain the CRDs in `config/crd/bases`, or, for kinds without a CRD there, one with
 /// an open schema. Its watches and permissions are derived from the kinds that the charts render with their default
 /// values and with the samples in `config/samples`, and from those that their templates name literally.
@@ -108,7 +108,7 @@ pub struct Builder<'w> {
 }
 
 impl<'w> Builder<'w> {
-    /// Begins with the operator of a `watches.yaml`.
+    /// Creates a builder for the operator of a `watches.yaml`.
     pub fn new(watches: &'w Watches) -> Self {
         Self { watches, extensions: BTreeMap::new() }
     }
@@ -189,7 +189,7 @@ fn assemble(watches: &Watches, extensions: &BTreeMap<String, Arc<Extensions>>) -
     let folder = watches.directory();
     let definitions = definition::read(folder)?;
     let samples = definition::samples(folder)?;
-    let slots = Arc::new(Slots::new(watches.repeats()));
+    let slots = Arc::new(Slots::new(watches.is_deterministic()));
     let mut operator = Operator::new(watches.name());
     for watch in watches.entries() {
         let extensions = extensions.get(&*watch.kind.kind).cloned().unwrap_or_default();
@@ -246,7 +246,7 @@ fn controller(
     let name = format!("{}-controller", watch.kind.kind.to_lowercase());
     let releases = Releases {
         watch: watch.clone(),
-        repeats: watches.repeats(),
+        is_deterministic: watches.is_deterministic(),
         primary: primary.clone(),
         chart: chart.clone(),
         kinds: Arc::clone(&kinds),

@@ -1,6 +1,6 @@
 //! Manifests without the contents of Secrets, for readers of custom resources.
 //!
-//! Invariant: a document that may contain a Secret is written as it was parsed, or the whole manifest is left out.
+//! Invariant: a document that may contain a Secret is written as it was parsed, or the whole manifest is omitted.
 
 use flyball_chart::{BoundedYaml, Budget, to_yaml};
 use serde_json::Value;

@@ -4,29 +4,27 @@
 //! reconcile first compares the current revision with the desired one, and continues where the last reconcile ended.
 //! A reconcile never blocks: changes of the awaited objects trigger the next one.
 
+mod convergence;
 mod rendering;
 mod rollback;
 mod uninstall;
 
-use self::rendering::Rendering;
-use self::rollback::{Rollback, origin, rolled_back_upgrade};
+use self::rollback::Rollback;
 use crate::annotation::{FINALIZER, PAUSED, RECONCILE_PERIOD, UNINSTALL_WAIT, UPGRADE_FORCE};
 use crate::current::CurrentChart;
 use crate::extensions::Extensions;
-use crate::history::{self, Contents, History, NoMemory, RevisionAnnotations, StoredRevision};
-use crate::install::{Operation, Progress, time_to_retry};
+use crate::history::{self, History, RevisionAnnotations, StoredRevision};
+use crate::install::{Operation, Progress};
 use crate::kinds::Kinds;
-use crate::lookup::Visibility;
 use crate::rendering::{Share, Slots, estimate};
 use crate::resources::Owner;
 use crate::source::Source;
-use crate::status::{self, FailedOperation, ReleaseError, Report};
-use crate::storage::{Revision, State};
-use crate::verified::{VerifiedRevisions, is_same};
+use crate::status::{self, FailedOperation, ReleaseError, Report, WaitReason};
+use crate::storage::Revision;
+use crate::verified::VerifiedRevisions;
 use crate::watches::{Watch, period};
 use flyball::{Action, Context, Error, Event, Kind, Reconcile, Result};
 use flyball_chart::{Seed, Values};
-use flyball_core::memory;
 use kube::ResourceExt;
 use kube::core::DynamicObject;
 use serde_json::Value;
@@ -37,19 +35,13 @@ use std::time::Duration;
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
 /// Polling interval of a paused custom resource that is being deleted. The end of the pause is a watch event.
 const PAUSED_INTERVAL: Duration = Duration::from_hours(1);
-/// Message while other long renderings occupy the slots.
-const WAITING_FOR_SLOT: &str = "waiting for other releases to be rendered";
-/// Message while other large releases occupy the memory, and the stored release cannot be read.
-const WAITING_TO_READ: &str = "waiting for other large releases to read the stored one";
-/// Message while other large releases occupy the memory.
-const WAITING_FOR_MEMORY: &str = "waiting for other large releases";
 
 /// Creates releases for the custom resources of one kind.
 #[derive(Debug)]
 pub(crate) struct Releases {
     pub(crate) watch: Watch,
     /// Random values are reproducible, for simulations.
-    pub(crate) repeats: bool,
+    pub(crate) is_deterministic: bool,
     pub(crate) primary: Kind,
     pub(crate) chart: Arc<CurrentChart>,
     pub(crate) kinds: Arc<Kinds>,
@@ -61,7 +53,7 @@ pub(crate) struct Releases {
 /// The inputs of one reconcile; reloading the chart does not change them.
 struct Plan<'p> {
     watch: &'p Watch,
-    repeats: bool,
+    is_deterministic: bool,
     kinds: &'p Arc<Kinds>,
     slots: &'p Slots,
     verified: &'p VerifiedRevisions,
@@ -114,25 +106,27 @@ impl Reconcile for Releases {
                 Ok(period.map_or(Action::done(), Action::requeue_after))
             }
             // The state of the release is unknown, so its status remains.
-            Ok(Progress::Waits(waits)) if waits == WAITING_TO_READ => Ok(Action::requeue_after(POLL_INTERVAL)),
+            Ok(Progress::Waits(WaitReason::MemoryToRead)) => Ok(Action::requeue_after(POLL_INTERVAL)),
             Ok(Progress::Waits(waits)) => {
+                let action = poll(cx, &waits);
                 let report = Report { waits: Some(waits), ..report };
-                announce(cx, before, &report);
+                publish_waiting_event(cx, before, &report);
                 cx.set_status(&report.status()).await?;
-                Ok(Action::requeue_after(POLL_INTERVAL))
+                Ok(action)
             }
-            Ok(Progress::RollsBack { problem, waits }) => {
+            Ok(Progress::RollsBack { problem, waits, failed_revision }) => {
                 warn(cx, before, FailedOperation::Upgrade, &problem);
                 let failed_operation = Some((FailedOperation::Upgrade, problem));
-                let report = Report { waits: Some(waits), failed_operation, ..report };
-                announce(cx, before, &report);
+                let (failed_revision, action) = (Some(failed_revision), poll(cx, &waits));
+                let report = Report { waits: Some(waits), failed_operation, failed_revision, ..report };
+                publish_waiting_event(cx, before, &report);
                 cx.set_status(&report.status()).await?;
-                Ok(Action::requeue_after(POLL_INTERVAL))
+                Ok(action)
             }
-            Ok(Progress::Failed { failed_operation, problem, retry_after }) => {
+            Ok(Progress::Failed { failed_operation, problem, retry_after, failed_revision }) => {
                 warn(cx, before, failed_operation, &problem);
-                cx.set_status(&Report { failed_operation: Some((failed_operation, problem)), ..report }.status())
-                    .await?;
+                let failed_operation = Some((failed_operation, problem));
+                cx.set_status(&Report { failed_operation, failed_revision, ..report }.status()).await?;
                 Ok(Action::requeue_after(retry_after))
             }
             Err(ReleaseError { failed_operation, error }) => {
@@ -159,8 +153,8 @@ impl Reconcile for Releases {
                 self.verified.remove(&namespace, &name);
                 Ok(Action::done())
             }
-            Ok(Progress::Waits(_) | Progress::RollsBack { .. }) => Ok(Action::requeue_after(POLL_INTERVAL)),
-            Ok(Progress::Failed { failed_operation, problem, retry_after }) => {
+            Ok(Progress::Waits(waits) | Progress::RollsBack { waits, .. }) => Ok(poll(cx, &waits)),
+            Ok(Progress::Failed { failed_operation, problem, retry_after, .. }) => {
                 warn(cx, &object.data["status"], failed_operation, &problem);
                 cx.set_status(
                     &Report { failed_operation: Some((failed_operation, problem)), ..Report::default() }.status(),
@@ -199,12 +193,21 @@ fn warn(cx: &Context<DynamicObject>, before: &Value, failed_operation: FailedOpe
     }
 }
 
+/// Requeues a release that waits: when its timeout ends, at the latest.
+fn poll(cx: &Context<DynamicObject>, waits: &WaitReason) -> Action {
+    let rest = match waits {
+        WaitReason::Object(_, Some(until)) => until.saturating_sub(cx.now().as_second()),
+        _ => i64::MAX,
+    };
+    Action::requeue_after(POLL_INTERVAL.min(Duration::from_secs(rest.max(1).unsigned_abs())))
+}
+
 /// Publishes an event when a deployed release begins to wait for an upgrade or a rollback: one for the whole wait.
-fn announce(cx: &Context<DynamicObject>, before: &Value, report: &Report<'_>) {
+fn publish_waiting_event(cx: &Context<DynamicObject>, before: &Value, report: &Report<'_>) {
     let (Some(deployed), Some(waits)) = (report.deployed, &report.waits) else { return };
     let reason = report.progressing();
     // Renderings wait briefly, and all at once after a start.
-    if waits != WAITING_FOR_SLOT && !status::has_reason(before, status::PROGRESSING, reason) {
+    if *waits != WaitReason::Slot && !status::has_reason(before, status::PROGRESSING, reason) {
         cx.event(Event::normal(reason, format!("Release {} waits: {waits}", deployed.name)));
     }
 }
@@ -229,7 +232,7 @@ impl Releases {
     fn plan<'p>(&'p self, source: &'p Source, namespace: &str) -> Plan<'p> {
         Plan {
             watch: &self.watch,
-            repeats: self.repeats,
+            is_deterministic: self.is_deterministic,
             kinds: &self.kinds,
             slots: &self.slots,
             verified: &self.verified,
@@ -241,178 +244,6 @@ impl Releases {
 }
 
 impl Plan<'_> {
-    /// Advances the release as far as possible. `deployed` is the installed revision, also after a failure; `problems`
-    /// are those of invalid Secrets.
-    async fn converge(
-        &self,
-        object: &DynamicObject,
-        owner: Owner<'_>,
-        cx: &Context<DynamicObject>,
-        deployed: &mut Option<Revision>,
-        problems: &mut Vec<String>,
-    ) -> Result<Progress, ReleaseError> {
-        let reconcile = |what| ReleaseError::of(FailedOperation::Reconcile, what);
-        let mut history = History::read(cx, &owner).await.map_err(reconcile("failed to retrieve release history"))?;
-        let contents = self.contents(cx, &mut history).await.map_err(reconcile("failed to get deployed release"))?;
-        let Some(Contents { deployed: found, newer }) = contents else {
-            return Ok(Progress::Waits(WAITING_TO_READ.to_owned()));
-        };
-        problems.clone_from(&history.problems);
-        let current = history.deployed().cloned();
-        let failed_operation = if current.is_some() { FailedOperation::Upgrade } else { FailedOperation::Install };
-        let failed = |what| ReleaseError::of(failed_operation, what);
-        self.check_owner(cx, &owner, &mut history).await.map_err(reconcile("failed to get helm release name"))?;
-        // It may have got an owner.
-        let current = history.deployed().cloned();
-        let stored = contents_size(object, [found.as_ref(), newer.as_ref()]);
-        *deployed = found;
-        if !self.slots.may_hold(&self.share, stored) {
-            return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
-        }
-        history.delete_surplus_chunks(cx).await.map_err(reconcile("failed to delete obsolete chunks"))?;
-        let request = self.request(object, owner).map_err(reconcile("failed to get candidate release"))?;
-        let run = self.extensions.run_pre_hooks(cx, object, request.values.as_map()).await;
-        run.map_err(reconcile("the function before the release failed"))?;
-
-        let seed = match history.revisions.iter().rev().find_map(|stored| stored.annotations().seed) {
-            Some(seed) => seed,
-            None if self.repeats => Seed::from_rng(cx.rng()),
-            None => Seed::from_os().map_err(|error| failed("failed to draw a seed")(error.into()))?,
-        };
-        let mut failures = 0;
-        let mut note = String::new();
-        match self.roll_back(cx, object, &request, &history, deployed, &seed).await? {
-            Rollback::NotDue => {}
-            Rollback::Impossible(reason) => note = format!("; not rolled back: {reason}"),
-            Rollback::Begun(progress) => return Ok(progress),
-        }
-        if let Some(last) =
-            history.last().filter(|last| current.as_ref().is_none_or(|current| current.version < last.version))
-        {
-            let (last, annotations) = (last.clone(), last.annotations());
-            let same = annotations.inputs == request.inputs;
-            if same
-                && last.state.is_pending()
-                && let Some(revision) = newer.clone()
-            {
-                let genuine = self.is_genuine(cx, &request, last.version, &revision, &seed).await;
-                match genuine.map_err(failed("failed to verify the pending release"))? {
-                    Some(true) => {
-                        let operation = self.operation(cx, object, owner, history, last, revision, annotations);
-                        return self.advance(operation, object, &request, deployed, &seed).await;
-                    }
-                    Some(false) => tracing::warn!(
-                        release = owner.release,
-                        version = last.version,
-                        "the pending revision differs from what the chart renders: creating a new one"
-                    ),
-                    None => return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned())),
-                }
-            }
-            if same && last.state == State::Failed {
-                failures = annotations.failures;
-                if let Some(retry_after) = time_to_retry(cx, &last, failures) {
-                    let problem = newer.map(|revision| revision.info.description).unwrap_or_default() + &note;
-                    return Ok(Progress::Failed { failed_operation, problem, retry_after });
-                }
-            }
-            // The next attempt replaces revisions that were never deployed.
-            let is_stale = |stored: &StoredRevision| {
-                stored.state != State::Superseded
-                    && current.as_ref().is_none_or(|current| current.version < stored.version)
-            };
-            while history.last().is_some_and(is_stale) {
-                history.delete_last(cx).await.map_err(failed("failed to delete stale release version"))?;
-            }
-        } else if let Some((upgrade, rollback)) = rolled_back_upgrade(&history, &request.inputs) {
-            failures = upgrade.annotations().failures;
-            if let (Some(retry_after), Some(revision)) = (time_to_retry(cx, rollback, failures), &*deployed) {
-                let problem = self.describe(cx, upgrade).await.map_err(failed("failed to read the failed release"))?;
-                let problem = format!("{problem}; rolled back to revision {}", origin(revision));
-                if self
-                    .is_restorable(cx, &request, revision, &seed)
-                    .await
-                    .map_err(failed("failed to verify the deployed release"))?
-                    == Some(true)
-                {
-                    self.repair(cx, &request, revision).await?;
-                }
-                return Ok(Progress::Failed { failed_operation, problem, retry_after });
-            }
-        }
-        let installed = current.as_ref().filter(|current| current.state == State::Deployed);
-        if let (Some(current), Some(revision)) = (installed, &*deployed)
-            && current.annotations().inputs == request.inputs
-        {
-            let genuine = self
-                .is_genuine(cx, &request, current.version, revision, &seed)
-                .await
-                .map_err(ReleaseError::of(FailedOperation::Reconcile, "failed to verify the deployed release"))?;
-            let Some(genuine) = genuine else { return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned())) };
-            if genuine
-                && (!self.source.looks_up()
-                    || self.is_as_deployed(cx, &request, current.version, revision, &seed).await)
-            {
-                return self.repair(cx, &request, revision).await;
-            }
-        }
-        let (attempted_operation, what) = match &current {
-            Some(_) => (FailedOperation::Reconcile, "failed to get candidate release"),
-            None => (FailedOperation::Install, "failed to install release"),
-        };
-        let rendering = Rendering {
-            version: history.next_version(),
-            seed: seed.clone(),
-            at: cx.now(),
-            visibility: Visibility::All,
-        };
-        let candidate = self.candidate(cx, &request, deployed.as_ref(), rendering).await;
-        let Some((candidate, lookups)) = candidate.map_err(ReleaseError::of(attempted_operation, what))? else {
-            return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned()));
-        };
-        if !self.slots.may_hold(&self.share, stored + candidate.size()) {
-            return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
-        }
-        if self.watch.upgrade_crds && current.is_some() {
-            let upgraded = crate::crds::upgrade(cx, self.kinds, self.source.crds()).await;
-            upgraded.map_err(failed("failed to upgrade the chart's CRDs"))?;
-        }
-        let annotations =
-            RevisionAnnotations { inputs: request.inputs.clone(), progress: 0, failures, seed: Some(seed.clone()) };
-        if let (Some(current), Some(revision)) = (installed, &*deployed)
-            && revision.manifest == candidate.manifest
-            && (is_same(revision, &candidate) || self.verified.has(owner.namespace, owner.release, revision))
-        {
-            // The next revision was rendered, so the lookups for this one are unknown.
-            self.verified.add(owner.namespace, owner.release, revision, Vec::new());
-            // Values or chart changed, but not the rendered objects.
-            history::annotate(cx, current, &annotations)
-                .await
-                .map_err(failed("failed to record the inputs of the release"))?;
-            return self.repair(cx, &request, revision).await;
-        }
-        // Without the values, which may be secret.
-        for path in self.watch.override_values.keys() {
-            let note = format!("Chart value {path:?} overridden by operator's watches.yaml");
-            cx.event(Event::warning("OverrideValuesInUse", note));
-        }
-        self.verified.add(owner.namespace, owner.release, &candidate, vec![lookups]);
-        let stored = self
-            .create(cx, &mut history, &candidate, &annotations)
-            .await
-            .map_err(failed("failed to record the release"))?;
-        let operation = self.operation(cx, object, owner, history, stored, candidate, annotations);
-        self.advance(operation, object, &request, deployed, &seed).await
-    }
-
-    /// Reads the stored revisions; `None` if there is no memory for them now.
-    async fn contents(&self, cx: &Context<DynamicObject>, history: &mut History) -> Result<Option<Contents>> {
-        match history.contents(cx, self.slots, &self.share, self.source.chart_name()).await {
-            Err(error) if error.downcast_ref::<NoMemory>().is_some() => Ok(None),
-            contents => contents.map(Some),
-        }
-    }
-
     /// Creates the Secret of a new revision, after deleting old revisions beyond the limit of the entry.
     async fn create(
         &self,
@@ -478,12 +309,14 @@ impl Plan<'_> {
                 *deployed = Some(revision);
                 Ok(Progress::Done)
             }
-            Progress::Failed { failed_operation, problem, retry_after } => {
+            Progress::Failed { failed_operation, mut problem, retry_after, failed_revision } => {
                 match self.roll_back(cx, object, request, &history, deployed, seed).await? {
-                    Rollback::NotDue => Ok(Progress::Failed { failed_operation, problem, retry_after }),
+                    Rollback::NotDue => {
+                        Ok(Progress::Failed { failed_operation, problem, retry_after, failed_revision })
+                    }
                     Rollback::Impossible(reason) => {
-                        let problem = format!("{problem}; not rolled back: {reason}");
-                        Ok(Progress::Failed { failed_operation, problem, retry_after })
+                        problem += &format!("; not rolled back: {reason}");
+                        Ok(Progress::Failed { failed_operation, problem, retry_after, failed_revision })
                     }
                     Rollback::Begun(progress) => Ok(progress),
                 }
@@ -521,11 +354,6 @@ impl Plan<'_> {
         }
         history.claim(cx, owner).await
     }
-}
-
-/// Returns the size of a custom resource's spec with that of its revisions.
-fn contents_size(object: &DynamicObject, revisions: [Option<&Revision>; 2]) -> usize {
-    memory::of(&object.data["spec"]) + revisions.into_iter().flatten().map(Revision::size).sum::<usize>()
 }
 
 /// Describes a Secret that is not a revision of the release, and the remedy.

@@ -10,9 +10,9 @@
 //! Other expensive work on large releases, such as encoding and decoding the Secret and parsing the manifest, is
 //! bounded separately and runs in the quick slots.
 //!
-//! The memory of all releases together is bounded as well: by the limits of renderings in all slots, which are few on
-//! any machine, and by the memory budget of the operator, to which custom resources and large releases are charged, see
-//! [`Share`].
+//! The memory of all releases together is bounded as well: by the limits of renderings in all slots, which take at most
+//! three eighths of the container's memory, and by the memory budget of the operator, to which custom resources and
+//! large releases are charged, see [`Share`].
 //!
 //! In a simulation, renderings run inline, one after the other, so that runs are reproducible.
 
@@ -43,7 +43,14 @@ const SMALL_RELEASE_BYTES: usize = 1 << 20;
 /// Memory of a container that is not for custom resources and releases.
 const RESERVED_BYTES: usize = 64 << 20;
 /// Copies of a custom resource in a reconcile: the object, its values, and those of two revisions.
-const COPIES: usize = 4;
+const COPIES_PER_RECONCILE: usize = 4;
+
+/// Returns the numbers of quick and slow slots of a machine with this many cores, in a container of this many bytes.
+fn counts(cores: usize, container: usize) -> (usize, usize) {
+    let quick = (container / 8 / QUICK_BYTES).min(cores).clamp(1, MAX_QUICK_SLOTS);
+    let slow = (container / 4 / Budget::untrusted().bytes).min(cores / 2).clamp(1, MAX_SLOW_SLOTS);
+    (quick, slow)
+}
 
 /// The slots of an operator's renderings.
 #[derive(Debug)]
@@ -76,7 +83,7 @@ impl Share {
 
 /// Returns the estimated memory of a reconcile of a custom resource with this JSON, without its release.
 pub(crate) fn estimate(json: &str) -> usize {
-    COPIES * memory::of_text(json.as_bytes())
+    COPIES_PER_RECONCILE * memory::of_text(json.as_bytes())
 }
 
 /// A running rendering.
@@ -98,15 +105,17 @@ enum Slot {
 impl Slots {
     pub(crate) fn new(is_simulated: bool) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
+        let (quick, slow) = counts(cores, MemoryBudget::of_container(0).bytes());
+        let reserved = RESERVED_BYTES + quick * QUICK_BYTES + slow * Budget::untrusted().bytes;
         Self {
             is_simulated,
-            quick: Arc::new(Semaphore::new(cores.min(MAX_QUICK_SLOTS))),
-            slow: Arc::new(Semaphore::new((cores / 2).clamp(1, MAX_SLOW_SLOTS))),
+            quick: Arc::new(Semaphore::new(quick)),
+            slow: Arc::new(Semaphore::new(slow)),
             waiting: AtomicUsize::new(0),
             memory: match is_simulated {
                 // Independent of the machine.
                 true => MemoryBudget::default(),
-                false => MemoryBudget::of_container(RESERVED_BYTES),
+                false => MemoryBudget::of_container(reserved),
             },
         }
     }
@@ -295,6 +304,21 @@ mod tests {
         // The slot is released once the guard runs.
         let permits = u32::try_from(slots.slow.available_permits() + 1).expect("few");
         assert!(slots.slow.acquire_many(permits).await.is_ok());
+    }
+
+    #[test]
+    fn slots_fit_into_the_container() {
+        let mib = |count: usize| count << 20;
+        for (cores, container, expected) in [
+            (2, mib(256), (2, 1)),
+            (64, mib(256), (2, 1)),
+            (64, mib(512), (4, 2)),
+            (2, mib(4096), (2, 1)),
+            (64, mib(4096), (8, 4)),
+            (1, mib(64), (1, 1)),
+        ] {
+            assert_eq!(counts(cores, container), expected, "{cores} cores, {container} bytes");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The chart of an entry: what it renders for a custom resource, and which kinds it may render.
 
-use crate::digest::hex;
+use crate::digest::sha256;
 use crate::discovery;
 use crate::error::OperatorError;
 use crate::extensions::Extensions;
@@ -11,6 +11,7 @@ use crate::rendering::Slots;
 use crate::resources::Resource;
 use crate::storage;
 use crate::watches::Watch;
+use crate::yaml;
 use flyball::{Clock, Context, Error, Result};
 use flyball_chart::{
     Budget, Capabilities, Chart, DeletePolicy, HelmVersion, Hook, HookEvent, Release, RenderError, RenderOptions,
@@ -91,8 +92,7 @@ impl Source {
         for file in chart.crds() {
             let wrong =
                 |problem: String| crate::error::DefinitionError::Yaml { file: file.path.clone().into(), problem };
-            let documents: Vec<Value> =
-                serde_saphyr::from_multiple(&file.text).map_err(|error| wrong(error.to_string()))?;
+            let documents = yaml::documents(&file.text).map_err(wrong)?;
             for document in documents.into_iter().filter(|document| document["kind"] == "CustomResourceDefinition") {
                 crds.extend(Resource::of(&file.path, &document).map_err(|error| wrong(error.to_string()))?);
                 definitions.push(serde_json::from_value(document).map_err(|error| wrong(error.to_string()))?);
@@ -112,12 +112,12 @@ impl Source {
         &self.digest
     }
 
-    /// Returns the CRDs in the chart's folder `crds`.
+    /// Returns the CRDs in the chart's directory `crds`.
     pub(crate) fn definitions(&self) -> &[CustomResourceDefinition] {
         &self.definitions
     }
 
-    /// Returns the CRDs in the chart's folder `crds`, not decoded.
+    /// Returns the CRDs in the chart's directory `crds`, not decoded.
     pub(crate) fn crds(&self) -> &[Resource] {
         &self.crds
     }
@@ -159,7 +159,7 @@ impl Source {
         if self.helm == HelmVersion::V4 {
             texts.push(b"helmVersion 4");
         }
-        hex(&texts)
+        sha256(&texts)
     }
 
     /// Renders a release with this seed for random values and this time, and returns the lookups of its templates.
@@ -262,7 +262,7 @@ fn digest_of(chart: &Chart) -> String {
     let own = record::of(chart).to_string();
     let subcharts: Vec<String> = chart.dependencies().iter().map(digest_of).collect();
     let texts: Vec<&[u8]> = [&own].into_iter().chain(&subcharts).map(|text| text.as_bytes()).collect();
-    hex(&texts)
+    sha256(&texts)
 }
 
 /// Returns the record of hooks in a revision, in the form of a version of Helm.

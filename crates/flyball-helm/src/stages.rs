@@ -120,7 +120,7 @@ pub(crate) async fn repair(
     cx.apply_all(&children).await.map(drop)
 }
 
-/// Creates the CRDs in a chart's folder `crds` that do not exist; returns the CRD that is not established. They are
+/// Creates the CRDs in a chart's directory `crds` that do not exist; returns the CRD that is not established. They are
 /// neither changed nor deleted afterwards, as by
 /// [Helm](https://helm.sh/docs/chart_best_practices/custom_resource_definitions/).
 pub(crate) async fn create_crds(

@@ -4,9 +4,12 @@ use crate::redacted::redacted;
 use crate::storage::Revision;
 use flyball::Error;
 use serde_json::{Value, json};
+use std::fmt;
 
 /// Length limit of a condition's message, in characters.
 const MAX_MESSAGE: usize = 4096;
+/// Length limit of the message for the columns, in characters.
+const MAX_SUMMARY: usize = 512;
 /// Length limit of a chart's notes in a condition, as in `metav1.Condition`.
 const MAX_NOTES: usize = 32_768;
 /// Size limit of a manifest in the status: etcd stores objects of up to 1.5 MiB.
@@ -38,15 +41,41 @@ impl ReleaseError {
     }
 }
 
+/// The reason why a release waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WaitReason {
+    /// Other long renderings occupy the slots.
+    Slot,
+    /// Other large releases occupy the memory, and the stored release cannot be read.
+    MemoryToRead,
+    /// Other large releases occupy the memory.
+    Memory,
+    /// An object of the release, in its described state. The timeout ends at this time in seconds since the Unix epoch.
+    Object(String, Option<i64>),
+}
+
+impl fmt::Display for WaitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Slot => "waiting for other releases to be rendered",
+            Self::MemoryToRead => "waiting for other large releases to read the stored one",
+            Self::Memory => "waiting for other large releases",
+            Self::Object(text, _) => text,
+        })
+    }
+}
+
 /// The state of a release.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report<'a> {
     /// The revision that is installed.
     pub(crate) deployed: Option<&'a Revision>,
-    /// The object that the release waits for.
-    pub(crate) waits: Option<String>,
+    /// The reason why the release waits.
+    pub(crate) waits: Option<WaitReason>,
     /// The error.
     pub(crate) failed_operation: Option<(FailedOperation, String)>,
+    /// Number of the revision that failed, if there is one.
+    pub(crate) failed_revision: Option<u32>,
     /// The Secrets that are not valid revisions of the release.
     pub(crate) invalid: Option<String>,
     /// The release is uninstalled.
@@ -71,7 +100,7 @@ impl Report<'_> {
             json!({"type": "Deployed", "status": status, "reason": reason, "message": message})
         };
         if let (Some(_), Some(waits)) = (self.deployed, &self.waits) {
-            let (reason, message) = (self.progressing(), truncated(waits));
+            let (reason, message) = (self.progressing(), truncated(&waits.to_string()));
             conditions.push(json!({"type": PROGRESSING, "status": "True", "reason": reason, "message": message}));
         }
         match (self.deployed, &self.waits) {
@@ -80,7 +109,7 @@ impl Report<'_> {
                 let notes: String = revision.info.notes.chars().take(MAX_NOTES).collect();
                 conditions.push(deployed(true, installed(revision), &notes));
             }
-            (None, Some(waits)) => conditions.push(deployed(false, "Installing", &truncated(waits))),
+            (None, Some(waits)) => conditions.push(deployed(false, "Installing", &truncated(&waits.to_string()))),
             (None, None) => {}
         }
         let mut status = json!({"conditions": conditions, "release": self.release()});
@@ -113,6 +142,14 @@ impl Report<'_> {
             (None, None, None) => ("unknown", ""),
         };
         let mut release = json!({"status": status, "reason": reason});
+        let problem = self.failed_operation.as_ref().map(|(_, problem)| problem.clone());
+        let message = problem.or_else(|| self.waits.as_ref().map(ToString::to_string));
+        if let Some(message) = message.filter(|_| !self.uninstalled) {
+            release["message"] = message.chars().take(MAX_SUMMARY).collect::<String>().into();
+        }
+        if let Some(failed_revision) = self.failed_revision {
+            release["failedRevision"] = failed_revision.into();
+        }
         if let Some(revision) = revision {
             release["revision"] = revision.version.into();
             release["chart"] = revision.chart_label().into();
@@ -208,30 +245,41 @@ mod tests {
             };
             let conditions: Vec<String> = status["conditions"].as_array().unwrap().iter().map(word).collect();
             let release = &status["release"];
-            let release = ["status", "revision", "chart"].map(|field| release[field].to_string()).join(" ");
+            let release = ["status", "revision", "chart", "failedRevision", "message"]
+                .map(|field| release[field].to_string())
+                .join(" ");
             format!("{} {} {release}", conditions.join(", "), status["deployedRelease"]["name"])
         };
         assert_eq!(
             words(Report { deployed: Some(&revision), ..Report::default() }),
-            "Initialized=True - -, Deployed=True InstallSuccessful Hello \"a\" \"deployed\" 1 \"site-0.1.0\""
+            "Initialized=True - -, Deployed=True InstallSuccessful Hello \"a\" \"deployed\" 1 \"site-0.1.0\" null null"
         );
         let failed_operation = Some((FailedOperation::Upgrade, "no".to_owned()));
         revision.version = 2;
         assert_eq!(
-            words(Report { deployed: Some(&revision), failed_operation, ..Report::default() }),
-            "Initialized=True - -, ReleaseFailed=True UpgradeError no, Deployed=True UpgradeSuccessful Hello \"a\" \"failed\" 2 \"site-0.1.0\""
+            words(Report {
+                deployed: Some(&revision),
+                failed_operation,
+                failed_revision: Some(3),
+                ..Report::default()
+            }),
+            "Initialized=True - -, ReleaseFailed=True UpgradeError no, Deployed=True UpgradeSuccessful Hello \"a\" \"failed\" 2 \"site-0.1.0\" 3 \"no\""
         );
         assert_eq!(
-            words(Report { deployed: Some(&revision), waits: Some("x".into()), ..Report::default() }),
-            "Initialized=True - -, Progressing=True Upgrading x, Deployed=True UpgradeSuccessful Hello \"a\" \"pending-upgrade\" 2 \"site-0.1.0\""
+            words(Report {
+                deployed: Some(&revision),
+                waits: Some(WaitReason::Object("x".into(), None)),
+                ..Report::default()
+            }),
+            "Initialized=True - -, Progressing=True Upgrading x, Deployed=True UpgradeSuccessful Hello \"a\" \"pending-upgrade\" 2 \"site-0.1.0\" null \"x\""
         );
         assert_eq!(
-            words(Report { waits: Some("x".into()), ..Report::default() }),
-            "Initialized=True - -, Deployed=False Installing x null \"pending-install\" null null"
+            words(Report { waits: Some(WaitReason::Object("x".into(), None)), ..Report::default() }),
+            "Initialized=True - -, Deployed=False Installing x null \"pending-install\" null null null \"x\""
         );
         assert_eq!(
             words(Report { deployed: Some(&revision), uninstalled: true, ..Report::default() }),
-            "Initialized=True - -, Deployed=False UninstallSuccessful  null \"uninstalled\" null null"
+            "Initialized=True - -, Deployed=False UninstallSuccessful  null \"uninstalled\" null null null null"
         );
         let paused = paused(&json!({"conditions": [{"type": "Deployed"}], "deployedRelease": {"name": "a"}}));
         assert_eq!(paused["conditions"][1]["type"], "Paused");

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use flyball_core::memory::{self, TextWeight};
+use flyball_core::memory::{self, ParsedSize};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ pub struct Info {
     /// Start of this revision.
     #[serde(default)]
     pub last_deployed: String,
-    /// Uninstallation of the release. Before it, Helm 3 writes an empty text, and Helm 4 no field.
+    /// Time at which the release was uninstalled. Before it, Helm 3 writes an empty text, and Helm 4 no field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted: Option<String>,
     /// Description of the state.
@@ -125,7 +125,7 @@ pub enum State {
 }
 
 impl State {
-    /// Returns Helm's word.
+    /// Returns the status as Helm writes it, such as `deployed`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -140,7 +140,7 @@ impl State {
         }
     }
 
-    /// Returns the state of a word of Helm.
+    /// Parses a status of Helm; others are `Unknown`.
     pub fn of(word: &str) -> Self {
         serde_json::from_value(word.into()).unwrap_or_default()
     }
@@ -169,7 +169,7 @@ pub struct Hook {
     /// The events that run it, such as `pre-install`.
     #[serde(default, deserialize_with = "or_default")]
     pub events: Vec<String>,
-    /// The last run.
+    /// The last execution.
     #[serde(default)]
     pub last_run: HookExecution,
     /// The weight: lower weights run first.
@@ -183,7 +183,7 @@ pub struct Hook {
     pub other: Map<String, Value>,
 }
 
-/// The phase of a hook.
+/// The last execution of a hook: start, end and phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookExecution {
     /// Start of the run. Before it, Helm 3 writes an empty text, and Helm 4 no field.
@@ -263,7 +263,7 @@ impl Revision {
         if !packed.starts_with(&GZIP) {
             return Ok(memory::of_text(packed));
         }
-        let (mut weight, mut piece) = (TextWeight::default(), vec![0; PIECE_BYTES]);
+        let (mut weight, mut piece) = (ParsedSize::default(), vec![0; PIECE_BYTES]);
         let mut json = GzDecoder::new(packed).take(MAX_UNPACKED_BYTES + 1);
         loop {
             match json.read(&mut piece).map_err(StorageError::Gzip)? {

@@ -1,10 +1,10 @@
 //! Verifies that the chart renders the revisions in Secrets.
 //!
 //! The Secrets are in the namespace of their custom resource, where others may write Secrets. So the operator
-//! compares a stored revision with a rendering before it installs the revision, once per process. Until the lookups of
-//! that rendering have other answers, the chart need not be rendered again.
+//! compares a stored revision with a rendering before it installs the revision, once per process. The chart is
+//! rendered again once a lookup of that rendering returns another result.
 
-use crate::digest::hex;
+use crate::digest::sha256;
 use crate::lookup::Lookups;
 use crate::storage::{Hook, Revision};
 use parking_lot::Mutex;
@@ -67,7 +67,7 @@ impl VerifiedRevisions {
         self.0.lock().by_release.get(&key).map(|known| known.lookups.clone()).unwrap_or_default()
     }
 
-    /// Records what the chart renders, and its lookups, unless they are too large.
+    /// Records the rendering of the chart and its lookups, unless they are too large.
     pub(crate) fn add(&self, namespace: &str, release: &str, rendered: &Revision, lookups: Vec<Lookups>) {
         let (digest, key) = (digest(rendered), (namespace.to_owned(), release.to_owned()));
         let bytes = lookups.iter().map(Lookups::size).sum::<usize>();
@@ -83,7 +83,7 @@ impl VerifiedRevisions {
         entries.by_release.insert(key, VerifiedRevision { digest, earlier, lookups, lookup_bytes });
     }
 
-    /// Forgets a release.
+    /// Drops the records of a release.
     pub(crate) fn remove(&self, namespace: &str, release: &str) {
         self.0.lock().remove(&(namespace.to_owned(), release.to_owned()));
     }
@@ -97,7 +97,7 @@ pub(crate) fn is_same(one: &Revision, other: &Revision) -> bool {
 /// Hashes the manifest and the hooks of a revision, without the outcome of the hooks.
 fn digest(revision: &Revision) -> String {
     let hooks: String = revision.hooks.iter().map(describe).collect();
-    hex(&[revision.manifest.as_bytes(), hooks.as_bytes()])
+    sha256(&[revision.manifest.as_bytes(), hooks.as_bytes()])
 }
 
 /// Describes a hook on one line, without its outcome.

@@ -2,6 +2,7 @@
 
 use crate::selector;
 use crate::storage::MAX_HISTORY;
+use crate::yaml;
 use flyball::{GroupVersionKind, Kind};
 use flyball_chart::HelmVersion;
 use flyball_core::time::{parse_duration, parse_unsigned_duration};
@@ -55,14 +56,15 @@ const DRY_RUN_OPTIONS: [&str; 3] = ["none", "client", "server"];
 ///   reconcilePeriod: 5m
 /// ```
 ///
-/// Chart paths are relative to the file's folder, which is the project folder: it may contain `config/crd/bases` and
-/// `config/samples`.
+/// Chart paths are relative to the file's directory, which is the project directory: it may contain `config/crd/bases`
+/// and `config/samples`.
 #[derive(Clone, Debug, PartialEq)]
+#[doc(alias = "LoadWatches")]
 pub struct Watches {
     folder: PathBuf,
     entries: Vec<Watch>,
     reloads: bool,
-    repeats: bool,
+    is_deterministic: bool,
 }
 
 /// One entry: the custom resources of one kind become releases of one chart.
@@ -70,12 +72,14 @@ pub struct Watches {
 pub struct Watch {
     /// The kind of the custom resources.
     pub kind: GroupVersionKind,
-    /// The chart: a folder or an archive.
+    /// The chart: a directory or an archive.
     pub chart: PathBuf,
-    /// If changes of objects of a release trigger a reconcile; the default is true.
+    /// True if changes of a release's objects trigger a reconcile; true by default.
+    #[doc(alias = "SkipDependentWatches")]
     pub watch_dependent_resources: bool,
     /// Values that override those of all custom resources, in the syntax of `--set-string`. Environment variables are
     /// replaced.
+    #[doc(alias = "WithOverrideValues")]
     pub override_values: BTreeMap<String, String>,
     /// Label selector of custom resources; empty selects all.
     pub selector: String,
@@ -83,24 +87,25 @@ pub struct Watch {
     pub reconcile_period: Option<Duration>,
     /// Limit of concurrent reconciles.
     pub max_concurrent_reconciles: Option<usize>,
-    /// `tpl` evaluates text of custom resources and of objects from `lookup`. Otherwise such text is data, since
-    /// evaluation would allow any author of a custom resource to run templates in the operator.
+    /// True if `tpl` evaluates text of custom resources and of objects from `lookup`. Otherwise such text is data,
+    /// since evaluation would allow any author of a custom resource to run templates in the operator.
     pub evaluate_templates: bool,
-    /// Values of custom resources may determine the structure of objects outside of their namespace: fields, items of
-    /// lists, and the text around values. Otherwise they are limited to scalars, since the author of a custom
+    /// True if values of custom resources may determine the structure of objects outside of their namespace: fields,
+    /// items of lists, and the text around values. Otherwise they are limited to scalars, since the author of a custom
     /// resource would determine these objects.
     pub structure_from_values: bool,
     /// The Helm version that charts are rendered with: 3, unless the entry sets 4.
     pub helm_version: HelmVersion,
-    /// A revision is deployed only once its objects are ready.
+    /// True if a revision counts as deployed only once its objects are ready, as with `helm install --wait`.
     pub wait: bool,
     /// Time limit of each hook, and of the objects that a revision waits for; 5 minutes by default.
     pub timeout: Duration,
-    /// After a failed upgrade, the deployed revision is installed again; true by default.
+    /// True if a failed upgrade is rolled back: the deployed revision is installed again; true by default.
     pub rollback_on_failure: bool,
     /// Limit of stored revisions of a release.
+    #[doc(alias = "WithMaxReleaseHistory")]
     pub max_history: usize,
-    /// Upgrades also change the CRDs in the chart's folder `crds`, if all stored objects remain valid.
+    /// True if upgrades also change the CRDs in the chart's directory `crds`, if all stored objects remain valid.
     pub upgrade_crds: bool,
 }
 
@@ -163,7 +168,7 @@ impl Watches {
     }
 
     /// Parses the text of a `watches.yaml` with these variables. Errors contain the path of the file; chart paths are
-    /// relative to its folder.
+    /// relative to its directory.
     ///
     /// # Errors
     ///
@@ -174,10 +179,7 @@ impl Watches {
             Vec::new()
         } else {
             let syntax = |problem: String| WatchesError::Syntax { file: file.to_owned(), problem };
-            serde_saphyr::from_str(text).map_err(|error: serde_saphyr::Error| {
-                // The words for programmers name options of the library.
-                syntax(error.render_with_formatter(&serde_saphyr::UserMessageFormatter))
-            })?
+            serde_saphyr::from_str(text).map_err(|error| syntax(yaml::problem(&error)))?
         };
         let folder = match file.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
@@ -198,7 +200,7 @@ impl Watches {
             }
             watches.push(watch);
         }
-        Ok(Self { folder, entries: watches, reloads: false, repeats: false })
+        Ok(Self { folder, entries: watches, reloads: false, is_deterministic: false })
     }
 
     /// Reloads charts when their files change; the files are checked every second. Changed charts upgrade their
@@ -208,15 +210,15 @@ impl Watches {
         self
     }
 
-    /// Draws random values of templates from the operator's own source, so that simulations are reproducible. Such
-    /// values are not secure as secrets; by default, they come from the operating system.
-    pub fn repeatable(mut self) -> Self {
-        self.repeats = true;
+    /// Makes renderings reproducible in a simulation: random values of templates come from the operator's own source.
+    /// Such values are not secure as secrets; by default, they come from the operating system.
+    pub fn deterministic(mut self) -> Self {
+        self.is_deterministic = true;
         self
     }
 
-    pub(crate) fn repeats(&self) -> bool {
-        self.repeats
+    pub(crate) fn is_deterministic(&self) -> bool {
+        self.is_deterministic
     }
 
     pub(crate) fn reloads(&self) -> bool {

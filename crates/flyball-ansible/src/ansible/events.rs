@@ -19,6 +19,8 @@ pub(crate) struct Events {
     outcome: Outcome,
     /// Message of the last failed task that was not ignored.
     failed: Option<TaskError>,
+    /// Number of changes of metrics, which are not a part of the desired state.
+    metric_changes: u64,
     complete: bool,
     log: LogEvents,
 }
@@ -58,6 +60,9 @@ impl Events {
                     .and_then(|period| parse_unsigned_duration(&period))
                     .map(|period| period.max(MIN_REQUEUE));
             }
+            Some("runner_on_ok") if action_of(data) == "osdk_metric" && data["res"]["changed"] == true => {
+                self.metric_changes += 1;
+            }
             Some("playbook_on_start") if data["is_restricted"] == false => UNRESTRICTED.call_once(|| {
                 tracing::warn!(
                     "the kernel does not support Landlock: files are only protected from runs of ansible-playbook by \
@@ -92,7 +97,7 @@ impl Events {
     pub(crate) fn outcome(self) -> Outcome {
         let failure =
             self.has_failed().then(|| self.failed.unwrap_or_else(|| TaskError::new("unknown playbook failure")));
-        let wrote = self.outcome.changed > 0;
+        let wrote = self.outcome.changed > self.metric_changes;
         Outcome { failure, wrote, ..self.outcome }
     }
 }
@@ -156,6 +161,19 @@ mod tests {
             events.record(&serde_json::json!({"event": "runner_on_ok", "event_data": {"task_action": "requeue_after", "res": {"period": period}}}));
             assert_eq!(events.outcome().requeue_after.map(|period| period.as_secs()), Some(seconds), "{period}");
         }
+    }
+
+    #[test]
+    fn changed_metrics_do_not_require_another_run() {
+        let wrote = |changed: u64| {
+            let mut events = Events::default();
+            let metric = serde_json::json!({"task_action": "operator_sdk.util.osdk_metric", "res": {"changed": true}});
+            events.record(&serde_json::json!({"event": "runner_on_ok", "event_data": metric}));
+            let stats = serde_json::json!({"changed": {"localhost": changed}});
+            events.record(&serde_json::json!({"event": "playbook_on_stats", "event_data": stats}));
+            events.outcome().wrote
+        };
+        assert!(!wrote(1) && wrote(2));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use super::target::Target;
 use crate::access::{Access, TOKEN_REQUEST};
+use crate::connections;
 use crate::job::Job;
 use crate::yaml;
 use base64::Engine as _;
@@ -15,7 +16,7 @@ use flyball_core::memory;
 use flyball_core::scope::CLUSTER_SCOPED;
 use flyball_tls::{Authority, Purpose, Validity};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -30,12 +31,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 /// Size limit of a request body: more than an API server accepts.
 const MAX_BODY_BYTES: usize = 4 << 20;
+
+/// Size of a request body from which on a run sends one at a time, so that its tasks together take the memory of one.
+const LARGE_BODY_BYTES: u64 = 64 << 10;
 
 /// Limit of connections; a task needs one.
 const MAX_CONNECTIONS: usize = 64;
@@ -73,6 +77,8 @@ struct Forwarder {
     token: String,
     owner: Value,
     access: Access,
+    /// The turn of large request bodies.
+    large: Semaphore,
 }
 
 /// Starts the proxy.
@@ -94,31 +100,23 @@ pub(super) async fn serve(job: &Job<'_>) -> io::Result<Proxy> {
             "blockOwnerDeletion": true,
         }),
         access: Access::of(job),
+        large: Semaphore::new(1),
     });
-    let serving = async move {
-        // The connections end with this task.
-        let mut connections = JoinSet::new();
-        let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        // Connections beyond the limit wait.
-        while let Ok(slot) = slots.clone().acquire_owned().await {
-            let Ok((stream, _)) = listener.accept().await else { break };
-            let (forward, tls) = (forward.clone(), tls.clone());
-            let serve = service_fn(move |request| {
-                let forward = forward.clone();
-                async move { Ok::<_, Infallible>(forward.handle(request).await) }
-            });
-            connections.spawn(async move {
-                let _slot = slot;
-                // A client that disconnects needs no answer.
-                if let Ok(Ok(stream)) = timeout(READ_TIMEOUT, tls.accept(stream)).await {
-                    let mut http = hyper::server::conn::http1::Builder::new();
-                    http.timer(TokioTimer::new()).header_read_timeout(READ_TIMEOUT);
-                    let _ = http.serve_connection(TokioIo::new(stream), serve).await;
-                }
-            });
-            while connections.try_join_next().is_some() {}
+    let serving = connections::accept(listener, MAX_CONNECTIONS, move |stream| {
+        let (forward, tls) = (forward.clone(), tls.clone());
+        let serve = service_fn(move |request| {
+            let forward = forward.clone();
+            async move { Ok::<_, Infallible>(forward.handle(request).await) }
+        });
+        async move {
+            // A client that disconnects needs no answer.
+            if let Ok(Ok(stream)) = timeout(READ_TIMEOUT, tls.accept(stream)).await {
+                let mut http = hyper::server::conn::http1::Builder::new();
+                http.timer(TokioTimer::new()).header_read_timeout(READ_TIMEOUT);
+                let _ = http.serve_connection(TokioIo::new(stream), serve).await;
+            }
         }
-    };
+    });
     Ok(Proxy { url, authority, token, task: tokio::spawn(serving).abort_handle() })
 }
 
@@ -164,6 +162,9 @@ impl Forwarder {
             Ok(target) => target,
             Err(problem) => return error_response(StatusCode::BAD_REQUEST, "BadRequest", &problem),
         };
+        let is_large = body.size_hint().upper().is_none_or(|bytes| bytes >= LARGE_BODY_BYTES);
+        // The semaphore is never closed.
+        let _turn = if is_large { self.large.acquire().await.ok() } else { None };
         let body = match timeout(READ_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => return too_large(),

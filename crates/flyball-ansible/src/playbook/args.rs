@@ -1,6 +1,7 @@
 //! The modules with their names and arguments.
 
 use super::Module;
+use crate::metrics::check_name;
 use serde_json::{Map, Value};
 
 /// A module, its collections, and its arguments.
@@ -15,9 +16,10 @@ struct ModuleArguments {
 }
 
 const KUBERNETES: &[&str] = &["kubernetes.core", "community.kubernetes", "operator_sdk.util"];
+const OPERATOR_SDK: &[&str] = &["operator_sdk.util"];
 const BUILTIN: &[&str] = &["ansible.builtin", "ansible.legacy"];
 
-const MODULES: [ModuleArguments; 12] = [
+const MODULES: [ModuleArguments; 13] = [
     ModuleArguments {
         module: Module::K8s,
         names: &["k8s", "k8s_raw"],
@@ -134,6 +136,13 @@ const MODULES: [ModuleArguments; 12] = [
         names: &["requeue_after"],
         collections: KUBERNETES,
         arguments: Some(&["time"]),
+        text: None,
+    },
+    ModuleArguments {
+        module: Module::OsdkMetric,
+        names: &["osdk_metric"],
+        collections: OPERATOR_SDK,
+        arguments: Some(&["name", "description", "address", "counter", "gauge", "histogram", "summary"]),
         text: None,
     },
     ModuleArguments {
@@ -310,9 +319,33 @@ fn check(module: Module, name: &str, arguments: &Map<String, Value>) -> Result<(
         Module::RequeueAfter if !arguments.contains_key("time") => {
             return Err(format!("{name}: missing argument time"));
         }
+        Module::OsdkMetric => check_metric(arguments).map_err(|problem| format!("{name}: {problem}"))?,
         _ => {}
     }
     Ok(())
+}
+
+/// Validates the arguments of `osdk_metric`.
+fn check_metric(arguments: &Map<String, Value>) -> Result<(), String> {
+    let literal = |argument: &str| {
+        arguments.get(argument).and_then(Value::as_str).filter(|text| !crate::template::is_template(text))
+    };
+    check_name(literal("name").ok_or("name: must be literal, since users could add metrics otherwise")?)?;
+    if !arguments.contains_key("description") {
+        return Err("missing argument description".to_owned());
+    }
+    let kinds = ["counter", "gauge", "histogram", "summary"];
+    if kinds.iter().filter(|kind| arguments.contains_key(**kind)).count() != 1 {
+        return Err(format!("one of the arguments {} is required", kinds.join(", ")));
+    }
+    let is_of_operator =
+        |address: &str| ["http://localhost:", "http://127.0.0.1:"].iter().any(|prefix| address.starts_with(prefix));
+    match arguments.contains_key("address") && !literal("address").is_some_and(is_of_operator) {
+        true => {
+            Err("the built-in executor supports only an address on localhost, since it sends no request".to_owned())
+        }
+        false => Ok(()),
+    }
 }
 
 /// Parses `key=value` pairs of a one-line task.
@@ -380,6 +413,14 @@ mod tests {
         check("k8s", json!({"sate": "x"}), "unsupported argument sate");
         check("k8s", json!({"state": "running"}), "state is running");
         check("debug", json!(["a"]), "a list");
+        let metric = |name: &str, address: &str| json!({"name": name, "description": "a", "address": address, "counter": {"increment": true}});
+        let local = "http://localhost:5050/metrics";
+        assert_eq!(module("operator_sdk.util.osdk_metric", metric("a", local)).unwrap().0, Module::OsdkMetric);
+        check("osdk_metric", metric("{{ a }}", local), "name: must be literal");
+        check("osdk_metric", metric("flyball_a", local), "prefix flyball_ is reserved");
+        check("osdk_metric", metric("a", "http://metrics.example.com:5050/"), "only an address on localhost");
+        check("osdk_metric", metric("a", "http://{{ host }}:5050/"), "only an address on localhost");
+        check("osdk_metric", json!({"name": "a", "description": "a"}), "one of the arguments counter, gauge");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) struct DeclaredVariables {
     pub(crate) own: BTreeSet<String>,
     /// Roles and files outside of the project with literal paths, with links resolved.
     pub(crate) external_paths: BTreeSet<PathBuf>,
+    /// Literal names of metrics in tasks with `osdk_metric`.
+    pub(crate) metrics: BTreeSet<String>,
 }
 
 impl DeclaredVariables {
@@ -41,6 +43,7 @@ impl DeclaredVariables {
         self.inputs.extend(other.inputs);
         self.own.extend(other.own);
         self.external_paths.extend(other.external_paths);
+        self.metrics.extend(other.metrics);
     }
 }
 
@@ -317,7 +320,7 @@ impl<'p> Walker<'p> {
         let module = if is_template(module) { "set_fact" } else { last(module) };
         let is_file =
             matches!(module, "include_vars" | "include_tasks" | "import_tasks" | "include" | "import_playbook");
-        if !is_file && !matches!(module, "set_fact" | "include_role" | "import_role") {
+        if !is_file && !matches!(module, "set_fact" | "include_role" | "import_role" | "osdk_metric") {
             return Ok(());
         }
         let mut arguments = match arguments {
@@ -331,6 +334,10 @@ impl<'p> Walker<'p> {
         match module {
             "set_fact" => {
                 self.names.own.extend(arguments.into_iter().map(|(name, _)| name).filter(|name| name != "cacheable"));
+            }
+            "osdk_metric" => {
+                let name = arguments.get("name").and_then(Value::as_str).filter(|name| !is_template(name));
+                self.found.metrics.extend(name.map(str::to_owned));
             }
             "include_role" | "import_role" => {
                 self.tasks(arguments.get("apply").unwrap_or(&Value::Null), around, depth + 1)?;

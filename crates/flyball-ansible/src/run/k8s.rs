@@ -52,6 +52,7 @@ impl Run<'_> {
                 "absent" => self.absent(&definition, arguments, selector.as_ref(), wait.as_ref()).await,
                 other => Err(TaskError::new(format!("state is {other}, but must be present, patched or absent"))),
             };
+            let change = change.map_err(|failed| failed.of_kind(&definition));
             // Known before it waits, see `pause`.
             self.outcome.wrote |= change.as_ref().is_ok_and(|change| change.changed);
             let change = match change {

@@ -3,6 +3,7 @@
 use super::tasks::{TaskResult, seconds};
 use super::{Frame, Run, Stop};
 use crate::job::{MIN_REQUEUE, TaskError};
+use crate::metrics::Update;
 use crate::playbook::{Literals, Module};
 use crate::services::literal_host;
 use crate::template::{OMIT, Scope};
@@ -51,6 +52,7 @@ impl<'r> Run<'r> {
             Module::K8sStatus => self.k8s_status(&arguments),
             Module::Uri => Box::pin(self.uri(&arguments, literal_host)).await,
             Module::RequeueAfter => self.requeue_after(&arguments),
+            Module::OsdkMetric => self.osdk_metric(&arguments),
             Module::SetFact => {
                 for (name, value) in arguments.iter().filter(|(name, _)| name.as_str() != "cacheable") {
                     self.set_fact(name, value.clone())?;
@@ -85,6 +87,13 @@ impl<'r> Run<'r> {
             _ => {}
         }
         Ok(TaskResult { counts: false, ..TaskResult::ok() })
+    }
+
+    /// Changes a metric of the operator, without a request to its server for other executors.
+    fn osdk_metric(&self, arguments: &Arguments) -> Result<TaskResult, TaskError> {
+        let update = Update::parse(arguments).map_err(TaskError::new)?;
+        self.job.role_metrics.apply(update, self.job.cx.now()).map_err(TaskError::new)?;
+        Ok(TaskResult::with(json!({"changed": true})))
     }
 
     fn requeue_after(&mut self, arguments: &Arguments) -> Result<TaskResult, TaskError> {
@@ -144,7 +153,7 @@ fn evaluate(arguments: &Map<String, Value>, scope: &Arc<Scope>) -> Result<Argume
     for (name, argument) in arguments {
         let mut value = scope.render(argument).map_err(|problem| format!("{name}: {problem}"))?;
         if !omitted(&value) && !value.is_null() {
-            leave_out(&mut value);
+            remove_omitted(&mut value);
             evaluated.insert(name.clone(), value);
         }
     }
@@ -155,15 +164,15 @@ fn omitted(value: &Value) -> bool {
     value.as_str() == Some(OMIT.as_str())
 }
 
-fn leave_out(value: &mut Value) {
+fn remove_omitted(value: &mut Value) {
     match value {
         Value::Array(items) => {
             items.retain(|item| !omitted(item));
-            items.iter_mut().for_each(leave_out);
+            items.iter_mut().for_each(remove_omitted);
         }
         Value::Object(fields) => {
             fields.retain(|_, field| !omitted(field));
-            fields.values_mut().for_each(leave_out);
+            fields.values_mut().for_each(remove_omitted);
         }
         _ => {}
     }

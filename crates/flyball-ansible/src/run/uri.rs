@@ -27,7 +27,7 @@ impl Run<'_> {
     /// Sends a request to a service. `literal` is the host of the URL, if it is literal in the task.
     pub(super) async fn uri(&mut self, arguments: &Arguments, literal: Option<&str>) -> Result<TaskResult, TaskError> {
         let watch = self.job.watch.clone();
-        if watch.repeats {
+        if watch.is_deterministic {
             return Err(TaskError::rejected("uri is not available in simulations"));
         }
         let call = call(arguments, watch.services.resolver.clone()).map_err(TaskError::rejected)?;

@@ -71,11 +71,25 @@ fn undefined_variables_are_errors_unless_handled() {
     fails("{{ nowhere > 1 }}", "'nowhere' is undefined");
     fails("{{ map.c }}", "'map.c' is undefined");
     fails("a {{ map.c }}", "undefined");
+    // A guard is for the variables of its own section.
+    gives("{{ nowhere | default('x') }}{% if other is number %}y{% endif %}", json!("x"));
+    fails("{{ nowhere | default('x') }}{% if other > 1 %}y{% endif %}", "'other' is undefined");
+    fails("{{ zero | default('x') }}{% for a in other %}{{ a }}{% endfor %}", "'other' is undefined");
+    fails("{{ zero | default('x') }}{{ other }}", "'other' is undefined");
+    fails("namespace: default{% if other %}x{% endif %}", "'other' is undefined");
+    // Within one section, it is for its operand.
+    gives("{{ (nowhere | default('x')) ~ size }}", json!("x3"));
+    fails("{{ (nowhere | default('x')) ~ typo }}", "'typo' is undefined");
+    fails("a {{ typo ~ nowhere | default('x') }}", "'typo' is undefined");
+    fails("{{ (nowhere ~ 'x') | default('y') }}", "'nowhere' is undefined");
+    gives("{% if nowhere is defined %}{{ nowhere }}{% endif %}x", json!("x"));
+    gives("{% set a = nowhere %}{{ a | default('x') }}", json!("x"));
     let holds = |condition: &str| scope().holds(&json!(condition));
     assert_eq!(holds("size > 1"), Ok(true));
     assert_eq!(holds("{{ size > 1 }}"), Ok(true));
     assert_eq!(holds("flag"), Ok(false));
     assert_eq!(holds("nowhere is defined and nowhere > 1"), Ok(false));
+    assert_eq!(holds("nowhere is not defined and typo"), Err("'typo' is undefined".into()));
     assert_eq!(holds("nowhere > 1"), Err("'nowhere' is undefined".into()));
     assert_eq!(holds("result is changed and result is not failed"), Ok(true));
 }

@@ -112,7 +112,7 @@ pub(super) fn statements(text: &str) -> impl Iterator<Item = Vec<Token<'_>>> {
     sections(text).into_iter().filter(|(at, _)| text[..*at].ends_with('%')).map(|(_, section)| tokens(section))
 }
 
-fn first_name<'t>(tokens: &[Token<'t>]) -> Option<&'t str> {
+pub(super) fn first_name<'t>(tokens: &[Token<'t>]) -> Option<&'t str> {
     tokens.iter().find_map(|token| if let Token::Name(name) = token { Some(*name) } else { None })
 }
 
@@ -142,7 +142,7 @@ fn syntax(error: &Error) -> String {
 }
 
 /// Returns the content of braces, with its position.
-fn sections(text: &str) -> Vec<(usize, &str)> {
+pub(super) fn sections(text: &str) -> Vec<(usize, &str)> {
     let mut sections = Vec::new();
     let mut rest = text;
     while let Some(at) = opening(rest, &['{', '%', '#']) {
@@ -326,7 +326,7 @@ fn exists(question: &str, name: &str) -> bool {
     response.is_ok_and(|response| response.is_true())
 }
 
-fn tokens(expression: &str) -> Vec<Token<'_>> {
+pub(super) fn tokens(expression: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let mut rest = expression;
     while let Some(first) = rest.chars().next() {

@@ -10,15 +10,15 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Limits of files of one kind in a role, and of the nesting depth of its folders.
+/// Limits of files of one kind in a role, and of the nesting depth of its directories.
 const MAX_FILES: usize = 2000;
 const MAX_DEPTH: usize = 16;
 
-/// Files in the folders `templates` and `files` of a role, or beside a playbook: read once at load time, so that
+/// Files in the directories `templates` and `files` of a role, or beside a playbook: read once at load time, so that
 /// lookups cannot access other files.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    /// Texts by their paths within the folder, with their full paths.
+    /// Texts by their paths within the directory, with their full paths.
     pub(crate) templates: BTreeMap<String, (PathBuf, Arc<str>)>,
     pub(crate) files: BTreeMap<String, (PathBuf, Arc<str>)>,
     /// The engines for templates that include others.
@@ -88,7 +88,7 @@ impl Files {
     }
 }
 
-/// Finds a text by its path within a folder, or within the folder around it.
+/// Finds a text by its path within a directory, or within the directory around it.
 fn find<'f>(
     texts: &'f BTreeMap<String, (PathBuf, Arc<str>)>,
     part: &str,
@@ -113,14 +113,14 @@ pub(crate) fn normal(path: &Path) -> PathBuf {
     normal
 }
 
-/// Returns true if a normal path is below a folder.
+/// Returns true if a normal path is below a directory.
 fn is_within(path: &Path, folder: &Path) -> bool {
     let inside = path.strip_prefix(normal(folder));
     path.is_absolute() == folder.is_absolute()
         && inside.is_ok_and(|inside| !inside.components().any(|part| part == Component::ParentDir))
 }
 
-/// Reads all texts below a folder; other files are skipped.
+/// Reads all texts below a directory; other files are skipped.
 fn texts(folder: &Path, vault: &Vault) -> Result<BTreeMap<String, (PathBuf, Arc<str>)>> {
     let mut texts = BTreeMap::new();
     for path in walk(folder)? {
@@ -134,7 +134,7 @@ fn texts(folder: &Path, vault: &Vault) -> Result<BTreeMap<String, (PathBuf, Arc<
     Ok(texts)
 }
 
-/// Returns all files below a folder, sorted; none if the folder does not exist.
+/// Returns all files below a directory, sorted; none if the directory does not exist.
 pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
@@ -147,7 +147,7 @@ pub(crate) fn walk(folder: &Path) -> Result<Vec<PathBuf>> {
             let path = entry.map_err(|error| Error::read(&folder, &error))?.path();
             match path.is_dir() {
                 true if depth < MAX_DEPTH => folders.push((path, depth + 1)),
-                true => return Err(Error::file(&path, format_args!("folders are nested deeper than {MAX_DEPTH}"))),
+                true => return Err(Error::file(&path, format_args!("directories are nested deeper than {MAX_DEPTH}"))),
                 false => found.push(path),
             }
         }

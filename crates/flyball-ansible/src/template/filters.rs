@@ -524,7 +524,7 @@ fn digest(text: &str, kind: &str) -> Result<String, Error> {
         }
     };
     let digest = ring::digest::digest(algorithm, text.as_bytes());
-    Ok(digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(flyball_core::hex::encode(digest.as_ref()))
 }
 
 /// Returns a map, or the maps of a list.
@@ -550,7 +550,7 @@ fn combine(into: &mut Map<String, Json>, from: Map<String, Json>, recursive: boo
                 "replace" => *known = value,
                 "keep" => {}
                 "append" => known.append(&mut value),
-                // Equal items of the first list are left out.
+                // Equal items of the first list are omitted.
                 "append_rp" => {
                     without(known, &value);
                     known.append(&mut value);

@@ -1,10 +1,11 @@
 //! Template files that include or import others of the same role: `{% include %}`, `{% import %}` and `{% from %}`.
 //!
-//! Names are literals, searched in the folder of the template and in the role's folder `templates` as in Ansible, and
-//! resolved at load time. Invariant: a template includes only those that it names literally, so no variable selects
+//! Names are literals, searched in the directory of the template and in the role's directory `templates` as in Ansible,
+//! and resolved at load time. Invariant: a template includes only those that it names literally, so no variable selects
 //! another file.
 
 use super::check::{INCLUDES, Token, compile, statements, with_parser_stack};
+use super::guards::has_guard;
 use super::{ENGINE, ENGINES, FUNCTIONS};
 use crate::error::{Error, Result};
 use minijinja::Environment;
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Templates by their paths within the folder, with their full paths.
+/// Templates by their paths within the directory, with their full paths.
 pub(super) type Templates = BTreeMap<String, (PathBuf, Arc<str>)>;
 
 /// The engines of a role whose templates include others.
@@ -145,7 +146,7 @@ pub(super) fn included_in(templates: &Templates, name: &str, text: &str) -> Resu
         }
         if !reference.ignores_missing && !reference.names.iter().any(|name| found.contains_key(*name)) {
             let names = reference.names.join(", ");
-            return Err(format!("template {names} not found in the folder templates of the role"));
+            return Err(format!("template {names} not found in the directory templates of the role"));
         }
     }
     Ok(found)
@@ -156,7 +157,7 @@ fn resolve(templates: &Templates, from: &str, name: &str) -> Result<Option<Strin
     let (beside, name) = (beside(name, from), in_folder(name));
     let found = |name: &str| !name.contains("..") && templates.contains_key(name);
     match (found(&beside), found(name)) {
-        // Ansible searches the folder of the outermost template, whichever includes this one.
+        // Ansible searches the directory of the outermost template, whichever includes this one.
         (true, true) if beside != name => Err(format!("the included template is ambiguous: rename {beside} or {name}")),
         (true, _) => Ok(Some(beside)),
         (false, true) => Ok(Some(name.to_owned())),
@@ -194,14 +195,9 @@ fn beside(name: &str, parent: &str) -> String {
     folder.join(name).to_string_lossy().into_owned()
 }
 
-/// Removes the folder `templates` from a path.
+/// Removes the directory `templates` from a path.
 pub(super) fn in_folder(name: &str) -> &str {
     name.strip_prefix("./").unwrap_or(name).strip_prefix("templates/").unwrap_or(name)
-}
-
-/// Returns true if a template may handle undefined variables.
-pub(super) fn has_guard(text: &str) -> bool {
-    ["default", "d(", "defined", "mandatory"].iter().any(|guard| text.contains(guard))
 }
 
 #[cfg(test)]
@@ -275,8 +271,8 @@ mod tests {
         ] {
             check(text, "only with a literal name of a template");
         }
-        check("{% include '../../../etc/passwd' %}", "not found in the folder templates");
-        check("{% include '/etc/passwd' %}", "not found in the folder templates");
+        check("{% include '../../../etc/passwd' %}", "not found in the directory templates");
+        check("{% include '/etc/passwd' %}", "not found in the directory templates");
         check("{% include 'secret.j2' %}", "ambiguous: rename sub/secret.j2 or secret.j2");
         check("{% import 'm.j2' as m %}", "uses the variable title: add with context");
         check("{% import 'indirect.j2' as m %}", "uses the variable title: add with context");

@@ -131,7 +131,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Evaluates a node for each item; results of null are left out.
+    /// Evaluates a node for each item; null results are omitted.
     fn project<'v>(&self, items: impl Iterator<Item = &'v Json>, each: &Node) -> Result<Json, Problem> {
         let mut found = Vec::new();
         for item in items {

@@ -1,7 +1,8 @@
 //! The variables in scope of a template, and its evaluation.
 
 use super::check::{compile, compile_expression};
-use super::includes::{has_guard, in_folder};
+use super::guards::{expression_handles, handles};
+use super::includes::in_folder;
 use super::{
     BYTES_PER_FUEL, Budget, ENGINES, FUNCTIONS, Files, Includes, LimitedText, Sources, explain, from_json, is_template,
     literal_backslashes, normal, sole_expression, to_json, weight,
@@ -10,7 +11,7 @@ use minijinja::value::{Enumerator, Object, Value};
 use minijinja::{Environment, Error, ErrorKind, State};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value as Json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::take;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -81,12 +82,12 @@ struct Evaluation {
     known: BTreeMap<String, Value>,
     /// Variables being evaluated, and the enclosing templates.
     resolving: Vec<String>,
-    /// Undefined names that were used.
-    missed: BTreeSet<String>,
+    /// Undefined names that were used, each once, the last one last.
+    missed: Vec<String>,
 }
 
 impl Scope {
-    /// Creates a scope from layers of variables in order of precedence, and the folders of files.
+    /// Creates a scope from layers of variables in order of precedence, and the directories of files.
     pub(crate) fn new(layers: Vec<Arc<Vars>>, files: Vec<Arc<Files>>) -> Arc<Self> {
         Self::within(Arc::default(), layers, files)
     }
@@ -163,7 +164,7 @@ impl Scope {
         // Each iteration of a loop may nest a namespace one level deeper, limited only by fuel. Included templates
         // recurse as well.
         let is_deep = includes.is_some() || ["{%", "set", "namespace"].iter().all(|part| text.contains(part));
-        self.strictly(text, includes, |engine| match is_deep {
+        self.strictly(text, handles, includes, |engine| match is_deep {
             true => stacker::grow(NAMESPACE_STACK_BYTES, || render(engine)),
             false => render(engine),
         })
@@ -202,7 +203,7 @@ impl Scope {
         let evaluate = |engine: &Environment<'static>| {
             compile_expression(engine, expression)?.eval(Value::from_dyn_object(self.clone()))
         };
-        let value = self.strictly(expression, None, evaluate)?;
+        let value = self.strictly(expression, expression_handles, None, evaluate)?;
         match value.is_undefined() {
             true => Err(format!("'{expression}' is undefined")),
             false => Ok(value),
@@ -213,6 +214,7 @@ impl Scope {
     fn strictly<T>(
         &self,
         text: &str,
+        handles: fn(&str, &str) -> bool,
         includes: Option<&Includes>,
         evaluate: impl Fn(&Environment<'static>) -> Result<T, Error>,
     ) -> Result<T, String> {
@@ -231,14 +233,16 @@ impl Scope {
         };
         let value = if is_outermost { self.budget.spend(evaluate) } else { evaluate() };
         let missed = std::mem::replace(&mut self.evaluation().missed, around);
-        let is_guarded = || has_guard(text) || includes.is_some_and(|includes| includes.are_guarded);
-        match (value, missed.first()) {
-            (Err(error), Some(name)) if error.kind() == ErrorKind::UndefinedError => {
-                Err(format!("'{name}' is undefined"))
-            }
-            (Err(error), _) => Err(explain(&error)),
-            (Ok(_), Some(name)) if !is_guarded() => Err(format!("'{name}' is undefined")),
-            (Ok(value), _) => Ok(value),
+        let is_handled = |name: &str| includes.is_some_and(|includes| includes.are_guarded) || handles(text, name);
+        match value {
+            Err(error) => match missed.last().filter(|_| error.kind() == ErrorKind::UndefinedError) {
+                Some(name) => Err(format!("'{name}' is undefined")),
+                None => Err(explain(&error)),
+            },
+            Ok(value) => match missed.iter().find(|name| !is_handled(name)) {
+                Some(name) => Err(format!("'{name}' is undefined")),
+                None => Ok(value),
+            },
         }
     }
 
@@ -303,7 +307,9 @@ impl Object for Scope {
             _ => {
                 let found = self.variable(name);
                 if found.is_none() && !FUNCTIONS.contains(name) {
-                    self.evaluation().missed.insert(name.to_owned());
+                    let mut evaluation = self.evaluation();
+                    evaluation.missed.retain(|known| known != name);
+                    evaluation.missed.push(name.to_owned());
                 }
                 found
             }

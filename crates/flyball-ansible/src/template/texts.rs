@@ -2,6 +2,7 @@
 
 use super::output::check_size;
 use super::{from_json, reject, to_json, weigh};
+use flyball_core::hex;
 use minijinja::value::{Kwargs, Rest, Value};
 use minijinja::{Environment, Error, State};
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
@@ -112,7 +113,7 @@ fn split_url(url: &str) -> Map<String, Json> {
     if let Json::Object(parts) = parts { parts } else { Map::new() }
 }
 
-/// Returns the UUID of version 5 for a text; `None` if the namespace is no UUID.
+/// Returns the UUID of version 5 for a text; `None` if the namespace is not a UUID.
 fn uuid(namespace: &str, text: &str) -> Option<String> {
     let digits = namespace.replace('-', "");
     let namespace = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
@@ -123,7 +124,7 @@ fn uuid(namespace: &str, text: &str) -> Option<String> {
     let mut bytes: [u8; 16] = hash.as_ref().get(..16)?.try_into().ok()?;
     bytes[6] = (bytes[6] & 0x0f) | 0x50;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(&bytes);
     Some(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
 }
 
@@ -140,7 +141,7 @@ pub(crate) fn hash_of(object: &Json) -> Option<String> {
     };
     let fields: Vec<String> = fields.iter().map(|field| format!("\"{field}\":{}", value(field))).collect();
     let hash = digest(&SHA256, format!("{{{}}}", fields.join(",")).as_bytes());
-    let hex: String = hash.as_ref().iter().take(5).map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(&hash.as_ref()[..5]);
     let letter = |letter: char| match letter {
         '0' => 'g',
         '1' => 'h',

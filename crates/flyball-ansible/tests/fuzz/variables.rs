@@ -77,7 +77,7 @@ impl engine::Target for Variables {
     async fn open(&self) -> World {
         let folder = project("variables", TASKS);
         let test = Test::of(move || {
-            operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable(), Executor::BuiltIn).unwrap()
+            operator(&Watches::read(folder.join("watches.yaml")).unwrap().deterministic(), Executor::BuiltIn).unwrap()
         });
         let test = test.start().await;
         // A spec may make the role include itself.

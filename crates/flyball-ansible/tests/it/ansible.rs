@@ -32,6 +32,7 @@ macro_rules! with_both_executors {
     };
 }
 
+mod metrics;
 mod processes;
 
 with_both_executors! {

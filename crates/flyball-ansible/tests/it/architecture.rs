@@ -2,9 +2,9 @@ use flyball_architecture::Sources;
 
 /// The layers from the bottom up: each module, and the modules that it may import.
 const LAYERS: &[(&str, &[&str])] = &[
+    ("connections", &[]),
     ("error", &[]),
     ("memory", &[]),
-    ("metrics", &[]),
     ("offload", &[]),
     ("services", &[]),
     ("shares", &[]),
@@ -13,14 +13,15 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("names", &["snake"]),
     ("yaml", &["error", "vault"]),
     ("fields", &["yaml"]),
+    ("metrics", &["connections", "yaml"]),
     ("template", &["error", "vault", "yaml"]),
-    ("watches", &["error", "fields", "names", "services", "snake", "vault", "yaml"]),
-    ("playbook", &["error", "fields", "names", "template", "vault", "watches", "yaml"]),
+    ("watches", &["error", "fields", "metrics", "names", "services", "snake", "vault", "yaml"]),
+    ("playbook", &["error", "fields", "metrics", "names", "snake", "template", "vault", "watches", "yaml"]),
     ("variables", &["names", "snake", "template", "watches"]),
-    ("job", &["names", "playbook", "template", "watches"]),
+    ("job", &["metrics", "names", "playbook", "template", "watches"]),
     ("access", &["job", "playbook"]),
-    ("ansible", &["access", "job", "names", "shares", "template", "watches", "yaml"]),
-    ("run", &["access", "job", "memory", "playbook", "services", "shares", "template", "yaml"]),
+    ("ansible", &["access", "connections", "job", "names", "shares", "template", "watches", "yaml"]),
+    ("run", &["access", "job", "memory", "metrics", "playbook", "services", "shares", "template", "yaml"]),
     ("executor", &["ansible", "job", "memory", "offload", "playbook", "run", "shares"]),
     ("status", &["job", "run"]),
     (
@@ -47,7 +48,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "yaml",
         ],
     ),
-    ("flags", &["error", "operator", "watches"]),
+    ("flags", &["error", "metrics", "operator", "watches"]),
 ];
 
 #[test]

@@ -105,6 +105,8 @@ async fn task_errors_name_a_remedy() {
     )
     .await;
     check("refused", "- k8s: {definition: {apiVersion: v1, kind: ConfigMap, metadata: {name: A_B}}}", "A_B").await;
+    let kind = "- k8s: {definition: {apiVersion: cert-manager.io/v1, kind: Issuer, metadata: {name: a}}}";
+    check("unserved", kind, "the cluster has no kind Issuer of cert-manager.io/v1: install its CRD").await;
     check("unselective", "- k8s: {state: absent, kind: ConfigMap}", "requires a name, labels, or delete_all").await;
     check(
         "status",

@@ -13,6 +13,7 @@ mod memcached;
 mod payloads;
 mod project;
 mod rights;
+mod role_metrics;
 mod shop;
 #[expect(dead_code, reason = "these tests use only a part of it")]
 #[path = "../../../flyball-cluster/tests/tenant/suite.rs"]

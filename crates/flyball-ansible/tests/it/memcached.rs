@@ -136,9 +136,9 @@ async fn chaos_an_outage_changes_nothing() {
 async fn chaos_faults_change_nothing() {
     let faults = Faults {
         conflict: 0.1,
-        rejected: 0.1,
-        lost: 0.1,
-        cut: 0.05,
+        server_error: 0.1,
+        lost_response: 0.1,
+        broken_watch: 0.05,
         late: 0.1,
         repeated: 0.1,
         expired: 0.1,

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 /// Creates the operator of a project.
 pub(crate) fn operator_of(folder: &Path) -> Operator {
-    operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable(), Executor::BuiltIn).unwrap()
+    operator(&Watches::read(folder.join("watches.yaml")).unwrap().deterministic(), Executor::BuiltIn).unwrap()
 }
 
-/// Returns the folder of an existing project.
+/// Returns the directory of an existing project.
 pub(crate) fn project(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects").join(name)
 }

@@ -8,6 +8,7 @@ use flyball_cluster::testing::Test;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use serde_json::{Map, Value, json};
 use std::fs;
+use std::sync::Once;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -112,6 +113,15 @@ fn specs(payloads: Vec<Value>) -> Vec<Value> {
 
 #[tokio::test]
 async fn tenant_payloads_are_harmless_with_ansible_playbook() {
+    tenant_payloads_are_harmless(Executor::AnsiblePlaybook).await;
+}
+
+#[tokio::test]
+async fn tenant_payloads_are_harmless_with_a_worker() {
+    tenant_payloads_are_harmless(Executor::Worker).await;
+}
+
+async fn tenant_payloads_are_harmless(executor: Executor) {
     if std::env::var_os("FLYBALL_TEST_ANSIBLE").is_none() {
         return;
     }
@@ -121,13 +131,15 @@ async fn tenant_payloads_are_harmless_with_ansible_playbook() {
         ("roles/a/tasks/more.yml", "- debug: {msg: more}\n"),
         ("roles/a/templates/page.yaml.j2", PAGE),
     ];
-    let written = Project::new("payloads", &files);
+    let written = Project::new(&format!("payloads-{executor:?}"), &files);
+    static REMOVAL: Once = Once::new();
     let canary = payloads::canary();
-    let _ = fs::remove_file(&canary);
+    // Of an earlier run; once, since both tests have the same one.
+    REMOVAL.call_once(|| drop(fs::remove_file(&canary)));
     let folder = written.folder().to_owned();
     let operator = move || {
         let watches = Watches::read(folder.join("watches.yaml")).unwrap();
-        operator(&watches, Executor::AnsiblePlaybook).unwrap()
+        operator(&watches, executor).unwrap()
     };
     let test = Test::of(operator).start().await;
     let kind = shops().api_resource();

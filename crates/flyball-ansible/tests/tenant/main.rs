@@ -97,7 +97,7 @@ async fn tenant_is_isolated_from_operator_and_neighbors() {
     let canary = payloads::canary();
     let _ = fs::remove_file(&canary);
     let test = Test::of(move || {
-        operator(&Watches::read(folder.join("watches.yaml")).unwrap().repeatable(), Executor::BuiltIn).unwrap()
+        operator(&Watches::read(folder.join("watches.yaml")).unwrap().deterministic(), Executor::BuiltIn).unwrap()
     })
     .start()
     .await;

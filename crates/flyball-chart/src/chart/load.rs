@@ -122,7 +122,7 @@ fn walk(
     let read_error =
         |path: &str, error: &std::io::Error| ChartError::Read { path: path.to_owned(), message: message(error) };
     if depth > DEPTH {
-        return Err(ChartError::Archive(format!("folders are nested deeper than {DEPTH}: {prefix}")));
+        return Err(ChartError::Archive(format!("directories are nested deeper than {DEPTH}: {prefix}")));
     }
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(|error| read_error(prefix, &error))? {

@@ -22,6 +22,7 @@ impl Lock {
     /// Reads a lock.
     ///
     /// # Errors
+    ///
     /// If the text is not YAML, or a field has an unexpected type.
     pub fn read(file: &'static str, bytes: &[u8]) -> Result<Self, ChartError> {
         Self::parse(bytes).map_err(|error| ChartError::File { file, message: error.to_string() })
@@ -53,6 +54,7 @@ impl Lock {
     /// has this digest.
     ///
     /// # Errors
+    ///
     /// If a dependency has no form in JSON.
     pub fn digest_of(required: &[Dependency], locked: &[Dependency]) -> Result<String, ChartError> {
         Ok(sha256(&format!("[{},{}]", to_json(required)?, to_json(locked)?)))
@@ -61,6 +63,7 @@ impl Lock {
     /// Returns the digest that Helm 2 wrote, which covers the constraints only.
     ///
     /// # Errors
+    ///
     /// If a dependency has no form in JSON.
     pub fn legacy_digest_of(required: &[Dependency]) -> Result<String, ChartError> {
         Ok(sha256(&format!("{{\"dependencies\":{}}}", to_json(required)?)))

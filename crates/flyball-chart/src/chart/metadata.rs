@@ -30,9 +30,9 @@ pub struct Metadata {
     pub icon: String,
     /// `v2`, or `v1` for charts of Helm 2.
     pub api_version: String,
-    /// Path of the value in the parent that enables it.
+    /// Path of the value in the parent that enables the chart.
     pub condition: String,
-    /// Tags that enable it.
+    /// Tags that enable the chart.
     pub tags: String,
     /// The version of the application.
     pub app_version: String,

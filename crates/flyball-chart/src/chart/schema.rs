@@ -9,6 +9,7 @@ mod text;
 
 use super::Chart;
 use crate::functions::json;
+use crate::message;
 use crate::value::Value as TemplateValue;
 use check::{Checker, Violation};
 use serde_json::{Map, Value};
@@ -16,6 +17,7 @@ use serde_json::{Map, Value};
 /// Checks values against the schemas of a chart and of its subcharts.
 ///
 /// # Errors
+///
 /// Returns all violations, grouped by chart.
 pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(), String> {
     let mut all = String::new();
@@ -45,6 +47,7 @@ pub(crate) fn validate(chart: &Chart, values: &Map<String, Value>) -> Result<(),
 /// Checks values against one schema.
 ///
 /// # Errors
+///
 /// Returns all violations.
 pub(crate) fn validate_one(schema: &[u8], values: &Map<String, Value>) -> Result<(), String> {
     let root: Value = match serde_json::from_slice(schema) {
@@ -71,7 +74,7 @@ pub(crate) fn validate_one(schema: &[u8], values: &Map<String, Value>) -> Result
 fn show(problems: &[Violation]) -> String {
     let mut out = String::new();
     problems.iter().for_each(|problem| problem.show(&mut out, 0));
-    out
+    message::write(out)
 }
 
 /// A version of JSON Schema.

@@ -11,18 +11,21 @@ pub trait Cluster: Lookup {
     /// Returns the version and the kinds of the cluster.
     ///
     /// # Errors
+    ///
     /// Returns a message if the cluster does not respond.
     fn capabilities(&self, helm: HelmVersion) -> Result<Capabilities, String>;
 
     /// Checks that the cluster has the kinds of objects.
     ///
     /// # Errors
+    ///
     /// Returns Helm's message about the kinds that it does not have.
     fn check_kinds(&self, objects: &[serde_json::Value]) -> Result<(), String>;
 
     /// Checks that no objects exist, except for those of the release.
     ///
     /// # Errors
+    ///
     /// Returns Helm's message about the first one of another owner.
     fn check_owners(&self, objects: &[serde_json::Value], release: &Release) -> Result<(), String>;
 }
@@ -97,11 +100,11 @@ impl ClusterFlags {
 /// Flags that need a cluster.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct DryRunFlags {
-    /// With server, lookup finds the objects of the cluster that --kubeconfig and --kube-context select. With
-    /// --helm-version 4, includes --validate
+    /// `server` lets lookup read the cluster of --kubeconfig and --kube-context. With --helm-version 4, includes
+    /// --validate
     #[arg(long, num_args = 0..=1, require_equals = true, value_name = "client|server")]
     dry_run: Option<Option<String>>,
-    /// Render for the version and kinds of the cluster; check that it has all kinds, and none of the objects
+    /// Use the version and API versions of the cluster; fail if a kind is unknown or an object exists
     #[arg(long)]
     validate: bool,
     /// Accept objects that exist

@@ -12,7 +12,7 @@ struct Program<A: clap::Args> {
     args: A,
 }
 
-/// Flags of Helm that say where a chart comes from.
+/// Flags of Helm that select the source of a chart.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ChartPathArgs {
     /// URL of the repository of the chart
@@ -53,11 +53,11 @@ pub struct AccessArgs {
     /// Send the credentials to all servers; not supported
     #[arg(long, hide = true)]
     pub pass_credentials: bool,
-    /// Verify the signature of the chart; not supported
-    #[arg(long, hide = true)]
+    /// Verify the signature of the chart in its provenance file, with gpgv
+    #[arg(long)]
     pub verify: bool,
-    /// Keys for --verify; without effect
-    #[arg(long, hide = true)]
+    /// Public keys for --verify; defaults to pubring.gpg or pubring.kbx of GnuPG
+    #[arg(long, value_name = "FILE")]
     pub keyring: Option<String>,
     /// Certificate of the client; not supported
     #[arg(long, hide = true)]
@@ -73,6 +73,7 @@ pub struct AccessArgs {
 /// Parses the arguments after a command of Helm.
 ///
 /// # Errors
+///
 /// Returns Helm's message if a flag is unknown, lacks its value or has an invalid one; or the help text, if requested.
 pub fn parse<A: clap::Args>(arguments: &[String]) -> Result<A, String> {
     let command = Program::<A>::command();

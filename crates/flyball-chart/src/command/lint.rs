@@ -49,7 +49,7 @@ pub struct LintArgs {
     /// Output format: json
     #[arg(short, long, value_name = "FORMAT", value_parser = ["json"])]
     pub output: Option<String>,
-    /// Flags that say where the charts come from.
+    /// Flags that select the sources of the charts.
     #[command(flatten)]
     pub path: super::ChartPathArgs,
     #[arg(long, hide = true)]
@@ -62,6 +62,7 @@ impl LintArgs {
     /// Parses the arguments after `helm lint`.
     ///
     /// # Errors
+    ///
     /// Fails if a flag is unknown or lacks its value; or with the help text, if requested.
     pub fn parse(arguments: &[String]) -> Result<LintArgs, String> {
         super::flags::parse(arguments)
@@ -130,6 +131,7 @@ impl LintReport {
 /// Runs `helm lint`; paths are relative to a directory. `check` returns additional findings for a chart.
 ///
 /// # Errors
+///
 /// Returns Helm's message about the arguments, without the prefix `Error: `.
 pub fn lint(
     args: &LintArgs,

@@ -31,6 +31,7 @@ pub struct ValueArgs {
 /// Reads the values of a command line; paths are relative to a directory.
 ///
 /// # Errors
+///
 /// Returns Helm's message.
 pub(super) fn values(args: &ValueArgs, helm: HelmVersion, folder: &Path) -> Result<Values, String> {
     let mut values = Values::default();

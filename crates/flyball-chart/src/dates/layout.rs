@@ -1,7 +1,7 @@
 //! Go's time layouts, which consist of the reference time, 2 January 2006, 15:04:05.
 
 use super::{DAYS, MONTHS, Moment};
-use crate::quote::quote;
+use crate::message;
 use jiff::Zoned;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
@@ -227,9 +227,10 @@ struct Fields {
 /// Parses a date.
 ///
 /// # Errors
+///
 /// Returns Go's message about the mismatch.
 pub(crate) fn parse(layout: &str, value: &str) -> Result<Moment, String> {
-    let quoted = |text: &str| quote(text.as_bytes());
+    let quoted = message::quoted;
     let head = format!("parsing time {}", quoted(value));
     let cannot = |rest: &str, element: &str| {
         format!("{head} as {}: cannot parse {} as {}", quoted(layout), quoted(rest), quoted(element))

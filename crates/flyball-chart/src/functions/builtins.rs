@@ -19,17 +19,17 @@ pub(super) fn add(table: &mut Table) {
         let format = super::marked(&args[0]);
         // An unclosed bracket is searched to the end, and verbs may repeat an argument.
         let brackets = format.iter().filter(|byte| **byte == b'[').count();
-        call.world.charge(brackets.saturating_mul(format.len()) / 64, 0)?;
+        call.context.charge(brackets.saturating_mul(format.len()) / 64, 0)?;
         let mut out = sprintf(&format, &args[1..], crate::memory::Scope::room() / 4);
         if format.is_data() {
             out.mark_all();
         }
-        call.world.charge(out.len() / 64, out.len() * 2)?;
+        call.context.charge(out.len() / 64, out.len() * 2)?;
         super::written(out)
     });
-    table.variadic("html", cost::letters, &[ANY], |_, args| Ok(Value::str(html(&joined(args)))));
-    table.variadic("js", cost::letters, &[ANY], |_, args| Ok(Value::str(js(&joined(args)))));
-    table.variadic("urlquery", cost::letters, &[ANY], |_, args| {
+    table.variadic("html", cost::escapes, &[ANY], |_, args| Ok(Value::str(html(&joined(args)))));
+    table.variadic("js", cost::escapes, &[ANY], |_, args| Ok(Value::str(js(&joined(args)))));
+    table.variadic("urlquery", cost::escapes, &[ANY], |_, args| {
         Ok(Value::str(super::urls::query_escape(joined(args).as_bytes())))
     });
     table.variadic("call", cost::constant, &[REFLECT, REFLECT], |_, args| match &args[1] {

@@ -1,8 +1,8 @@
 //! Case conversion, words, and line wrapping.
 
 use super::{INT, STR, Table, cost, int, text};
+use crate::context::Call;
 use crate::value::Value;
-use crate::world::Call;
 
 pub(super) fn add(table: &mut Table) {
     // Go maps one character to one character: ß is unchanged.
@@ -249,7 +249,7 @@ fn wrap(call: &Call<'_>, text: &str, width: i64, separator: &str, breaks_words: 
     if length > super::MAX_TEXT_BYTES {
         return Err(format!("the text is larger than {} bytes", super::MAX_TEXT_BYTES));
     }
-    call.world.charge(length / 16, length * 2)?;
+    call.context.charge(length / 16, length * 2)?;
     let mut out = Vec::new();
     let mut at = 0;
     while bytes.len() - at > width {

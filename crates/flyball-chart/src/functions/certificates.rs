@@ -6,9 +6,9 @@
 use super::crypto::{PrivateKey, p256_secret, p256_sign};
 use super::encoding::from_base64;
 use super::{INT, STR, Table, cost, int, random, text};
+use crate::context::Call;
 use crate::value::object::{Field, Object, Record};
 use crate::value::{ListKind, Type, Value};
-use crate::world::Call;
 use num_bigint::BigUint;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer,
@@ -120,7 +120,7 @@ fn params(call: &Call<'_>, name: &str, ips: &Value, names: &Value, days: i64) ->
     let mut serial = random::bytes(call, 16);
     serial[0] &= 0x7f;
     params.serial_number = Some(SerialNumber::from(serial));
-    let now = call.world.clock.now();
+    let now = call.context.clock.now();
     let date = |seconds: i64| {
         let span = jiff::SignedDuration::from_secs(seconds);
         let time = now.checked_add(span).map_err(|_| format!("a validity of {days} days is out of range"))?;

@@ -7,8 +7,8 @@ mod scrypt;
 use super::encoding::from_base64;
 use super::json::base64;
 use super::{INT, STR, Table, bytes, cost, int, random, text};
+use crate::context::Call;
 use crate::value::Value;
-use crate::world::Call;
 use aes::Aes256;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use ring::{digest, hmac};
@@ -45,7 +45,7 @@ pub(super) fn add(table: &mut Table) {
 fn blocks(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const KEY: u64 = 1_000;
     cost::slow::<KEY>(call, args)?;
-    call.world.charge(args.iter().map(|arg| bytes(arg).len()).sum::<usize>() * 2, 0)
+    call.context.charge(args.iter().map(|arg| bytes(arg).len()).sum::<usize>() * 2, 0)
 }
 
 fn sum(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Value {
@@ -54,7 +54,7 @@ fn sum(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> Value {
 
 /// Returns a digest in hexadecimal.
 pub(crate) fn hex_digest(algorithm: &'static digest::Algorithm, bytes: &[u8]) -> String {
-    digest::digest(algorithm, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    flyball_core::hex::encode(digest::digest(algorithm, bytes).as_ref())
 }
 
 fn adler32(bytes: &[u8]) -> u32 {

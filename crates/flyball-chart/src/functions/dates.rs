@@ -12,20 +12,20 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 pub(super) fn add(table: &mut Table) {
-    table.add("now", cost::letters, &[], |call, _| Ok(value(Moment(call.world.clock.now().to_zoned(TimeZone::UTC)))));
+    table.add("now", cost::letters, &[], |call, _| Ok(value(Moment(call.context.clock.now().to_zoned(TimeZone::UTC)))));
     table.add("date", cost::letters, &[STR, ANY], |call, args| {
-        in_zone(&text(&args[0]), &args[1], "UTC", call.world.clock.now())
+        in_zone(&text(&args[0]), &args[1], "UTC", call.context.clock.now())
     });
     for name in ["dateInZone", "date_in_zone"] {
         table.add(name, cost::letters, &[STR, ANY, STR], |call, args| {
-            in_zone(&text(&args[0]), &args[1], &text(&args[2]), call.world.clock.now())
+            in_zone(&text(&args[0]), &args[1], &text(&args[2]), call.context.clock.now())
         });
     }
     table.add("htmlDate", cost::letters, &[ANY], |call, args| {
-        in_zone("2006-01-02", &args[0], "UTC", call.world.clock.now())
+        in_zone("2006-01-02", &args[0], "UTC", call.context.clock.now())
     });
     table.add("htmlDateInZone", cost::letters, &[ANY, STR], |call, args| {
-        in_zone("2006-01-02", &args[0], &text(&args[1]), call.world.clock.now())
+        in_zone("2006-01-02", &args[0], &text(&args[1]), call.context.clock.now())
     });
     for name in ["dateModify", "date_modify"] {
         table.add(name, cost::letters, &[STR, TIME], |_, args| match parse_duration(&text(&args[0])) {
@@ -48,7 +48,7 @@ pub(super) fn add(table: &mut Table) {
         Ok(Value::str(moment(&args[0]).0.timestamp().as_second().to_string()))
     });
     table.add("ago", cost::letters, &[ANY], |call, args| {
-        let now = call.world.clock.now();
+        let now = call.context.clock.now();
         let age = now.duration_since(date_of(&args[0], now).0.timestamp());
         Ok(Value::str(format_duration(age.as_secs().saturating_mul(1_000_000_000))))
     });
@@ -66,7 +66,7 @@ pub(super) fn add(table: &mut Table) {
             Value::Int(IntKind::Int64, nanos) => *nanos,
             Value::Object(object) => match object.as_ref() {
                 Object::Moment(moment) => {
-                    let age = call.world.clock.now().duration_since(moment.0.timestamp());
+                    let age = call.context.clock.now().duration_since(moment.0.timestamp());
                     i64::try_from(age.as_nanos()).unwrap_or(i64::MAX)
                 }
                 _ => 0,

@@ -12,7 +12,7 @@ pub(super) fn add(table: &mut Table) {
     table.variadic("dict", cost::constant, &[ANY], |call, args| {
         let mut entries = BTreeMap::new();
         for pair in args.chunks(2) {
-            call.world.weigh(&pair[..1])?;
+            call.context.weigh(&pair[..1])?;
             let key = strval_marked(&pair[0]);
             let key = Key::new(String::from_utf8_lossy(&key), key.is_data());
             entries.insert(key, pair.get(1).cloned().unwrap_or(Value::str("")));

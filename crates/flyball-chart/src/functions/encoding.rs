@@ -1,17 +1,18 @@
 //! YAML, JSON, TOML, and encodings of bytes as text.
 
 use super::{ANY, STR, Table, bytes, cost, json, text, toml};
+use crate::context::Call;
 use crate::text::Text;
 use crate::value::object::Object;
 use crate::value::{Map, MapKind, Value};
-use crate::world::Call;
 use crate::yaml::{self, Data, Origin, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::borrow::Cow;
 
 pub(super) fn add(table: &mut Table) {
-    table.add("toYaml", cost::letters, &[ANY], |call, args| indented(call, to_yaml(&args[0])));
-    table.add("mustToYaml", cost::letters, &[ANY], |call, args| indented(call, yaml_text(&args[0])?));
+    table.add("toYaml", cost::escapes, &[ANY], |call, args| indented(call, to_yaml(&args[0])));
+    table.add("mustToYaml", cost::escapes, &[ANY], |call, args| indented(call, yaml_text(&args[0])?));
     table.add("toYamlPretty", cost::letters, &[ANY], |call, args| match data(&args[0], false) {
         Ok(data) => indented(call, Value::str(yaml::write(&data, Version::Three).trim_end_matches('\n'))),
         Err(_) => Ok(Value::str("")),
@@ -35,18 +36,18 @@ pub(super) fn add(table: &mut Table) {
             Err(error) => Value::list(vec![Value::str(error.to_string())]),
         })
     });
-    table.add("toJson", cost::letters, &[ANY], |_, args| {
+    table.add("toJson", cost::escapes, &[ANY], |_, args| {
         Ok(Value::str(json::write(&args[0], true).unwrap_or_default()))
     });
-    table.add("mustToJson", cost::letters, &[ANY], |_, args| json::write(&args[0], true).map(Value::str));
-    table.add("toPrettyJson", cost::letters, &[ANY], |call, args| {
+    table.add("mustToJson", cost::escapes, &[ANY], |_, args| json::write(&args[0], true).map(Value::str));
+    table.add("toPrettyJson", cost::escapes, &[ANY], |call, args| {
         indented(call, Value::str(json::write(&args[0], true).map(|text| json::indent(&text)).unwrap_or_default()))
     });
-    table.add("mustToPrettyJson", cost::letters, &[ANY], |call, args| {
+    table.add("mustToPrettyJson", cost::escapes, &[ANY], |call, args| {
         indented(call, Value::str(json::indent(&json::write(&args[0], true)?)))
     });
-    table.add("toRawJson", cost::letters, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
-    table.add("mustToRawJson", cost::letters, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
+    table.add("toRawJson", cost::escapes, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
+    table.add("mustToRawJson", cost::escapes, &[ANY], |_, args| json::write(&args[0], false).map(Value::str));
     table.add("mustFromJson", cost::letters, &[STR], |call, args| {
         take_reading(call, args)?;
         json::read(bytes(&args[0]))
@@ -69,10 +70,10 @@ pub(super) fn add(table: &mut Table) {
             Err(message) => Value::list(vec![Value::str(message)]),
         })
     });
-    table.add("toToml", cost::letters, &[ANY], |_, args| {
+    table.add("toToml", cost::escapes, &[ANY], |_, args| {
         Ok(Value::str(toml::write(&args[0]).unwrap_or_else(|message| message)))
     });
-    table.add("mustToToml", cost::letters, &[ANY], |_, args| toml::write(&args[0]).map(Value::str));
+    table.add("mustToToml", cost::escapes, &[ANY], |_, args| toml::write(&args[0]).map(Value::str));
     table.add("fromToml", cost::letters, &[STR], |call, args| {
         take_reading(call, args)?;
         Ok(toml::read(&text(&args[0])).unwrap_or_else(with_error))
@@ -89,7 +90,7 @@ pub(super) fn add(table: &mut Table) {
 
 /// Charges a string with indented lines, which may be much longer than its source.
 fn indented(call: &Call<'_>, text: Value) -> Result<Value, String> {
-    call.world.charge(bytes(&text).len() / 4, 0)?;
+    call.context.charge(bytes(&text).len() / 4, 0)?;
     Ok(text)
 }
 
@@ -97,7 +98,7 @@ fn indented(call: &Call<'_>, text: Value) -> Result<Value, String> {
 fn take_reading(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const BYTES_PER_BYTE: usize = 24;
     let length = bytes(&args[0]).len();
-    call.world.charge(length, length.saturating_mul(BYTES_PER_BYTE))
+    call.context.charge(length, length.saturating_mul(BYTES_PER_BYTE))
 }
 
 fn with_error(message: String) -> Value {
@@ -211,11 +212,20 @@ fn data_within(value: &Value, by_json: bool) -> Result<Data, String> {
     })
 }
 
+fn is_line_break(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
+}
+
+fn without_line_breaks(text: &[u8]) -> Cow<'_, [u8]> {
+    match text.iter().any(|byte| is_line_break(*byte)) {
+        true => text.iter().copied().filter(|byte| !is_line_break(*byte)).collect(),
+        false => text.into(),
+    }
+}
+
 /// Returns the bits of the characters, or the position of an invalid character.
 pub(crate) fn from_base64(text: &[u8]) -> Result<Vec<u8>, String> {
-    let letters_at: Vec<(usize, u8)> =
-        text.iter().copied().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n')).collect();
-    let letters: Vec<u8> = letters_at.iter().map(|(_, byte)| *byte).collect();
+    let letters = without_line_breaks(text);
     STANDARD
         .decode(&letters)
         .or_else(|_| {
@@ -236,7 +246,8 @@ pub(crate) fn from_base64(text: &[u8]) -> Result<Vec<u8>, String> {
                 (3, 1..) => body + 1,
                 (rest, _) => letters.len() - if padding > 0 { 0 } else { rest },
             };
-            let position = letters_at.get(position).map_or(text.len(), |(at, _)| *at);
+            let mut letters_at = text.iter().enumerate().filter(|(_, byte)| !is_line_break(**byte));
+            let position = letters_at.nth(position).map_or(text.len(), |(at, _)| at);
             format!("illegal base64 data at input byte {position}")
         })
 }
@@ -259,21 +270,21 @@ fn base32(bytes: &[u8]) -> String {
 }
 
 fn from_base32(text: &[u8]) -> Result<Vec<u8>, String> {
-    let letters: Vec<u8> = text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')).collect();
-    let complaint = |at: usize| format!("illegal base32 data at input byte {at}");
+    let letters = without_line_breaks(text);
+    let error = |at: usize| format!("illegal base32 data at input byte {at}");
     let mut out = Vec::new();
     for (number, chunk) in letters.chunks(8).enumerate() {
         let body = chunk.iter().take_while(|byte| **byte != b'=').count();
         let mut bits = 0u64;
         for (at, byte) in chunk[..body].iter().enumerate() {
             let Some(value) = BASE32.iter().position(|letter| letter == byte) else {
-                return Err(complaint(number * 8 + at));
+                return Err(error(number * 8 + at));
             };
             bits |= u64::try_from(value).unwrap_or(0) << (35 - 5 * at);
         }
         let is_whole = chunk.len() == 8 && chunk[body..].iter().all(|byte| *byte == b'=');
         if !is_whole || !matches!(body, 2 | 4 | 5 | 7 | 8) {
-            return Err(complaint(number * 8 + body.min(chunk.len())));
+            return Err(error(number * 8 + body.min(chunk.len())));
         }
         out.extend(&bits.to_be_bytes()[3..][..body * 5 / 8]);
     }

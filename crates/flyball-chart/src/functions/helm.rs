@@ -1,21 +1,22 @@
 //! Helm's own functions: `include`, `tpl`, `required`, `fail`, `lookup`.
 
 use super::{ANY, STR, Table, cost, marked, text};
+use crate::context::Call;
+use crate::message;
 use crate::quote::{is_print, quote};
 use crate::value::{Map, MapKind, Value};
-use crate::world::Call;
 
 /// Delimiters of messages from `required` and `fail`, which are shown without their location.
 pub(crate) const MESSAGE: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
 pub(super) fn add(table: &mut Table) {
-    table.add("include", cost::constant, &[STR, ANY], |call, args| {
-        call.templates.include(call.world, &text(&args[0]), args[1].clone())
+    table.add("include", cost::first, &[STR, ANY], |call, args| {
+        call.templates.include(call.context, &text(&args[0]), args[1].clone())
     });
-    table.add("tpl", cost::constant, &[STR, ANY], |call, args| {
-        call.templates.tpl(call.world, &marked(&args[0]), args[1].clone(), call.is_evaluated)
+    table.add("tpl", cost::first, &[STR, ANY], |call, args| {
+        call.templates.tpl(call.context, &marked(&args[0]), args[1].clone(), call.is_evaluated)
     });
-    table.add("required", cost::constant, &[STR, ANY], |call, args| {
+    table.add("required", cost::first, &[STR, ANY], |call, args| {
         let of_4 = match &args[1] {
             Value::Nil => "level=WARN msg=\"missing required value\"",
             Value::Str(bytes) if bytes.is_empty() => "level=WARN msg=\"missing required values\"",
@@ -26,8 +27,8 @@ pub(super) fn add(table: &mut Table) {
     table.add("fail", cost::deep, &[STR], |call, args| {
         failure(call, &text(&args[0]), ("Fail", "level=INFO msg=\"funcMap fail\""))
     });
-    table.add("lookup", cost::constant, &[STR, STR, STR, STR], |call, args| {
-        let Some(cluster) = call.world.lookup else { return Ok(Value::Map(Map::empty(MapKind::Any))) };
+    table.add("lookup", cost::deep, &[STR, STR, STR, STR], |call, args| {
+        let Some(cluster) = call.context.lookup else { return Ok(Value::Map(Map::empty(MapKind::Any))) };
         if call.is_evaluated {
             return Err(
                 "lookup is not allowed in text of the custom resource: only templates of the chart may call it"
@@ -51,10 +52,11 @@ fn failure(call: &Call<'_>, message: &str, (of_3, of_4): (&str, &str)) -> Result
     let entry = || {
         let is_word = !message.is_empty() && message.chars().all(|c| is_print(c) && !matches!(c, ' ' | '"' | '='));
         let value = if is_word { message.to_owned() } else { quote(message.as_bytes()) };
-        call.world.helm.choose(format!("[INFO] {of_3}: {message}"), format!("{of_4} message={value}"))
+        call.context.helm.choose(format!("[INFO] {of_3}: {message}"), format!("{of_4} message={value}"))
     };
-    match call.world.is_linted(entry) {
+    match call.context.is_linted(entry) {
         true => Ok(Value::str("")),
-        false => Err(format!("{}{message}{}", MESSAGE.0, MESSAGE.1)),
+        // The marks must remain if the middle of a longer message is removed.
+        false => Err(format!("{}{}{}", MESSAGE.0, message::excerpt(message), MESSAGE.1)),
     }
 }

@@ -6,6 +6,7 @@ use crate::value::Value;
 use crate::value::object::Object;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use flyball_core::json::{InvalidNumber, number_end};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -17,6 +18,7 @@ const WRITE_DEPTH: usize = 1_000;
 /// Encodes a value; `escapes_html` escapes `<`, `>` and `&`, which is Go's default.
 ///
 /// # Errors
+///
 /// Fails if the value has no JSON form or contains itself.
 pub(crate) fn write(value: &Value, escapes_html: bool) -> Result<String, String> {
     if value.is_deeper_than(WRITE_DEPTH) {
@@ -168,6 +170,7 @@ pub(crate) fn indent(compact: &str) -> String {
 /// Decodes a document; numbers are floats.
 ///
 /// # Errors
+///
 /// Returns Go's message about the error.
 pub(crate) fn read(bytes: &[u8]) -> Result<Value, String> {
     let mut reader = Reader { bytes, at: 0, depth: 0 };
@@ -253,7 +256,7 @@ impl Reader<'_> {
             b't' => self.word("true", Value::Bool(true)),
             b'f' => self.word("false", Value::Bool(false)),
             b'n' => self.word("null", Value::Nil),
-            byte @ (b'-' | b'0'..=b'9') => self.number(byte),
+            b'-' | b'0'..=b'9' => self.number(),
             byte => Err(invalid(byte, context)),
         });
         self.depth -= 1;
@@ -270,42 +273,15 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn digits(&mut self, context: &str) -> Result<(), String> {
-        match self.next_letter() {
-            b'0'..=b'9' => {}
-            byte => return Err(invalid(byte, context)),
-        }
-        while matches!(self.peek(), Some(b'0'..=b'9')) {
-            self.at += 1;
-        }
-        Ok(())
-    }
-
-    fn number(&mut self, first: u8) -> Result<Value, String> {
+    fn number(&mut self) -> Result<Value, String> {
         let from = self.at - 1;
-        let mut lead = first;
-        if first == b'-' {
-            lead = self.next_letter();
-            if !lead.is_ascii_digit() {
-                return Err(invalid(lead, "in numeric literal"));
+        self.at = match number_end(self.bytes, from) {
+            Ok(end) => end,
+            Err(InvalidNumber { at, context }) => {
+                self.at = at;
+                return Err(invalid(self.next_letter(), context));
             }
-        }
-        if lead != b'0' {
-            while matches!(self.peek(), Some(b'0'..=b'9')) {
-                self.at += 1;
-            }
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits("after decimal point in numeric literal")?;
-        }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.at += 1;
-            }
-            self.digits("in exponent of numeric literal")?;
-        }
+        };
         let text = String::from_utf8_lossy(&self.bytes[from..self.at]);
         match parse_float(&text) {
             Some(number) => Ok(Value::Float(number)),

@@ -1,8 +1,8 @@
 //! Functions for lists, which are immutable: functions that add items return a new list.
 
 use super::{ANY, INT, MAX_LIST_ITEMS, NIL_POINTER, Table, cost, int};
+use crate::context::Call;
 use crate::value::{List, ListKind, Value};
-use crate::world::Call;
 
 pub(super) fn add(table: &mut Table) {
     for name in ["list", "tuple"] {
@@ -111,8 +111,8 @@ fn items(value: &Value, message: &str) -> Result<Vec<Value>, String> {
 /// Charges the comparison of values with each item of a list.
 fn take_comparisons(call: &Call<'_>, values: &[Value], with: &Value) -> Result<(), String> {
     let count = with.items().map_or(0, |items| items.len());
-    let steps = call.world.weigh(values)?;
-    call.world.charge(steps.saturating_mul(count as u64), 0)
+    let steps = call.context.weigh(values)?;
+    call.context.charge(steps.saturating_mul(count as u64), 0)
 }
 
 fn holds(items: &[Value], expected: &Value) -> bool {

@@ -1,8 +1,10 @@
 //! Regular expressions. The syntax is RE2's, which the crate `regex` shares except for details.
 
 use super::{INT, STR, Table, bytes, cost, int, text};
+use crate::context::Call;
+use crate::message;
+use crate::quote::backquote;
 use crate::value::{List, ListKind, Value};
-use crate::world::Call;
 use flyball_core::regexp;
 use regex::bytes::{NoExpand, Regex};
 use regex_automata::nfa::thompson::NFA;
@@ -82,14 +84,14 @@ fn search(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
         .fold(1, |all: usize, number| all.saturating_mul(number.max(1)).min(MAX_PROGRAM_SIZE));
     let classes = pattern.iter().filter(|byte| **byte == b'\\').count().saturating_mul(CLASS);
     let program = (pattern.len() + classes).saturating_mul(repeated).min(MAX_PROGRAM_SIZE);
-    call.world.charge(500 + program * 2, subject.saturating_mul(16))
+    call.context.charge(500 + program * 2, subject.saturating_mul(16))
 }
 
 /// Cost of a search in which each match becomes a value; each byte may match.
 fn search_parts(call: &Call<'_>, args: &[Value]) -> Result<(), String> {
     const PART: usize = 128;
     search(call, args)?;
-    call.world.charge(bytes(&args[1]).len(), bytes(&args[1]).len().saturating_mul(PART))
+    call.context.charge(bytes(&args[1]).len(), bytes(&args[1]).len().saturating_mul(PART))
 }
 
 /// Charges replacing each match. References in the replacement insert parts of the subject.
@@ -97,7 +99,7 @@ fn take_replacement(call: &Call<'_>, program: &Program, subject: &[u8], replacem
     let references = replacement.iter().filter(|byte| **byte == b'$').count();
     let written = matches(call, program, subject)?.len().saturating_mul(replacement.len());
     let length = written.saturating_add(subject.len().saturating_mul(references + 1));
-    call.world.charge(length / 64, length.saturating_mul(2))
+    call.context.charge(length / 64, length.saturating_mul(2))
 }
 
 fn none() -> Value {
@@ -111,7 +113,7 @@ fn matches<'t>(call: &Call<'_>, program: &Program, subject: &'t [u8]) -> Result<
         let rest = subject.len() - found.end();
         // Beyond the longest match, the engine only searches literals.
         let ahead = if program.is_quick() { 0 } else { program.steps(rest.min(program.longest)) };
-        call.world.charge((1 + rest / BYTES_PER_STEP).saturating_add(ahead), 0)?;
+        call.context.charge((1 + rest / BYTES_PER_STEP).saturating_add(ahead), 0)?;
         Ok(found)
     };
     program.regex.find_iter(subject).map(charged).collect()
@@ -139,7 +141,7 @@ impl Program {
 
     /// Charges a search through the whole subject.
     fn charge(&self, call: &Call<'_>, args: &[Value]) -> Result<(), String> {
-        call.world.charge(self.steps(bytes(&args[1]).len()), 0)
+        call.context.charge(self.steps(bytes(&args[1]).len()), 0)
     }
 
     /// Returns true if the lazy DFA is small as well, for any subject. With a larger one, the engine may have to
@@ -158,7 +160,7 @@ impl Program {
 /// Returns the compiled pattern of a call. Patterns of the chart are cached.
 fn known(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
     let written = text(&args[0]);
-    if args[0].is_data() { Program::new(&written).map(Rc::new) } else { call.world.pattern(&written, Program::new) }
+    if args[0].is_data() { Program::new(&written).map(Rc::new) } else { call.context.pattern(&written, Program::new) }
 }
 
 fn compile(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
@@ -169,7 +171,7 @@ fn compile(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
 
 /// Returns the compiled pattern for functions that panic in Go on an invalid pattern; the error is Go's panic message.
 fn expect(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
-    let panic = |message| format!("regexp: Compile({}): {message}", crate::quote::backquote(&text(&args[0])));
+    let panic = |message| format!("regexp: Compile({}): {message}", backquote(&message::excerpt(&text(&args[0]))));
     let program = known(call, args).map_err(panic)?;
     program.charge(call, args)?;
     Ok(program)
@@ -178,6 +180,7 @@ fn expect(call: &Call<'_>, args: &[Value]) -> Result<Rc<Program>, String> {
 /// Compiles a pattern in Go's syntax.
 ///
 /// # Errors
+///
 /// Returns Go's message about the error.
 pub(crate) fn pattern(pattern: &str) -> Result<Regex, String> {
     let translated = regexp::translate(pattern).map_err(|error| error.to_string())?;

@@ -1,11 +1,11 @@
 //! Strings: slicing, trimming, joining, quoting. Positions count bytes, as in Go.
 
 use super::{ANY, INT, STR, Table, bytes, cost, int, marked, strslice, strslice_marked, strval_marked, text, written};
+use crate::context::Call;
 use crate::format::write;
 use crate::quote::quote;
 use crate::text::{Text, Writer};
 use crate::value::{Map, MapKind, Value};
-use crate::world::Call;
 use std::collections::BTreeSet;
 
 /// Maximum number of bytes per character of a set.
@@ -40,7 +40,7 @@ pub(super) fn add(table: &mut Table) {
     for name in ["trimall", "trimAll"] {
         table.add(name, cost::deep, &[STR, STR], |call, args| {
             let length = bytes(&args[0]).len();
-            call.world.charge((length + bytes(&args[1]).len()) / 4, length * SET_BYTES)?;
+            call.context.charge((length + bytes(&args[1]).len()) / 4, length * SET_BYTES)?;
             let set: BTreeSet<char> = text(&args[0]).chars().collect();
             Ok(trimmed(&args[1], |text| text.trim_matches(|c| set.contains(&c))))
         });
@@ -65,11 +65,11 @@ pub(super) fn add(table: &mut Table) {
             return Err(format!("the text is larger than {} bytes", super::MAX_TEXT_BYTES));
         }
         let length = text.len() * count;
-        call.world.charge(length / 64, length * 2)?;
+        call.context.charge(length / 64, length * 2)?;
         Ok(Value::str(text.repeat(count)))
     });
     table.add("contains", cost::deep, &[STR, STR], |call, args| {
-        call.world.charge(search_steps(&args[1], &args[0]), 0)?;
+        call.context.charge(search_steps(&args[1], &args[0]), 0)?;
         Ok(Value::Bool(find(bytes(&args[1]), bytes(&args[0])).is_some()))
     });
     table.add("hasPrefix", cost::deep, &[STR, STR], |_, args| {
@@ -103,7 +103,7 @@ pub(super) fn add(table: &mut Table) {
     table.add("join", cost::letters, &[STR, ANY], |call, args| {
         let (joint, parts) = (marked(&args[0]), strslice_marked(&args[1]));
         let joints = joint.len().saturating_mul(parts.len());
-        call.world.charge(joints / 64, joints.saturating_mul(2))?;
+        call.context.charge(joints / 64, joints.saturating_mul(2))?;
         let mut out = Writer::default();
         for (at, part) in parts.iter().enumerate() {
             if at > 0 {
@@ -175,7 +175,7 @@ fn search_steps(text: &Value, part: &Value) -> usize {
 fn take_split(call: &Call<'_>, text: &Value, separator: &Value) -> Result<(), String> {
     // Each part has a separate entry.
     let parts = bytes(text).len() / bytes(separator).len().max(1);
-    call.world.charge(search_steps(text, separator).saturating_add(parts), parts.saturating_mul(256))
+    call.context.charge(search_steps(text, separator).saturating_add(parts), parts.saturating_mul(256))
 }
 
 pub(super) fn find(text: &[u8], part: &[u8]) -> Option<usize> {
@@ -192,7 +192,7 @@ fn indent(call: &Call<'_>, before: &str, columns: i64, text: &Text) -> Result<Va
     if length > super::MAX_TEXT_BYTES {
         return Err(format!("the text is larger than {} bytes", super::MAX_TEXT_BYTES));
     }
-    call.world.charge(length / 64 + lines, length.saturating_mul(2))?;
+    call.context.charge(length / 64 + lines, length.saturating_mul(2))?;
     let pad = vec![b' '; columns];
     let mut out = Writer::default();
     out.add(before.as_bytes());
@@ -227,7 +227,7 @@ fn boundaries(text: &[u8]) -> Vec<usize> {
 
 fn replace(call: &Call<'_>, text: &Text, from: &[u8], to: &Text) -> Result<Value, String> {
     let steps = text.len().saturating_mul(from.len().min(text.len())) / 64;
-    call.world.charge(steps + text.len(), 0)?;
+    call.context.charge(steps + text.len(), 0)?;
     let ends: Vec<usize> = match from.is_empty() {
         true => boundaries(text),
         false => {
@@ -240,7 +240,7 @@ fn replace(call: &Call<'_>, text: &Text, from: &[u8], to: &Text) -> Result<Value
         }
     };
     let length = ends.len().saturating_mul(to.len());
-    call.world.charge(length / 64, length.saturating_mul(2))?;
+    call.context.charge(length / 64, length.saturating_mul(2))?;
     let (mut out, mut at) = (Writer::default(), 0);
     for end in ends {
         out.part(text, at..end);

@@ -1,10 +1,10 @@
 //! Tests of function costs: for all arguments, the charge of a call covers its run time.
 
 use super::{Function, Handling, find, functions};
+use crate::context::{Budget, Call, RenderContext, VALUE_DEPTH};
 use crate::helm::HelmVersion;
 use crate::seed::Seed;
 use crate::value::{IntKind, List, ListKind, Type, Value};
-use crate::world::{Budget, Call, VALUE_DEPTH, World};
 use flyball_core::{Clock, Rng};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -16,8 +16,8 @@ const NOISE: u64 = 4_000_000;
 /// Calls with a higher charge are expensive for all arguments, and skipped.
 const EXPENSIVE: u64 = 500_000;
 
-fn world() -> World<'static> {
-    World::new(Clock::system(), &Seed::default(), None, Budget::trusted(), false)
+fn context() -> RenderContext<'static> {
+    RenderContext::new(Clock::system(), &Seed::default(), None, Budget::trusted(), false)
 }
 
 /// Returns the CPU time of this thread in nanoseconds.
@@ -27,7 +27,7 @@ fn thread_time() -> u64 {
 }
 
 /// Returns an argument of about this size; `shape` selects one of the values that a parameter accepts.
-fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value {
+fn argument(context: &RenderContext<'_>, param: Type, shape: usize, size: usize) -> Value {
     let word = |at: usize| format!("word-{at} ");
     let text = |size: usize| (0..size / 8).map(word).collect::<String>();
     let items = |size: usize| (0..size / 32).map(|at| Value::str(word(at))).collect::<Vec<_>>();
@@ -58,35 +58,35 @@ fn argument(world: &World<'_>, param: Type, shape: usize, size: usize) -> Value 
         Type::Map(_) => map(size),
         Type::Object(_) => {
             let now = *find("now", HelmVersion::V3).unwrap();
-            call(world, &now, &[]).1.unwrap()
+            call(context, &now, &[]).1.unwrap()
         }
     }
 }
 
 /// Calls a function like a template, unless it is expensive; returns its charge, its result and its duration.
-fn call(world: &World<'_>, function: &Function, args: &[Value]) -> (u64, Option<Value>, u64) {
-    let context = Call { world, templates: &Rc::default(), is_literal: false, is_evaluated: false };
-    let before = world.steps();
-    if (function.cost)(&context, args).is_err() || world.steps() - before > EXPENSIVE {
-        return (world.steps() - before, None, 0);
+fn call(context: &RenderContext<'_>, function: &Function, args: &[Value]) -> (u64, Option<Value>, u64) {
+    let call = Call { context, templates: &Rc::default(), is_literal: false, is_evaluated: false };
+    let before = context.steps();
+    if (function.cost)(&call, args).is_err() || context.steps() - before > EXPENSIVE {
+        return (context.steps() - before, None, 0);
     }
     let began = thread_time();
-    let result = (function.call)(&context, args).ok();
+    let result = (function.call)(&call, args).ok();
     let took = thread_time() - began;
     if let Some(result) = &result {
-        world.charge_shallow(0, std::slice::from_ref(result)).unwrap();
+        context.charge_shallow(0, std::slice::from_ref(result)).unwrap();
     }
-    (world.steps() - before, result, took)
+    (context.steps() - before, result, took)
 }
 
 /// Returns charge and time of a call whose arguments have about this size.
 fn measured(function: &Function, shapes: &[usize], size: usize) -> (u64, u64) {
     // The minimum of two measurements, because other threads share the processor caches.
     let measured = (0..2).map(|_| {
-        let world = world();
-        let argument = |(param, shape): (&Type, &usize)| argument(&world, *param, *shape, size);
+        let context = context();
+        let argument = |(param, shape): (&Type, &usize)| argument(&context, *param, *shape, size);
         let args: Vec<Value> = function.params.iter().zip(shapes).map(argument).collect();
-        let (charge, _, took) = call(&world, function, &args);
+        let (charge, _, took) = call(&context, function, &args);
         (charge, took)
     });
     measured.min_by_key(|(_, took)| *took).unwrap()
@@ -124,15 +124,15 @@ fn traversal_of_arguments_is_charged_completely() {
             if !matches!(param, Type::Any | Type::Reflect | Type::List(_) | Type::Map(_)) {
                 continue;
             }
-            let world = world();
+            let context = context();
             let argument = |(other, param): (usize, &Type)| match param {
                 Type::Map(_) if other == at => Value::map(BTreeMap::from([("deep".to_owned(), deep.clone())])),
                 _ if other == at => deep.clone(),
-                _ => argument(&world, *param, 0, 64),
+                _ => argument(&context, *param, 0, 64),
             };
             let args: Vec<Value> = function.params.iter().enumerate().map(argument).collect();
-            let context = Call { world: &world, templates: &Rc::default(), is_literal: false, is_evaluated: false };
-            assert!((function.cost)(&context, &args).is_err(), "{name} is not charged for all of argument {at}");
+            let call = Call { context: &context, templates: &Rc::default(), is_literal: false, is_evaluated: false };
+            assert!((function.cost)(&call, &args).is_err(), "{name} is not charged for all of argument {at}");
         }
     }
 }
@@ -142,13 +142,13 @@ fn each_pattern_match_is_charged_for_the_remaining_text() {
     for name in ["regexFindAll", "regexReplaceAll", "regexReplaceAllLiteral", "regexSplit"] {
         let function = functions()[name];
         let charge = |size: usize| {
-            let world = world();
+            let context = context();
             let (pattern, subject) = (Value::str("a"), Value::str("a".repeat(size)));
             let args = match name {
                 "regexFindAll" | "regexSplit" => [pattern, subject, Value::int(-1)],
                 _ => [pattern, subject, Value::str("b")],
             };
-            call(&world, &function, &args).0
+            call(&context, &function, &args).0
         };
         let (once, twice) = (charge(20_000), charge(40_000));
         assert!(once >= 20_000 * 20_000 / 2 / 64, "{name}: {once}");
@@ -171,12 +171,12 @@ fn searches_are_charged_for_the_states_of_their_pattern() {
         let function = functions()[name];
         let run = |pattern: &str, subject: &str| {
             let budget = Budget::untrusted();
-            let world = World::new(Clock::system(), &Seed::default(), None, budget, false);
+            let context = RenderContext::new(Clock::system(), &Seed::default(), None, budget, false);
             let last = if function.params.get(2) == Some(&Type::Str) { Value::str("x") } else { Value::int(-1) };
             let args = [Value::str(pattern), Value::str(subject), last];
-            let context = Call { world: &world, templates: &Rc::default(), is_literal: false, is_evaluated: false };
+            let call = Call { context: &context, templates: &Rc::default(), is_literal: false, is_evaluated: false };
             let args = &args[..function.params.len()];
-            (function.cost)(&context, args).and_then(|()| (function.call)(&context, args)).map(drop)
+            (function.cost)(&call, args).and_then(|()| (function.call)(&call, args)).map(drop)
         };
         let error = run("[ab]*a[ab]{900}c", &subject).unwrap_err();
         assert!(error.contains("limit of 50000000 steps"), "{name}: {error}");

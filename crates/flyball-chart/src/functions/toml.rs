@@ -14,6 +14,7 @@ const DEPTH: usize = 1_000;
 /// Encodes a map: simple entries first, then tables, both sorted by name.
 ///
 /// # Errors
+///
 /// Fails if the value is not a map, or has a part without a TOML form.
 pub(super) fn write(value: &Value) -> Result<String, String> {
     if value.is_deeper_than(DEPTH) {

@@ -1,6 +1,7 @@
 //! URLs, as Go's `net/url` parses and formats them.
 
 use super::{DICT, STR, Table, cost, dict, text};
+use crate::message;
 use crate::quote::quote;
 use crate::value::{Map, Value};
 
@@ -8,7 +9,7 @@ pub(super) fn add(table: &mut Table) {
     table.add("urlParse", cost::letters, &[STR], |_, args| {
         let written = text(&args[0]);
         let url = Url::parse(&written)
-            .map_err(|message| format!("unable to parse url: parse {}: {message}", quote(written.as_bytes())))?;
+            .map_err(|message| format!("unable to parse url: parse {}: {message}", message::quoted(&written)))?;
         let entries = [
             ("scheme", url.scheme.clone()),
             ("hostname", url.hostname()),
@@ -230,7 +231,7 @@ fn parse_host(host: &str) -> Result<String, String> {
         && !name.contains('[') | name.ends_with(']')
         && !port.bytes().all(|b| b.is_ascii_digit())
     {
-        return Err(format!("invalid port {} after host", quote(format!(":{port}").as_bytes())));
+        return Err(format!("invalid port {} after host", message::quoted(&format!(":{port}"))));
     }
     unescape(host)
 }

@@ -11,8 +11,8 @@ pub(super) fn add(table: &mut Table) {
     });
     table.add("semverCompare", cost::letters, &[STR, STR], |call, args| {
         // Each condition is parsed several times.
-        call.world.charge(text(&args[0]).len() * 2, 0)?;
-        let constraints = Constraints::parse(&text(&args[0])).map_err(|error| error.message(call.world.helm))?;
+        call.context.charge(text(&args[0]).len() * 2, 0)?;
+        let constraints = Constraints::parse(&text(&args[0])).map_err(|error| error.message(call.context.helm))?;
         Ok(Value::Bool(constraints.allow(&Version::parse(&text(&args[1]))?)))
     });
 }

@@ -96,6 +96,7 @@ const ROWS_1_35: &[Row] = &[
 /// Checks an object's kind against the version of Kubernetes.
 ///
 /// # Errors
+///
 /// Returns Kubernetes' warning if the kind is deprecated.
 pub(super) fn check(api_version: &str, kind: &str, capabilities: &Capabilities) -> Result<(), String> {
     let rows = ROWS.iter().chain(capabilities.helm().choose(ROWS_1_36, ROWS_1_35));

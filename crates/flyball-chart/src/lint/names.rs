@@ -8,6 +8,7 @@ const MAX_LABEL: usize = 63;
 /// Validates the name of an object of a kind.
 ///
 /// # Errors
+///
 /// Returns the messages of Kubernetes.
 pub(super) fn check(kind: &str, name: &str) -> Result<(), String> {
     let problems = match kind.to_lowercase().as_str() {

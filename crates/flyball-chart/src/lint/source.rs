@@ -28,6 +28,7 @@ impl Source {
     /// Opens a chart; `path` is relative to a directory.
     ///
     /// # Errors
+    ///
     /// Fails if there is no `Chart.yaml`, or the archive cannot be read.
     pub(crate) fn open(folder: &Path, path: &str) -> Result<Source, String> {
         let root = folder.join(path);
@@ -66,6 +67,7 @@ impl Source {
     /// Reads a file within the chart.
     ///
     /// # Errors
+    ///
     /// Returns Go's message.
     pub(super) fn read(&self, path: &str) -> Result<Arc<[u8]>, String> {
         match &self.files {

@@ -29,6 +29,7 @@ const DEPENDENCY: &[&str] =
 /// Checks the text and the decoded data.
 ///
 /// # Errors
+///
 /// Returns the message of sigs.k8s.io/yaml about the first unknown field, or about duplicate keys.
 pub(super) fn check(text: &[u8], data: &Data) -> Result<(), String> {
     let duplicates = yaml::duplicates(text);

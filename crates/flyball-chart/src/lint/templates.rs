@@ -232,6 +232,7 @@ impl Head {
     /// Parses a document; `None` if it has only comments.
     ///
     /// # Errors
+    ///
     /// Returns the message of sigs.k8s.io/yaml if the document is not YAML, or a field has the wrong type.
     pub(super) fn read(text: &[u8], helm: HelmVersion) -> Result<Option<Head>, String> {
         let data = yaml::read(text).map_err(|error| error.to_string())?;

@@ -26,6 +26,7 @@ fn join(prefix: &str, name: &str) -> String {
 /// Merges values over those of a chart and of its subcharts.
 ///
 /// # Errors
+///
 /// Fails if the values for a subchart are not a mapping.
 pub(crate) fn coalesce(
     chart: &Chart,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 /// Removes disabled subcharts and imports values, starting at the chart.
 ///
 /// # Errors
+///
 /// Fails if the values for a subchart are not a mapping.
 pub(crate) fn process(chart: &mut Chart, values: &Map<String, Value>, log: &mut Log) -> Result<(), String> {
     enable(chart, values, "", log)?;

@@ -4,11 +4,12 @@ use super::coalesce::Log;
 use super::order::sort_by_kind;
 use super::outline;
 use super::{DeletePolicy, Hook, HookEvent, Manifest, NOTES, RenderError, RenderedChart};
+use crate::context::RenderContext;
 use crate::helm::HelmVersion;
 use crate::memory::{MemoryCharge, size_of_json};
+use crate::message;
 use crate::quote::quote;
 use crate::text::{Text, lossy};
-use crate::world::World;
 
 use crate::yaml::{self, Data, Error};
 use regex::bytes::Regex;
@@ -85,14 +86,14 @@ pub(super) fn outlined(text: &Text) -> Vec<u8> {
 /// Sorts the output of templates into manifests and hooks.
 pub(super) fn collect(
     files: &BTreeMap<String, Text>,
-    world: &World<'_>,
+    context: &RenderContext<'_>,
     log: &mut Log,
 ) -> Result<RenderedChart, RenderError> {
     let mut manifests = Vec::new();
     let mut hooks = Vec::new();
     let mut charge = MemoryCharge::default();
     for (path, text) in files.iter().filter(|(path, _)| !path.ends_with(NOTES)) {
-        world.charge(text.len() / 4, text.len() * 4).map_err(RenderError::Template)?;
+        context.charge(text.len() / 4, text.len() * 4).map_err(RenderError::Template)?;
         let documents = split(text);
         let has_data = !text.marks().is_empty();
         let outlined = if has_data { outlined(text) } else { Vec::new() };
@@ -103,12 +104,12 @@ pub(super) fn collect(
             if manifests.len() + hooks.len() >= MAX_DOCUMENTS {
                 return Err(problem(format!("more than {MAX_DOCUMENTS} documents")));
             }
-            let data = yaml::read(document).map_err(|error| problem(error.to_string()))?;
-            let head = Head::read(&data, world.helm).map_err(|error| problem(error.to_string()))?;
+            let data = yaml::read(document).map_err(|error| problem(message::write(error)))?;
+            let head = Head::read(&data, context.helm).map_err(|error| problem(message::write(error)))?;
             let text = lossy(document).into_owned();
             let object = data.into_json();
             charge.add(size_of_json(&object) * 2 + text.len());
-            world.charge(1, 0).map_err(RenderError::Template)?;
+            context.charge(1, 0).map_err(RenderError::Template)?;
             // If data contains document separators, the outlines cannot be assigned to documents.
             let outline = match outlines.get(at).filter(|_| outlines.len() == documents.len()) {
                 _ if !has_data => None,
@@ -121,7 +122,7 @@ pub(super) fn collect(
                 None => manifests.push((head.kind, manifest)),
                 Some(events) => match hook(manifest, events, &head.annotations) {
                     Some(hook) => hooks.push((head.kind, hook)),
-                    None => log.push(world.helm.choose(
+                    None => log.push(context.helm.choose(
                         format!("info: skipping unknown hook: {}", quote(events.as_bytes())),
                         format!("level=INFO msg=\"skipping unknown hooks\" hookTypes={events}"),
                     )),
@@ -129,8 +130,8 @@ pub(super) fn collect(
             }
         }
     }
-    sort_by_kind(world.helm, &mut manifests, |(kind, _)| kind);
-    sort_by_kind(world.helm, &mut hooks, |(kind, _)| kind);
+    sort_by_kind(context.helm, &mut manifests, |(kind, _)| kind);
+    sort_by_kind(context.helm, &mut hooks, |(kind, _)| kind);
     Ok(RenderedChart {
         manifests: manifests.into_iter().map(|(_, manifest)| manifest).collect(),
         hooks: hooks.into_iter().map(|(_, hook)| hook).collect(),

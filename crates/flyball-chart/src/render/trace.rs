@@ -1,4 +1,7 @@
 //! Multi-line messages of template errors, as in Helm 4.
+//!
+//! Helm 4 splits the text of the error, including any text that a message quotes, so this works on the text as well:
+//! the output is the same for any error. Nothing else depends on it.
 
 /// Location and message of a failed template.
 #[derive(PartialEq)]

@@ -1,25 +1,22 @@
 //! Execution of templates, with the semantics and messages of Go's `text/template`.
 
 use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree, Word};
+use crate::context::{Call, RenderContext};
 use crate::format;
 use crate::functions::{Function, Handling};
+use crate::message;
 use crate::number::Number;
-use crate::quote;
 use crate::text::{Text, Writer};
 use crate::value::{IntKind, MapKind, Type, Value};
-use crate::world::{Call, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Limit of the name of a missing template in an error, in characters.
-const MAX_NAME_CHARS: usize = 1000;
 
 /// Stack size for a function: values may be nested a thousand levels deep.
 const VALUE_STACK: usize = 4 << 20;
 
 /// Memory of a parsed template per byte of its text.
-const PARSED: usize = 32;
+const PARSED_BYTES_PER_BYTE: usize = 32;
 
 /// Templates by name.
 #[derive(Default)]
@@ -34,12 +31,13 @@ impl Templates {
     /// because a chart has many and evaluates many strings.
     ///
     /// # Errors
+    ///
     /// Fails if the budget is exhausted.
-    pub(crate) fn with_string(self: &Rc<Self>, world: &World<'_>) -> Result<Templates, String> {
+    pub(crate) fn with_string(self: &Rc<Self>, context: &RenderContext<'_>) -> Result<Templates, String> {
         let Some(of_chart) = &self.of_chart else {
             return Ok(Templates { trees: BTreeMap::new(), of_chart: Some(Rc::clone(self)) });
         };
-        world.charge(self.trees.len() / 4, 0)?;
+        context.charge(self.trees.len() / 4, 0)?;
         Ok(Templates { trees: self.trees.clone(), of_chart: Some(Rc::clone(of_chart)) })
     }
 
@@ -50,10 +48,11 @@ impl Templates {
     /// Parses a string and adds its definitions; an empty template does not replace a non-empty one.
     ///
     /// # Errors
+    ///
     /// Fails if the text cannot be parsed.
-    pub(crate) fn add(&mut self, source: Source, world: &World<'_>) -> Result<(), String> {
-        world.charge(source.text.len(), source.text.len().saturating_mul(PARSED))?;
-        for tree in super::parser::parse(source, world.helm)? {
+    pub(crate) fn add(&mut self, source: Source, context: &RenderContext<'_>) -> Result<(), String> {
+        context.charge(source.text.len(), source.text.len().saturating_mul(PARSED_BYTES_PER_BYTE))?;
+        for tree in super::parser::parse(source, context.helm)? {
             if !tree.is_empty() || self.get(&tree.name).is_none() {
                 self.trees.insert(tree.name.clone(), Rc::new(tree));
             }
@@ -64,29 +63,34 @@ impl Templates {
     /// Executes the template with a name.
     ///
     /// # Errors
+    ///
     /// Fails if there is none, or if it fails.
-    pub(crate) fn execute(self: &Rc<Self>, world: &World<'_>, name: &str, data: Value) -> Result<Text, String> {
+    pub(crate) fn execute(
+        self: &Rc<Self>,
+        context: &RenderContext<'_>,
+        name: &str,
+        data: Value,
+    ) -> Result<Text, String> {
         let Some(tree) = self.get(name) else {
-            let start: String = name.chars().take(MAX_NAME_CHARS).collect();
-            return Err(format!(
-                "template: no template {} associated with template \"gotpl\"",
-                quote::quote(start.as_bytes())
-            ));
+            let name = message::quoted(name);
+            return Err(format!("template: no template {name} associated with template \"gotpl\""));
         };
-        if world.depth.get() >= world.budget.depth {
-            return Err(format!("template: {name}: exceeded maximum template depth ({})", world.budget.depth));
+        if context.depth.get() >= context.budget.depth {
+            let message = format!("exceeded maximum template depth ({})", context.budget.depth);
+            context.record_failure(name, &message);
+            return Err(message::write(format_args!("template: {name}: {message}")));
         }
-        world.depth.set(world.depth.get() + 1);
+        context.depth.set(context.depth.get() + 1);
         let data = Slot::exact(data);
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
             let mut out = Writer::default();
             let vars = vec![("$", data.clone())];
-            State { world, templates: self, tree, out: &mut out, vars, position: Position::Start }
+            State { context, templates: self, tree, out: &mut out, vars, position: Position::Start }
                 .list(&data, &tree.root)?;
-            world.charge(1, out.len())?;
+            context.charge(1, out.len())?;
             Ok(out.text())
         });
-        world.depth.set(world.depth.get() - 1);
+        context.depth.set(context.depth.get() - 1);
         result
     }
 }
@@ -104,7 +108,7 @@ impl Slot {
         if matches!(value, Value::Nil) { Slot::Nothing } else { Slot::Exact(value) }
     }
 
-    fn held(holds_any: bool, value: Value) -> Slot {
+    fn interface_if(holds_any: bool, value: Value) -> Slot {
         if holds_any { Slot::Any(value) } else { Slot::exact(value) }
     }
 
@@ -144,7 +148,7 @@ enum Flow {
 type Run<T> = Result<T, String>;
 
 struct State<'t, 'o> {
-    world: &'t World<'t>,
+    context: &'t RenderContext<'t>,
     templates: &'t Rc<Templates>,
     tree: &'t Tree,
     out: &'o mut Writer,
@@ -154,16 +158,22 @@ struct State<'t, 'o> {
 
 impl<'t> State<'t, '_> {
     fn error<T>(&self, message: impl std::fmt::Display) -> Run<T> {
+        let message = message::write(message);
         let (at, context) = match self.position {
-            Position::Start => return Err(format!("template: {}: {message}", self.tree.name)),
+            Position::Start => {
+                let name = message::excerpt(&self.tree.name);
+                self.context.record_failure(&name, &message);
+                return Err(message::write(format_args!("template: {name}: {message}")));
+            }
             Position::Node(node, at) => (at, node.to_string()),
             Position::Pipe(pipe) => (pipe.at, pipe.to_string()),
             Position::Command(command) => (command.at, command.to_string()),
             Position::Arg(arg) => (arg.at, arg.to_string()),
         };
         let location = self.tree.source.location(at);
-        let name = quote::quote(self.tree.name.as_bytes());
-        Err(format!("template: {location}: executing {name} at <{context}>: {message}"))
+        self.context.record_failure(&location, &message);
+        let (name, context) = (message::quoted(&self.tree.name), message::excerpt(&context));
+        Err(message::write(format_args!("template: {location}: executing {name} at <{context}>: {message}")))
     }
 
     fn list(&mut self, dot: &Slot, nodes: &'t [Node]) -> Run<Flow> {
@@ -189,7 +199,7 @@ impl<'t> State<'t, '_> {
                     match value {
                         Slot::Nothing => self.out.add(b"<no value>"),
                         other => {
-                            self.world
+                            self.context
                                 .weigh(std::slice::from_ref(other.value()))
                                 .or_else(|message| self.error(message))?;
                             format::write(self.out, other.value());
@@ -215,10 +225,10 @@ impl<'t> State<'t, '_> {
     }
 
     fn bounded(&self) -> Run<()> {
-        if self.out.len() > self.world.budget.output {
-            return self.error(format_args!("the output is larger than {} bytes", self.world.budget.output));
+        if self.out.len() > self.context.budget.output {
+            return self.error(format_args!("the output is larger than {} bytes", self.context.budget.output));
         }
-        self.world.charge(1, 0).or_else(|message| self.error(message))
+        self.context.charge(1, 0).or_else(|message| self.error(message))
     }
 
     fn branch(&mut self, dot: &Slot, branch: &'t Branch, is_with: bool) -> Run<Flow> {
@@ -247,7 +257,7 @@ impl<'t> State<'t, '_> {
             Value::List(list) => {
                 for (at, item) in list.items.iter().enumerate() {
                     let at = Value::int(i64::try_from(at).unwrap_or(i64::MAX));
-                    if !each(self, Slot::Exact(at), Slot::held(list.kind.holds_any(), item.clone()))? {
+                    if !each(self, Slot::Exact(at), Slot::interface_if(list.kind.holds_any(), item.clone()))? {
                         break;
                     }
                 }
@@ -264,7 +274,7 @@ impl<'t> State<'t, '_> {
                 let entries: Vec<(Value, Value)> =
                     map.entries.borrow().iter().map(|(key, item)| (key.to_value(), item.clone())).collect();
                 for (key, item) in entries {
-                    if !each(self, Slot::Exact(key), Slot::held(map.kind.holds_any(), item))? {
+                    if !each(self, Slot::Exact(key), Slot::interface_if(map.kind.holds_any(), item))? {
                         break;
                     }
                 }
@@ -280,7 +290,10 @@ impl<'t> State<'t, '_> {
                 }
             }
             Value::Nil => {}
-            other => return self.error(format_args!("range can't iterate over {}", format::display(other))),
+            other => {
+                self.context.weigh(std::slice::from_ref(other)).or_else(|message| self.error(message))?;
+                return self.error(format_args!("range can't iterate over {}", format::display(other)));
+            }
         }
         let mut flow = Flow::Next;
         if let (false, Some(otherwise)) = (ran, &branch.otherwise) {
@@ -292,7 +305,7 @@ impl<'t> State<'t, '_> {
 
     /// Executes the body of a range with one item; returns whether to continue.
     fn iteration(&mut self, branch: &'t Branch, key: Slot, item: Slot) -> Run<bool> {
-        self.world.charge(1, 0).or_else(|message| self.error(message))?;
+        self.context.charge(1, 0).or_else(|message| self.error(message))?;
         let names = &branch.pipe.variables;
         let mark = self.vars.len();
         if branch.pipe.is_assignment {
@@ -317,23 +330,23 @@ impl<'t> State<'t, '_> {
 
     fn template(&mut self, dot: &Slot, name: &str, pipe: Option<&'t Pipe>) -> Run<()> {
         let Some(tree) = self.templates.get(name) else {
-            return self.error(format_args!("template {} not defined", quote::quote(name.as_bytes())));
+            return self.error(format_args!("template {} not defined", message::quoted(name)));
         };
-        if self.world.depth.get() >= self.world.budget.depth {
-            return self.error(format_args!("exceeded maximum template depth ({})", self.world.budget.depth));
+        if self.context.depth.get() >= self.context.budget.depth {
+            return self.error(format_args!("exceeded maximum template depth ({})", self.context.budget.depth));
         }
-        self.world.charge(1, 0).or_else(|message| self.error(message))?;
+        self.context.charge(1, 0).or_else(|message| self.error(message))?;
         let dot = match pipe {
             Some(pipe) => self.pipeline(dot, pipe)?,
             None => Slot::Nothing,
         };
-        self.world.depth.set(self.world.depth.get() + 1);
+        self.context.depth.set(self.context.depth.get() + 1);
         let result = stacker::maybe_grow(128 << 10, 1 << 20, || {
             let vars = vec![("$", dot.clone())];
-            let (world, templates) = (self.world, self.templates);
-            State { world, templates, tree, out: self.out, vars, position: Position::Start }.list(&dot, &tree.root)
+            let (context, templates) = (self.context, self.templates);
+            State { context, templates, tree, out: self.out, vars, position: Position::Start }.list(&dot, &tree.root)
         });
-        self.world.depth.set(self.world.depth.get() - 1);
+        self.context.depth.set(self.context.depth.get() - 1);
         result.map(|_| ())
     }
 
@@ -483,20 +496,20 @@ impl<'t> State<'t, '_> {
         let value = receiver.into_value();
         if let Some((params, call)) = super::method::find(&value, name) {
             let values = self.arguments(dot, name, params, false, args.get(1..).unwrap_or_default(), last)?;
-            let weight = self.world.weigh(&values).or_else(|message| self.error(message))?;
+            let weight = self.context.weigh(&values).or_else(|message| self.error(message))?;
             let receiver = std::slice::from_ref(&value);
             let weighed = match name {
-                "YAML" | "AsConfig" | "AsSecrets" => self.world.weigh_letters(receiver),
+                "YAML" | "AsConfig" | "AsSecrets" => self.context.weigh_letters(receiver),
                 // Compiles a pattern.
-                "Glob" => self.world.charge_shallow(weight.saturating_mul(5_000), receiver),
-                _ => self.world.charge_shallow(1, receiver),
+                "Glob" => self.context.charge_shallow(weight.saturating_mul(5_000), receiver),
+                _ => self.context.charge_shallow(1, receiver),
             };
             weighed.or_else(|message| self.error(message))?;
             // Parts of a date or a version may be parts of the string that it was parsed from.
             let is_data = values.iter().any(Value::is_data)
                 || matches!(&value, Value::Object(object) if object.is_made_of_texts())
                 || matches!(&value, Value::Map(map) if matches!(map.kind, MapKind::Values(_)) && name == "YAML");
-            return match call(self.world, &value, &values) {
+            return match call(self.context, &value, &values) {
                 Ok(value) if is_data => Ok(Slot::exact(value.to_data())),
                 Ok(value) => Ok(Slot::exact(value)),
                 Err(message) => {
@@ -520,7 +533,7 @@ impl<'t> State<'t, '_> {
                     return self.error(format_args!("{name} is not a method but has arguments"));
                 }
                 return Ok(match (map.get(name), map.kind) {
-                    (Some(item), kind) => Slot::held(kind.holds_any(), item),
+                    (Some(item), kind) => Slot::interface_if(kind.holds_any(), item),
                     (None, MapKind::Any | MapKind::Values(_)) => Slot::Any(Value::Nil),
                     (None, MapKind::Strings) => Slot::Exact(Value::str("")),
                     (None, MapKind::Files) => Slot::Exact(Value::Bytes(Arc::from([]))),
@@ -552,7 +565,7 @@ impl<'t> State<'t, '_> {
             && values.len() + 1 == args.len()
             && args[1..].iter().all(|arg| matches!(arg.what, Operand::String(..)));
         let is_evaluated = self.tree.source.is_evaluated;
-        let context = Call { world: self.world, templates: self.templates, is_literal, is_evaluated };
+        let context = Call { context: self.context, templates: self.templates, is_literal, is_evaluated };
         // Functions traverse values recursively; the cost function has checked their nesting depth.
         let result = stacker::maybe_grow(VALUE_STACK, 4 * VALUE_STACK, || {
             cost(&context, &values).map_err(|message| (false, message))?;
@@ -560,7 +573,7 @@ impl<'t> State<'t, '_> {
             let value = call(&context, &values).map_err(|message| (true, message))?;
             if handling != Handling::Moves {
                 // A small input may have a long result.
-                self.world.charge_shallow(0, std::slice::from_ref(&value)).map_err(|message| (false, message))?;
+                self.context.charge_shallow(0, std::slice::from_ref(&value)).map_err(|message| (false, message))?;
             }
             Ok(if is_data { value.to_data() } else { value })
         });

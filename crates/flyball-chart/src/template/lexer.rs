@@ -357,15 +357,15 @@ impl<'a> Lexer<'a> {
         self.emit(Kind::Space)
     }
 
-    fn quoted(&mut self, end: char, kind: Kind, complaint: &str) -> Token<'a> {
+    fn quoted(&mut self, end: char, kind: Kind, message: &str) -> Token<'a> {
         loop {
             match self.next() {
                 Some('\\') => {
                     if matches!(self.next(), None | Some('\n')) {
-                        return self.error(complaint.to_owned());
+                        return self.error(message.to_owned());
                     }
                 }
-                None | Some('\n') => return self.error(complaint.to_owned()),
+                None | Some('\n') => return self.error(message.to_owned()),
                 Some(c) if c == end => return self.emit(kind),
                 Some(_) => {}
             }

@@ -1,15 +1,15 @@
 //! Methods of values: `.Files.Get`, `.Capabilities.APIVersions.Has`, methods of dates and versions.
 
+use crate::context::RenderContext;
 use crate::functions::{encoding, json};
 use crate::glob::Glob;
-use crate::quote;
+use crate::message;
 use crate::value::{Key, ListKind, Map, MapKind, Type, Value};
-use crate::world::World;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-type Call = Box<dyn Fn(&World<'_>, &Value, &[Value]) -> Result<Value, String>>;
+type Call = Box<dyn Fn(&RenderContext<'_>, &Value, &[Value]) -> Result<Value, String>>;
 
 /// Returns the method of a value, with its parameters.
 pub(crate) fn find(value: &Value, name: &str) -> Option<(&'static [Type], Call)> {
@@ -130,8 +130,8 @@ fn values_method(values: Map, name: &str) -> Option<(&'static [Type], Call)> {
                             _ => None,
                         };
                         let missing = || match wants_table {
-                            true => format!("{} is not a table", quote::quote(key.as_bytes())),
-                            false => format!("{} is not a value", quote::quote(key.as_bytes())),
+                            true => format!("{} is not a table", message::quoted(key)),
+                            false => format!("{} is not a value", message::quoted(key)),
                         };
                         found = next.ok_or_else(missing)?;
                     }

@@ -4,8 +4,9 @@ use super::lexer::{Kind, Lexer, Token};
 use super::node::{Arg, Branch, Command, Node, Operand, Pipe, Source, Tree, Word};
 use crate::functions;
 use crate::helm::HelmVersion;
+use crate::message;
 use crate::number::{Number, parse_number};
-use crate::quote::{quote, unquote};
+use crate::quote::unquote;
 use crate::text::{Marks, Text};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -16,6 +17,7 @@ const DEPTH: usize = 1_000;
 /// Parses a string: the template itself, and its definitions, in the order of their ends.
 ///
 /// # Errors
+///
 /// Returns Go's message: `template: file:line: message`.
 pub(crate) fn parse(source: Source, helm: HelmVersion) -> Result<Vec<Tree>, String> {
     let source = Rc::new(source);
@@ -109,7 +111,7 @@ impl<'a> Parser<'a> {
     }
 
     fn error<T>(&self, message: &str) -> ParseResult<T> {
-        Err(format!("template: {}:{}: {message}", self.source.name, self.tokens[0].line))
+        Err(message::write(format_args!("template: {}:{}: {message}", self.source.name, self.tokens[0].line)))
     }
 
     fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> ParseResult<T> {
@@ -169,7 +171,7 @@ impl<'a> Parser<'a> {
             Some(at) if self.trees[at].is_empty() => self.trees[at] = tree,
             Some(_) if tree.is_empty() => {}
             Some(_) => {
-                let name = quote(tree.name.as_bytes());
+                let name = message::quoted(&tree.name);
                 return self.error(&format!("template: multiple definition of template {name}"));
             }
         }
@@ -471,7 +473,7 @@ impl<'a> Parser<'a> {
                 Arg { at, what: Operand::Chain(Box::new(arg), names) }
             }
             _ => {
-                let written = quote(arg.to_string().as_bytes());
+                let written = message::quoted(&arg.to_string());
                 return self.error(&format!("unexpected . after term {written}"));
             }
         };
@@ -483,7 +485,7 @@ impl<'a> Parser<'a> {
         let what = match token.kind {
             Kind::Identifier => {
                 let Some(function) = functions::find(&token.text, self.helm) else {
-                    return self.error(&format!("function {} not defined", quote(token.text.as_bytes())));
+                    return self.error(&format!("function {} not defined", message::quoted(&token.text)));
                 };
                 Operand::Function(self.word(&token), function)
             }
@@ -491,7 +493,7 @@ impl<'a> Parser<'a> {
             Kind::Nil => Operand::Nil,
             Kind::Variable => {
                 if !self.vars.contains(&token.text) {
-                    return self.error(&format!("undefined variable {}", quote(token.text.as_bytes())));
+                    return self.error(&format!("undefined variable {}", message::quoted(&token.text)));
                 }
                 Operand::Variable(vec![self.word(&token)])
             }

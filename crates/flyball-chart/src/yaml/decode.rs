@@ -3,6 +3,7 @@
 use super::parser::Node;
 use super::resolve::resolve;
 use super::{Data, Error};
+use crate::message;
 use crate::number::format_float;
 use base64::Engine as _;
 use std::collections::BTreeMap;
@@ -112,24 +113,41 @@ fn key_text(key: Data, value: &Data) -> Result<String, Error> {
     })
 }
 
-/// Formats a value as Go's `%#v`.
+/// Formats a value as Go's `%#v`, up to the limit of messages.
 fn go_syntax(data: &Data) -> String {
+    let mut out = String::new();
+    write_go_syntax(&mut out, data);
+    out
+}
+
+fn write_go_syntax(out: &mut String, data: &Data) {
+    if message::is_beyond_limit(out.len()) {
+        return;
+    }
     match data {
-        Data::Null => "interface {}(nil)".to_owned(),
-        Data::Bool(is) => is.to_string(),
-        Data::Int(whole) => whole.to_string(),
-        Data::Uint(whole) => format!("{whole:#x}"),
-        Data::Float(number) => format_float(*number),
-        Data::Str(text) => crate::quote::quote(text.as_bytes()),
+        Data::Null => out.push_str("interface {}(nil)"),
+        Data::Bool(is) => out.push_str(&is.to_string()),
+        Data::Int(whole) => out.push_str(&whole.to_string()),
+        Data::Uint(whole) => out.push_str(&format!("{whole:#x}")),
+        Data::Float(number) => out.push_str(&format_float(*number)),
+        Data::Str(text) => out.push_str(&message::quoted(text)),
         Data::List(items) => {
-            format!("[]interface {{}}{{{}}}", items.iter().map(go_syntax).collect::<Vec<_>>().join(", "))
+            out.push_str("[]interface {}{");
+            for (at, item) in items.iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                write_go_syntax(out, item);
+            }
+            out.push('}');
         }
         Data::Map(entries) => {
-            let entry = |(key, value): (&String, &Data)| {
-                format!("{}:{}", crate::quote::quote(key.as_bytes()), go_syntax(value))
-            };
-            let entries: Vec<String> = entries.iter().map(entry).collect();
-            format!("map[interface {{}}]interface {{}}{{{}}}", entries.join(", "))
+            out.push_str("map[interface {}]interface {}{");
+            for (at, (key, value)) in entries.iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                out.push_str(&message::quoted(key));
+                out.push(':');
+                write_go_syntax(out, value);
+            }
+            out.push('}');
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Takes the inputs of a reconcile, and writes nothing. Clients with access to Secrets can change revisions, so a
 //! revision is used only if the chart renders the same.
 
-use super::rollback::origin;
+use super::rollback::restored_revision;
 use super::{Plan, Request};
 use crate::lookup::{Lookups, Visibility};
 use crate::resources::{self, Owner};
@@ -30,7 +30,7 @@ impl Plan<'_> {
     /// slots are occupied.
     ///
     /// Revisions that this process rendered are not rendered again.
-    pub(super) async fn is_genuine(
+    pub(super) async fn is_rendered_by_chart(
         &self,
         cx: &Context<DynamicObject>,
         request: &Request<'_>,
@@ -43,13 +43,14 @@ impl Plan<'_> {
             return Ok(Some(true));
         }
         // A rollback installed what the chart rendered for an earlier revision.
-        let version = if revision.info.rollback_revision > 0 { origin(revision) } else { version };
-        let is_genuine = self.renders(cx, request, version, revision, seed, |rendered| is_same(revision, rendered));
-        let Some((is_genuine, lookups)) = is_genuine.await? else { return Ok(None) };
-        if is_genuine {
+        let version = if revision.info.rollback_revision > 0 { restored_revision(revision) } else { version };
+        let is_rendered_by_chart =
+            self.renders(cx, request, version, revision, seed, |rendered| is_same(revision, rendered));
+        let Some((is_rendered_by_chart, lookups)) = is_rendered_by_chart.await? else { return Ok(None) };
+        if is_rendered_by_chart {
             self.verified.add(namespace, release, revision, lookups);
         }
-        Ok(Some(is_genuine))
+        Ok(Some(is_rendered_by_chart))
     }
 
     /// Renders what the revision in a Secret should contain; `None` if all slots are occupied.
@@ -99,7 +100,7 @@ impl Plan<'_> {
 
     /// Returns true if the templates, with the current results of `lookup`, still render the installed objects. Renders
     /// them only if these results have changed.
-    pub(super) async fn is_as_deployed(
+    pub(super) async fn matches_deployed(
         &self,
         cx: &Context<DynamicObject>,
         request: &Request<'_>,

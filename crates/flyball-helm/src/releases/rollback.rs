@@ -9,12 +9,12 @@
 //!   deployed, failed, failed                the rollback failed as well: the next attempt is an upgrade
 //! ```
 
-use super::{Plan, Request, WAITING_FOR_SLOT, is_forced};
+use super::{Plan, Request, is_forced};
 use crate::annotation::ROLLBACK_FORCE;
 use crate::history::{self, History, RevisionAnnotations, StoredRevision};
 use crate::install::{FailedUpgrade, Progress, backoff};
 use crate::resources::Owner;
-use crate::status::{FailedOperation, ReleaseError};
+use crate::status::{FailedOperation, ReleaseError, WaitReason};
 use crate::storage::{Revision, State};
 use crate::verified::is_same;
 use flyball::{Context, Result};
@@ -30,6 +30,38 @@ pub(super) enum Rollback {
     Impossible(String),
     /// It is in progress or done.
     Begun(Progress),
+}
+
+/// A rollback after a failed upgrade to the desired state.
+struct DueRollback<'h> {
+    /// The failed revision.
+    upgrade: &'h StoredRevision,
+    /// The revision of the rollback, if it has begun.
+    pending: Option<&'h StoredRevision>,
+    /// The inputs of the upgrade.
+    inputs: String,
+    failures: u32,
+}
+
+/// Returns the rollback to the deployed revision that the history requires.
+fn find_due_rollback<'h>(history: &'h History, current: &StoredRevision, inputs: &str) -> Option<DueRollback<'h>> {
+    let mut newer = history.revisions.iter().rev().take_while(|stored| stored.version > current.version);
+    let pending = newer.clone().next().filter(|last| last.state == State::PendingRollback);
+    if pending.is_some() {
+        newer.next();
+    }
+    let upgrade = newer.next().filter(|upgrade| upgrade.state == State::Failed)?;
+    let annotations = upgrade.annotations();
+    // The custom resource may have been reverted meanwhile.
+    let is_due = annotations.inputs == inputs || pending.is_some() && current.annotations().inputs == inputs;
+    // After a failed rollback, the upgrade is repeated first.
+    let is_over = pending.is_none() && newer.next().is_some();
+    (is_due && !is_over).then_some(DueRollback {
+        upgrade,
+        pending,
+        inputs: annotations.inputs,
+        failures: annotations.failures,
+    })
 }
 
 impl Plan<'_> {
@@ -50,33 +82,20 @@ impl Plan<'_> {
         let (Some(current), Some(before)) = (history.deployed().cloned(), deployed.clone()) else {
             return Ok(Rollback::NotDue);
         };
-        let mut newer = history.revisions.iter().rev().take_while(|stored| stored.version > current.version);
-        let pending = newer.clone().next().filter(|last| last.state == State::PendingRollback).cloned();
-        if pending.is_some() {
-            newer.next();
-        }
-        let Some(upgrade) = newer.next().filter(|upgrade| upgrade.state == State::Failed) else {
-            return Ok(Rollback::NotDue);
-        };
-        let RevisionAnnotations { inputs, failures, .. } = upgrade.annotations();
-        // The custom resource may have been reverted meanwhile.
-        let is_due = inputs == request.inputs || pending.is_some() && current.annotations().inputs == request.inputs;
-        // After a failed rollback, the upgrade is repeated first.
-        let is_over = pending.is_none() && newer.next().is_some();
-        if !self.watch.rollback_on_failure || !is_due || is_over {
-            return Ok(Rollback::NotDue);
-        }
+        let due = find_due_rollback(history, &current, &request.inputs).filter(|_| self.watch.rollback_on_failure);
+        let Some(DueRollback { upgrade, pending, inputs, failures }) = due else { return Ok(Rollback::NotDue) };
         let load = |stored| history::load(cx, self.slots, stored);
+        let failed_revision = upgrade.version;
         let upgraded = load(upgrade).await.map_err(failed("failed to read the failed release"))?;
-        let revision = match &pending {
+        let revision = match pending {
             Some(pending) => load(pending).await.map_err(failed("failed to read the pending release"))?,
             None => Some(rollback_to(&before, &request.owner, history.next_version(), rfc3339(cx.now()))),
         };
         let Some(revision) = revision else { return Ok(Rollback::NotDue) };
-        let number = origin(&revision);
+        let number = restored_revision(&revision);
         match self.is_restorable(cx, request, &revision, seed).await {
             Ok(Some(true)) => {}
-            Ok(None) => return Ok(Rollback::Begun(Progress::Waits(WAITING_FOR_SLOT.to_owned()))),
+            Ok(None) => return Ok(Rollback::Begun(Progress::Waits(WaitReason::Slot))),
             Ok(Some(false)) => {
                 return Ok(Rollback::Impossible(format!(
                     "the chart does not render revision {number} from its values"
@@ -106,13 +125,16 @@ impl Plan<'_> {
                         failed_operation: FailedOperation::Upgrade,
                         problem: format!("{problem}; rolled back to revision {number}"),
                         retry_after: backoff(failures),
+                        failed_revision: Some(failed_revision),
                     },
                     false => Progress::Done,
                 }
             }
-            Progress::Waits(waits) => {
-                Progress::RollsBack { problem: format!("{problem}; rolling back to revision {number}"), waits }
-            }
+            Progress::Waits(waits) => Progress::RollsBack {
+                problem: format!("{problem}; rolling back to revision {number}"),
+                waits,
+                failed_revision,
+            },
             other => other,
         }))
     }
@@ -139,7 +161,7 @@ impl Plan<'_> {
         let values = self.values(revision.config.clone())?;
         let request = Request { owner: request.owner, values, inputs: String::new() };
         let is_same = |rendered: &Revision| is_same(revision, rendered);
-        match self.renders(cx, &request, origin(revision), revision, seed, is_same).await {
+        match self.renders(cx, &request, restored_revision(revision), revision, seed, is_same).await {
             Ok(rendered) => Ok(rendered.map(|(is_same, _)| is_same)),
             Err(error) if error.downcast_ref::<kube::Error>().is_some() => Err(error),
             // The chart renders nothing for these values.
@@ -159,10 +181,10 @@ pub(super) fn rolled_back_upgrade<'h>(
 }
 
 /// Returns the number of the revision for which the objects of a revision were rendered.
-pub(super) fn origin(revision: &Revision) -> u32 {
+pub(super) fn restored_revision(revision: &Revision) -> u32 {
     match revision.info.rollback_revision {
         0 => revision.version,
-        origin => origin,
+        restored_revision => restored_revision,
     }
 }
 
@@ -171,10 +193,10 @@ fn rollback_to(deployed: &Revision, owner: &Owner<'_>, version: u32, now: String
     // Others may have written the deployed one.
     let (name, namespace) = (owner.release.to_owned(), owner.namespace.to_owned());
     let mut revision = Revision { name, namespace, version, ..deployed.clone() };
-    let origin = origin(deployed);
+    let restored_revision = restored_revision(deployed);
     revision.info.last_deployed = now;
     revision.info.status = State::PendingRollback;
-    revision.info.description = format!("Rollback to {origin}");
-    revision.info.rollback_revision = origin;
+    revision.info.description = format!("Rollback to {restored_revision}");
+    revision.info.rollback_revision = restored_revision;
     revision
 }

@@ -1,12 +1,14 @@
 //! Uninstallation of a release whose custom resource is deleted.
 
-use super::{Plan, WAITING_FOR_MEMORY, WAITING_FOR_SLOT, WAITING_TO_READ, contents_size};
+use super::Plan;
+use super::convergence::contents_size;
 use crate::annotation::RELEASE;
 use crate::delete_hooks;
 use crate::history::{self, Contents, History};
 use crate::install::Progress;
 use crate::lookup::Visibility;
 use crate::resources::Owner;
+use crate::status::WaitReason;
 use crate::storage::{Revision, State};
 use flyball::{Context, Event, Result};
 use kube::core::DynamicObject;
@@ -26,10 +28,10 @@ impl Plan<'_> {
             return Ok(Progress::Done);
         }
         let Some(Contents { deployed, newer }) = self.contents(cx, &mut history).await? else {
-            return Ok(Progress::Waits(WAITING_TO_READ.to_owned()));
+            return Ok(Progress::Waits(WaitReason::MemoryToRead));
         };
         if !self.slots.may_hold(&self.share, contents_size(object, [newer.as_ref(), deployed.as_ref()])) {
-            return Ok(Progress::Waits(WAITING_FOR_MEMORY.to_owned()));
+            return Ok(Progress::Waits(WaitReason::Memory));
         }
         let Some(mut revision) = newer.or(deployed) else {
             // The release belongs to another chart, or its Secrets are deleted.
@@ -57,7 +59,7 @@ impl Plan<'_> {
             };
             let rendered = match rendered {
                 Ok(Some((rendered, _))) => rendered,
-                Ok(None) => return Ok(Progress::Waits(WAITING_FOR_SLOT.to_owned())),
+                Ok(None) => return Ok(Progress::Waits(WaitReason::Slot)),
                 Err(error) if error.downcast_ref::<kube::Error>().is_some() => return Err(error),
                 // The chart renders nothing for these values.
                 Err(_) => Revision::default(),

@@ -6,6 +6,7 @@ use flate2::write::GzEncoder;
 use flyball_helm::Watches;
 use flyball_helm::storage::Revision;
 use serde_json::json;
+use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -38,8 +39,11 @@ fn outline(message: &str) -> String {
     words.take(12).collect::<Vec<_>>().join(" ")
 }
 
-fn outline_of<T, E: std::fmt::Display>(result: &Result<T, E>) -> String {
-    result.as_ref().map_or_else(|error| outline(&error.to_string()), |_| "taken".into())
+/// The first words of an error and its sources.
+fn outline_of<T, E: Error + 'static>(result: &Result<T, E>) -> String {
+    let Err(error) = result else { return "taken".into() };
+    let errors = std::iter::successors(Some(error as &dyn Error), |error| Error::source(*error));
+    outline(&errors.map(|error| format!("{error} ")).collect::<String>())
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -100,7 +104,7 @@ pub(crate) fn watches_yaml() -> Target {
     }
 }
 
-/// The folder of a project with one chart.
+/// The directory of a project with one chart.
 fn project() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz").join("helm-project");
     let chart = folder.join("charts/site");

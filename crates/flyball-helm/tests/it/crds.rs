@@ -1,4 +1,4 @@
-//! Upgrades of the CRDs in a chart's folder `crds`.
+//! Upgrades of the CRDs in a chart's directory `crds`.
 
 use crate::project::{apply_site, condition, history, operator_of, patch, project, sites};
 use flyball_cluster::testing::Test;

@@ -17,7 +17,7 @@ const MORE: &str = "{{- if eq (int .Values.replicas) 5 }}\napiVersion: {{ \"poli
 const SAMPLE: &str = "apiVersion: web.example.com/v1\nkind: Site\nmetadata: {name: sample}\nspec: {size: large}\n";
 
 fn operator(folder: &Path) -> Operator {
-    let watches = Watches::read(folder.join("watches.yaml")).expect("it is valid").repeatable();
+    let watches = Watches::read(folder.join("watches.yaml")).expect("it is valid").deterministic();
     Builder::new(&watches)
         .map_values("Site", |site, mut values| {
             let replicas = match values.remove("size").as_ref().and_then(|size| size.as_str()) {

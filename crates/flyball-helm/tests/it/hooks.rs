@@ -216,9 +216,9 @@ async fn faults_do_not_change_the_result() -> kube::Result<()> {
     for seed in 0..20 {
         let faults = Faults {
             conflict: 0.05,
-            rejected: 0.05,
-            lost: 0.05,
-            cut: 0.02,
+            server_error: 0.05,
+            lost_response: 0.05,
+            broken_watch: 0.02,
             late: 0.1,
             repeated: 0.1,
             expired: 0.05,

@@ -18,10 +18,10 @@ pub(crate) const WATCHES: &str = "- {group: web.example.com, version: v1, kind: 
 /// The chart's `Chart.yaml`.
 pub(crate) const CHART: &str = "apiVersion: v2\nname: site\nversion: 0.1.0\nappVersion: \"1\"\n";
 
-/// Writes a project with these files into a folder of this name, with defaults for `watches.yaml` and `Chart.yaml`.
+/// Writes a project with these files into a directory of this name, with defaults for `watches.yaml` and `Chart.yaml`.
 pub(crate) fn project(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // The folder exists if the test has run before.
+    // The directory exists if the test has run before.
     let _ = fs::remove_dir_all(&folder);
     let always = [("watches.yaml", WATCHES), ("charts/site/Chart.yaml", CHART)];
     for (path, text) in always.iter().chain(files) {
@@ -35,7 +35,7 @@ pub(crate) fn project(name: &str, files: &[(&str, &str)]) -> PathBuf {
 /// Creates the operator of a project.
 pub(crate) fn operator(folder: &Path) -> Operator {
     let watches = Watches::read(folder.join("watches.yaml")).unwrap_or_else(|error| panic!("{error}"));
-    flyball_helm::operator(&watches.repeatable())
+    flyball_helm::operator(&watches.deterministic())
         .unwrap_or_else(|error| panic!("{error}: {:?}", std::error::Error::source(&error)))
 }
 

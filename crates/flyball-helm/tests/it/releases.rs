@@ -114,15 +114,22 @@ async fn columns_and_events_report_releases() -> kube::Result<()> {
         ],
     );
     let test = Test::of(operator_of(folder)).start().await;
-    let row = async || {
+    // With `-o wide`, kubectl shows the columns with a priority as well.
+    let row_of = async |is_wide: bool| {
         let path = format!("/apis/web.example.com/v1/namespaces/{}/sites", test.namespace());
         let request = http::Request::get(path).header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
         let table: Value = test.client().request(request.body(Vec::new()).unwrap()).await.unwrap();
-        let columns = table["columnDefinitions"].as_array().unwrap().iter().map(|column| column["name"].clone());
+        let columns = table["columnDefinitions"].as_array().unwrap().iter();
         let cells = table["rows"][0]["cells"].as_array().unwrap();
-        let row = columns.zip(cells).filter(|(name, _)| *name != "Name" && *name != "Age");
-        row.map(|(name, cell)| format!("{}={cell}", name.as_str().unwrap_or_default())).collect::<Vec<_>>().join(" ")
+        let is_shown = |column: &&Value| {
+            column["name"] != "Name" && column["name"] != "Age" && (column["priority"] != 0) == is_wide
+        };
+        let row = columns.zip(cells).filter(|(column, _)| is_shown(column));
+        row.map(|(column, cell)| format!("{}={cell}", column["name"].as_str().unwrap_or_default()))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
+    let row = async || row_of(false).await;
     let events = async || {
         // Events are sent in the background.
         sleep(Duration::from_secs(10)).await;
@@ -145,12 +152,15 @@ async fn columns_and_events_report_releases() -> kube::Result<()> {
     patch(&sites(&test), "blue", json!({"spec": {"title": "Bluer"}})).await;
     test.assert_converges().await;
     assert_eq!(row().await, r#"Status="deployed" Reason="UpgradeSuccessful" Chart="site-0.1.0" Revision=2"#);
+    assert_eq!(row_of(true).await, "Failed Revision=null Message=null");
     let upgraded = "Normal UpgradeSuccessful Release blue, revision 2 of chart site-0.1.0: Upgrade complete";
     assert_eq!(events().await, [installed, upgraded]);
 
     patch(&sites(&test), "blue", json!({"spec": {"loop": true}})).await;
     test.assert_converges().await;
     assert_eq!(row().await, r#"Status="failed" Reason="ReconcileError" Chart="site-0.1.0" Revision=2"#);
+    let wide = row_of(true).await;
+    assert!(wide.starts_with("Failed Revision=null Message=\"failed to get candidate release: exceeded"), "{wide}");
     let [.., failed] = &*events().await else { panic!("there are events") };
     for message in [failed, &condition(&sites(&test), "blue", "Irreconcilable").await] {
         // The cause comes before the thousand nested calls.

@@ -79,7 +79,11 @@ async fn failed_upgrade_is_rolled_back() -> kube::Result<()> {
     );
     assert!(failed.ends_with("; rolled back to revision 1"), "{failed}");
     assert_eq!(condition(&sites(&test), "blue", "Deployed").await, "True UpgradeSuccessful: ");
-    assert_eq!(sites(&test).get("blue").await?.data["status"]["release"]["status"], "failed");
+    // As `helm list` and `helm history` show it: revision 3 is deployed, and revision 2 failed.
+    let release = sites(&test).get("blue").await?.data["status"]["release"].clone();
+    assert_eq!((&release["status"], &release["reason"]), (&json!("failed"), &json!("UpgradeError")), "{release}");
+    assert_eq!((&release["revision"], &release["failedRevision"]), (&json!(3), &json!(2)), "{release}");
+    assert_eq!(failed, format!("True UpgradeError: {}", release["message"].as_str().unwrap_or_default()));
     let done = "Release blue, revision 3 of chart site-0.1.0: Rollback to 1";
     assert_eq!(events(&test, "RollbackSuccessful").await, [done]);
 
@@ -92,6 +96,8 @@ async fn failed_upgrade_is_rolled_back() -> kube::Result<()> {
     patch(&sites(&test), "blue", json!({"spec": {"port": 81}})).await;
     test.assert_converges().await;
     assert_eq!((title(&test).await, failure(&test).await), ("Bluer".into(), String::new()));
+    let release = sites(&test).get("blue").await?.data["status"]["release"].clone();
+    assert!(release.get("failedRevision").is_none() && release.get("message").is_none(), "{release}");
     let states: Vec<String> = history(&test, "blue").await;
     assert!(states.last().is_some_and(|last| last.ends_with("deployed")), "{states:?}");
     let number = |state: &str| states.iter().filter(|line| line.ends_with(state)).count();
@@ -195,6 +201,8 @@ async fn rollback_runs_its_hooks() {
     assert_eq!(history(&test, "blue").await, ["1 deployed", "2 failed", "3 pending-rollback"]);
     let waits = condition(&sites(&test), "blue", "Progressing").await;
     assert_eq!(waits, "True RollingBack: pre-rollback hook Job blue-before is not complete");
+    let release = sites(&test).get("blue").await.expect("it exists").data["status"]["release"].clone();
+    assert_eq!((&release["status"], &release["failedRevision"]), (&json!("pending-rollback"), &json!(2)), "{release}");
     test.eventually("its end", async || failure(&test).await.ends_with("rolled back to revision 1")).await;
     assert_eq!(history(&test, "blue").await, ["1 superseded", "2 failed", "3 deployed"]);
     let jobs = test.api::<Job>().list(&ListParams::default()).await.expect("they can be listed");
@@ -268,12 +276,36 @@ async fn upgrade_that_waits_states_the_reason_and_times_out() -> kube::Result<()
     Ok(())
 }
 
+/// A hook that takes as long as the title of the site.
+const SLOW_HOOK: &str = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {{ .Release.Name }}-first\n  \
+                         annotations: {helm.sh/hook: pre-install}\nspec:\n  template:\n    metadata: \
+                         {annotations: {flyball.dev/complete-after: \"{{ .Values.title }}\"}}\n    spec:\n      \
+                         restartPolicy: Never\n      containers: [{name: run, image: run}]\n";
+
+/// The timeout ends between two polls.
+#[tokio::test(start_paused = true)]
+async fn short_timeouts_end_on_time() {
+    let pending = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}-web\nspec:\n  \
+                   selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec:\n      \
+                   nodeSelector: {disk: none}\n      containers: [{name: web, image: web}]\n";
+    for (name, fields, path, text) in [
+        ("short-hooks", ", timeout: 8s", "charts/site/templates/hook.yaml", SLOW_HOOK),
+        ("short-waits", ", wait: true, timeout: 8s", "charts/site/templates/web.yaml", pending),
+    ] {
+        let files = [("charts/site/templates/page.yaml", PAGE), (path, text)];
+        let test = Test::of(operator_of(site_with(name, fields, &files))).nodes(1).start().await;
+        apply_site(&test, "blue", "{title: 10h}").await;
+        sleep(Duration::from_secs(6)).await;
+        assert_eq!(failure(&test).await, "", "{name}");
+        sleep(Duration::from_secs(4)).await;
+        let failed = failure(&test).await;
+        assert!(failed.ends_with(" after 8s, the timeout in watches.yaml"), "{name}: {failed}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn hook_fails_after_its_timeout() {
-    let hook = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {{ .Release.Name }}-first\n  annotations: {helm.sh/hook: pre-install}\n\
-                spec:\n  template:\n    metadata: {annotations: {flyball.dev/complete-after: \"{{ .Values.title }}\"}}\n    spec:\n      \
-                restartPolicy: Never\n      containers: [{name: run, image: run}]\n";
-    let files = [("charts/site/templates/page.yaml", PAGE), ("charts/site/templates/hook.yaml", hook)];
+    let files = [("charts/site/templates/page.yaml", PAGE), ("charts/site/templates/hook.yaml", SLOW_HOOK)];
     let test = Test::of(operator_of(site_with("slow-hooks", ", timeout: 1m", &files))).nodes(1).start().await;
     apply_site(&test, "blue", "{title: 10h}").await;
     sleep(Duration::from_secs(50)).await;

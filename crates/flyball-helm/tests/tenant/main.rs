@@ -3,7 +3,6 @@
 //! served.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod bombs;
 mod payloads;
 #[path = "../it/project.rs"]
 #[allow(dead_code, reason = "this test uses only a part of it")]
@@ -23,7 +22,6 @@ use kube::api::{
 use project::{operator_of, project};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::time::Duration;
 use suite::{CANARY, Latencies, Suite};
 
@@ -96,9 +94,6 @@ const FIELDS: &[&str] = &[
     "elsewhere",
 ];
 
-/// Tests that measure the memory of the process run one after the other.
-static ALONE: Mutex<()> = Mutex::new(());
-
 fn files() -> Vec<(&'static str, &'static str)> {
     vec![
         ("charts/site/templates/_helpers.tpl", HELPERS),
@@ -133,7 +128,6 @@ impl Lookup for Everything {
 
 #[test]
 fn no_payload_is_evaluated() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let chart = Chart::open(&site("tenant-rendered").join("charts/site")).unwrap();
     let options =
         || RenderOptions { cluster: Some(&Everything), budget: Budget::untrusted(), ..RenderOptions::default() };
@@ -206,62 +200,6 @@ fn tenant_text_is_rejected_in_actions() {
         error.contains("an action contains text of the custom resource") && error.contains("evaluateTemplates"),
         "{error}"
     );
-}
-
-/// Returns a line of the process's status in bytes.
-fn memory(line: &str) -> Option<usize> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let found = status.lines().find_map(|found| found.strip_prefix(line))?;
-    found.trim_start_matches(':').trim().split(' ').next()?.parse::<usize>().ok().map(|kib| kib << 10)
-}
-
-#[test]
-fn bombs_end_within_the_budget() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let bombs = [
-        r#"{{ range until 1000000 }}{{ $x := bcrypt "x" }}{{ end }}"#,
-        r#"{{ $l := list }}{{ range until 400 }}{{ $l = append $l (repeat 1000000 "abcdefghij") }}{{ end }}"#,
-        r#"{{ $l := list 1 }}{{ range until 60 }}{{ $l = list $l $l }}{{ end }}{{ toJson $l }}"#,
-        r#"{{ $l := list 1 }}{{ range until 60 }}{{ $l = list $l $l }}{{ end }}{{ eq $l 1 }}"#,
-        r#"{{ $l := list }}{{ range until 1000000 }}{{ $l = list $l }}{{ end }}{{ toYaml $l }}"#,
-        r#"{{ $d := dict }}{{ range $i := until 1000000 }}{{ $_ := set $d (toString $i) (repeat 1000 "x") }}{{ end }}"#,
-        r#"{{ $d := dict }}{{ $_ := set $d "d" $d }}{{ range until 100000 }}{{ $_ := set $d (repeat 1000 "x") (list $d) }}{{ toYaml $d }}{{ end }}"#,
-        r#"{{ repeat 30000000 "[1," | fromYaml | toYaml }}"#,
-        r#"{{ repeat 1000000 "1," | printf "[%s1]" | fromJsonArray | toYaml | fromYamlArray | toYaml }}"#,
-        r#"{{ printf (repeat 10000 "%1000000[1]d") 1 }}"#,
-        r#"{{ repeat 1000 "a\n" | indent 100000 }}"#,
-        r#"{{ repeat 100000 "a" | replace "a" (repeat 10000 "b") }}"#,
-        r#"{{ splitList "" (repeat 10000000 "a") | join (repeat 100 "b") }}"#,
-        r#"{{ range until 1000000 }}{{ repeat 100 "a" }}{{ end }}"#,
-        r#"{{ uniq (until 1000000) }}"#,
-        r#"{{ define "x" }}{{ template "x" . }}{{ end }}{{ template "x" . }}"#,
-        r#"{{ range until 100 }}{{ $x := genPrivateKey "rsa" }}{{ end }}"#,
-        r#"{{ wrapWith 1 (repeat 100000 "x") (repeat 50000 "a ") }}"#,
-        r#"{{ $s := repeat 600000 "a" }}{{ $t := printf "%sa" (repeat 600000 "b") }}{{ range until 1000 }}{{ $x := trimAll $s $t }}{{ end }}"#,
-    ];
-    let chart = Chart::open(
-        &project("tenant-bombs", &[("charts/site/templates/a.yaml", "a: {{ tpl .Values.bomb . | quote }}\n")])
-            .join("charts/site"),
-    );
-    let chart = chart.unwrap();
-    let render = |bomb: &str| {
-        let values = Values::untrusted(json!({"bomb": bomb}).as_object().unwrap().clone());
-        // With a lower step limit, since tests are not optimized; with the same memory limit.
-        let budget = Budget { steps: 8_000_000, ..Budget::untrusted() };
-        let options = RenderOptions { budget, evaluates_data: true, ..RenderOptions::default() };
-        chart.render_with(&values, &release(), &Capabilities::default(), &options)
-    };
-    render("{{ 1 }}").unwrap();
-    for bomb in bombs {
-        // Platforms without this file cannot be measured.
-        let _ = std::fs::write("/proc/self/clear_refs", "5");
-        let before = memory("VmRSS");
-        let error = render(bomb).map(|_| "it rendered").expect_err(bomb).to_string();
-        if let (Some(before), Some(after)) = (before, memory("VmHWM")) {
-            let used = after.saturating_sub(before) >> 20;
-            assert!(used < 128, "{bomb} takes {used} MiB: {error:.300}");
-        }
-    }
 }
 
 fn site_kind() -> ApiResource {

@@ -61,11 +61,11 @@ pub(super) fn parse(text: &str) -> Result<Node, String> {
     let node = parser.expression(0)?;
     match parser.peek() {
         None => Ok(node),
-        Some(token) => Err(format!("unexpected {} in {text}", shown(token))),
+        Some(token) => Err(format!("unexpected {} in {text}", describe_token(token))),
     }
 }
 
-fn shown(token: &Token) -> String {
+fn describe_token(token: &Token) -> String {
     match token {
         Token::Name(text) | Token::Quoted(text) => format!("{text:?}"),
         Token::Number(number) => number.to_string(),
@@ -154,7 +154,7 @@ impl Parser {
     }
 
     fn unexpected(&self, expected: &str) -> String {
-        format!("expected {expected}, found {}", self.peek().map_or("the end".to_owned(), shown))
+        format!("expected {expected}, found {}", self.peek().map_or("the end".to_owned(), describe_token))
     }
 
     fn advance(&mut self) -> Option<Token> {
@@ -203,7 +203,7 @@ impl Parser {
                 self.expect(")")?;
                 Ok(inner)
             }
-            other => Err(format!("unexpected {}", shown(&other))),
+            other => Err(format!("unexpected {}", describe_token(&other))),
         }
     }
 

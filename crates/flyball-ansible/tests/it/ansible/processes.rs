@@ -89,12 +89,16 @@ async fn runs_have_nothing_in_common(executor: Executor) {
         environments.push(fs::read_to_string(Path::new(&folder).join(name)).unwrap());
     }
     let [first, second] = environments.try_into().unwrap();
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "Cargo sets a variable of the operator");
+    for variable in first.lines().chain(second.lines()) {
+        assert!(!variable.starts_with("CARGO"), "runs have a variable of the operator: {variable}");
+    }
     let run = first.lines().find_map(|line| line.strip_prefix("FLYBALL_ANSIBLE_RUN=")).unwrap();
     assert!(!second.contains(run) && second.contains("FLYBALL_ANSIBLE_RUN="), "{second}");
     assert!(!Path::new(run).exists(), "{run}");
 }
 
-/// Returns the folder of a project that does not exist yet.
+/// Returns the directory of a project that does not exist yet.
 fn folder_of(name: &str, executor: Executor) -> String {
     Project::new(&named(name, executor), &[]).folder().display().to_string()
 }

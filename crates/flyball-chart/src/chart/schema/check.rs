@@ -3,18 +3,43 @@
 use super::Draft;
 use super::text::{count, display, equal, number, quote, quoted, type_of};
 use crate::functions::regexes;
+use crate::message;
+use regex::bytes::Regex;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// Nesting limit of schemas.
 const DEPTH: usize = 500;
 /// The state of a validation.
 const STEPS: usize = 5_000_000;
 
+/// Estimated size of a violation in addition to its message.
+const VIOLATION_SIZE: usize = 64;
+
+/// The position of a value: that of its parent, and its key or index. Violations share it, since a key may be long.
+type Location = Option<Rc<Step>>;
+
+#[derive(Debug)]
+struct Step {
+    parent: Location,
+    token: String,
+}
+
+/// Returns the JSON pointer of a location.
+fn pointer(location: &Location) -> String {
+    let (mut tokens, mut next) = (Vec::new(), location);
+    while let Some(step) = next {
+        tokens.push(step.token.as_str());
+        next = &step.parent;
+    }
+    tokens.iter().rev().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect()
+}
+
 /// A violation with its position.
 #[derive(Debug, Clone)]
 pub(super) struct Violation {
-    location: Vec<String>,
+    location: Location,
     message: String,
     /// A reference, which is omitted if it has a single cause.
     is_reference: bool,
@@ -27,10 +52,12 @@ impl Violation {
     /// Formats it with its causes below.
     pub(super) fn show(&self, out: &mut String, depth: usize) {
         let mut inner = depth;
+        if message::is_beyond_limit(out.len()) {
+            return;
+        }
         if !(self.is_reference && self.causes.len() == 1) {
-            let location: String =
-                self.location.iter().map(|token| format!("/{}", token.replace('~', "~0").replace('/', "~1"))).collect();
-            out.push_str(&format!("\n{}- at {}: {}", "  ".repeat(depth), quote(&location), self.message));
+            let location = quote(&pointer(&self.location));
+            out.push_str(&format!("\n{}- at {location}: {}", "  ".repeat(depth), self.message));
             inner += 1;
         }
         self.causes.iter().for_each(|cause| cause.show(out, inner));
@@ -51,19 +78,23 @@ pub(super) struct Checker<'s> {
     steps: usize,
     /// The reason why the schema itself is invalid.
     broken: Option<String>,
+    /// The size of all violations. Beyond the limit of messages, one violation per value is enough.
+    violation_bytes: usize,
+    patterns: BTreeMap<&'s str, Regex>,
 }
 
 impl<'s> Checker<'s> {
     pub(super) fn new(root: &'s Value, draft: Draft) -> Self {
-        Self { root, draft, depth: 0, steps: 0, broken: None }
+        Self { root, draft, depth: 0, steps: 0, broken: None, violation_bytes: 0, patterns: BTreeMap::new() }
     }
 
     /// Returns all violations of a value.
     ///
     /// # Errors
+    ///
     /// Fails if the schema has an unresolvable reference or infinite recursion.
     pub(super) fn check(mut self, value: &Value) -> Result<Vec<Violation>, String> {
-        let failure = self.value(self.root, value, &[]).0;
+        let failure = self.value(self.root, value, &None).0;
         if let Some(broken) = self.broken {
             return Err(broken);
         }
@@ -74,7 +105,7 @@ impl<'s> Checker<'s> {
         })
     }
 
-    fn value(&mut self, schema: &'s Value, value: &Value, location: &[String]) -> (Option<Violation>, EvaluatedParts) {
+    fn value(&mut self, schema: &'s Value, value: &Value, location: &Location) -> (Option<Violation>, EvaluatedParts) {
         if self.broken.is_some() {
             return (None, EvaluatedParts::default());
         }
@@ -137,11 +168,11 @@ fn find<'s>(value: &'s Value, is: &dyn Fn(&Value) -> bool, depth: usize) -> Opti
     }
 }
 
-fn grouped(mut failures: Vec<Violation>, location: &[String]) -> Option<Violation> {
+fn grouped(mut failures: Vec<Violation>, location: &Location) -> Option<Violation> {
     match failures.len() {
         0 | 1 => failures.pop(),
         _ => Some(Violation {
-            location: location.to_vec(),
+            location: location.clone(),
             message: "validation failed".to_owned(),
             is_reference: false,
             is_group: true,
@@ -153,7 +184,7 @@ fn grouped(mut failures: Vec<Violation>, location: &[String]) -> Option<Violatio
 /// A value at a position during validation.
 struct Position<'c, 's> {
     checker: &'c mut Checker<'s>,
-    location: &'c [String],
+    location: &'c Location,
     failures: Vec<Violation>,
     evaluation: EvaluatedParts,
 }
@@ -164,13 +195,18 @@ impl<'s> Position<'_, 's> {
     }
 
     fn fail_with(&mut self, message: String, causes: Vec<Violation>) {
-        self.failures.push(Violation {
-            location: self.location.to_vec(),
-            message,
-            is_reference: false,
-            is_group: false,
-            causes,
-        });
+        let message = message::write(message);
+        let bytes = &mut self.checker.violation_bytes;
+        *bytes = bytes.saturating_add(message.len() + VIOLATION_SIZE);
+        let location = self.location.clone();
+        self.add(Some(Violation { location, message, is_reference: false, is_group: false, causes }));
+    }
+
+    /// Adds a violation, unless there are too many.
+    fn add(&mut self, failure: Option<Violation>) {
+        if self.failures.is_empty() || !message::is_beyond_limit(self.checker.violation_bytes) {
+            self.failures.extend(failure);
+        }
     }
 
     fn schema(&mut self, schema: &'s Value, value: &Value) {
@@ -263,13 +299,8 @@ impl<'s> Position<'_, 's> {
         if let Some(failure) = failure {
             let causes = if failure.is_group { failure.causes } else { vec![failure] };
             let message = "validation failed".to_owned();
-            self.failures.push(Violation {
-                location: self.location.to_vec(),
-                message,
-                is_reference: true,
-                is_group: false,
-                causes,
-            });
+            let location = self.location.clone();
+            self.add(Some(Violation { location, message, is_reference: true, is_group: false, causes }));
         }
     }
 
@@ -289,8 +320,7 @@ impl<'s> Position<'_, 's> {
 
     /// Validates a part of the value.
     fn part(&mut self, schema: &'s Value, value: &Value, token: &str) -> Option<Violation> {
-        let mut location = self.location.to_vec();
-        location.push(token.to_owned());
+        let location = Some(Rc::new(Step { parent: self.location.clone(), token: token.to_owned() }));
         self.checker.value(schema, value, &location).0
     }
 
@@ -328,7 +358,7 @@ impl<'s> Position<'_, 's> {
                     }
                 } else {
                     let failure = self.same(rule, &Value::Object(object.clone()));
-                    self.failures.extend(failure);
+                    self.add(failure);
                 }
             }
         }
@@ -340,13 +370,13 @@ impl<'s> Position<'_, 's> {
             if let Some(schema) = properties.and_then(|properties| properties.get(name)) {
                 evaluated = true;
                 let failure = self.part(schema, value, name);
-                self.failures.extend(failure);
+                self.add(failure);
             }
             for (pattern, schema) in patterns.into_iter().flatten() {
                 if self.matches(pattern, name) {
                     evaluated = true;
                     let failure = self.part(schema, value, name);
-                    self.failures.extend(failure);
+                    self.add(failure);
                 }
             }
             match fields.get("additionalProperties").filter(|_| !evaluated) {
@@ -358,7 +388,7 @@ impl<'s> Position<'_, 's> {
                 Some(schema) => {
                     evaluated = true;
                     let failure = self.part(schema, value, name);
-                    self.failures.extend(failure);
+                    self.add(failure);
                 }
             }
             if evaluated {
@@ -379,9 +409,16 @@ impl<'s> Position<'_, 's> {
         }
     }
 
-    fn matches(&mut self, pattern: &str, text: &str) -> bool {
+    fn matches(&mut self, pattern: &'s str, text: &str) -> bool {
+        if let Some(regex) = self.checker.patterns.get(pattern) {
+            return regex.is_match(text.as_bytes());
+        }
         match regexes::pattern(pattern) {
-            Ok(regex) => regex.is_match(text.as_bytes()),
+            Ok(regex) => {
+                let is_match = regex.is_match(text.as_bytes());
+                self.checker.patterns.insert(pattern, regex);
+                is_match
+            }
             Err(message) => {
                 self.checker.broken.get_or_insert(message);
                 true
@@ -423,7 +460,7 @@ impl<'s> Position<'_, 's> {
             if let Some(schema) = prefix.get(at).or(rest) {
                 self.evaluation.items.insert(at);
                 let failure = self.part(schema, item, &at.to_string());
-                self.failures.extend(failure);
+                self.add(failure);
             }
         }
         if let Some(schema) = fields.get("contains") {
@@ -435,6 +472,7 @@ impl<'s> Position<'_, 's> {
         let (mut failures, mut matched) = (Vec::new(), Vec::new());
         for (at, item) in items.iter().enumerate() {
             match self.part(schema, item, &at.to_string()) {
+                Some(_) if !failures.is_empty() && message::is_beyond_limit(self.checker.violation_bytes) => {}
                 Some(failure) => failures.push(failure),
                 None => {
                     matched.push(at);
@@ -537,7 +575,7 @@ impl<'s> Position<'_, 's> {
             let branch = if self.same(schema, value).is_none() { "then" } else { "else" };
             if let Some(schema) = fields.get(branch) {
                 let failure = self.same(schema, value);
-                self.failures.extend(failure);
+                self.add(failure);
             }
         }
     }
@@ -548,7 +586,7 @@ impl<'s> Position<'_, 's> {
                 object.iter().filter(|(name, _)| !self.evaluation.properties.contains(*name)).collect::<Vec<_>>()
             {
                 let failure = self.part(schema, value, name);
-                self.failures.extend(failure);
+                self.add(failure);
                 self.evaluation.properties.insert(name.clone());
             }
         }
@@ -556,7 +594,7 @@ impl<'s> Position<'_, 's> {
             for (at, item) in items.iter().enumerate() {
                 if self.evaluation.items.insert(at) {
                     let failure = self.part(schema, item, &at.to_string());
-                    self.failures.extend(failure);
+                    self.add(failure);
                 }
             }
         }
@@ -572,8 +610,24 @@ mod tests {
     fn invalid_schema_ends_the_check() {
         let root = json!({"$ref": "#", "allOf": [{"$ref": "#/nowhere"}, {"$ref": "#"}, {"$ref": "#"}]});
         let mut checker = Checker::new(&root, Draft::V2020);
-        checker.value(&root, &json!({}), &[]);
+        checker.value(&root, &json!({}), &None);
         assert!(checker.broken.is_some());
         assert!(checker.steps <= 2 * DEPTH, "{} steps", checker.steps);
+    }
+
+    /// The position of each violation names the long key.
+    #[test]
+    fn many_violations_below_a_long_key_are_bounded() {
+        let schema = json!({"additionalProperties": {"items": {"type": "string", "minLength": 2}}});
+        let (key, items) = ("k".repeat(100_000), vec![json!("a"); 100_000]);
+        let value = json!({ key: items, "other": [1] });
+        let _limit = message::Scope::new(64 << 10);
+        let problems = Checker::new(&schema, Draft::V2020).check(&value).unwrap();
+        fn count(problems: &[Violation]) -> usize {
+            problems.iter().map(|problem| 1 + count(&problem.causes)).sum()
+        }
+        assert!((100..2_000).contains(&count(&problems)), "{} violations", count(&problems));
+        let shown = crate::chart::schema::show(&problems);
+        assert!(shown.contains("minLength: got 1, want 2") && shown.len() < 65 << 10, "{} bytes", shown.len());
     }
 }

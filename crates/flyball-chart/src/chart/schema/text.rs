@@ -1,11 +1,11 @@
 //! Values and numbers in messages.
 
-use crate::quote;
+use crate::{message, quote};
 use serde_json::Value;
 
 /// Quotes a text with single quotes.
 pub(super) fn quote(text: &str) -> String {
-    let quoted = quote::quote(text.as_bytes()).replace("\\\"", "\"").replace('\'', "\\'");
+    let quoted = quote::quote(message::excerpt(text).as_bytes()).replace("\\\"", "\"").replace('\'', "\\'");
     format!("'{}'", &quoted[1..quoted.len() - 1])
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::random;
 use super::der::{BITS, OCTETS, SEQUENCE, from_pem, integer, pem, wrap};
-use crate::world::Call;
+use crate::context::Call;
 use num_bigint::BigUint;
 use ring::{digest, hmac};
 
@@ -72,6 +72,7 @@ impl PrivateKey {
     /// Parses a key.
     ///
     /// # Errors
+    ///
     /// Fails if the key cannot sign certificates.
     pub(crate) fn parse(text: &str) -> Result<PrivateKey, String> {
         let (kind, der) = from_pem(text).ok_or("no PEM data in input")?;
@@ -111,7 +112,7 @@ fn prime(call: &Call<'_>, bits: usize) -> BigUint {
     }
 }
 
-/// The Miller–Rabin test, after trial division by small primes.
+/// Returns true if a number is probably prime: the Miller–Rabin test, after trial division by small primes.
 fn is_prime(call: &Call<'_>, number: &BigUint) -> bool {
     let (zero, one, two) = (BigUint::default(), BigUint::from(1u8), BigUint::from(2u8));
     let is_small_prime = |n: &u32| (2..*n).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));

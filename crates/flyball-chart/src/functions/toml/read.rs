@@ -1,7 +1,7 @@
 //! TOML decoder with the order and messages of BurntSushi/toml.
 
 use super::scan::{Problem, ScanResult, Scanner, StringLiteral, is_blank, is_line_end, quoted};
-use crate::quote::quote;
+use crate::message;
 use crate::value::{List, ListKind, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +24,7 @@ type Table = BTreeMap<String, Node>;
 /// Decodes a document.
 ///
 /// # Errors
+///
 /// Fails if the document is not TOML; the message contains the line and the last key.
 pub(in super::super) fn read(text: &str) -> Result<Value, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -46,7 +47,7 @@ pub(in super::super) fn read(text: &str) -> Result<Value, String> {
         Ok(()) => Ok(map_of(&reader.root)),
         Err(Problem { message, line }) => match reader.current() {
             key if key.is_empty() => Err(format!("toml: line {line}: {message}")),
-            key => Err(format!("toml: line {line} (last key {}): {message}", quote(key.as_bytes()))),
+            key => Err(format!("toml: line {line} (last key {}): {message}", message::quoted(&key))),
         },
     }
 }
@@ -254,7 +255,7 @@ impl Reader<'_> {
                     "inf" => Ok(Value::Float(f64::INFINITY)),
                     "nan" => Ok(Value::Float(f64::NAN)),
                     word => {
-                        let message = format!("expected value but found {} instead", quote(word.as_bytes()));
+                        let message = format!("expected value but found {} instead", message::quoted(word));
                         self.scanner.fail(c, message)
                     }
                 }
@@ -401,9 +402,8 @@ impl Reader<'_> {
 
     fn integer(&mut self, from: usize, radix: u32) -> ScanResult<Value> {
         let text = self.scanner.since(from);
-        let fail = |reason: &str| {
-            self.scanner.fail(Some(' '), format!("Invalid integer {}: {reason}", quote(text.as_bytes())))
-        };
+        let fail =
+            |reason: &str| self.scanner.fail(Some(' '), format!("Invalid integer {}: {reason}", message::quoted(text)));
         if !has_valid_underscores(text) {
             return fail("underscores must be surrounded by digits");
         }
@@ -414,13 +414,13 @@ impl Reader<'_> {
         let digits = if radix == 10 { plain.trim_start_matches('+') } else { &plain[2..] };
         match i64::from_str_radix(digits, radix) {
             Ok(whole) => Ok(Value::int64(whole)),
-            Err(_) => self.scanner.fail(Some(' '), format!("{text} is out of range for int64")),
+            Err(_) => self.scanner.fail(Some(' '), format!("{} is out of range for int64", message::excerpt(text))),
         }
     }
 
     fn float(&mut self, from: usize) -> ScanResult<Value> {
         let text = self.scanner.since(from);
-        let quoted = quote(text.as_bytes());
+        let quoted = message::quoted(text);
         let fail = |reason: String| self.scanner.fail(Some(' '), reason);
         let mut parts = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty()).peekable();
         let first = parts.peek().copied().unwrap_or_default();
@@ -435,7 +435,7 @@ impl Reader<'_> {
         }
         match crate::number::parse_float(&text.replace('_', "")) {
             Some(number) if number.is_finite() => Ok(Value::Float(number)),
-            Some(_) => fail(format!("{text} is out of range for float64")),
+            Some(_) => fail(format!("{} is out of range for float64", message::excerpt(text))),
             None => fail(format!("Invalid float value: {quoted}")),
         }
     }
@@ -445,7 +445,7 @@ impl Reader<'_> {
         let plain = text.replace('z', "Z").replace(['t', ' '], "T");
         match plain.parse::<::toml::value::Datetime>() {
             Ok(date) => Ok(Value::str(date.to_string())),
-            Err(_) => self.scanner.fail(Some(' '), format!("invalid datetime: {}", quote(plain.as_bytes()))),
+            Err(_) => self.scanner.fail(Some(' '), format!("invalid datetime: {}", message::quoted(&plain))),
         }
     }
 

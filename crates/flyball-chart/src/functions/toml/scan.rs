@@ -198,7 +198,7 @@ impl<'t> Scanner<'t> {
         for _ in 0..count {
             let c = self.next()?;
             if !c.is_some_and(|c| c.is_ascii_hexdigit()) {
-                let current = crate::quote::quote(self.since(from).as_bytes());
+                let current = crate::message::quoted(self.since(from));
                 return self.fail(c, format!("expected {words}, but got {current} instead"));
             }
         }

@@ -19,7 +19,11 @@ pub(crate) const VALUE_DEPTH: usize = 1_000;
 /// Bytes of a string per step.
 const BYTES_PER_STEP: usize = 64;
 /// Maximum number of copies of a value that a function creates.
-const COPIES: usize = 4;
+const MAX_COPIES_PER_CALL: usize = 4;
+/// Memory of an escape such as `\u0000` in all copies that a function creates, while the longest of them grows.
+const BYTES_PER_ESCAPE: usize = 28;
+/// Length of a key from which it counts as special characters.
+const LONG_KEY: usize = 256;
 /// Estimated size of a value in addition to its strings, in bytes.
 const VALUE_SIZE: usize = 64;
 /// Interval of calls to the budget's guard, in steps.
@@ -32,13 +36,15 @@ pub type Guard = Arc<dyn Fn(u64, usize) -> Result<(), String> + Send + Sync>;
 /// The limits of one rendering.
 #[derive(Clone)]
 pub struct Budget {
-    /// Steps: function calls, iterations and templates. Expensive functions count as several steps.
+    /// Maximum number of steps: function calls, iterations and templates. Expensive functions count as several steps.
     pub steps: u64,
     /// Maximum number of bytes of all values, including output.
     pub bytes: usize,
-    /// Bytes of the output of one template.
+    /// Maximum number of bytes of the output of one template.
     pub output: usize,
-    /// Nesting depth of template calls.
+    /// Maximum number of bytes of an error message; the middle of a longer one is removed.
+    pub message: usize,
+    /// Maximum nesting depth of template calls.
     pub depth: usize,
     /// Called regularly; may abort the rendering.
     pub guard: Option<Guard>,
@@ -47,12 +53,12 @@ pub struct Budget {
 impl Budget {
     /// Creates a budget for trusted charts and values, with limits that no chart should reach.
     pub fn trusted() -> Self {
-        Self { steps: 20_000_000_000, bytes: 2 << 30, output: 64 << 20, depth: 10_000, guard: None }
+        Self { steps: 20_000_000_000, bytes: 2 << 30, output: 64 << 20, message: 1 << 30, depth: 10_000, guard: None }
     }
 
     /// Creates a budget for untrusted values, with limits of about a second and 64 MiB.
     pub fn untrusted() -> Self {
-        Self { steps: 50_000_000, bytes: 64 << 20, output: 8 << 20, depth: 1_000, guard: None }
+        Self { steps: 50_000_000, bytes: 64 << 20, output: 8 << 20, message: 64 << 10, depth: 1_000, guard: None }
     }
 }
 
@@ -62,7 +68,7 @@ impl std::fmt::Debug for Budget {
     }
 }
 
-/// Finds objects of a cluster for `lookup`.
+/// Source of cluster objects for the template function `lookup`.
 ///
 /// An empty name lists the kind; an empty namespace lists all namespaces. `None` means that the object does not
 /// exist, which templates see as an empty map. See
@@ -71,6 +77,7 @@ pub trait Lookup {
     /// Finds one object, or a list.
     ///
     /// # Errors
+    ///
     /// Returns a message if the request fails or the kind is unknown. The rendering then fails.
     fn lookup(
         &self,
@@ -84,6 +91,7 @@ pub trait Lookup {
     /// default implementation is the same as [`Lookup::lookup`].
     ///
     /// # Errors
+    ///
     /// See [`Lookup::lookup`].
     fn lookup_literal(
         &self,
@@ -96,8 +104,20 @@ pub trait Lookup {
     }
 }
 
+/// The template calls of an error, beside its text, which has Helm's format and may quote any text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailedCalls {
+    /// The message of the innermost template.
+    pub(crate) reason: String,
+    /// The locations in the innermost and in the outermost template.
+    pub(crate) innermost: String,
+    pub(crate) outermost: String,
+    /// Number of templates.
+    pub(crate) count: usize,
+}
+
 /// The shared state of a rendering's templates.
-pub(crate) struct World<'w> {
+pub(crate) struct RenderContext<'w> {
     pub(crate) clock: Clock,
     pub(crate) draws: RandomStream,
     pub(crate) lookup: Option<&'w dyn Lookup>,
@@ -113,6 +133,7 @@ pub(crate) struct World<'w> {
     pub(crate) included: RefCell<BTreeMap<String, usize>>,
     /// Messages of `required` and `fail` if the templates are linted, in which case they do not stop the rendering.
     missing: Option<RefCell<Vec<String>>>,
+    failed_calls: RefCell<FailedCalls>,
 }
 
 /// The functions that execute templates, implemented in `template`.
@@ -120,19 +141,21 @@ pub(crate) trait Executor {
     /// `include`: executes a template by its name.
     ///
     /// # Errors
+    ///
     /// Fails if there is none, if it fails, or if it includes itself infinitely.
-    fn include(&self, world: &World<'_>, name: &str, data: Value) -> Result<Value, String>;
+    fn include(&self, context: &RenderContext<'_>, name: &str, data: Value) -> Result<Value, String>;
 
     /// `tpl`: executes a string as a template with access to the other ones. Data in it remains data.
     ///
     /// # Errors
+    ///
     /// Fails if it cannot be parsed, or if it fails.
-    fn tpl(&self, world: &World<'_>, text: &Text, data: Value, is_evaluated: bool) -> Result<Value, String>;
+    fn tpl(&self, context: &RenderContext<'_>, text: &Text, data: Value, is_evaluated: bool) -> Result<Value, String>;
 }
 
 /// The context of a function call, in addition to its arguments.
 pub(crate) struct Call<'c> {
-    pub(crate) world: &'c World<'c>,
+    pub(crate) context: &'c RenderContext<'c>,
     pub(crate) templates: &'c dyn Executor,
     /// True if all arguments are literals in a template of the chart.
     pub(crate) is_literal: bool,
@@ -140,7 +163,7 @@ pub(crate) struct Call<'c> {
     pub(crate) is_evaluated: bool,
 }
 
-impl<'w> World<'w> {
+impl<'w> RenderContext<'w> {
     pub(crate) fn new(
         clock: Clock,
         seed: &Seed,
@@ -161,12 +184,29 @@ impl<'w> World<'w> {
             check_at: Cell::new((STEPS_PER_CHECK, memory::used_bytes() + BYTES_PER_CHECK)),
             included: RefCell::default(),
             missing: None,
+            failed_calls: RefCell::default(),
         }
+    }
+
+    /// Records that a template failed: first the innermost one, and then each one that calls it.
+    pub(crate) fn record_failure(&self, location: &str, message: &str) {
+        let mut calls = self.failed_calls.borrow_mut();
+        if calls.count == 0 {
+            (calls.reason, calls.innermost) = (message.to_owned(), location.to_owned());
+        }
+        location.clone_into(&mut calls.outermost);
+        calls.count += 1;
+    }
+
+    /// Removes and returns the calls of the error that ended the templates.
+    pub(crate) fn take_failed_calls(&self) -> FailedCalls {
+        self.failed_calls.take()
     }
 
     /// Returns the cached compiled form of a pattern of the chart.
     ///
     /// # Errors
+    ///
     /// Returns the error of `make`.
     pub(crate) fn pattern<T: Any>(
         &self,
@@ -215,6 +255,7 @@ impl<'w> World<'w> {
     /// Charges steps, and checks the memory limit before this number of bytes is allocated.
     ///
     /// # Errors
+    ///
     /// Fails if the budget is exhausted, or its guard aborts the rendering.
     pub(crate) fn charge(&self, steps: impl TryInto<u64>, bytes: usize) -> Result<(), String> {
         let steps = self.steps.get().saturating_add(steps.try_into().unwrap_or(u64::MAX));
@@ -242,7 +283,8 @@ impl<'w> World<'w> {
     /// Charges one iteration over lists and maps, without descending into their items.
     ///
     /// # Errors
-    /// See [`World::charge`].
+    ///
+    /// See [`RenderContext::charge`].
     pub(crate) fn charge_shallow(&self, weight: u64, values: &[Value]) -> Result<(), String> {
         let length = |value: &Value| match value {
             Value::Str(text) => text.len() / BYTES_PER_STEP,
@@ -258,11 +300,14 @@ impl<'w> World<'w> {
     /// Charges a complete traversal of values, and returns its number of steps. Shared values count each time.
     ///
     /// # Errors
-    /// See [`World::charge`]. Also fails if the values are nested too deep, which limits the recursion over them.
+    ///
+    /// See [`RenderContext::charge`]. Also fails if the values are nested too deep, which limits the recursion over
+    /// them.
     pub(crate) fn weigh(&self, values: &[Value]) -> Result<u64, String> {
         let mut weight = Weight::default();
         values.iter().try_for_each(|value| self.add_weight(&mut weight, value, 0))?;
-        let bytes = weight.bytes.saturating_add(weight.values.saturating_mul(VALUE_SIZE)).saturating_mul(COPIES);
+        let bytes =
+            weight.bytes.saturating_add(weight.values.saturating_mul(VALUE_SIZE)).saturating_mul(MAX_COPIES_PER_CALL);
         let steps = (weight.values / 4 + weight.bytes / BYTES_PER_STEP) as u64;
         self.charge(steps, bytes)?;
         Ok(steps + 1)
@@ -272,11 +317,21 @@ impl<'w> World<'w> {
     /// where a traversal takes a fraction of 1 ns.
     ///
     /// # Errors
-    /// See [`World::weigh`].
+    ///
+    /// See [`RenderContext::weigh`].
     pub(crate) fn weigh_letters(&self, values: &[Value]) -> Result<(), String> {
         const TIMES: u64 = 32;
         let steps = self.weigh(values)?.saturating_sub(1);
         self.charge(steps.saturating_mul(TIMES - 1).saturating_add(1), 0)
+    }
+
+    /// Checks the memory limit before special characters of values are escaped, after they were weighed.
+    ///
+    /// # Errors
+    ///
+    /// See [`RenderContext::charge`].
+    pub(crate) fn charge_escapes(&self, values: &[Value]) -> Result<(), String> {
+        self.charge(0_u64, special_bytes(values).saturating_mul(BYTES_PER_ESCAPE))
     }
 
     fn add_weight(&self, weight: &mut Weight, value: &Value, depth: usize) -> Result<(), String> {
@@ -303,6 +358,24 @@ impl<'w> World<'w> {
         }
         Ok(())
     }
+}
+
+/// Returns the number of bytes that may be escaped in another format.
+fn special_bytes(values: &[Value]) -> usize {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" -_.,:/".contains(byte);
+    let of = |value: &Value| match value {
+        Value::Str(text) => text.iter().filter(|byte| !is_plain(byte)).count(),
+        Value::List(list) => special_bytes(&list.items),
+        Value::Map(map) => {
+            let mut sum = 0;
+            for (key, value) in map.entries.borrow().iter() {
+                sum += special_bytes(std::slice::from_ref(value)) + if key.len() > LONG_KEY { key.len() } else { 0 };
+            }
+            sum
+        }
+        _ => 0,
+    };
+    values.iter().map(of).sum()
 }
 
 /// The size of values.
