@@ -3,16 +3,18 @@
 use crate::client::client_of;
 use crate::controllers::{self, Controllers, Environment, OnPanic};
 use crate::metrics::Metrics;
-use crate::node::{Program, Rule, Rules, SimulatedProgram};
-use flyball_core::{Clock, Rng};
+use crate::node::{ContainerRule, Program, Rules, SimulatedProgram};
+use flyball_core::{Clock, GroupResource, Rng};
 use flyball_server::{DataDir, DataDirError, Options, Server, User};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A control plane.
+/// An embedded Kubernetes control plane in one process: API server, controllers, scheduler and simulated nodes.
 ///
 /// Clones share the cluster, which ends when the last one is dropped. Its objects are lost then, unless a data
 /// directory [stores](Cluster::open) them.
 #[derive(Clone)]
+#[doc(alias = "envtest")]
 pub struct Cluster {
     server: Server,
     clock: Clock,
@@ -22,6 +24,7 @@ pub struct Cluster {
     rules: Rules,
     program: Option<Arc<dyn Program>>,
     on_panic: Option<Arc<OnPanic>>,
+    collected: Option<Arc<BTreeSet<GroupResource>>>,
 }
 
 impl Cluster {
@@ -66,7 +69,7 @@ impl Cluster {
 
     fn around(server: Server, clock: Clock, rng: Rng) -> Self {
         let (metrics, rules) = (Metrics::default(), Rules::default());
-        Self { server, clock, rng, certificate: None, metrics, rules, program: None, on_panic: None }
+        Self { server, clock, rng, certificate: None, metrics, rules, program: None, on_panic: None, collected: None }
     }
 
     /// Releases the data directory, if there is one; further writes are rejected. See [`Server::close`].
@@ -113,7 +116,7 @@ impl Cluster {
     }
 
     /// Sets the rules for containers on simulated nodes. The first rule that matches a container applies.
-    pub fn with_rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+    pub fn with_rules(mut self, rules: impl IntoIterator<Item = ContainerRule>) -> Self {
         self.rules = rules.into_iter().collect();
         self
     }
@@ -126,8 +129,15 @@ impl Cluster {
 
     /// Sets a callback for panics in the reconcile of a single object, with location and message. They are logged as
     /// well. Forks do not inherit the callback.
-    pub fn on_panic(mut self, tell: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
-        self.on_panic = Some(Arc::new(tell));
+    pub fn on_panic(mut self, callback: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
+        self.on_panic = Some(Arc::new(callback));
+        self
+    }
+
+    /// Limits the garbage collector to these resources: only their objects are deleted with their owners. Its watches
+    /// of all resources are most of the work of a small simulation. Forks do not inherit the limit.
+    pub fn with_collected(mut self, resources: impl IntoIterator<Item = GroupResource>) -> Self {
+        self.collected = Some(Arc::new(resources.into_iter().collect()));
         self
     }
 
@@ -137,7 +147,8 @@ impl Cluster {
         self.program.clone().unwrap_or_else(|| simulated())
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
+    /// Returns the clock.
+    pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
@@ -171,6 +182,7 @@ impl Cluster {
             certificate: self.certificate.as_deref(),
             metrics: &self.metrics,
             on_panic: self.on_panic.clone(),
+            collected: self.collected.clone(),
             program: &program,
         };
         controllers::run(controllers, environment).await;
@@ -192,6 +204,7 @@ impl Snapshot {
         let (clock, rng) = (options.clock.clone(), options.rng.fork("controllers"));
         let (certificate, metrics) = (self.certificate.clone(), self.metrics.copied());
         let (rules, program) = (self.rules.clone(), self.program.clone());
-        Cluster { server: self.server.fork(options), clock, rng, certificate, metrics, rules, program, on_panic: None }
+        let (server, on_panic, collected) = (self.server.fork(options), None, None);
+        Cluster { server, clock, rng, certificate, metrics, rules, program, on_panic, collected }
     }
 }

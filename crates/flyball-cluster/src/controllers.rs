@@ -34,7 +34,7 @@ use crate::node::Program;
 use crate::workload::MANAGER;
 use crate::{node, scheduler};
 use flyball::{Operator, Reconcile};
-use flyball_core::{Clock, Rng};
+use flyball_core::{Clock, GroupResource, Rng};
 use flyball_server::{Server, User};
 use futures_util::future::{BoxFuture, join_all, pending};
 use std::collections::BTreeSet;
@@ -299,6 +299,8 @@ pub(crate) struct Environment<'a> {
     pub(crate) certificate: Option<&'a str>,
     pub(crate) metrics: &'a Metrics,
     pub(crate) on_panic: Option<Arc<OnPanic>>,
+    /// The resources of the garbage collector, `None` for all.
+    pub(crate) collected: Option<Arc<BTreeSet<GroupResource>>>,
     /// Creates the program that runs the containers of simulated nodes.
     pub(crate) program: &'a (dyn Fn(&Rng) -> Arc<dyn Program> + Sync),
 }
@@ -312,10 +314,10 @@ pub(crate) fn run<'a>(controllers: &'a Controllers, environment: Environment<'a>
 }
 
 async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
-    let Environment { server, clock, rng, certificate, metrics, on_panic, program } = environment;
+    let Environment { server, clock, rng, certificate, metrics, on_panic, collected, program } = environment;
     let mut shared = Operator::new(MANAGER).clock(clock.clone()).rng(rng.fork(MANAGER));
-    if let Some(tell) = on_panic {
-        shared = shared.on_panic(move |place, text| tell(place, text));
+    if let Some(callback) = on_panic {
+        shared = shared.on_panic(move |place, text| callback(place, text));
     }
     let mut apart: Vec<ControllerFuture> = Vec::new();
     let clients = ControllerClients::new(server);
@@ -325,7 +327,8 @@ async fn run_all(controllers: &Controllers, environment: Environment<'_>) {
         shared = match controller {
             Controller::GarbageCollector => {
                 let watches = client_of(server, controller.user());
-                apart.push(Box::pin(garbage_collector::run(watches, me.client, rng)) as ControllerFuture);
+                let collect = garbage_collector::run(watches, me.client, rng, collected.clone());
+                apart.push(Box::pin(collect) as ControllerFuture);
                 shared
             }
             Controller::ClusterRoleAggregation => shared.controller(me.named(cluster_role::controller())),

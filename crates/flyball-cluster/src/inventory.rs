@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use std::collections::BTreeMap;
 
-/// Objects by name.
+/// Identities of objects at one moment: UID, resource version and container restarts, by name.
 ///
 /// ```
 /// use flyball_cluster::Inventory;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 ///     let object = serde_json::json!({"metadata": {"name": "web", "uid": uid}});
 ///     serde_json::from_value(object).map(|object: DynamicObject| Inventory::from_iter([("pods web".into(), &object)]))
 /// };
-/// assert_eq!(with("1")?.harmed(&with("2")?), ["pods web was replaced by another one of its name"]);
+/// assert_eq!(with("1")?.disruptions(&with("2")?), ["pods web was replaced by another one of its name"]);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,7 +32,7 @@ struct Identity {
 
 impl Inventory {
     /// Transient resources that depend on the history of a cluster. Inventories exclude them.
-    pub const PASSING: [&str; 4] = ["endpoints", "endpointslices", "events", "leases"];
+    pub const TRANSIENT_RESOURCES: [&str; 4] = ["endpoints", "endpointslices", "events", "leases"];
 
     /// Returns the names of the objects, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -45,19 +45,19 @@ impl Inventory {
         self
     }
 
-    /// Returns the objects that were deleted, replaced, or whose containers restarted before `later`. New and updated
+    /// Describes the objects that were deleted, replaced, or whose containers restarted before `later`. New and updated
     /// objects are not listed.
-    pub fn harmed(&self, later: &Self) -> Vec<String> {
-        let harmed = |(name, was): (&String, &Identity)| match later.0.get(name) {
-            None => vec![format!("{name} is gone")],
+    pub fn disruptions(&self, later: &Self) -> Vec<String> {
+        let disruption = |(name, was): (&String, &Identity)| match later.0.get(name) {
+            None => vec![format!("{name} was deleted")],
             Some(is) if is.uid != was.uid => vec![format!("{name} was replaced by another one of its name")],
             Some(is) => was.restarted(is).map(|restarts| format!("{name}: {restarts}")).collect(),
         };
-        self.0.iter().flat_map(harmed).collect()
+        self.0.iter().flat_map(disruption).collect()
     }
 
     /// Returns the objects that were created, deleted or changed before `later`.
-    pub fn moved(&self, later: &Self) -> Vec<String> {
+    pub fn changed(&self, later: &Self) -> Vec<String> {
         let all = self.0.keys().chain(later.0.keys().filter(|name| !self.0.contains_key(*name)));
         all.filter(|name| self.0.get(*name) != later.0.get(*name)).cloned().collect()
     }
@@ -104,11 +104,14 @@ mod tests {
         };
         let before = inventory(&[("a", "1", "5", 0), ("b", "2", "6", 0), ("c", "3", "7", 1), ("d", "4", "8", 0)]);
         let after = inventory(&[("b", "9", "9", 0), ("c", "3", "10", 2), ("d", "4", "11", 0), ("e", "5", "12", 0)]);
-        let harmed =
-            ["a is gone", "b was replaced by another one of its name", "c: restarts of container web went from 1 to 2"];
-        assert_eq!(before.harmed(&after), harmed);
-        assert_eq!(before.moved(&after), ["a", "b", "c", "d", "e"]);
-        assert_eq!((before.harmed(&before), before.moved(&before)), (Vec::new(), Vec::new()));
+        let harmed = [
+            "a was deleted",
+            "b was replaced by another one of its name",
+            "c: restarts of container web went from 1 to 2",
+        ];
+        assert_eq!(before.disruptions(&after), harmed);
+        assert_eq!(before.changed(&after), ["a", "b", "c", "d", "e"]);
+        assert_eq!((before.disruptions(&before), before.changed(&before)), (Vec::new(), Vec::new()));
         assert_eq!(after.without(&before).names().collect::<Vec<_>>(), ["e"]);
     }
 }

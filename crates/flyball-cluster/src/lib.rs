@@ -41,12 +41,15 @@ mod workload;
 pub use cluster::{Cluster, Snapshot};
 pub use controllers::{Controller, Controllers};
 pub use endpoint::{Endpoint, EndpointError};
-pub use flyball_server::{DataDir, DataDirError, OpeningStage, Options, User};
+pub use flyball_server::{
+    Body, Caller, DataDir, DataDirError, Dialer, OpeningStage, Options, Server, StoredChange, StoredObject, User,
+    WebhookCall, WebhookFuture,
+};
 pub use inventory::Inventory;
 pub use metrics::Metrics;
 pub use node::{
-    ContainerScript, Delay, Exit, Launch, Nodes, Program, ProgramState, Rule, RunningContainer, SIMULATED,
-    SimulatedProgram, StartError, StartResult,
+    ContainerRule, ContainerScript, Delay, Exit, Launch, Nodes, Program, ProgramState, RunningContainer,
+    SIMULATED_NODE_ANNOTATION, SimulatedProgram, StartError, StartResult,
 };
 pub use simulation::{Faults, Trace, simulated_clock};
 pub use webhooks::LocalWebhooks;

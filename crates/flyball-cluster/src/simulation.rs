@@ -31,32 +31,40 @@ pub fn simulated_clock() -> Clock {
     Clock::new(move || first + SignedDuration::try_from(began.elapsed()).unwrap_or(SignedDuration::MAX))
 }
 
-/// Rates of injected faults: each is the share of requests, or of frames, from 0 to 1.
+/// Rates of injected faults, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// A write is rejected with 409, like a conflict with another client.
+    /// Rate of writes that are rejected with 409 `Conflict`, as if another client had written.
     pub conflict: f64,
-    /// A request fails with 500 and has no effect.
-    pub rejected: f64,
-    /// A request has its effect, but fails with 500.
-    pub lost: f64,
-    /// The stream of a watch breaks off before a frame.
-    pub cut: f64,
-    /// A frame of a watch is delayed by up to [`MAX_DELAY`](Self::MAX_DELAY), so that events of different kinds arrive
-    /// out of order.
+    /// Rate of requests that fail with 500 and have no effect.
+    pub server_error: f64,
+    /// Rate of requests that have their effect, but fail with 500.
+    pub lost_response: f64,
+    /// Rate of frames before which the stream of a watch ends.
+    pub broken_watch: f64,
+    /// Rate of frames of a watch that are delayed by up to [`MAX_DELAY`](Self::MAX_DELAY), so that events of different
+    /// kinds arrive out of order.
     pub late: f64,
-    /// A frame of a watch is duplicated.
+    /// Rate of frames of a watch that are duplicated.
     pub repeated: f64,
-    /// A watch from a resource version, or the next page of a list, fails with 410 as if it had expired.
+    /// Rate of watches from a resource version, and of further pages of a list, that fail with 410 `Expired`.
     pub expired: f64,
-    /// A request is delayed by up to [`MAX_DELAY`](Self::MAX_DELAY).
+    /// Rate of requests that are delayed by up to [`MAX_DELAY`](Self::MAX_DELAY).
     pub slow: f64,
 }
 
 impl Faults {
     /// No faults.
-    pub const NONE: Self =
-        Self { conflict: 0.0, rejected: 0.0, lost: 0.0, cut: 0.0, late: 0.0, repeated: 0.0, expired: 0.0, slow: 0.0 };
+    pub const NONE: Self = Self {
+        conflict: 0.0,
+        server_error: 0.0,
+        lost_response: 0.0,
+        broken_watch: 0.0,
+        late: 0.0,
+        repeated: 0.0,
+        expired: 0.0,
+        slow: 0.0,
+    };
 
     /// Maximum delay of a request or a frame of a watch.
     pub const MAX_DELAY: Duration = Duration::from_secs(5);
@@ -147,10 +155,10 @@ impl Wire {
                 Status::new(409, Reason::Conflict, "simulated: conflict with another client"),
             ));
         }
-        if self.occurs(self.faults.rejected) {
+        if self.occurs(self.faults.server_error) {
             return Ok(self.error_response(number, Status::internal("simulated: refused")));
         }
-        let lost = self.occurs(self.faults.lost);
+        let lost = self.occurs(self.faults.lost_response);
         let response = server.handle(request.map(http_body_util::Full::new)).await;
         if lost {
             return Ok(self.error_response(number, Status::internal("simulated: executed, but the response was lost")));
@@ -241,7 +249,7 @@ impl Body for RecordedBody {
         }
         let (data, faults) = (data.clone(), self.wire.faults);
         self.held = None;
-        if self.wire.occurs(faults.cut) {
+        if self.wire.occurs(faults.broken_watch) {
             self.record(format_args!("cut"));
             self.body = flyball_server::Body::empty();
             return Poll::Ready(Some(Err(std::io::ErrorKind::ConnectionReset.into())));

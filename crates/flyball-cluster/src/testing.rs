@@ -53,17 +53,19 @@
 //!   are those of the cluster. Changes of the operator in other namespaces are not checked.
 
 mod explore;
-mod neighbors;
+mod flapping;
+mod foreign;
 mod outage;
 mod report;
 mod requests;
 mod target;
 
-pub use explore::explore_crashes;
+pub use explore::{explore_crashes, state_of};
 pub use requests::{Denial, Permission, Requests};
 
 use crate::{Controllers, Faults, Program};
 use flyball::{Operator, RunError};
+use foreign::Allowlist;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -72,7 +74,6 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
 use kube::{Api, Client};
-use neighbors::Allowlist;
 use requests::{Crash, Log};
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
@@ -102,6 +103,8 @@ type Make = dyn Fn() -> Operator + Send + Sync;
 
 /// Builder of a [`Test`]: seed, nodes, controllers, faults.
 #[must_use = "a test does nothing until it runs"]
+#[doc(alias = "fake.NewClientBuilder")]
+#[doc(alias = "FakeClientBuilder")]
 pub struct Setup {
     make: Arc<Make>,
     seed: u64,
@@ -114,6 +117,9 @@ pub struct Setup {
 }
 
 /// An operator that runs on a cluster, until this is dropped.
+#[doc(alias = "envtest")]
+#[doc(alias = "KopfRunner")]
+#[doc(alias = "FakeClient")]
 pub struct Test {
     installed: Arc<Launcher>,
     rules: Vec<PolicyRule>,
@@ -225,7 +231,7 @@ impl Setup {
         };
         installed.log.plan(self.crash);
         if !installed.target.is_shared() {
-            installed.log.watch_neighbors(&installed.namespace, self.allowed);
+            installed.log.watch_foreign_changes(&installed.namespace, self.allowed);
         }
         let operator = installed.prepared(operator);
         let mut test = Test { installed: Arc::new(installed), rules, running: None };
@@ -250,10 +256,10 @@ impl Launcher {
         loop {
             let run = self.runs.fetch_add(1, Ordering::Relaxed);
             let operator = self.prepared((self.make)()).clock(self.target.clock()).rng(self.target.rng(run));
-            let (failed, settled, panicked) = (self.log.clone(), self.log.clone(), self.log.clone());
+            let (failed, succeeded, panicked) = (self.log.clone(), self.log.clone(), self.log.clone());
             let operator = operator
                 .on_error(move |controller, object, error| failed.failed(controller, object, error))
-                .on_settled(move |controller, object| settled.settled(controller, object))
+                .on_success(move |controller, object| succeeded.record_success(controller, object))
                 .on_panic(move |place, message| panicked.panicked(place, message));
             self.log.started();
             self.target.serve(&self.operator, &self.namespace, operator.webhooks());
@@ -381,7 +387,10 @@ impl Test {
             if self.requests().since(&before).writes == 0 {
                 return self.assert_no_failures(quiet / 2);
             }
-            assert!(Instant::now() < end, "the operator still writes after {timeout:?}{}", self.last_writes());
+            if Instant::now() >= end {
+                let (flapping, writes) = (self.flapping_fields().await, self.last_writes());
+                panic!("the operator still writes after {timeout:?}{flapping}{writes}");
+            }
         }
     }
 

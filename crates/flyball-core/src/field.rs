@@ -26,22 +26,22 @@ impl<'a> Path<'a> {
     /// The object itself; formatted as `<nil>`, like Go's nil path.
     pub const ROOT: Path<'static> = Path { parent: None, step: Step::Root };
 
-    /// Starts at a top-level field.
+    /// Creates the path of a top-level field.
     pub const fn new(field: &'a str) -> Self {
         Path { parent: None, step: Step::Field(field) }
     }
 
-    /// Descends into a field.
+    /// Returns the path of a field below this one.
     pub const fn field(&'a self, name: &'a str) -> Self {
         Path { parent: Some(self), step: Step::Field(name) }
     }
 
-    /// Descends into an item of a list.
+    /// Returns the path of an item of this list.
     pub const fn index(&'a self, index: usize) -> Self {
         Path { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// Descends into a value of a map.
+    /// Returns the path of a value of this map.
     pub const fn key(&'a self, key: &'a str) -> Self {
         Path { parent: Some(self), step: Step::Key(key) }
     }
@@ -134,6 +134,7 @@ impl ErrorType {
 /// An error in one field of an object.
 #[doc(alias = "field.Error")]
 #[derive(Clone, Debug, PartialEq)]
+#[doc(alias = "field.ErrorList")]
 pub struct FieldError {
     /// The type of the error.
     pub error_type: ErrorType,
@@ -174,37 +175,43 @@ impl FieldError {
         Self { error_type, field: field.to_string(), value, detail: detail.into() }
     }
 
-    /// Creates an error: the field is required.
+    /// Creates an error without text, which is only counted: one beyond those that a `Status` lists.
+    pub fn unlisted(error_type: ErrorType) -> Self {
+        Self { error_type, field: String::new(), value: None, detail: String::new() }
+    }
+
+    /// Creates an error for a required field without a value.
     pub fn required(field: impl fmt::Display, detail: impl Into<String>) -> Self {
         Self::new(ErrorType::Required, field, None, detail)
     }
 
-    /// The value violates a rule.
+    /// Creates an error for a value that violates a rule.
+    #[doc(alias = "field.Invalid")]
     pub fn invalid(field: impl fmt::Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self::new(ErrorType::Invalid, field, Some(value.into()), detail)
     }
 
-    /// The value has the wrong JSON type.
+    /// Creates an error for a value of the wrong JSON type.
     pub fn type_invalid(field: impl fmt::Display, value: impl Into<BadValue>, detail: impl Into<String>) -> Self {
         Self::new(ErrorType::TypeInvalid, field, Some(value.into()), detail)
     }
 
-    /// The field may not be set or changed.
+    /// Creates an error for a field that may not be set or changed.
     pub fn forbidden(field: impl fmt::Display, detail: impl Into<String>) -> Self {
         Self::new(ErrorType::Forbidden, field, None, detail)
     }
 
-    /// The value must be unique, but occurs more than once.
+    /// Creates an error for a value that must be unique, but occurs more than once.
     pub fn duplicate(field: impl fmt::Display, value: impl Into<BadValue>) -> Self {
         Self::new(ErrorType::Duplicate, field, Some(value.into()), "")
     }
 
-    /// The value refers to an object that does not exist.
+    /// Creates an error for a value that refers to an object that does not exist.
     pub fn not_found(field: impl fmt::Display, value: impl Into<BadValue>) -> Self {
         Self::new(ErrorType::NotFound, field, Some(value.into()), "")
     }
 
-    /// Creates an error: the value is not a supported one; the message lists those in the given order.
+    /// Creates an error for a value that is not supported; the message lists the supported ones in the given order.
     pub fn not_supported<S: AsRef<str>>(
         field: impl fmt::Display,
         value: impl Into<BadValue>,
@@ -215,13 +222,13 @@ impl FieldError {
         Self::new(ErrorType::NotSupported, field, Some(value.into()), detail)
     }
 
-    /// The string has more than `max` bytes.
+    /// Creates an error for a string that has more than `max` bytes.
     pub fn too_long(field: impl fmt::Display, max: u64) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(ErrorType::TooLong, field, None, format!("may not be more than {max} {unit}"))
     }
 
-    /// Creates an error: the list or map has `actual` entries, more than `max`.
+    /// Creates an error for a list or a map that has `actual` entries, more than `max`.
     pub fn too_many(field: impl fmt::Display, actual: u64, max: u64) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         Self::new(ErrorType::TooMany, field, Some(actual.into()), format!("must have at most {max} {unit}"))

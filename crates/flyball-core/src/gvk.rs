@@ -43,6 +43,7 @@ impl fmt::Display for GroupVersion {
 
 /// A kind by group and version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[doc(alias = "schema.GroupVersionKind")]
 pub struct GroupVersionKind {
     /// API group, empty for the core group.
     pub group: Arc<str>,

@@ -3,11 +3,18 @@
 //! A cache that decoded every object would spend most of its time and memory on fields that are never read. These
 //! scanners return the end of a value and the positions of an object's members; the caller decodes the piece that it
 //! needs with serde. Skipped text is not validated: invalid JSON may pass here and is rejected when it is decoded.
+//! [`decode()`] decodes whole values.
 
 #![expect(clippy::should_implement_trait, reason = "`next` is fallible, and an error ends the iteration")]
 
+mod containers;
+mod decode;
+mod number;
 mod reserved;
 
+pub use containers::{ContainerVisitor, Containers};
+pub use decode::{decode, push_item};
+pub use number::{InvalidNumber, number_end};
 pub use reserved::{check_keys, has_reserved_keys};
 
 use memchr::memchr2;
@@ -16,7 +23,7 @@ use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The text is not valid JSON, or is truncated.
+/// An error of scanning malformed or truncated JSON, with its byte offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed JSON at byte {0}")]
 pub struct MalformedJson(pub usize);
@@ -155,7 +162,7 @@ pub struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Starts at the object that starts at `at`.
+    /// Creates an iterator over the members of the object at byte `at`.
     #[inline]
     pub fn new(json: &'a [u8], at: usize) -> Result<Self, MalformedJson> {
         Ok(Self { items: Items::new(json, at, b'{', b'}')?, escaped: false })
@@ -182,7 +189,8 @@ impl<'a> Members<'a> {
         Ok(None)
     }
 
-    /// Returns the key of the next member and the start of its value; the caller reports the end of the value.
+    /// Returns the key of the next member and the start of its value; the caller must pass the end of the value to
+    /// [`resume`](Self::resume).
     #[inline]
     pub fn begin(&mut self) -> Result<Option<(Range<usize>, usize)>, MalformedJson> {
         let Some(at) = self.items.advance()? else { return Ok(None) };
@@ -215,7 +223,7 @@ impl<'a> Members<'a> {
 pub struct Elements<'a>(Items<'a>);
 
 impl<'a> Elements<'a> {
-    /// Starts at the array that starts at `at`.
+    /// Creates an iterator over the elements of the array at byte `at`.
     pub fn new(json: &'a [u8], at: usize) -> Result<Self, MalformedJson> {
         Items::new(json, at, b'[', b']').map(Self)
     }
@@ -228,7 +236,7 @@ impl<'a> Elements<'a> {
         Ok(Some(at..end))
     }
 
-    /// Returns the start of the next element; the caller reports its end.
+    /// Returns the start of the next element; the caller must pass its end to [`resume`](Self::resume).
     #[inline]
     pub fn begin(&mut self) -> Result<Option<usize>, MalformedJson> {
         self.0.advance()
@@ -262,7 +270,7 @@ impl<'a> Cursor<'a> {
         self.text.as_bytes().get(self.at) == Some(&b'{')
     }
 
-    /// Starts at the members of an object.
+    /// Creates an iterator over the members of the object.
     pub fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
         Ok(NamedMembers { text: self.text, members: Members::new(self.text.as_bytes(), self.at)? })
     }
@@ -294,7 +302,7 @@ impl<'a> NamedMembers<'a> {
         Ok(Some((name, value)))
     }
 
-    /// Returns the next member; the caller reports its end.
+    /// Returns the next member; the caller must pass the end of its value to [`resume`](Self::resume).
     pub fn begin(&mut self) -> Result<Option<(Cow<'a, str>, Cursor<'a>)>, MalformedJson> {
         let Some((key, at)) = self.members.begin()? else { return Ok(None) };
         let name = match self.members.escaped {
@@ -316,13 +324,13 @@ impl<'a> NamedMembers<'a> {
 }
 
 impl<'a> RawJson<'a> {
-    /// Starts at the members of an object.
+    /// Creates an iterator over the members of the object.
     pub fn members(self) -> Result<NamedMembers<'a>, MalformedJson> {
-        self.begun().members()
+        self.cursor().members()
     }
 
-    /// Drops its end.
-    pub fn begun(self) -> Cursor<'a> {
+    /// Returns a cursor at the start of the value.
+    pub fn cursor(self) -> Cursor<'a> {
         Cursor { text: self.0, at: 0 }
     }
 
@@ -363,7 +371,7 @@ impl<'a> RawJson<'a> {
         unquoted(self.0)
     }
 
-    /// Decodes it; `None` if it is invalid.
+    /// Parses the value; `None` if it is invalid.
     pub fn decode(self) -> Option<Value> {
         serde_json::from_str(self.0).ok()
     }

@@ -8,6 +8,7 @@
 
 pub mod cron;
 pub mod field;
+pub mod hex;
 pub mod json;
 pub mod memory;
 pub mod metadata;

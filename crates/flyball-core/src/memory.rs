@@ -37,14 +37,14 @@ pub fn of(value: &Value) -> usize {
 
 /// Returns the approximate size in bytes of a JSON text after parsing, including the text itself.
 pub fn of_text(text: &[u8]) -> usize {
-    let mut weight = TextWeight::default();
+    let mut weight = ParsedSize::default();
     weight.add(text);
     weight.bytes()
 }
 
 /// The approximate size of a string after parsing, which is read in pieces.
 #[derive(Clone, Debug, Default)]
-pub struct TextWeight {
+pub struct ParsedSize {
     bytes: usize,
     in_string: bool,
     is_escaped: bool,
@@ -52,7 +52,7 @@ pub struct TextWeight {
     maps: Vec<usize>,
 }
 
-impl TextWeight {
+impl ParsedSize {
     /// Reads the next piece.
     pub fn add(&mut self, text: &[u8]) {
         self.bytes += text.len();

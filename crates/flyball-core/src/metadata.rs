@@ -2,7 +2,8 @@
 //!
 //! Follows `k8s.io/apimachinery/pkg/api/validation/objectmeta.go`.
 
-use crate::field::{FieldError, Path};
+use crate::field::{ErrorType, FieldError, Path};
+use crate::status::MAX_CAUSES;
 use crate::{Object, names};
 use serde_json::{Map, Value};
 
@@ -13,11 +14,23 @@ pub const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 pub fn validate_labels(labels: Option<&Map<String, Value>>, path: &Path<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (key, value) in labels.into_iter().flatten() {
-        errors.extend(names::qualified_name(key).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)));
+        push_invalid(&mut errors, path, key, names::qualified_name(key));
         let value = value.as_str().unwrap_or_default();
-        errors.extend(names::label_value(value).into_iter().map(|e| FieldError::invalid(path, value, e)));
+        push_invalid(&mut errors, path, value, names::label_value(value));
     }
     errors
+}
+
+/// Adds the errors of a value; without text if a `Status` does not list them, because each takes far more memory than a
+/// short key.
+pub fn push_invalid(errors: &mut Vec<FieldError>, path: &Path<'_>, value: &str, reasons: Vec<String>) {
+    for reason in reasons {
+        let is_listed = errors.len() < MAX_CAUSES;
+        errors.push(match is_listed {
+            true => FieldError::invalid(path, value, reason),
+            false => FieldError::unlisted(ErrorType::Invalid),
+        });
+    }
 }
 
 /// Validates annotations.
@@ -25,9 +38,7 @@ pub fn validate_annotations(annotations: Option<&Map<String, Value>>, path: &Pat
     let mut errors = Vec::new();
     for key in annotations.into_iter().flat_map(Map::keys) {
         // Annotation keys are the only keys that may contain uppercase letters.
-        errors.extend(
-            names::qualified_name(&key.to_lowercase()).into_iter().map(|e| FieldError::invalid(path, key.as_str(), e)),
-        );
+        push_invalid(&mut errors, path, key, names::qualified_name(&key.to_lowercase()));
     }
     if !annotations.is_none_or(annotations_fit) {
         errors.push(FieldError::too_long(path, MAX_ANNOTATION_BYTES as u64));

@@ -47,7 +47,7 @@ pub fn is_subdomain(text: &str) -> bool {
     text.split('.').all(is_label)
 }
 
-/// Names that are one label of a DNS name (RFC 1123): namespaces, containers, volumes, ports.
+/// Validates a DNS label (RFC 1123), as for namespaces, containers, volumes and ports. Returns all errors.
 pub fn dns_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
@@ -64,7 +64,7 @@ pub fn dns_label(text: &str) -> Vec<String> {
     errors
 }
 
-/// Names that are a DNS name (RFC 1123), as for most kinds.
+/// Validates a DNS name (RFC 1123), as for the names of most kinds.
 pub fn dns_subdomain(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 253 {
@@ -77,7 +77,7 @@ pub fn dns_subdomain(text: &str) -> Vec<String> {
     errors
 }
 
-/// Names of services in older releases, and of CRD kinds (RFC 1035): a label that starts with a letter.
+/// Validates a DNS label that starts with a letter (RFC 1035), as for services in older releases and kinds of CRDs.
 pub fn dns_1035_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
@@ -90,7 +90,7 @@ pub fn dns_1035_label(text: &str) -> Vec<String> {
     errors
 }
 
-/// Names that are one segment of a URL path, as in RBAC: they may contain colons and uppercase letters.
+/// Validates one segment of a URL path, as for RBAC: it may contain colons and uppercase letters.
 pub fn path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
@@ -110,7 +110,8 @@ pub fn is_path_segment(name: &str) -> bool {
     !name.is_empty() && !name.contains(splits) && path_segment(name).is_empty()
 }
 
-/// Keys of labels and annotations, finalizers, condition types: `name` or `prefix.example.com/name`.
+/// Validates a qualified name, as for keys of labels and annotations, finalizers and condition types: `name` or
+/// `prefix.example.com/name`.
 pub fn qualified_name(text: &str) -> Vec<String> {
     const WHAT: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
     const EXAMPLES: &[&str] = &["MyName", "my.name", "123-abc"];
@@ -144,7 +145,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     errors
 }
 
-/// Values of labels.
+/// Validates the value of a label.
 pub fn label_value(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
@@ -157,7 +158,7 @@ pub fn label_value(text: &str) -> Vec<String> {
     errors
 }
 
-/// Keys of the data of config maps and secrets.
+/// Validates a key of the data of config maps and secrets.
 pub fn config_key(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 253 {

@@ -10,6 +10,7 @@ use std::str::FromStr;
 ///
 /// Amounts compare by value, not by notation: `1` equals `1000m`.
 #[derive(Clone, Copy, Debug)]
+#[doc(alias = "resource.Quantity")]
 pub struct Quantity {
     /// The amount in billionths, Kubernetes' smallest unit.
     nano: i128,
@@ -77,7 +78,7 @@ impl Quantity {
         self.nano < 0
     }
 
-    /// Returns true if the amount has a fraction.
+    /// Returns true if the amount has no fraction.
     pub fn is_whole(&self) -> bool {
         self.nano % NANO == 0
     }

@@ -263,7 +263,7 @@ impl<'p> Translator<'p> {
         Ok(())
     }
 
-    /// `\p{Greek}` or `\pL`.
+    /// Translates a Unicode class, such as `\p{Greek}` or `\pL`.
     fn unicode_class(&mut self) -> Result<String, Error> {
         let text = self.rest;
         let (name, after) = match text[2..].strip_prefix('{') {
@@ -336,7 +336,7 @@ impl<'p> Translator<'p> {
     }
 }
 
-/// Go's classes are ASCII.
+/// Returns the set of a Perl class, which contains only ASCII characters, as in Go.
 fn perl_class(c: char) -> Option<&'static str> {
     Some(match c {
         'd' => "[0-9]",

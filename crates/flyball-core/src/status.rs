@@ -117,6 +117,33 @@ pub fn first_causes<T>(causes: &[T], size: impl Fn(&T) -> usize) -> (&[T], &[T])
     causes.split_at(fits.count())
 }
 
+/// The errors of an object, of which only as many are kept as a [`Status`] lists: an object may have hundreds of
+/// thousands, of which each takes more memory than the wrong value.
+#[derive(Debug, Default)]
+pub struct Causes {
+    first: Vec<FieldError>,
+    omitted: usize,
+}
+
+impl Causes {
+    /// Adds errors.
+    pub fn extend(&mut self, errors: Vec<FieldError>) {
+        let room = MAX_CAUSES - self.first.len();
+        self.omitted += errors.len().saturating_sub(room);
+        self.first.extend(errors.into_iter().take(room));
+    }
+
+    /// Returns true if there is no error.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    /// Creates a 422 `Invalid`, as [`Status::invalid`] does.
+    pub fn to_status(&self, kind: &GroupVersionKind, name: &str) -> Status {
+        Status::of_causes(kind, name, &self.first, self.omitted)
+    }
+}
+
 impl Status {
     /// Creates a `Status` without details.
     pub fn new(code: u16, reason: impl Into<Option<Reason>>, message: impl Into<String>) -> Self {
@@ -139,29 +166,29 @@ impl Status {
         })
     }
 
-    /// 404: the object does not exist.
+    /// Creates a 404 `NotFound`: the object does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::new(404, Reason::NotFound, format!("{resource} \"{name}\" not found")).about(resource, name)
     }
 
-    /// 404: the resource or its version is not served.
+    /// Creates a 404 `NotFound`: the resource or its version is not served.
     pub fn unknown_resource() -> Self {
         Self::new(404, Reason::NotFound, "the server could not find the requested resource")
             .with_details(Details::default())
     }
 
-    /// 409: an object with this name exists.
+    /// Creates a 409 `AlreadyExists`: an object with this name exists.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::new(409, Reason::AlreadyExists, format!("{resource} \"{name}\" already exists")).about(resource, name)
     }
 
-    /// 409: the request conflicts with the state of the object.
+    /// Creates a 409 `Conflict`: the request conflicts with the state of the object.
     pub fn conflict(resource: &GroupResource, name: &str, reason: impl fmt::Display) -> Self {
         Self::new(409, Reason::Conflict, format!("Operation cannot be fulfilled on {resource} \"{name}\": {reason}"))
             .about(resource, name)
     }
 
-    /// Creates a 409: the object was changed since the caller read it.
+    /// Creates a 409 `Conflict`: the object was changed since the caller read it.
     pub fn stale(resource: &GroupResource, name: &str) -> Self {
         Self::conflict(
             resource,
@@ -170,7 +197,7 @@ impl Status {
         )
     }
 
-    /// 403: rejected by a rule, independently of the object's content.
+    /// Creates a 403 `Forbidden`: a rule rejects the request, independently of the object's content.
     pub fn forbidden(resource: &GroupResource, name: &str, reason: impl fmt::Display) -> Self {
         let message = match (resource.resource.is_empty(), name.is_empty()) {
             (true, _) => format!("forbidden: {reason}"),
@@ -180,20 +207,26 @@ impl Status {
         Self::new(403, Reason::Forbidden, message).about(resource, name)
     }
 
-    /// Creates a 400: the request is malformed.
+    /// Creates a 400 `BadRequest`: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, Reason::BadRequest, message)
     }
 
-    /// 422: the object is invalid. Lists all errors up to [`MAX_CAUSES`] and a limit for their total size, because each
-    /// error may contain a value as large as the object. The message ends with the number of omitted errors.
+    /// Creates a 422 `Invalid`: the object is invalid. Lists all errors up to [`MAX_CAUSES`] and a limit for their
+    /// total size, because each error may contain a value as large as the object. The message ends with the number of
+    /// omitted errors.
     pub fn invalid(kind: &GroupVersionKind, name: &str, errors: &[FieldError]) -> Self {
+        Self::of_causes(kind, name, errors, 0)
+    }
+
+    fn of_causes(kind: &GroupVersionKind, name: &str, errors: &[FieldError], more: usize) -> Self {
         let qualified =
             if kind.group.is_empty() { kind.kind.to_string() } else { format!("{}.{}", kind.kind, kind.group) };
         let (listed, omitted) = first_causes(errors, |error| error.field.len() + error.body().len());
         let mut message = format!("{qualified} \"{name}\" is invalid: {}", aggregate(listed));
-        if !omitted.is_empty() {
-            message += &format!(", and {} more errors", omitted.len());
+        let omitted = omitted.len() + more;
+        if omitted > 0 {
+            message += &format!(", and {omitted} more errors");
         }
         Self::new(422, Reason::Invalid, message).with_details(Details {
             name: name.into(),
@@ -204,13 +237,13 @@ impl Status {
         })
     }
 
-    /// Creates a 405: the resource does not support this verb.
+    /// Creates a 405 `MethodNotAllowed`: the resource does not support this verb.
     pub fn method_not_allowed() -> Self {
         Self::new(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
             .with_details(Details::default())
     }
 
-    /// 500: an internal error, or an error of a webhook.
+    /// Creates a 500 `InternalError`: an internal error, or an error of a webhook.
     pub fn internal(reason: impl fmt::Display) -> Self {
         let message = format!("Internal error occurred: {reason}");
         let cause = Cause { message: reason.to_string(), ..Cause::default() };
@@ -218,22 +251,22 @@ impl Status {
             .with_details(Details { causes: vec![cause], ..Details::default() })
     }
 
-    /// Creates a 410: the requested version is no longer available.
+    /// Creates a 410 `Expired`: the requested version is no longer available.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, Reason::Expired, message)
     }
 
-    /// 401: the credentials are invalid.
+    /// Creates a 401 `Unauthorized`: the credentials are invalid.
     pub fn unauthorized() -> Self {
         Self::new(401, Reason::Unauthorized, "Unauthorized")
     }
 
-    /// Creates a 413: the request exceeds a limit of the server.
+    /// Creates a 413 `RequestEntityTooLarge`: the request exceeds a limit of the server.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(413, Reason::RequestEntityTooLarge, message)
     }
 
-    /// Creates a 429: the client may retry after `seconds`.
+    /// Creates a 429 `TooManyRequests`: the client may retry after `seconds`.
     pub fn too_many_requests(message: impl Into<String>, seconds: u32) -> Self {
         Self::new(429, Reason::TooManyRequests, message)
             .with_details(Details { retry_after_seconds: seconds, ..Details::default() })

@@ -10,10 +10,11 @@ pub use jiff::{SignedDuration, Timestamp};
 ///
 /// All components take the time from an injected `Clock`, so that a simulation can replace it.
 #[derive(Clone)]
+#[doc(alias = "FakeClock")]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// Reads the machine's clock.
+    /// Creates a clock that reads the system time.
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     pub fn system() -> Self {
         Self(Arc::new(Timestamp::now))

@@ -58,8 +58,13 @@ trait Plugin: Send + Sync {
         pass()
     }
 
-    /// Returns true if writes of a resource may be long computations.
-    fn is_slow(&self, _plural: &str) -> bool {
+    /// Returns true if writes of a resource in a namespace may be long computations.
+    fn is_slow(&self, _plural: &str, _namespace: Option<&str>) -> bool {
+        false
+    }
+
+    /// Returns true if writes of a resource may call webhooks.
+    fn calls_webhooks(&self, _plural: &str) -> bool {
         false
     }
 
@@ -72,6 +77,15 @@ trait Plugin: Send + Sync {
     fn validate<'a>(&'a self, _attributes: &'a Attributes<'a>, _object: Option<&'a Object>) -> PluginResult<'a> {
         pass()
     }
+}
+
+/// Bytes of the objects that a plugin decodes from which this is a long computation.
+const LONG_READ_BYTES: usize = 64 << 10;
+
+/// Returns true if decoding the objects of a kind in a namespace is a long computation.
+fn is_long_read(store: &Store, kind: &Kind, namespace: Option<&str>) -> bool {
+    let entries = store.list(&kind.table(), namespace).entries;
+    entries.iter().map(|entry| entry.body.len()).sum::<usize>() >= LONG_READ_BYTES
 }
 
 /// A plugin, and the built-in kinds whose writes it handles; all requests if there are none.
@@ -141,9 +155,14 @@ impl Admission {
         ])
     }
 
-    /// Returns true if writes of a resource may be long computations.
-    pub(crate) fn is_slow(&self, plural: &str) -> bool {
-        self.0.iter().any(|enabled| enabled.plugin.is_slow(plural))
+    /// Returns true if writes of a resource in a namespace may be long computations.
+    pub(crate) fn is_slow(&self, plural: &str, namespace: Option<&str>) -> bool {
+        self.0.iter().any(|enabled| enabled.plugin.is_slow(plural, namespace))
+    }
+
+    /// Returns true if writes of a resource may call webhooks.
+    pub(crate) fn calls_webhooks(&self, plural: &str) -> bool {
+        self.0.iter().any(|enabled| enabled.plugin.calls_webhooks(plural))
     }
 
     /// Returns true if users configured changes of objects.

@@ -42,18 +42,19 @@ pub struct Bounds {
     /// Maximum number of bytes of memory of objects while requests with long bodies decode and change them: 64 MiB, and
     /// as many of administrators.
     pub read_bytes: usize,
-    /// Maximum number of bytes of memory of responses of webhooks, and of the objects that they converted, which count
-    /// for the user whose request calls them: 64 MiB each, and as many of administrators.
+    /// Maximum number of bytes of memory of responses of webhooks, of the objects that they converted, and of responses
+    /// of aggregated API servers, which count for the user whose request calls them: 64 MiB each, and as many of
+    /// administrators.
     pub webhook_response_bytes: usize,
     /// Maximum number of changes of each resource that are remembered for watches: 10,000.
     pub window_events: usize,
     /// Maximum number of bytes of past states that these changes hold, for each resource: 16 MiB.
     pub window_bytes: usize,
-    /// Maximum number of bytes of past states of all resources: 512 MiB. Beyond it, the resource with the most forgets
+    /// Maximum number of bytes of past states of all resources: 64 MiB. Beyond it, the resource with the most forgets
     /// changes first.
     pub all_windows_bytes: usize,
-    /// Maximum number of bytes of past states that no change holds, but unfinished lists until they have sent them: 256
-    /// MiB. Beyond it, the lists that began first are closed, of the user with the most bytes.
+    /// Maximum number of bytes of entries that only unfinished lists reference: 256 MiB. Beyond it, the lists that
+    /// began first are closed, of the user with the most bytes.
     pub past_bytes: usize,
     /// Maximum number of bytes of all objects, as etcd's `--quota-backend-bytes`: 2 GiB. The objects of a namespace
     /// take at most half of what others leave.
@@ -80,7 +81,7 @@ impl Default for Bounds {
             webhook_response_bytes: 64 << 20,
             window_events: 10_000,
             window_bytes: 16 << 20,
-            all_windows_bytes: 512 << 20,
+            all_windows_bytes: 64 << 20,
             past_bytes: 256 << 20,
             stored_bytes: 2 << 30,
             slow_client_timeout: Duration::from_secs(30),
@@ -95,6 +96,9 @@ pub(crate) enum RequestClass {
     Write,
     Exempt,
 }
+
+/// Memory of the objects of a request up to which it does not wait for memory, in bytes.
+const SMALL_REQUEST_BYTES: usize = 256 << 10;
 
 /// Approximate overhead of an unfinished response in bytes: the stream, the request's head, the task.
 pub(crate) const UNFINISHED: usize = 8 << 10;
@@ -177,9 +181,14 @@ impl SharedBounds {
         self.room_in(self.unsent.of(flow), flow, bytes).await
     }
 
-    /// Waits until there is memory for a flow's request; `None` on timeout.
+    /// Waits until there is memory for a flow's request; `None` on timeout. Requests for small objects do not wait: the
+    /// number of requests limits their memory.
     pub(crate) async fn memory(&self, flow: &Flow, bytes: usize) -> Option<Hold> {
-        self.room_in(self.read.of(flow), flow, bytes).await
+        let pool = self.read.of(flow);
+        if bytes <= SMALL_REQUEST_BYTES {
+            return Some(pool.charge(flow, bytes));
+        }
+        self.room_in(pool, flow, bytes).await
     }
 
     async fn room_in(&self, pool: &Pool, flow: &Flow, bytes: usize) -> Option<Hold> {
@@ -188,6 +197,11 @@ impl SharedBounds {
         let mut room = tokio::time::timeout(self.max_wait, wait).await.ok().flatten()?;
         room.resize(bytes);
         Some(room)
+    }
+
+    /// Returns the memory of decoded bodies and the objects that they change.
+    pub(crate) fn decoded_bytes(&self) -> usize {
+        self.read.used()
     }
 
     /// Returns the number of requests of a class in flight.
@@ -236,6 +250,20 @@ mod tests {
         assert_eq!(shared.count(RequestClass::Read), 1);
         drop(waited);
         assert_eq!(shared.count(RequestClass::Read), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_objects_do_not_wait_for_large_ones() {
+        let shared = SharedBounds::new(&Bounds::default());
+        let (ann, bob) = (Flow::of("ann", false, true), Flow::of("bob", false, true));
+        let large = shared.memory(&ann, 200 << 20).await.expect("a large object has its time, too");
+        assert_eq!(shared.decoded_bytes(), 200 << 20);
+        let start = tokio::time::Instant::now();
+        assert!(shared.memory(&bob, SMALL_REQUEST_BYTES).await.is_some() && start.elapsed().is_zero());
+        assert!(shared.memory(&bob, SMALL_REQUEST_BYTES + 1).await.is_none());
+        drop(large);
+        assert!(shared.memory(&bob, SMALL_REQUEST_BYTES + 1).await.is_some());
+        assert_eq!(shared.decoded_bytes(), 0);
     }
 
     #[tokio::test(start_paused = true)]

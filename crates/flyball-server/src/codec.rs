@@ -11,12 +11,40 @@ use crate::storage::{Entry, EntryError, Revision};
 use crate::webhook::{ConversionMemory, Webhooks};
 use bytes::Bytes;
 use flyball_core::{Object, ObjectKey, Status};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Converts entries and objects between versions.
 pub(crate) struct Codec {
     catalog: Arc<CurrentCatalog>,
     webhooks: Arc<Webhooks>,
+}
+
+/// The numbers of values and of nulls in an object. Defaults add values and replace nulls, so the numbers are equal
+/// only if no default was applied; a copy of the object for the comparison could take many times the memory of its
+/// text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Values {
+    all: usize,
+    nulls: usize,
+}
+
+impl Values {
+    fn of(value: &Value) -> Self {
+        let mut values = Self::default();
+        values.count(value);
+        values
+    }
+
+    fn count(&mut self, value: &Value) {
+        self.all += 1;
+        match value {
+            Value::Null => self.nulls += 1,
+            Value::Array(items) => items.iter().for_each(|item| self.count(item)),
+            Value::Object(fields) => fields.values().for_each(|field| self.count(field)),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
 }
 
 /// Converts an object to another version of its resource, and prunes fields that are unknown there.
@@ -90,12 +118,14 @@ impl Codec {
         if stored.kind != resource.kind {
             object = convert_object(resource, stored, object);
         }
-        // Objects that were written through another version may lack defaults of this one: reads apply them.
-        let mut whole = object.clone();
-        stored.default(&mut whole);
-        let number = stored.schema_number;
-        let schema = if whole == object { number } else { schema_number::incomplete(number) };
-        Entry::new(key.clone(), object, revision, stored.facts(&whole), schema)
+        Entry::with(key.clone(), object, revision, |mut object| {
+            // Objects that were written through another version may lack defaults of this one: reads apply them.
+            let before = Values::of(object.as_value());
+            stored.default(&mut object);
+            let number = stored.schema_number;
+            let is_complete = Values::of(object.as_value()) == before;
+            (stored.facts(&object), if is_complete { number } else { schema_number::incomplete(number) })
+        })
     }
 
     /// Encodes a stored object as JSON of a version of its resource.

@@ -17,10 +17,10 @@ use converted::ConversionCache;
 
 use crate::kinds::{Part, Subresource, validate_embedded};
 use flyball_core::field::{ErrorType, FieldError, Path, go_print};
-use flyball_core::{GroupVersionKind, Object};
+use flyball_core::{GroupVersionKind, Object, memory};
 use flyball_schema::rules::Findings;
 use flyball_schema::schema::Root;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The part of a resource that comes from a version of a CRD.
 #[derive(Debug)]
@@ -46,6 +46,8 @@ pub(crate) struct CustomKind {
     pub(crate) converted: ConversionCache,
     /// True if the schema has rules in CEL.
     pub(crate) has_rules: bool,
+    /// The memory of all defaults of the schema, in bytes.
+    pub(crate) default_bytes: usize,
 }
 
 /// The paths of a custom resource that its scale shows.
@@ -105,6 +107,7 @@ impl CustomKind {
             conversion: Conversion::read(crd.name(), crd.at(&["spec", "conversion"]).unwrap_or(&Value::Null)),
             converted: ConversionCache::default(),
             terminating: crd.deletion_timestamp().is_some(),
+            default_bytes: openapi.as_ref().map_or(0, default_bytes),
             has_rules: openapi
                 .as_ref()
                 .is_some_and(|schema| schema.to_string().contains("\"x-kubernetes-validations\"")),
@@ -163,10 +166,27 @@ impl CustomKind {
     }
 }
 
+/// Returns the memory of all values of keys `default` in a schema, in bytes, with their map entries. Properties of that
+/// name count as well.
+fn default_bytes(schema: &Value) -> usize {
+    match schema {
+        Value::Object(fields) => {
+            let own = fields.get("default").map_or(0, |default| memory::NODE + memory::of(default));
+            own + fields.values().map(default_bytes).sum::<usize>()
+        }
+        Value::Array(items) => items.iter().map(default_bytes).sum(),
+        _ => 0,
+    }
+}
+
 /// Returns the value of an object for rules, with only the name of its metadata.
 fn rule_input(object: &Object) -> Value {
-    let mut seen = object.clone();
-    seen.metadata_mut().retain(|field, _| matches!(field.as_str(), "name" | "generateName"));
+    let names = object.metadata().into_iter().flatten();
+    let names = names.filter(|(field, _)| matches!(field.as_str(), "name" | "generateName"));
+    let metadata: Value = names.map(|(field, value)| (field.clone(), value.clone())).collect::<Map<_, _>>().into();
+    let others = object.iter().filter(|(field, _)| *field != "metadata");
+    let mut seen: Map<String, Value> = others.map(|(field, value)| (field.clone(), value.clone())).collect();
+    seen.insert("metadata".into(), metadata);
     seen.into()
 }
 

@@ -70,7 +70,7 @@ pub enum DataDirError {
         /// Its mode.
         mode: u32,
     },
-    /// A file in it is a link or something else that is no file.
+    /// A file in it is a link or something else that is not a file.
     #[error("{path} is not a regular file")]
     NotAFile {
         /// The expected directory.
@@ -235,7 +235,7 @@ impl DataDir {
         }
     }
 
-    /// Writes a small file, whole or not at all; only the owner may read it.
+    /// Writes a small file atomically; only the owner may read it.
     ///
     /// # Errors
     ///
@@ -327,11 +327,8 @@ pub(crate) const REPLACE: Replace = Replace { is_private: true, durability: Dura
 /// Restricts a new file to its owner, and rejects a link.
 pub(crate) fn owned(options: &mut OpenOptions) -> &mut OpenOptions {
     #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-    }
-    options
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    flyball_files::private(options)
 }
 
 fn private(builder: &mut DirBuilder) -> &mut DirBuilder {

@@ -179,7 +179,7 @@ impl Definitions {
         let is_live = |known: &&Arc<Definition>| known.group() == group && known.crd.deletion_timestamp().is_none();
         for definition in all.iter().filter(is_live) {
             let crd = &definition.crd;
-            let status = acceptance::judge(crd, &names, &self.registry.clock);
+            let status = acceptance::accept(crd, &names, &self.registry.clock);
             if crd.get("status") == Some(&status) {
                 continue;
             }

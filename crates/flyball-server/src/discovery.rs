@@ -2,6 +2,7 @@
 //!
 //! See <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api>.
 
+use crate::aggregation::RemoteVersion;
 use crate::auth::ISSUER;
 use crate::catalog::{Catalog, Group, Resource, Version};
 use crate::request::accept::{Discovery, Form, negotiate_discovery, not_acceptable};
@@ -72,8 +73,13 @@ pub(crate) fn issuer() -> Response<Body> {
     }))
 }
 
-/// Responds to a path below `/api` or `/apis`; `None` if it is unknown.
-pub(crate) fn respond(catalog: &Catalog, path: &[&str], accept: Option<&str>) -> Option<Response<Body>> {
+/// Responds to a path below `/api` or `/apis`; `None` if it is unknown. The groups of aggregated API servers come last.
+pub(crate) fn respond(
+    catalog: &Catalog,
+    remote: &[RemoteVersion],
+    path: &[&str],
+    accept: Option<&str>,
+) -> Option<Response<Body>> {
     let Some(form) = negotiate_discovery(accept) else {
         // Only the two roots have aggregated discovery; paths below them return lists.
         return Some(response::status(&not_acceptable(crate::request::accept::BUILT_IN)));
@@ -81,19 +87,29 @@ pub(crate) fn respond(catalog: &Catalog, path: &[&str], accept: Option<&str>) ->
     let built_in = |name: &str| catalog.group(name).is_some_and(|group| group.built_in);
     let value = match (path, form) {
         (["api"], Discovery::Aggregated) => aggregated(catalog, |name| name.is_empty()),
-        (["apis"], Discovery::Aggregated) => aggregated(catalog, |name| !name.is_empty()),
+        (["apis"], Discovery::Aggregated) => {
+            let mut document = aggregated(catalog, |name| !name.is_empty());
+            let items = document["items"].as_array_mut();
+            items.into_iter().for_each(|items| add_remote(items, remote));
+            document
+        }
         (["api"], _) => {
             json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]})
         }
         (["apis"], _) => {
             let groups =
                 catalog.groups().into_iter().filter(|(name, group)| !name.is_empty() && served(group).next().is_some());
-            let groups: Vec<Value> = groups.map(|(name, group)| describe_group(name, group)).collect();
+            let mut groups: Vec<Value> = groups.map(|(name, group)| describe_group(name, group)).collect();
+            let names = remote_groups(remote);
+            groups.extend(names.filter(|name| catalog.group(name).is_none()).map(|name| describe_remote(name, remote)));
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
         }
         (["apis", name], _) => {
-            let group = catalog.group(name).filter(|group| served(group).next().is_some())?;
-            let mut value = describe_group(name, group);
+            let mut value = match catalog.group(name).filter(|group| served(group).next().is_some()) {
+                Some(group) => describe_group(name, group),
+                None if remote_groups(remote).any(|group| group == *name) => describe_remote(name, remote),
+                None => return None,
+            };
             value["kind"] = "APIGroup".into();
             value["apiVersion"] = "v1".into();
             value
@@ -116,6 +132,32 @@ pub(crate) fn respond(catalog: &Catalog, path: &[&str], accept: Option<&str>) ->
         response.headers_mut().insert(CONTENT_TYPE, full);
     }
     Some(response)
+}
+
+/// Returns the groups of aggregated API servers, each once.
+fn remote_groups(remote: &[RemoteVersion]) -> impl Iterator<Item = &str> {
+    let is_first = |at: &usize| remote[..*at].iter().all(|before| before.of.group != remote[*at].of.group);
+    (0..remote.len()).filter(is_first).map(|at| &*remote[at].of.group)
+}
+
+/// Describes a group of aggregated API servers.
+fn describe_remote(name: &str, remote: &[RemoteVersion]) -> Value {
+    let versions = remote.iter().filter(|version| &*version.of.group == name).map(|version| &version.of.version);
+    let version = |version: &Arc<str>| json!({"groupVersion": format!("{name}/{version}"), "version": &**version});
+    let versions: Vec<Value> = versions.map(version).collect();
+    json!({"name": name, "versions": versions, "preferredVersion": versions.first()})
+}
+
+/// Adds the groups of aggregated API servers to an aggregated document.
+fn add_remote(items: &mut Vec<Value>, remote: &[RemoteVersion]) {
+    for name in remote_groups(remote) {
+        let versions: Vec<Value> =
+            remote.iter().filter(|version| &*version.of.group == name).map(RemoteVersion::to_json).collect();
+        match items.iter_mut().find(|item| item["metadata"]["name"] == *name) {
+            Some(item) => item["versions"].as_array_mut().into_iter().for_each(|known| known.extend(versions.clone())),
+            None => items.push(json!({"metadata": {"name": name}, "versions": versions})),
+        }
+    }
 }
 
 /// The versions of a group that serve something.

@@ -71,6 +71,7 @@ pub(crate) use admissionregistration::{
     VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING, VALIDATING_WEBHOOK_CONFIGURATION,
 };
 pub(crate) use apiextensions::CUSTOM_RESOURCE_DEFINITION;
+pub(crate) use apiregistration::API_SERVICE;
 pub(crate) use certificates::{CERTIFICATE_SIGNING_REQUEST, requested_groups};
 pub(crate) use core::Service;
 pub(crate) use core::{

@@ -8,14 +8,13 @@
 //! In process, a [`Server`] is a tower service that needs neither a socket nor a thread. With a given clock and seed,
 //! the same requests have the same responses, byte for byte. [`serve`] serves it over TLS.
 //!
-//! Not included: controllers (they are clients, see `flyball-cluster`), running containers, aggregated API servers,
-//! responses in protobuf (bodies may be).
+//! Not included: controllers (they are clients, see `flyball-cluster`), running containers, responses in protobuf
+//! (bodies may be).
 
 // From the ground up; `tests/it/architecture.rs` lists the allowed imports.
 mod bounds;
 mod data_dir;
 mod limits;
-mod link;
 pub mod pki;
 pub mod quota;
 mod request;
@@ -25,6 +24,7 @@ mod storage;
 mod kinds;
 mod webhook;
 
+mod connection;
 mod custom;
 mod dial;
 
@@ -34,6 +34,7 @@ mod auth;
 mod codec;
 
 mod admission;
+mod aggregation;
 mod registry;
 
 mod definitions;
@@ -47,6 +48,7 @@ mod watch;
 mod serve;
 mod server;
 
+pub use aggregation::{ForwardFuture, ForwardedRequest, Forwarder};
 pub use auth::User;
 pub use bounds::Bounds;
 pub use data_dir::{DataDir, DataDirError, OpeningStage};
@@ -55,5 +57,5 @@ pub use discovery::git_version;
 pub use kinds::built_in_schema;
 pub use response::Body;
 pub use serve::serve;
-pub use server::{Options, Server, Snapshot};
+pub use server::{Options, Server, Snapshot, StoredChange, StoredObject};
 pub use webhook::{Caller, ResponseMemory, WebhookCall, WebhookFuture, WebhookResponse};

@@ -193,6 +193,19 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     let name = "flyball_unsent_bytes";
     page.family(name, "gauge", "Bytes of responses over connections that their clients have not read yet.");
     let _ = writeln!(page.0, "{name} {}", metrics.shared.unsent.used());
+    let name = "flyball_decoded_bytes";
+    page.family(
+        name,
+        "gauge",
+        "Estimated bytes of memory of objects that requests with long bodies decode and change.",
+    );
+    let _ = writeln!(page.0, "{name} {}", metrics.shared.decoded_bytes());
+    let name = "flyball_stored_bytes";
+    page.family(name, "gauge", "Bytes of all stored objects.");
+    let _ = writeln!(page.0, "{name} {}", metrics.store.stored_bytes());
+    let name = "flyball_window_bytes";
+    page.family(name, "gauge", "Bytes of past states of objects that are remembered for watches.");
+    let _ = writeln!(page.0, "{name} {}", metrics.store.window_bytes());
     let name = "flyball_past_bytes";
     page.family(name, "gauge", "Bytes of past states of objects that unfinished lists keep in memory.");
     let _ = writeln!(page.0, "{name} {}", metrics.store.past_bytes());
@@ -212,7 +225,7 @@ pub(crate) fn page(metrics: &Metrics<'_>) -> Response<Body> {
     }
     let name = "apiserver_terminated_watchers_total";
     page.family(name, "counter", "Watches closed because their clients read too slowly.");
-    for (table, count) in metrics.readers.cut_off() {
+    for (table, count) in metrics.readers.terminated() {
         page.value(name, format_args!("group=\"{}\",resource=\"{}\"", table.group, table.resource), count);
     }
     let counts = metrics.store.counts();

@@ -41,7 +41,7 @@ impl Documents {
 }
 
 impl CatalogDocuments {
-    /// Returns the documents of a catalog, in place of those of another one.
+    /// Returns the documents of a catalog, in document_path of those of another one.
     fn of<'d>(rendered: &'d mut Option<Self>, catalog: &Arc<Catalog>) -> &'d mut BTreeMap<String, Bytes> {
         rendered.take_if(|rendered| !Arc::ptr_eq(&rendered.catalog, catalog));
         let new = || Self { catalog: catalog.clone(), documents: BTreeMap::new() };
@@ -55,7 +55,7 @@ fn served(version: &Version) -> Vec<&Arc<Resource>> {
 }
 
 /// The path of a group version below the root, which also names its document.
-fn place(group: &str, version: &str) -> String {
+fn document_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
@@ -64,9 +64,9 @@ pub(crate) fn root(catalog: &Catalog) -> Response<Body> {
     let mut paths = Map::new();
     for (name, group) in catalog.groups() {
         for version in group.versions.iter().filter(|version| !served(version).is_empty()) {
-            let place = place(name, &version.name);
-            let url = format!("/openapi/v3/{place}?hash={}", hash(version));
-            paths.insert(place, json!({"serverRelativeURL": url}));
+            let document_path = document_path(name, &version.name);
+            let url = format!("/openapi/v3/{document_path}?hash={}", hash(version));
+            paths.insert(document_path, json!({"serverRelativeURL": url}));
         }
     }
     // The media type is text, as in kube-apiserver.
@@ -82,10 +82,7 @@ fn hash(version: &Version) -> String {
         let _ = write!(text, "|{}:{}:{custom:?}", resource.plural, resource.schema_number);
     }
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    digest.as_ref()[..16].iter().fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02X}");
-        hex
-    })
+    flyball_core::hex::encode(&digest.as_ref()[..16]).to_uppercase()
 }
 
 /// Responds to `/openapi/v3/…` with the document of a group version.

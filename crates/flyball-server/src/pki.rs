@@ -56,7 +56,7 @@ impl Authority {
     /// # Errors
     ///
     /// Fails if the stored authority is invalid, or a new one cannot be stored.
-    pub fn kept(directory: &DataDir, clock: &Clock) -> Result<Self, Error> {
+    pub fn load_or_create(directory: &DataDir, clock: &Clock) -> Result<Self, Error> {
         const NAMES: [&str; 2] = ["ca.key", "ca.crt"];
         let text = |name: &str| -> Result<Option<String>, Error> {
             let damaged = |_| DataDirError::Damaged { path: directory.path().join(name), at: 0 };

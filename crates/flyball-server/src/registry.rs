@@ -21,11 +21,13 @@ mod patch;
 mod read;
 pub(crate) mod scale;
 mod seed;
+mod writers;
 
-pub(crate) use change::{Change, Outcome, WrittenObject, storage_error};
+pub(crate) use change::{Change, Input, Outcome, WrittenObject, storage_error};
 pub(crate) use delete::{DeletionResult, check_preconditions};
 pub(crate) use patch::{Patch, PatchKind};
 pub(crate) use read::{ListResult, Selection, parse_version};
+pub(crate) use writers::{WriteLog, WrittenBy};
 
 use crate::admission::{Admission, Editor};
 use crate::auth::Authorizer;
@@ -47,6 +49,8 @@ pub(crate) struct Registry {
     pub(crate) admission: Admission,
     pub(crate) clock: Clock,
     pub(crate) rng: Rng,
+    /// The users and programs of the newest writes.
+    pub(crate) writes: WriteLog,
     addresses: Addresses,
     /// True if a CRD was written, or the last object of a terminating one was removed.
     definitions_changed: AtomicBool,
@@ -66,7 +70,8 @@ impl Registry {
             let admission = Admission::new(&store, &codec, &authorizer, webhooks, (&clock, &rng), editor);
             let addresses = Addresses::new(store.clone(), clock.clone(), rng.clone());
             let definitions_changed = AtomicBool::new(false);
-            Self { store, catalog, codec, authorizer, admission, clock, rng, addresses, definitions_changed }
+            let writes = WriteLog::default();
+            Self { store, catalog, codec, authorizer, admission, clock, rng, writes, addresses, definitions_changed }
         })
     }
 

@@ -13,4 +13,4 @@ pub(crate) mod syntax;
 
 pub(crate) use info::{RequestInfo, ResourcePath};
 pub(crate) use query::{Query, decode as percent_decode};
-pub(crate) use syntax::json_error;
+pub(crate) use syntax::{json_error, json_type};

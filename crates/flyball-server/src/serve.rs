@@ -9,10 +9,11 @@ mod streams;
 mod write_timeout;
 
 use crate::auth::{CREDENTIAL_ID, User};
-use crate::link::{Link, Peer};
+use crate::connection::{Peer, RequestConnection};
 use crate::response;
 use crate::server::Server;
 use connections::Connections;
+use flyball_core::hex;
 use futures_util::FutureExt;
 use heads::{ConnectionHeads, Heads};
 use http::{Request, Response};
@@ -81,7 +82,7 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
             biased;
             () = &mut stop => break,
             _ = slow_reader_checks.tick() => {
-                cut_off_slow(&server, &connections);
+                close_slow(&server, &connections);
                 continue;
             }
             accepted = listener.accept() => accepted,
@@ -108,13 +109,13 @@ pub async fn serve(server: Server, listener: TcpListener, tls: Arc<ServerConfig>
 }
 
 /// Closes responses whose clients do not read, and those that keep too many past states in memory.
-fn cut_off_slow(server: &Server, connections: &Connections) {
+fn close_slow(server: &Server, connections: &Connections) {
     let timeout = server.bounds().slow_client_timeout;
-    let links = connections.links();
-    past_states::cut_off(&links, server.past_bytes().saturating_sub(server.bounds().past_bytes));
-    for link in links {
-        let exceeds_share = link.flow().is_some_and(|flow| server.shared().unsent.of(flow).exceeds_share(flow));
-        link.cut_off_slow(if exceeds_share { timeout / PRESSURE_DIVISOR } else { timeout });
+    let requests = connections.requests();
+    past_states::close_excess(&requests, server.past_bytes().saturating_sub(server.bounds().past_bytes));
+    for request in requests {
+        let exceeds_share = request.flow().is_some_and(|flow| server.shared().unsent.of(flow).exceeds_share(flow));
+        request.close_if_slow(if exceeds_share { timeout / PRESSURE_DIVISOR } else { timeout });
     }
 }
 
@@ -207,11 +208,11 @@ async fn connection(session: Session, acceptor: TlsAcceptor, stream: TcpStream, 
 impl Session {
     /// Responds to a request.
     async fn respond(self, mut request: Request<Incoming>, user: Option<Arc<User>>) -> Response<ConnectionBody> {
-        let link = self.link();
-        request.extensions_mut().insert(link.clone());
+        let connection = self.request_connection();
+        request.extensions_mut().insert(connection.clone());
         user.map(|user| request.extensions_mut().insert(User::clone(&user)));
         let response = self.server.handle(request).await;
-        response.map(|body| ConnectionBody::new(body, link, self.server.shared()))
+        response.map(|body| ConnectionBody::new(body, connection, self.server.shared()))
     }
 
     /// Rejects a request that exceeds the memory limit: over HTTP/2 by resetting its stream, which frees all of its
@@ -220,18 +221,18 @@ impl Session {
         if streams::current().is_some() {
             return Err(h2::Reason::REFUSED_STREAM.into());
         }
-        let link = self.link();
-        Ok(response::too_many_requests().map(|body| ConnectionBody::new(body, link, self.server.shared())))
+        let connection = self.request_connection();
+        Ok(response::too_many_requests().map(|body| ConnectionBody::new(body, connection, self.server.shared())))
     }
 
-    fn link(&self) -> Link {
+    fn request_connection(&self) -> RequestConnection {
         // Over HTTP/1 closing a response closes the connection.
-        let link = match streams::current() {
-            Some(stream) => Link::new(self.peer.clone(), stream),
-            None => Link::of_connection(self.peer.clone()),
+        let connection = match streams::current() {
+            Some(stream) => RequestConnection::new(self.peer.clone(), stream),
+            None => RequestConnection::of_connection(self.peer.clone()),
         };
-        self.connections.note(&link);
-        link
+        self.connections.note(&connection);
+        connection
     }
 }
 
@@ -243,7 +244,7 @@ fn user_of(certificate: &CertificateDer<'_>) -> Option<User> {
     let name = subject.iter_common_name().next()?.as_str().ok()?;
     let groups: Vec<&str> = subject.iter_organization().filter_map(|group| group.as_str().ok()).collect();
     let mut user = User::new(name, &groups);
-    let id = digest.as_ref().iter().fold("X509SHA256=".to_owned(), |id, byte| id + &format!("{byte:02x}"));
+    let id = format!("X509SHA256={}", hex::encode(digest.as_ref()));
     user.extra.insert(CREDENTIAL_ID.into(), vec![id]);
     Some(user)
 }

@@ -7,14 +7,19 @@ mod action_body;
 mod actions;
 mod call;
 mod containers;
+mod deletion;
 mod dispatch;
+mod list;
 mod objects;
 mod offloading;
 mod state;
+mod stored;
 mod upload;
 
 pub use state::Snapshot;
+pub use stored::{StoredChange, StoredObject};
 
+use crate::aggregation::{Aggregation, Forwarder, OfflineForwarder};
 use crate::auth::{Authenticator, Authorizer, Issuer, PolicyImage};
 use crate::bounds::{Bounds, SharedBounds};
 use crate::catalog::{Catalog, CurrentCatalog};
@@ -41,6 +46,8 @@ pub struct Options {
     pub secret: [u8; 32],
     /// Sends requests to webhooks.
     pub webhooks: Arc<dyn Caller>,
+    /// Sends requests to aggregated API servers.
+    pub aggregated: Arc<dyn Forwarder>,
     /// Limits of connections, requests and memory.
     pub bounds: Bounds,
 }
@@ -55,8 +62,10 @@ impl Options {
         let mut secret = [0; 32];
         let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut secret);
         filled.map_err(|_| std::io::Error::other("the operating system provides no randomness"))?;
-        let webhooks = Arc::new(Dialer::default());
-        Ok(Self { clock: Clock::system(), rng: Rng::from_os(), secret, webhooks, bounds: Bounds::default() })
+        let dialer = Arc::new(Dialer::default());
+        let (webhooks, aggregated) = (dialer.clone(), dialer);
+        let (clock, rng, bounds) = (Clock::system(), Rng::from_os(), Bounds::default());
+        Ok(Self { clock, rng, secret, webhooks, aggregated, bounds })
     }
 
     /// Derives all randomness from a seed: the same requests have the same responses, tokens included.
@@ -65,7 +74,8 @@ impl Options {
         let keys = rng.fork("keys");
         let mut secret = [0; 32];
         secret.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&keys.next().to_le_bytes()));
-        Self { clock, rng, secret, webhooks: Arc::new(OfflineCaller), bounds: Bounds::default() }
+        let (webhooks, aggregated) = (Arc::new(OfflineCaller), Arc::new(OfflineForwarder));
+        Self { clock, rng, secret, webhooks, aggregated, bounds: Bounds::default() }
     }
 }
 
@@ -79,6 +89,7 @@ pub struct Server(Arc<Components>);
 /// The components of a server.
 struct Components {
     registry: Arc<Registry>,
+    aggregation: Aggregation,
     definitions: Definitions,
     authenticator: Authenticator,
     authorizer: Arc<Authorizer>,
@@ -102,9 +113,10 @@ impl Components {
         policy: PolicyImage,
         options: Options,
     ) -> Arc<Self> {
-        let Options { clock, rng, secret: _, webhooks, bounds } = options;
+        let Options { clock, rng, secret: _, webhooks, aggregated, bounds } = options;
         let store = Arc::new(store);
         let catalog = Arc::new(CurrentCatalog::new(catalog));
+        let aggregation = Aggregation::new(aggregated, store.clone(), &bounds);
         let webhooks = Arc::new(Webhooks::new(webhooks, store.clone(), rng.clone(), &bounds));
         let codec = Arc::new(Codec::new(catalog.clone(), webhooks.clone()));
         let authorizer = Arc::new(Authorizer::new(policy, store.clone()));
@@ -113,6 +125,7 @@ impl Components {
         Arc::new(Self {
             definitions: Definitions::new(registry.clone()),
             registry,
+            aggregation,
             authenticator,
             authorizer,
             openapi: Documents::default(),
@@ -169,7 +182,7 @@ impl Server {
 
     /// Returns the number of watches that were closed because their clients read too slowly.
     pub fn slow_watches(&self) -> u64 {
-        self.0.readers.cut_off().values().sum()
+        self.0.readers.terminated().values().sum()
     }
 
     pub(crate) fn bounds(&self) -> &Bounds {

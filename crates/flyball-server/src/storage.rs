@@ -401,6 +401,24 @@ impl Store {
         Ok((events, all.then_some(state.revision)))
     }
 
+    /// Returns the events of all tables after a revision, in order, as far as the windows contain them.
+    pub(crate) fn changes_after(&self, revision: Revision) -> Vec<(GroupResource, Arc<Event>)> {
+        let state = &self.shared.state.lock().image;
+        let mut changes = Vec::new();
+        for (name, table) in state.tables.iter().filter(|(_, table)| table.changed() > revision) {
+            changes.extend(table.retained_after(revision).map(|event| (name.clone(), event.clone())));
+        }
+        changes.sort_by_key(|(_, event)| event.revision);
+        changes
+    }
+
+    /// Returns the revision of the latest write to the selected tables.
+    pub(crate) fn last_change(&self, select: impl Fn(&GroupResource) -> bool) -> Revision {
+        let state = &self.shared.state.lock().image;
+        let selected = state.tables.iter().filter(|(name, _)| select(name));
+        selected.map(|(_, table)| table.changed()).max().unwrap_or_default()
+    }
+
     /// Returns the notifier of writes to a table.
     pub(crate) fn notifier(&self, table: &GroupResource) -> Arc<WriteNotifier> {
         self.shared.state.lock().image.table(table).notifier()
@@ -418,8 +436,12 @@ impl Store {
         self.shared.state.lock().image.past.get()
     }
 
+    /// Returns the bytes of all objects.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        self.shared.state.lock().image.sizes.total()
+    }
+
     /// Returns the bytes of past states that only the windows of tables reference.
-    #[cfg(test)]
     pub(crate) fn window_bytes(&self) -> usize {
         self.shared.state.lock().image.window_bytes
     }

@@ -12,8 +12,8 @@ mod views;
 pub(crate) use readers::Readers;
 
 use crate::bounds::{Flow, Offload};
+use crate::connection::RequestConnection;
 use crate::encoder::ResponseEncoder;
-use crate::link::Link;
 use crate::registry::{Registry, Selection, parse_version};
 use crate::request::accept::{Encoding, View, not_acceptable};
 use crate::request::options::ListOptions;
@@ -41,7 +41,7 @@ const LAST_BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 
 /// Interval between events of a connection, in which changes are batched: separate events would cost client and server
 /// more than the writes.
-const GATHER_INTERVAL: Duration = Duration::from_millis(1);
+const BATCH_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Timeout of the conversion of an object.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ pub(crate) async fn respond(
     encoder: ResponseEncoder,
     namespace: Option<&str>,
     (options, state): (&ListOptions, PendingEntries),
-    (flow, connection, offload): (&Flow, Option<Link>, Option<Offload>),
+    (flow, connection, offload): (&Flow, Option<RequestConnection>, Option<Offload>),
 ) -> Result<Response<Body>, Status> {
     if encoder.form.encoding == Encoding::Yaml || encoder.form.view == View::MetadataList {
         return Err(not_acceptable(encoder.resource.offered()));
@@ -125,9 +125,9 @@ struct Watch {
     state: PendingEntries,
     /// True if a bookmark marks the end of the initial state.
     initial_end: bool,
-    /// When the next bookmark is due.
+    /// Time of the next bookmark.
     bookmarks: Option<Instant>,
-    /// When the last one is.
+    /// Time of the last bookmark.
     last_bookmark: Option<Instant>,
     end: Instant,
     done: bool,
@@ -135,7 +135,7 @@ struct Watch {
     is_selected: bool,
     /// True if the window has been read: a watch that begins before the window is not slow.
     has_read: bool,
-    /// Until when it gathers changes, over a connection.
+    /// End of the interval in which it batches changes, over a connection.
     pace: Option<Instant>,
     /// The flow that is charged for conversions.
     flow: Flow,
@@ -147,9 +147,17 @@ impl Watch {
         if self.done {
             return None;
         }
+        match self.initial_events().await {
+            Some(result) => result,
+            None => self.later_events().await,
+        }
+    }
+
+    /// Returns the next frames of the initial state, or the end of the watch; `None` after the last frames.
+    async fn initial_events(&mut self) -> Option<Option<Bytes>> {
         if let Some(revision) = self.awaited.take() {
             if let Err(status) = self.registry.wait_for(revision).await {
-                return self.fail(&status).await;
+                return Some(self.fail(&status).await);
             }
             let snapshot = self.registry.store.list(&self.events.encoder.resource.table, self.namespace.as_deref());
             self.position = snapshot.revision;
@@ -164,30 +172,32 @@ impl Watch {
                     let revision = entry.revision;
                     self.events.push("ADDED", entry, revision);
                 }
-                Err(status) => return self.fail(&status).await,
+                Err(status) => return Some(self.fail(&status).await),
             }
             if self.events.is_full()
                 && let Some(result) = self.encode_events().await
             {
-                return result;
+                return Some(result);
             }
         }
         if std::mem::take(&mut self.initial_end) {
             self.bookmark(true);
         }
-        if let Some(result) = self.encode_events().await {
-            return result;
-        }
+        self.encode_events().await
+    }
+
+    /// Waits for the next changes or bookmark.
+    async fn later_events(&mut self) -> Option<Bytes> {
         loop {
             let notifier = self.notifier.clone();
             let written = notifier.notified(self.pace.is_some());
             let mut written = std::pin::pin!(written);
-            // Listening begins before looking, so that nothing is missed in between.
+            // Subscribes before it reads the window, so that no write is missed.
             written.as_mut().enable();
             if let Some(pace) = self.pace.filter(|pace| Instant::now() < *pace && self.is_behind()) {
                 tokio::time::sleep_until(pace).await;
             }
-            if !self.read_on().await || !self.is_served() {
+            if !self.read_window().await || !self.is_served() {
                 self.done = true;
             }
             if let Some(result) = self.encode_events().await {
@@ -252,7 +262,7 @@ impl Watch {
     }
 
     /// Sends the events since the last one; returns true if the watch continues.
-    async fn read_on(&mut self) -> bool {
+    async fn read_window(&mut self) -> bool {
         let registry = self.registry.clone();
         loop {
             match registry.store.events_after(&self.events.encoder.resource.table, self.position, EVENT_BATCH) {
@@ -277,7 +287,7 @@ impl Watch {
                         Some(latest) => {
                             self.position = self.position.max(latest);
                             if !self.events.is_empty() {
-                                self.pace = self.pace.map(|_| Instant::now() + GATHER_INTERVAL);
+                                self.pace = self.pace.map(|_| Instant::now() + BATCH_INTERVAL);
                             }
                             return true;
                         }
@@ -290,7 +300,7 @@ impl Watch {
                 }
                 Err(storage::Error::Compacted { requested, oldest }) => {
                     if self.has_read {
-                        self.readers.count_cut_off(&self.events.encoder.resource.table);
+                        self.readers.count_terminated(&self.events.encoder.resource.table);
                     }
                     let status = Status::expired(format!("too old resource version: {requested} ({oldest})"));
                     self.events.write("ERROR", &status_value(&status));
@@ -313,7 +323,7 @@ impl Watch {
             (None, Some(entry)) => Some(("ADDED", entry)),
             (Some(_), Some(entry)) => Some(("MODIFIED", entry)),
             (Some(_), None) if event.removed => Some(("DELETED", &event.after)),
-            // The object lives on out of sight: its last state in sight, at the revision of the change.
+            // The object no longer matches: the event has its last matching state, at the revision of the change.
             (Some(entry), None) => Some(("DELETED", entry)),
             (None, None) => None,
         }
@@ -365,14 +375,14 @@ mod tests {
     const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
     /// Sends a request, over a connection if a view is given.
-    async fn ask(server: &Server, view: Option<&str>, method: Method, path: &str, body: &Value) -> Body {
+    async fn send(server: &Server, view: Option<&str>, method: Method, path: &str, body: &Value) -> Body {
         let mut request = Request::new(Full::new(Bytes::from(body.to_string())));
         (*request.method_mut(), *request.uri_mut()) = (method, path.parse().unwrap());
         request.headers_mut().insert("content-type", "application/json".parse().unwrap());
         request.extensions_mut().insert(User::admin());
         if let Some(view) = view {
             request.headers_mut().insert("accept", view.parse().unwrap());
-            request.extensions_mut().insert(Link::default());
+            request.extensions_mut().insert(RequestConnection::default());
         }
         let response = server.handle(request).await;
         assert!(response.status().is_success(), "{}", response.status());
@@ -383,7 +393,7 @@ mod tests {
     async fn read_events(server: &Server, watch: &mut Body, names: &[&str]) -> (usize, Duration) {
         for name in names {
             let object = json!({"metadata": {"name": name}});
-            ask(server, None, Method::POST, MAPS, &object).await;
+            send(server, None, Method::POST, MAPS, &object).await;
         }
         let start = Instant::now();
         let frame = watch.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -394,14 +404,14 @@ mod tests {
     async fn close_events_are_sent_together_over_a_connection() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
         let path = "/api/v1/configmaps?watch=1";
-        let mut watch = ask(&server, Some(JSON), Method::GET, path, &Value::Null).await;
+        let mut watch = send(&server, Some(JSON), Method::GET, path, &Value::Null).await;
         assert_eq!(read_events(&server, &mut watch, &["a"]).await, (1, Duration::ZERO));
         let (events, waited) = read_events(&server, &mut watch, &["b", "c"]).await;
-        assert!(events == 2 && (GATHER_INTERVAL..2 * GATHER_INTERVAL).contains(&waited), "{events} {waited:?}");
-        tokio::time::sleep(2 * GATHER_INTERVAL).await;
+        assert!(events == 2 && (BATCH_INTERVAL..2 * BATCH_INTERVAL).contains(&waited), "{events} {waited:?}");
+        tokio::time::sleep(2 * BATCH_INTERVAL).await;
         assert_eq!(read_events(&server, &mut watch, &["d"]).await, (1, Duration::ZERO));
         // In process nothing is saved by that.
-        let mut watch = ask(&server, None, Method::GET, path, &Value::Null).await;
+        let mut watch = send(&server, None, Method::GET, path, &Value::Null).await;
         assert_eq!(read_events(&server, &mut watch, &[]).await, (4, Duration::ZERO));
         assert_eq!(read_events(&server, &mut watch, &["e"]).await, (1, Duration::ZERO));
     }
@@ -418,14 +428,14 @@ mod tests {
         let threads = server.shared().threads.of(&flow);
         let all = || threads.clone().wait(flow.clone(), threads.limit());
         let map = |n: usize| json!({"metadata": {"name": "m", "labels": {"n": n.to_string()}}, "data": {"a": "a".repeat(100_000)}});
-        let created = ask(&server, None, Method::POST, MAPS, &map(0)).await.collect().await.unwrap().to_bytes();
+        let created = send(&server, None, Method::POST, MAPS, &map(0)).await.collect().await.unwrap().to_bytes();
         let created: Value = serde_json::from_slice(&created).unwrap();
         let since = created["metadata"]["resourceVersion"].as_str().unwrap();
         let since = format!("{MAPS}?watch=1&resourceVersion={since}");
         let state = format!("{MAPS}?watch=1");
         let watch = |path: &str, view: &'static str| {
             let (server, path) = (server.clone(), path.to_owned());
-            async move { ask(&server, Some(view), Method::GET, &path, &Value::Null).await }
+            async move { send(&server, Some(view), Method::GET, &path, &Value::Null).await }
         };
         let taken = all().await;
         assert!(next(&mut watch(&state, JSON).await).is_some(), "stored objects are copied");
@@ -436,7 +446,7 @@ mod tests {
         for n in 0..100 {
             watches.push(watch(&since, [TABLE, METADATA][n % 2]).await);
         }
-        ask(&server, None, Method::PUT, &format!("{MAPS}/m"), &map(1)).await;
+        send(&server, None, Method::PUT, &format!("{MAPS}/m"), &map(1)).await;
         assert!(watches[..2].iter_mut().all(|watch| next(watch).is_none()), "others compute");
         drop(taken);
         let mut events = Vec::new();
@@ -456,13 +466,13 @@ mod tests {
         let mut since = Vec::new();
         for name in ["a", "b", "c", "d", "e"] {
             let object = json!({"metadata": {"name": name, "annotations": {"long": long}}});
-            let created = ask(&server, None, Method::POST, MAPS, &object).await.collect().await.unwrap().to_bytes();
+            let created = send(&server, None, Method::POST, MAPS, &object).await.collect().await.unwrap().to_bytes();
             let created: Value = serde_json::from_slice(&created).unwrap();
             since.push(created["metadata"]["resourceVersion"].as_str().unwrap().to_owned());
         }
         let watch = async |since: &str| {
             let path = format!("{MAPS}?watch=1&resourceVersion={since}");
-            ask(&server, Some(METADATA), Method::GET, &path, &Value::Null).await
+            send(&server, Some(METADATA), Method::GET, &path, &Value::Null).await
         };
         // It encodes the third and later ones.
         let mut later = watch(&since[1]).await;

@@ -3,13 +3,19 @@
 //! Takes a review and an endpoint, returns the response or kube-apiserver's error. A [`Caller`] sends the bytes: the
 //! server itself opens no socket.
 
-use crate::bounds::{Bounds, Flow, Hold, Levels, Pool};
+mod memory;
+
+pub(crate) use memory::ConversionMemory;
+pub use memory::ResponseMemory;
+
+use crate::bounds::{Bounds, Flow, Levels, Pool};
 use crate::kinds::SERVICE;
-use crate::limits::{self, MAX_WEBHOOK_RESPONSE_BYTES, MAX_WEIGHT};
+use crate::limits::{self, MAX_DECODED_BYTES};
+use crate::request::json_type;
 use crate::storage::Store;
 use base64::Engine;
 use bytes::Bytes;
-use flyball_core::{ObjectKey, Rng, Status, memory};
+use flyball_core::{ObjectKey, Rng};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -37,127 +43,26 @@ pub struct WebhookCall {
     pub memory: ResponseMemory,
 }
 
-/// The memory for the response of a webhook, which is charged to the user of the request. Clones share it.
-///
-/// Responses of one configuration or CRD take at most a quarter of the user's share, so that a webhook cannot use up
-/// the memory for the responses of others.
-///
-/// The default limits the length of the response, and charges nobody.
-#[derive(Clone, Default)]
-pub struct ResponseMemory(Option<Arc<Reservation>>);
-
-struct Reservation {
-    /// The memory for the responses of this configuration or CRD to the user.
-    owner: Arc<Pool>,
-    /// The memory of all users.
-    pool: Pool,
-    flow: Flow,
-    max_wait: Duration,
-    /// Parts of both.
-    holds: Mutex<Option<[Hold; 2]>>,
-}
-
-impl ResponseMemory {
-    /// Maximum number of bytes of a response.
-    pub const MAX_BYTES: usize = MAX_WEBHOOK_RESPONSE_BYTES;
-
-    /// Waits until a response of this length may be in memory, or returns why it may not.
-    pub async fn reserve(&self, bytes: usize) -> Result<(), String> {
-        if bytes > MAX_WEBHOOK_RESPONSE_BYTES {
-            return Err(format!("the response has more than {MAX_WEBHOOK_RESPONSE_BYTES} bytes"));
-        }
-        let Some(Reservation { owner, pool, flow, max_wait, holds }) = self.0.as_deref() else { return Ok(()) };
-        let held = holds.lock().as_ref().map_or(0, |[_, hold]| hold.amount());
-        if bytes > held {
-            let bytes = bytes - held;
-            // A response that is longer than the limit waits until it is the only one.
-            let own = match owner.limit().saturating_sub(held) {
-                0 => Some(owner.charge(flow, bytes)),
-                room => owner.acquire(flow, bytes.min(room), *max_wait).await,
-            };
-            let mut own = own.ok_or("responses of this webhook to this user take too much memory, try again later")?;
-            own.resize(bytes);
-            let more = pool.acquire(flow, bytes, *max_wait).await;
-            let more = more.ok_or("responses of webhooks to this user take too much memory, try again later")?;
-            match &mut *holds.lock() {
-                Some(holds) => holds.iter_mut().zip([own, more]).for_each(|(hold, more)| hold.add(more)),
-                holds => *holds = Some([own, more]),
-            }
-        }
-        Ok(())
-    }
-
-    /// Charges more memory for the decoded response, also beyond the limit: it is decoded and used without a wait.
-    pub(crate) fn charge(&self, bytes: usize) {
-        let Some(memory) = self.0.as_deref() else { return };
-        for hold in memory.holds.lock().iter_mut().flatten() {
-            hold.resize(hold.amount() + bytes);
-        }
-    }
-}
-
-impl fmt::Debug for ResponseMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.0.as_deref().and_then(|memory| memory.holds.lock().as_ref().map(|[_, hold]| hold.amount()));
-        f.debug_tuple("ResponseMemory").field(&held).finish()
-    }
-}
-
-/// The memory of converted objects that are in use together, which is charged to the user of the request.
-pub(crate) struct ConversionMemory {
-    pool: Pool,
-    flow: Flow,
-    max_wait: Duration,
-    /// Bytes that are not charged.
-    free: usize,
-    hold: Option<Hold>,
-}
-
-/// Bytes of converted objects that are not charged, so that few small objects may grow.
-const FREE_CONVERTED_BYTES: usize = 1 << 20;
-
-impl ConversionMemory {
-    /// Adds a converted object. Only objects that are converted to more than twice their stored size are charged: the
-    /// stored size has limits.
-    pub(crate) async fn add(&mut self, stored: usize, converted: usize) -> Result<(), Status> {
-        self.free += 2 * stored;
-        let charged = converted.saturating_sub(self.free);
-        self.free = self.free.saturating_sub(converted);
-        self.charge(charged).await
-    }
-
-    /// Sets the memory of all converted objects, whatever their stored size.
-    pub(crate) async fn set(&mut self, bytes: usize) -> Result<(), Status> {
-        let bytes = bytes.saturating_sub(self.free);
-        let held = self.hold.as_ref().map_or(0, Hold::amount);
-        self.hold.iter_mut().filter(|_| bytes < held).for_each(|hold| hold.resize(bytes));
-        self.charge(bytes.saturating_sub(held)).await
-    }
-
-    async fn charge(&mut self, bytes: usize) -> Result<(), Status> {
-        if bytes > 0 {
-            let more = self.pool.acquire(&self.flow, bytes, self.max_wait).await;
-            let why = "objects that webhooks convert for this user take too much memory, try again later";
-            let more = more.ok_or_else(|| Status::too_many_requests(why, 1))?;
-            match &mut self.hold {
-                Some(hold) => hold.add(more),
-                hold => *hold = Some(more),
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Debug for ConversionMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ConversionMemory").field(&self.hold.as_ref().map(Hold::amount)).finish()
-    }
-}
-
 /// The decoded response of a webhook, with its memory.
 pub(crate) struct ReviewResponse {
     pub(crate) review: Value,
     pub(crate) memory: ResponseMemory,
+}
+
+/// A field of a response: its JSON pointer, its JSON type, and its name and type in Go.
+pub(crate) type TypedField = (&'static str, &'static str, &'static str);
+
+/// Returns Go's error for a field of a response with another JSON type.
+pub(crate) fn mistyped(review: &Value, fields: &[TypedField]) -> Option<String> {
+    fields.iter().find_map(|(pointer, expected, field)| {
+        let found = review.pointer(pointer).map_or("null", json_type);
+        (found != "null" && found != *expected).then(|| unmarshal_error(found, field))
+    })
+}
+
+/// Returns Go's error for a field with this JSON type.
+pub(crate) fn unmarshal_error(found: &str, field: &str) -> String {
+    format!("json: cannot unmarshal {found} into Go struct field {field}")
 }
 
 /// The response of a webhook.
@@ -291,28 +196,34 @@ impl Client {
                 let (name, port) = split_host(host);
                 Ok((format!("{name}:{port}"), name.trim_matches(['[', ']']).to_owned()))
             }
-            Endpoint::Service { namespace, name, port, .. } => {
-                let key = ObjectKey::new(Some(namespace), name);
-                let service = store.get(&SERVICE.table(), &key).and_then(|entry| entry.object().ok());
-                let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
-                let text = |field: &str| service.at(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
-                let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
-                let host = match (text("type"), text("clusterIP")) {
-                    ("ExternalName", _) => text("externalName"),
-                    (ty, "" | "None") => {
-                        return Err(format!("unsupported service type {ty:?}"));
-                    }
-                    (_, address) => {
-                        if !ports.into_iter().any(|known| known["port"].as_u64() == Some((*port).into())) {
-                            return Err(format!("no service port {port} found for service {name:?}"));
-                        }
-                        address
-                    }
-                };
-                Ok((format!("{host}:{port}"), format!("{name}.{namespace}.svc")))
-            }
+            Endpoint::Service { namespace, name, port, .. } => resolve_service(store, namespace, name, *port),
         }
     }
+}
+
+/// Resolves the address of a Service, and the server name to expect.
+pub(crate) fn resolve_service(
+    store: &Store,
+    namespace: &str,
+    name: &str,
+    port: u16,
+) -> Result<(String, String), String> {
+    let key = ObjectKey::new(Some(namespace), name);
+    let service = store.get(&SERVICE.table(), &key).and_then(|entry| entry.object().ok());
+    let service = service.ok_or_else(|| format!("service {name:?} not found"))?;
+    let text = |field: &str| service.at(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
+    let mut ports = service.at(&["spec", "ports"]).and_then(Value::as_array).into_iter().flatten();
+    let host = match (text("type"), text("clusterIP")) {
+        ("ExternalName", _) => text("externalName"),
+        (ty, "" | "None") => return Err(format!("unsupported service type {ty:?}")),
+        (_, address) => {
+            if !ports.any(|known| known["port"].as_u64() == Some(port.into())) {
+                return Err(format!("no service port {port} found for service {name:?}"));
+            }
+            address
+        }
+    };
+    Ok((format!("{host}:{port}"), format!("{name}.{namespace}.svc")))
 }
 
 /// The memory for responses of a configuration or CRD to a user.
@@ -343,15 +254,14 @@ impl Webhooks {
     fn response_memory(&self, client: &Client) -> ResponseMemory {
         let flow = SCOPE.try_with(|scope| scope.flow.clone()).unwrap_or_else(|_| Flow::unidentified());
         let (owner, pool) = (self.owner_pool(client, &flow), self.responses.of(&flow).clone());
-        let (max_wait, holds) = (self.bounds.max_wait, Mutex::default());
-        ResponseMemory(Some(Arc::new(Reservation { owner, pool, flow, max_wait, holds })))
+        ResponseMemory::of_webhook(owner, pool, flow, self.bounds.max_wait)
     }
 
     /// Returns the memory for converted objects of a request.
     pub(crate) fn conversion_memory(&self) -> ConversionMemory {
         let flow = SCOPE.try_with(|scope| scope.flow.clone()).unwrap_or_else(|_| Flow::unidentified());
         let (pool, max_wait) = (self.converted.of(&flow).clone(), self.bounds.max_wait);
-        ConversionMemory { pool, flow, max_wait, free: FREE_CONVERTED_BYTES, hold: None }
+        ConversionMemory::new(pool, flow, max_wait)
     }
 
     /// Returns the memory for the responses of a configuration or CRD to a user.
@@ -402,9 +312,12 @@ impl Webhooks {
             response = call => response.map_err(|why| failed(&why)),
         }?;
         if limits::excess(&response.body).is_some() {
-            return Err(failed(&format_args!("the response takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
+            return Err(failed(&format_args!(
+                "the response takes more than {} MiB of memory",
+                MAX_DECODED_BYTES >> 20
+            )));
         }
-        held.charge(memory::of_text(&response.body));
+        held.charge(flyball_core::memory::of_text(&response.body));
         Ok(ReviewResponse { review: read(&response)?, memory: held })
     }
 }
@@ -493,6 +406,7 @@ fn client_message(code: u16, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MAX_WEBHOOK_RESPONSE_BYTES;
 
     #[tokio::test(start_paused = true)]
     async fn responses_are_charged_to_the_user_of_the_request() {

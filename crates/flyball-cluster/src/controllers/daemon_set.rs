@@ -69,7 +69,7 @@ impl Reconcile for DaemonSets {
         let claimed = owners::claim(set, &selector, cx).await?;
         let mut daemon = Daemon { set, spec, hash, nodes: cx.list(None).await?, pods: BTreeMap::new(), now: cx.now() };
         let hashes: Vec<Option<String>> = claimed.iter().map(|pod: &Pod| pod.labels().get(HASH).cloned()).collect();
-        daemon.place(claimed);
+        daemon.add_pods(claimed);
         let result = self.manage(&mut daemon, cx).await;
         let used = |name: &str| {
             let revision = history.find(name);
@@ -153,7 +153,7 @@ impl Daemon<'_> {
     }
 
     /// Adds pods, except for terminated ones that are being deleted.
-    fn place(&mut self, pods: Vec<Pod>) {
+    fn add_pods(&mut self, pods: Vec<Pod>) {
         for pod in pods.into_iter().filter(|pod| !(is_over(pod) && is_deleting(pod))) {
             if let Some(node) = target(&pod) {
                 self.pods.entry(node).or_default().push(pod);
@@ -167,7 +167,7 @@ impl Daemon<'_> {
     async fn execute(&mut self, plan: Plan, events: &Events, cx: &Context<DaemonSet>) -> Result<()> {
         let pod = |at: usize| Cow::Owned(self.pod(&plan.create[at]));
         let (created, result) = pods::create(self.set, plan.create.len(), pod, events, cx).await;
-        self.place(created);
+        self.add_pods(created);
         result?;
         for pod in plan.delete.iter().take(pods::BURST) {
             pods::delete(self.set, pod, events, cx).await?;

@@ -90,7 +90,7 @@ impl Reconcile for Deployments {
                 } else {
                     rollout.recreate().await?
                 }
-                rollout.judge();
+                rollout.sync_rollout_status();
                 if rollout.is_complete() {
                     rollout.clean_up().await?;
                 }

@@ -29,10 +29,12 @@ impl ServedResource {
         verbs.iter().all(|verb| self.verbs.iter().any(|known| known == verb))
     }
 
-    /// Returns true if a reference with this API version and kind names this kind, in any version.
+    /// Returns true if a reference with this API version and kind names this kind, in any version. Kubernetes also
+    /// accepts the kind in lower case, which OLM writes in the owner references of its roles.
     pub(super) fn is_of(&self, api_version: &str, kind: &str) -> bool {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
-        *self.kind.kind == *kind && *self.kind.group == *group
+        let is_kind = *self.kind.kind == *kind || self.kind.kind.to_lowercase() == kind;
+        is_kind && *self.kind.group == *group
     }
 
     /// Returns the URL of all objects, or of those in one namespace.
@@ -121,4 +123,20 @@ pub(super) async fn served(client: &kube::Client) -> kube::Result<Vec<ServedReso
     }
     served.sort();
     Ok(served)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_name_a_kind_in_any_version_also_in_lower_case() {
+        let crd = GroupVersionKind::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let crd = ServedResource::new(crd, "customresourcedefinitions");
+        let check = |api_version: &str, kind: &str, expected| assert_eq!(crd.is_of(api_version, kind), expected);
+        check("apiextensions.k8s.io/v1", "CustomResourceDefinition", true);
+        check("apiextensions.k8s.io/v1beta1", "customresourcedefinition", true);
+        check("apiextensions.k8s.io/v1", "customResourceDefinition", false);
+        check("v1", "CustomResourceDefinition", false);
+    }
 }

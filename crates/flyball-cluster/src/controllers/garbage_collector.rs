@@ -12,7 +12,7 @@ mod sweep;
 
 use super::discovery::{self, ServedResource};
 use flyball::{Backoff, Kind, WatchEvent, watch};
-use flyball_core::{GroupVersionKind, Rng};
+use flyball_core::{GroupResource, GroupVersionKind, Rng};
 use graph::Graph;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use parking_lot::{Mutex, MutexGuard};
@@ -51,8 +51,13 @@ impl SharedState {
     }
 }
 
-/// Runs the garbage collector, with a client for watches and one for all other requests.
-pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
+/// Runs the garbage collector, with a client for watches and one for all other requests, for all resources or for some.
+pub(super) async fn run(
+    watches: kube::Client,
+    client: kube::Client,
+    rng: Rng,
+    collected: Option<Arc<BTreeSet<GroupResource>>>,
+) {
     let shared = Arc::new(SharedState::default());
     let changed = Arc::new(Notify::new());
     let changes = forward_paced(changed.clone(), shared.clone());
@@ -65,6 +70,7 @@ pub(super) async fn run(watches: kube::Client, client: kube::Client, rng: Rng) {
         shared,
         watches: JoinSet::new(),
         running: BTreeMap::new(),
+        collected,
     };
     tokio::select! {
         biased;
@@ -117,6 +123,8 @@ struct Collector {
     /// Dropped with the collector, and all watches with it.
     watches: JoinSet<()>,
     running: BTreeMap<ServedResource, AbortHandle>,
+    /// The resources to watch, `None` for all.
+    collected: Option<Arc<BTreeSet<GroupResource>>>,
 }
 
 impl Collector {
@@ -131,7 +139,7 @@ impl Collector {
                 let (client, shared) = (self.client.clone(), self.shared.clone());
                 let may_wait = failures.get(&uid).is_none_or(Failures::may_wait);
                 sweeps.spawn(async move {
-                    let done = Sweep { client: &client, graph: &shared.graph, may_wait }.look_at(&uid).await;
+                    let done = Sweep { client: &client, graph: &shared.graph, may_wait }.process_item(&uid).await;
                     shared.graph().done(&uid);
                     (uid, done)
                 });
@@ -151,7 +159,7 @@ impl Collector {
                 () = self.shared.notify.notified() => {}
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                     let (_, uid) = later.pop_first().expect("one is due");
-                    self.shared.graph().look_at(uid);
+                    self.shared.graph().enqueue(uid);
                 }
             }
         }
@@ -190,8 +198,11 @@ impl Collector {
             failures += 1;
             sleep(BACKOFF.after(failures)).await;
         };
-        let served: BTreeSet<ServedResource> =
-            served.into_iter().filter(|kind| kind.can(&["delete", "list", "watch"])).collect();
+        let is_collected = |kind: &ServedResource| {
+            let is_selected = self.collected.as_ref().is_none_or(|collected| collected.contains(&kind.resource));
+            is_selected && kind.can(&["delete", "list", "watch"])
+        };
+        let served: BTreeSet<ServedResource> = served.into_iter().filter(is_collected).collect();
         self.running.retain(|kind, watch| {
             served.contains(kind) || {
                 watch.abort();

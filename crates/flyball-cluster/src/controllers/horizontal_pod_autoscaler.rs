@@ -13,6 +13,7 @@ use crate::Metrics;
 use crate::workload::events::Events;
 use crate::workload::time;
 use flyball::{Action, Context, Controller, ObjectKey, Reconcile, Result};
+use flyball_core::selector::Demands;
 use k8s_openapi::api::autoscaling::v2::{
     HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
     HorizontalPodAutoscalerStatus, MetricStatus,
@@ -67,7 +68,7 @@ struct AutoscalerState {
     uid: Option<String>,
     history: History,
     /// The selector of the target's pods in the last sync.
-    selector: Option<flyball_core::LabelSelector>,
+    selector: Option<Demands>,
 }
 
 impl Reconcile for Autoscalers {
@@ -302,7 +303,7 @@ impl Turn<'_> {
             return Err(why.into());
         }
         let selector = match flyball_core::LabelSelector::parse(text) {
-            Ok(selector) => selector,
+            Ok(selector) => Demands::from(&selector),
             Err(error) => {
                 let why = format!("couldn't convert selector into a corresponding internal selector object: {error}");
                 self.warn("InvalidSelector", &why).await;
@@ -315,8 +316,9 @@ impl Turn<'_> {
         let pods = all.list(&ListParams::default().labels(text)).await.map_err(|error| scale::text(&error))?.items;
         // Most pods of a target have the same labels.
         let labels: BTreeSet<&BTreeMap<String, String>> = pods.iter().map(ResourceExt::labels).collect();
-        let matches = |selector: &flyball_core::LabelSelector| {
-            labels.iter().any(|labels| selector.matches(|key| labels.get(key).map(String::as_str)))
+        let matches = |selector: &Demands| {
+            let mut labels = labels.iter().map(|labels| labels.iter());
+            labels.any(|labels| selector.match_labels(labels.map(|(key, value)| (key.as_str(), value.as_str()))))
         };
         self.on.with(self.cx.key(), |known| known.selector = Some(selector));
         let mut selecting: Vec<ObjectKey> = {

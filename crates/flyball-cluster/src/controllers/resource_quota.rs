@@ -89,8 +89,8 @@ impl Reconcile for Quotas {
     }
 }
 
-/// Computes the usage of all limits of the quota. If objects of one resource cannot be read, its usage stays what it
-/// was, and the first error is returned besides.
+/// Computes the usage of all limits of the quota. If objects of one resource cannot be read, its usage remains
+/// unchanged, and the first error is returned as well.
 async fn count(
     quota: &ResourceQuota,
     hard: &BTreeMap<String, Quantity>,

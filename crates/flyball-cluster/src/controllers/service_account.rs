@@ -24,8 +24,8 @@ pub(super) fn accounts() -> Controller<impl Reconcile> {
         metadata: ObjectMeta { name: Some("default".into()), ..ObjectMeta::default() },
         ..ServiceAccount::default()
     };
-    let keeper = PerNamespace { object: account, is_good: |_, _| true };
-    Controller::new(keeper).watches_by_key::<ServiceAccount>(|account, _| Ok(namespace_of(account, "default")))
+    let per_namespace = PerNamespace { object: account, is_good: |_, _| true };
+    Controller::new(per_namespace).watches_by_key::<ServiceAccount>(|account, _| Ok(namespace_of(account, "default")))
 }
 
 /// Creates the controller that publishes a certificate, given in PEM.
@@ -34,8 +34,8 @@ pub(super) fn root_ca(certificate: String) -> Controller<impl Reconcile> {
     let metadata = ObjectMeta { name: Some(ROOT_CA.into()), annotations: Some(annotations), ..ObjectMeta::default() };
     let data = BTreeMap::from([("ca.crt".to_owned(), certificate)]);
     let object = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
-    let keeper = PerNamespace { object, is_good: |current: &ConfigMap, desired| current.data == desired.data };
-    Controller::new(keeper).watches_by_key::<ConfigMap>(|map, _| Ok(namespace_of(map, ROOT_CA)))
+    let per_namespace = PerNamespace { object, is_good: |current: &ConfigMap, desired| current.data == desired.data };
+    Controller::new(per_namespace).watches_by_key::<ConfigMap>(|map, _| Ok(namespace_of(map, ROOT_CA)))
 }
 
 /// Returns the namespace of an object, if the object has this name.

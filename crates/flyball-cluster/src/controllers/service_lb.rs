@@ -87,7 +87,7 @@ impl LoadBalancers {
     async fn ensure(&self, service: &Service, has_finalizer: bool, cx: &Context<Service>) -> Result<()> {
         let mut others = Vec::new();
         for key in cx.caches().keys::<Service>(None)? {
-            // Only what the assignment depends on is kept: services may be large.
+            // Keeps only the fields that the assignment depends on: services may be large.
             others.extend(cx.caches().get::<Service>(&key)?.map(|other| Service {
                 metadata: ObjectMeta { uid: other.metadata.uid, ..ObjectMeta::default() },
                 status: other.status,

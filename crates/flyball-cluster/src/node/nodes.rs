@@ -1,6 +1,6 @@
 //! Creates the objects of simulated nodes.
 
-use super::SIMULATED;
+use super::SIMULATED_NODE_ANNOTATION;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -82,7 +82,7 @@ impl Nodes {
         labels.insert("kubernetes.io/arch".into(), "amd64".into());
         labels.insert("kubernetes.io/hostname".into(), name.into());
         labels.insert("kubernetes.io/os".into(), "linux".into());
-        let annotations = [(SIMULATED.0.to_owned(), SIMULATED.1.to_owned())].into();
+        let annotations = [(SIMULATED_NODE_ANNOTATION.0.to_owned(), SIMULATED_NODE_ANNOTATION.1.to_owned())].into();
         let taints = (!self.taints.is_empty()).then(|| self.taints.clone());
         Node {
             metadata: ObjectMeta {

@@ -125,7 +125,7 @@ impl PodSync<'_> {
         let mut init = Vec::new();
         for container in spec.init_containers.iter().flatten() {
             let status = known(&before.init_container_statuses, &container.name);
-            let status = status.unwrap_or_else(|| fresh(container, "PodInitializing"));
+            let status = status.unwrap_or_else(|| initial_status(container, "PodInitializing"));
             let status = self.sync_container(spec, container, status, since, may_start, stopping, &mut result);
             let is_done = match is_sidecar(container) {
                 true => status.started == Some(true),
@@ -140,7 +140,8 @@ impl PodSync<'_> {
         let first = if init.is_empty() { "ContainerCreating" } else { "PodInitializing" };
         let mut main = Vec::new();
         for container in &spec.containers {
-            let status = known(&before.container_statuses, &container.name).unwrap_or_else(|| fresh(container, first));
+            let status =
+                known(&before.container_statuses, &container.name).unwrap_or_else(|| initial_status(container, first));
             main.push(self.sync_container(spec, container, status, since, may_start, stopping, &mut result));
         }
         // Sidecars stop with the other containers.
@@ -152,7 +153,7 @@ impl PodSync<'_> {
         if is_over && !stopping {
             for (container, status) in spec.init_containers.iter().flatten().zip(&mut init) {
                 if is_sidecar(container) && ended(status).is_none() {
-                    *status = end_of(status.clone(), &Exit { code: 0, at: self.now });
+                    *status = terminated_status(status.clone(), &Exit { code: 0, at: self.now });
                 }
             }
         }
@@ -215,7 +216,7 @@ impl PodSync<'_> {
                 if !stopping && container.image.as_deref().unwrap_or_default() != status.image {
                     let text = format!("Container {} definition changed, will be restarted", container.name);
                     result.normal("Killing", text);
-                    status = end_of(status, &Exit { code: TERMINATED, at: self.now });
+                    status = terminated_status(status, &Exit { code: TERMINATED, at: self.now });
                     continue;
                 }
                 let id = status.container_id.clone().unwrap_or_default();
@@ -227,7 +228,7 @@ impl PodSync<'_> {
                         if stopping {
                             result.normal("Killing", format!("Stopping container {}", container.name));
                         }
-                        status = end_of(status, &exit);
+                        status = terminated_status(status, &exit);
                     }
                     ProgramState::Running { is_ready, until } => {
                         status.ready = is_ready;
@@ -240,7 +241,7 @@ impl PodSync<'_> {
             }
             if stopping {
                 if ended(&status).is_none() {
-                    status = lost(status);
+                    status = unknown_status(status);
                 }
                 return status;
             }
@@ -374,7 +375,7 @@ impl PodSync<'_> {
 }
 
 /// Creates the initial status of a container.
-fn fresh(container: &Container, reason: &str) -> ContainerStatus {
+fn initial_status(container: &Container, reason: &str) -> ContainerStatus {
     ContainerStatus {
         name: container.name.clone(),
         image: container.image.clone().unwrap_or_default(),
@@ -385,7 +386,7 @@ fn fresh(container: &Container, reason: &str) -> ContainerStatus {
     }
 }
 
-fn end_of(mut status: ContainerStatus, exit: &Exit) -> ContainerStatus {
+fn terminated_status(mut status: ContainerStatus, exit: &Exit) -> ContainerStatus {
     let running = status.state.as_ref().and_then(|state| state.running.as_ref());
     let started = running.and_then(|running| running.started_at.as_ref()).map(|time| time.0);
     status.state = Some(terminated(exit, started, status.container_id.clone()));
@@ -394,7 +395,7 @@ fn end_of(mut status: ContainerStatus, exit: &Exit) -> ContainerStatus {
 }
 
 /// Status of a container that does not exist when its pod is stopped.
-fn lost(mut status: ContainerStatus) -> ContainerStatus {
+fn unknown_status(mut status: ContainerStatus) -> ContainerStatus {
     let terminated = ContainerStateTerminated {
         exit_code: KILLED,
         reason: Some("ContainerStatusUnknown".into()),

@@ -43,7 +43,7 @@ pub struct Launch<'a> {
     pub attempt: i32,
     /// Its environment, with all references resolved.
     pub env: &'a BTreeMap<String, String>,
-    /// Time since when it could be started.
+    /// Time from which the container could start.
     pub since: Timestamp,
     /// The time.
     pub now: Timestamp,
@@ -69,7 +69,7 @@ pub struct RunningContainer<'a> {
     pub attempt: i32,
     /// The container ID that [`Program::start`] returned.
     pub id: &'a str,
-    /// When it was started, in whole seconds.
+    /// Start time, in whole seconds.
     pub started: Timestamp,
 }
 
@@ -102,7 +102,7 @@ pub enum ProgramState {
 pub struct Exit {
     /// Its exit code.
     pub code: i32,
-    /// When it ended.
+    /// End time.
     pub at: Timestamp,
 }
 
@@ -113,7 +113,7 @@ pub(super) const KILLED: i32 = 137;
 const SCHEME: &str = "simulated://";
 
 /// A program that simulates containers, without processes: they become ready and exit according to their pods'
-/// annotations and [rules](super::Rule).
+/// annotations and [rules](super::ContainerRule).
 ///
 /// It is stateless: the state of a container depends on the pod alone.
 #[derive(Debug)]

@@ -116,7 +116,7 @@ pub struct ContainerScript {
 /// precedence.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Rule {
+pub struct ContainerRule {
     /// The namespace of the pods; any if absent.
     pub namespace: Option<String>,
     /// Their labels; any if absent.
@@ -128,11 +128,10 @@ pub struct Rule {
     /// The name of the container; any if absent.
     pub container: Option<String>,
     /// Script of the containers.
-    #[serde(alias = "course")]
     pub script: ContainerScript,
 }
 
-impl Rule {
+impl ContainerRule {
     fn is_about(&self, pod: &Pod, container: &str) -> bool {
         let labels = || Selector::new(self.selector.as_ref()).is_none_or(|selector| selector.matches(pod));
         let annotations = pod.annotations();
@@ -154,10 +153,10 @@ impl Rule {
 
 /// The rules of a cluster.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rules(Arc<[Rule]>);
+pub(crate) struct Rules(Arc<[ContainerRule]>);
 
-impl FromIterator<Rule> for Rules {
-    fn from_iter<I: IntoIterator<Item = Rule>>(rules: I) -> Self {
+impl FromIterator<ContainerRule> for Rules {
+    fn from_iter<I: IntoIterator<Item = ContainerRule>>(rules: I) -> Self {
         Self(rules.into_iter().collect())
     }
 }
@@ -285,7 +284,7 @@ mod tests {
 
     #[test]
     fn annotations_override_rules_and_containers_override_pods() {
-        let rule: Rule = serde_json::from_value(json!({
+        let rule: ContainerRule = serde_json::from_value(json!({
             "selector": {"matchLabels": {"app": "web"}},
             "fields": {"spec.nodeName": "n"},
             "script": {"startAfter": "3s", "crashes": 2},

@@ -92,8 +92,8 @@ impl Neighbors {
         }
     }
 
-    /// Returns the score of a node for the pod, or the reasons why it does not fit.
-    pub(super) fn judge(&self, labels: &Labels) -> Result<i64, Vec<Reason>> {
+    /// Filters a node: returns its score for the pod, or the reasons why the pod does not fit.
+    pub(super) fn filter(&self, labels: &Labels) -> Result<i64, Vec<Reason>> {
         let mut score = 0;
         for spread in &self.spread {
             let Some(value) = labels.get(&spread.topology) else {

@@ -89,8 +89,8 @@ impl Node {
         self.pods.values().any(|pod| pod.ports.iter().any(|used| used.collides(port)))
     }
 
-    /// Returns the score of the node for a pod, or the reason why the pod does not fit.
-    pub(super) fn judge(&self, name: &str, pending: &PendingPod) -> Result<i64, Vec<Reason>> {
+    /// Filters the node: returns its score for a pod, or the reasons why the pod does not fit.
+    pub(super) fn filter(&self, name: &str, pending: &PendingPod) -> Result<i64, Vec<Reason>> {
         let (Some(node), Some(spec)) = (&self.facts, &pending.pod.spec) else { return Err(Vec::new()) };
         let tolerations = spec.tolerations.as_ref();
         if affinity::named(spec).is_some_and(|names| !names.contains(name)) {

@@ -2,14 +2,15 @@
 //!
 //! Namespaces take turns, so that many pods of one do not delay the few of another with the same priority.
 
+use flyball::Backoff;
 use flyball_core::ObjectKey;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-const MAX_WAIT: Duration = Duration::from_secs(10);
+/// Backoff of unschedulable pods, as in kube-scheduler.
+const BACKOFF: Backoff = Backoff { base_delay: Duration::from_secs(1), max_delay: Duration::from_secs(10) };
 
 /// The pods that wait for a node.
 #[derive(Debug, Default)]
@@ -56,7 +57,7 @@ struct FailedAttempts {
 
 impl FailedAttempts {
     fn due(&self) -> Instant {
-        self.last + FIRST_WAIT.saturating_mul(1 << (self.times - 1).min(8)).min(MAX_WAIT)
+        self.last + BACKOFF.after(self.times)
     }
 }
 
@@ -168,12 +169,12 @@ mod tests {
         }
         queue.failed(key("a"), 0, began, false);
         queue.failed(key("b"), 10, began, true);
-        assert_eq!((queue.next(began), queue.next_due()), (None, Some(began + FIRST_WAIT)));
+        assert_eq!((queue.next(began), queue.next_due()), (None, Some(began + BACKOFF.base_delay)));
         queue.something_changed();
-        let later = began + FIRST_WAIT;
+        let later = began + BACKOFF.base_delay;
         assert_eq!((queue.next(later), queue.next(later), queue.next(later)), (Some(key("b")), Some(key("a")), None));
         queue.failed(key("a"), 0, later, true);
-        assert_eq!(queue.next_due(), Some(later + 2 * FIRST_WAIT));
+        assert_eq!(queue.next_due(), Some(later + 2 * BACKOFF.base_delay));
         queue.remove(&key("a"));
         assert_eq!(queue.next_due(), None);
     }

@@ -1,4 +1,4 @@
-//! Scheduler's view of the cluster, and the decision for a pod.
+//! The scheduler's view of the cluster, and the decision for a pod.
 //!
 //! Most pods have the same requirements as many others. For these a [`Class`] caches the results of all nodes, and only
 //! evaluates nodes that have changed since: the cost of a pod depends on the number of changed nodes.
@@ -48,20 +48,20 @@ pub(super) struct State {
 struct Class {
     seen: u64,
     used: u64,
-    verdicts: BTreeMap<Arc<str>, Result<i64, Vec<Reason>>>,
+    results: BTreeMap<Arc<str>, Result<i64, Vec<Reason>>>,
     fitting: BTreeSet<(Reverse<i64>, Arc<str>)>,
 }
 
 impl Class {
-    fn judge(&mut self, name: &Arc<str>, verdict: Option<Result<i64, Vec<Reason>>>) {
-        if let Some(Ok(score)) = self.verdicts.remove(name) {
+    fn set_result(&mut self, name: &Arc<str>, result: Option<Result<i64, Vec<Reason>>>) {
+        if let Some(Ok(score)) = self.results.remove(name) {
             self.fitting.remove(&(Reverse(score), name.clone()));
         }
-        if let Some(verdict) = verdict {
-            if let Ok(score) = verdict {
+        if let Some(result) = result {
+            if let Ok(score) = result {
                 self.fitting.insert((Reverse(score), name.clone()));
             }
-            self.verdicts.insert(name.clone(), verdict);
+            self.results.insert(name.clone(), result);
         }
     }
 }
@@ -86,7 +86,7 @@ impl State {
         }
         if let Some(node) = pods::node(&pod).map(Arc::from) {
             self.assumed.remove(&key);
-            return self.place(key, node, Arc::new(PodFacts::new(&pod)));
+            return self.add_to_node(key, node, Arc::new(PodFacts::new(&pod)));
         }
         let spec = pod.spec.as_ref();
         let is_ours = spec.and_then(|spec| spec.scheduler_name.as_deref()).is_none_or(|name| name == NAME);
@@ -120,7 +120,7 @@ impl State {
         }
     }
 
-    fn place(&mut self, key: ObjectKey, node: Arc<str>, pod: Arc<PodFacts>) {
+    fn add_to_node(&mut self, key: ObjectKey, node: Arc<str>, pod: Arc<PodFacts>) {
         self.pending.remove(&key);
         self.queue.remove(&key);
         let known = self.places.get(&key).filter(|place| **place == node);
@@ -242,12 +242,12 @@ impl State {
         let mut class = self.classes.remove(key).unwrap_or_default();
         for name in self.changes.range(class.seen + 1..).map(|(_, name)| name) {
             let there = self.nodes.get(name).filter(|node| node.facts.is_some());
-            class.judge(name, there.map(|node| node.judge(name, pending)));
+            class.set_result(name, there.map(|node| node.filter(name, pending)));
         }
         (class.seen, class.used) = (self.clock, self.clock);
         let found = match class.fitting.first() {
             Some((_, name)) => Ok(name.clone()),
-            None => Err(self.rejection(pending, None, &class.verdicts)),
+            None => Err(self.rejection(pending, None, &class.results)),
         };
         if self.classes.len() >= CLASSES {
             let oldest = self.classes.iter().min_by_key(|(_, class)| class.used).map(|(key, _)| key.clone());
@@ -260,19 +260,19 @@ impl State {
     /// Finds a node by evaluating all of them.
     fn one_by_one(&self, pending: &PendingPod) -> Result<Arc<str>, String> {
         let neighbors = Neighbors::count(pending, &self.nodes, &self.namespaces);
-        let mut verdicts = BTreeMap::new();
+        let mut results = BTreeMap::new();
         for (name, node) in &self.nodes {
             let Some(facts) = &node.facts else { continue };
-            let verdict = node.judge(name, pending).and_then(|score| {
+            let result = node.filter(name, pending).and_then(|score| {
                 self.volumes.reach(name, &facts.labels, pending, |name| self.nodes.contains_key(name))?;
-                Ok(score + neighbors.judge(&facts.labels)?)
+                Ok(score + neighbors.filter(&facts.labels)?)
             });
-            verdicts.insert(name.clone(), verdict);
+            results.insert(name.clone(), result);
         }
-        let fitting = verdicts.iter().filter_map(|(name, verdict)| Some((Reverse(*verdict.as_ref().ok()?), name)));
+        let fitting = results.iter().filter_map(|(name, result)| Some((Reverse(*result.as_ref().ok()?), name)));
         match fitting.min() {
             Some((_, name)) => Ok(name.clone()),
-            None => Err(self.rejection(pending, None, &verdicts)),
+            None => Err(self.rejection(pending, None, &results)),
         }
     }
 
@@ -281,11 +281,11 @@ impl State {
         &self,
         pending: &PendingPod,
         before: Option<String>,
-        verdicts: &BTreeMap<Arc<str>, Result<i64, Vec<Reason>>>,
+        results: &BTreeMap<Arc<str>, Result<i64, Vec<Reason>>>,
     ) -> String {
         let all = self.nodes.values().filter(|node| node.facts.is_some()).count();
         let (mut counts, mut evictable): (BTreeMap<&str, usize>, usize) = (BTreeMap::new(), 0);
-        for reasons in verdicts.values().filter_map(|verdict| verdict.as_ref().err()) {
+        for reasons in results.values().filter_map(|result| result.as_ref().err()) {
             for reason in reasons {
                 *counts.entry(&reason.text).or_default() += 1;
             }
@@ -315,7 +315,7 @@ impl State {
     pub(super) fn assume(&mut self, pending: &PendingPod, node: &Arc<str>) {
         let key = pending.key();
         self.assumed.insert(key.clone(), pending.facts.uid.clone());
-        self.place(key, node.clone(), Arc::new(pending.facts.clone()));
+        self.add_to_node(key, node.clone(), Arc::new(pending.facts.clone()));
     }
 
     /// Reverts the assumption for a pod whose binding failed. After a temporary failure, the pod is requeued.

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 
+/// Prefix of the annotations with idempotency keys, see `flyball::Context::idempotency_key`.
+const KEY_PREFIX: &str = "key.flyball.dev/";
 /// Fields whose values differ from run to run.
 const RANDOM: [&str; 15] = [
     "uid",
@@ -85,7 +87,7 @@ impl Test {
     }
 
     /// Returns the objects in the namespace of the test with their resources, except for
-    /// [transient](Inventory::PASSING) ones.
+    /// [transient](Inventory::TRANSIENT_RESOURCES) ones.
     pub(super) async fn objects(&self) -> Vec<(String, DynamicObject)> {
         let discovery = Discovery::new(self.client()).run().await;
         let discovery = discovery.unwrap_or_else(|error| panic!("cannot discover the served resources: {error}"));
@@ -93,7 +95,7 @@ impl Test {
         for group in discovery.groups() {
             for (resource, capabilities) in group.recommended_resources() {
                 let listed = capabilities.scope == Scope::Namespaced && capabilities.supports_operation(verbs::LIST);
-                if !listed || Inventory::PASSING.contains(&&*resource.plural) {
+                if !listed || Inventory::TRANSIENT_RESOURCES.contains(&&*resource.plural) {
                     continue;
                 }
                 let api: Api<DynamicObject> = Api::namespaced_with(self.client(), self.namespace(), &resource);
@@ -106,8 +108,9 @@ impl Test {
     }
 }
 
-/// Returns the part of the objects that is equal in all runs.
-fn state_of(objects: Vec<(String, DynamicObject)>) -> BTreeMap<String, Value> {
+/// Returns the part of the objects, with their resources, that is equal in all runs: the state that [`Test::state`]
+/// describes.
+pub fn state_of(objects: Vec<(String, DynamicObject)>) -> BTreeMap<String, Value> {
     let drawn = Placeholders::of(&objects);
     let mut alike: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     let mut state = BTreeMap::new();
@@ -142,7 +145,7 @@ fn describe_time(time: Timestamp, created: Option<Timestamp>) -> String {
     }
 }
 
-/// Placeholders for random values of a run: UIDs and generated names.
+/// Placeholders for random values of a run: UIDs, generated names, and idempotency keys.
 struct Placeholders(Vec<(String, String)>);
 
 impl Placeholders {
@@ -152,6 +155,9 @@ impl Placeholders {
             drawn.extend(metadata.uid.clone().map(|uid| (uid, "a UID".to_owned())));
             let prefix = metadata.generate_name.as_ref();
             drawn.extend(metadata.name.clone().zip(prefix.map(|prefix| format!("{prefix}*"))));
+            let annotations = metadata.annotations.iter().flatten();
+            let keys = annotations.filter(|(name, key)| name.starts_with(KEY_PREFIX) && !key.is_empty());
+            drawn.extend(keys.map(|(_, key)| (key.clone(), "a key".to_owned())));
         }
         Self(drawn)
     }
@@ -276,7 +282,7 @@ pub async fn explore_crashes<T: Debug + PartialEq>(
     }
     if !has_ended {
         let untried = format!("crashes at requests after number {LAST_CRASH}");
-        chaos_run.leave_out(untried);
+        chaos_run.record_skipped(untried);
     }
     chaos_run.passed();
     crashes
@@ -351,6 +357,17 @@ mod tests {
             let text = differences(&first, &other);
             assert!(text.contains("pods web-*") && text.contains("notes web-*-note"), "{text}");
         }
+    }
+
+    #[test]
+    fn idempotency_keys_are_random() {
+        let machine = |key: &str| {
+            let annotations = json!({"key.flyball.dev/create": key});
+            let metadata = json!({"name": "m", "annotations": annotations});
+            state_of(&[("machines", json!({"metadata": metadata, "status": {"id": format!("vm-{key}")}}))])
+        };
+        let one = machine("6a8e");
+        assert_eq!((&one, &one["machines m"]["status"]["id"]), (&machine("77f1"), &json!("vm-a key")));
     }
 
     #[test]

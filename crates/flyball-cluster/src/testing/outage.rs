@@ -55,19 +55,19 @@ impl Test {
         let mut chaos_run =
             ChaosRun::new(&self.installed.operator, InjectedFault::Outage { seconds: outage.as_secs(), pods });
         if outage < requested {
-            chaos_run.leave_out(format!("an outage of more than {outage:?}: {requested:?} was asked for"));
+            chaos_run.record_skipped(format!("an outage of more than {outage:?}: {requested:?} was asked for"));
         }
 
         self.crash().await;
         sleep(outage).await;
         let remaining = self.inventory().await;
-        let harmed = before.harmed(&remaining);
+        let harmed = before.disruptions(&remaining);
         assert!(harmed.is_empty(), "during the outage of {outage:?}:{}", list(&harmed));
 
         self.restart().await;
         self.assert_converges().await;
         let after = self.inventory().await;
-        let mut harmed = remaining.harmed(&after);
+        let mut harmed = remaining.disruptions(&after);
         harmed.extend(after.without(&remaining).names().map(|name| format!("{name} was made")));
         assert!(harmed.is_empty(), "after the restart of the operator:{}", list(&harmed));
         chaos_run.passed();

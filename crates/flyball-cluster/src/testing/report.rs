@@ -43,7 +43,7 @@ impl ChaosRun {
 
     /// Records faults that were requested but not tried.
     #[expect(clippy::print_stderr, reason = "the output of a test reports what was not tested")]
-    pub(super) fn leave_out(&mut self, what: String) {
+    pub(super) fn record_skipped(&mut self, what: String) {
         eprintln!("the operator {} is not tested with {what}", self.operator);
         self.not_tried = Some(what);
     }
@@ -95,7 +95,7 @@ mod tests {
         let rules: Vec<PolicyRule> = vec![serde_json::from_value(rule).expect("it is a rule")];
         for operator in ["a", "b"] {
             let line = line(operator, &rules, &Log::default());
-            append(&path, &line).expect("the folder for temporary files can be written to");
+            append(&path, &line).expect("the directory for temporary files can be written to");
         }
         let text = std::fs::read_to_string(&path).expect("it was written");
         std::fs::remove_file(&path).expect("it was written");

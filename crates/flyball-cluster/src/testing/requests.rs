@@ -1,6 +1,6 @@
 //! Counts of the requests of an operator.
 
-use super::neighbors::{Allowlist, Neighbors, WriteTarget};
+use super::foreign::{Allowlist, ForeignChanges, WriteTarget};
 use flyball::{ObjectKey, RunError};
 use http::{Method, Uri};
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -200,7 +200,7 @@ struct State {
     /// Time of the last write by the test or the operator.
     written: Option<Instant>,
     /// Changes outside of the namespace of the test, if checked.
-    neighbors: Option<Neighbors>,
+    foreign: Option<ForeignChanges>,
 }
 
 /// An object whose reconciles fail, without other writes since the first failure.
@@ -232,30 +232,30 @@ impl RepeatedFailure {
 
 impl Log {
     /// Starts to watch for writes outside of this namespace.
-    pub(super) fn watch_neighbors(&self, namespace: &str, allowed: Allowlist) {
-        self.0.state.lock().neighbors = Some(Neighbors::new(namespace, allowed));
+    pub(super) fn watch_foreign_changes(&self, namespace: &str, allowed: Allowlist) {
+        self.0.state.lock().foreign = Some(ForeignChanges::new(namespace, allowed));
     }
 
     /// Records a write of the test.
-    pub(super) fn made(&self, place: &WriteTarget, response: &Value) {
+    pub(super) fn record_test_write(&self, place: &WriteTarget, response: &Value) {
         let mut state = self.0.state.lock();
         state.written = Some(Instant::now());
-        state.neighbors.iter_mut().for_each(|neighbors| neighbors.made(place, response));
+        state.foreign.iter_mut().for_each(|foreign| foreign.record_test_write(place, response));
     }
 
     /// Records a write of the operator.
     pub(super) fn changed(&self, method: &Method, place: &WriteTarget, response: &Value) {
-        self.0.state.lock().neighbors.iter_mut().for_each(|neighbors| neighbors.changed(method, place, response));
+        self.0.state.lock().foreign.iter_mut().for_each(|foreign| foreign.changed(method, place, response));
     }
 
     /// Describes unexpected changes of the operator outside of the namespace.
     pub(super) fn unexpected_changes(&self) -> Vec<String> {
-        self.0.state.lock().neighbors.iter().flat_map(Neighbors::unexpected).collect()
+        self.0.state.lock().foreign.iter().flat_map(ForeignChanges::unexpected).collect()
     }
 
     /// Returns the paths of the objects that the operator changed outside of the namespace.
     pub(super) fn changes(&self) -> BTreeSet<String> {
-        self.0.state.lock().neighbors.iter().flat_map(Neighbors::all).collect()
+        self.0.state.lock().foreign.iter().flat_map(ForeignChanges::all).collect()
     }
 
     /// Records a start of the operator, which retries all objects.
@@ -292,7 +292,7 @@ impl Log {
     }
 
     /// Records a success of an object.
-    pub(super) fn settled(&self, controller: &str, object: &ObjectKey) {
+    pub(super) fn record_success(&self, controller: &str, object: &ObjectKey) {
         let mut state = self.0.state.lock();
         let (key, has_faults) = ((controller.to_owned(), object.clone()), state.has_faults);
         match state.failing.get_mut(&key) {

@@ -1,6 +1,6 @@
 //! The cluster that a test runs on: one of its own, or a real one.
 
-use super::neighbors::WriteTarget;
+use super::foreign::WriteTarget;
 use super::requests::{Crash, Log};
 use crate::{Cluster, Controllers, Faults, LocalWebhooks, Nodes, Options, Program, Trace, User, simulated_clock};
 use flyball::webhook::Webhooks;
@@ -247,7 +247,7 @@ fn recorded(client: Client, log: Log) -> Client {
             let response = client.send(request).await?;
             let Some(place) = place.filter(|_| response.status().is_success()) else { return Ok(response) };
             let (response, value) = read(response).await?;
-            log.made(&place, &value);
+            log.record_test_write(&place, &value);
             Ok::<_, kube::Error>(response)
         }
     };

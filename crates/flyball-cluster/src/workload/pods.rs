@@ -1,7 +1,6 @@
 //! Properties of pods for workload controllers: activity, readiness and order of deletion.
 
 use super::events::Events;
-use super::owners::Selector;
 use flyball::{Context, Index, ObjectKey, Resource, Result, is_namespace_terminating, slow_start_batch};
 use flyball_core::time::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
@@ -225,5 +224,5 @@ pub(crate) fn hash(template: &impl serde::Serialize, collisions: Option<i32>) ->
 
 /// Returns true if a pod has all labels of a template.
 pub(crate) fn has_labels(pod: &Pod, labels: Option<&BTreeMap<String, String>>) -> bool {
-    labels.and_then(Selector::equal).is_none_or(|selector| selector.matches(pod))
+    labels.is_none_or(|labels| labels.iter().all(|(key, value)| pod.labels().get(key) == Some(value)))
 }

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 use std::collections::BTreeMap;
 
 /// Assumed load of a container without requests: CPU in thousandths, memory in bytes.
-const ASSUMED: Load = Load { cpu: 100, memory: 200 << 20 };
+const DEFAULT_REQUESTS: Load = Load { cpu: 100, memory: 200 << 20 };
 
 /// Amounts of resources: CPUs in thousandths, others in whole units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -117,8 +117,8 @@ pub(crate) fn load(pod: &Pod) -> Load {
         let requested = requests(container.resources.as_ref());
         let or = |amount: i64, assumed: i64| if amount == 0 { assumed } else { amount };
         load.add(Load {
-            cpu: or(requested.get("cpu"), ASSUMED.cpu),
-            memory: or(requested.get("memory"), ASSUMED.memory),
+            cpu: or(requested.get("cpu"), DEFAULT_REQUESTS.cpu),
+            memory: or(requested.get("memory"), DEFAULT_REQUESTS.memory),
         });
     }
     load

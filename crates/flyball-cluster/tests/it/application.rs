@@ -24,7 +24,8 @@ use tokio::time::{sleep, timeout};
 use tower::service_fn;
 
 /// Watch events are delayed and duplicated, and watches break off; no other faults.
-const DISORDER: Faults = Faults { cut: 0.1, late: 0.3, repeated: 0.2, expired: 0.2, slow: 0.1, ..Faults::NONE };
+const DISORDER: Faults =
+    Faults { broken_watch: 0.1, late: 0.3, repeated: 0.2, expired: 0.2, slow: 0.1, ..Faults::NONE };
 
 fn app() -> MyApp {
     let spec = json!({"images": "registry.example.com/shop", "version": "1.0", "replicas": 2});

@@ -19,9 +19,9 @@ const GROUPS: usize = 20;
 const SEEDS: u64 = 200;
 const FAULTS: Faults = Faults {
     conflict: 0.03,
-    rejected: 0.03,
-    lost: 0.03,
-    cut: 0.02,
+    server_error: 0.03,
+    lost_response: 0.03,
+    broken_watch: 0.02,
     late: 0.02,
     repeated: 0.02,
     expired: 0.05,

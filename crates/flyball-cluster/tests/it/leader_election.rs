@@ -230,8 +230,15 @@ fn play<F: Future<Output = ()>>(seeds: u64, story: impl Fn(u64) -> F) {
     }
 }
 
-const FAULTS: Faults =
-    Faults { conflict: 0.05, rejected: 0.05, lost: 0.05, cut: 0.05, late: 0.05, repeated: 0.05, ..Faults::NONE };
+const FAULTS: Faults = Faults {
+    conflict: 0.05,
+    server_error: 0.05,
+    lost_response: 0.05,
+    broken_watch: 0.05,
+    late: 0.05,
+    repeated: 0.05,
+    ..Faults::NONE
+};
 
 fn is_lost(result: &Result<(), RunError>) -> bool {
     matches!(result, Err(RunError::LeadershipLost { lease, .. }) if lease == "default/beats")

@@ -2,7 +2,7 @@
 
 use crate::workloads::{api, create};
 use crate::{cluster, eventually};
-use flyball_cluster::{Cluster, Nodes, Options, Rule, simulated_clock};
+use flyball_cluster::{Cluster, ContainerRule, Nodes, Options, simulated_clock};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, PodCondition, Secret, Service, ServiceAccount};
@@ -384,8 +384,8 @@ async fn pod_stops_within_its_grace_period() {
 
 #[tokio::test(start_paused = true)]
 async fn rules_script_pods() {
-    let rule: Rule = serde_json::from_value(json!({
-        "selector": {"matchLabels": {"app": "web"}}, "course": {"readyAfter": "20s..40s"},
+    let rule: ContainerRule = serde_json::from_value(json!({
+        "selector": {"matchLabels": {"app": "web"}}, "script": {"readyAfter": "20s..40s"},
     }))
     .unwrap();
     let cluster = Cluster::new(Options::simulated(simulated_clock(), 1)).with_rules([rule]);

@@ -69,9 +69,9 @@ async fn sample_operator_converges_idempotently_with_declared_permissions() {
 async fn operator_converges_after_a_crash_during_faults() {
     let faults = Faults {
         conflict: 0.2,
-        rejected: 0.2,
-        lost: 0.2,
-        cut: 0.05,
+        server_error: 0.2,
+        lost_response: 0.2,
+        broken_watch: 0.05,
         late: 0.2,
         repeated: 0.1,
         expired: 0.2,
@@ -353,7 +353,7 @@ const SEEDS: u64 = 40;
 #[tokio::test(start_paused = true)]
 async fn order_of_events_does_not_change_the_result() {
     let seeds = std::env::var("FLYBALL_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(SEEDS);
-    let faults = Faults { cut: 0.1, late: 0.5, repeated: 0.3, expired: 0.2, slow: 0.3, ..Faults::NONE };
+    let faults = Faults { broken_watch: 0.1, late: 0.5, repeated: 0.3, expired: 0.2, slow: 0.3, ..Faults::NONE };
     let mut expected = None;
     for seed in 0..seeds {
         let test =

@@ -37,7 +37,7 @@ impl Vcenter {
         })
     }
 
-    /// Returns folders and machines, in order. Names are omitted, since they depend on UIDs.
+    /// Returns directories and machines, in order. Names are omitted, since they depend on UIDs.
     fn inventory(&self) -> (Vec<String>, Vec<SimulatedVm>) {
         let simulator = self.0.borrow();
         let mut machines = simulator.vms();

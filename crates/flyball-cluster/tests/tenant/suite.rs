@@ -13,6 +13,7 @@ use kube::discovery::{Discovery, Scope, verbs};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -109,10 +110,12 @@ impl<'t> Suite<'t> {
         Latencies { latencies, requests }
     }
 
-    /// Asserts that nothing panicked, that no data of another namespace was copied into this one, and that nothing
-    /// changed outside of it except objects that the chart, role or operator names.
+    /// Asserts that nothing panicked, that no command of a payload ran, that no data of another namespace was copied
+    /// into this one, and that nothing changed outside of it except objects that the chart, role or operator names.
     pub(crate) async fn assert_harmless(&self, is_expected: impl Fn(&str) -> bool) {
         assert_eq!(self.test.expect_panics(), Vec::<String>::new());
+        // Commands of payloads create it in the working directory.
+        assert!(!Path::new("PWN").exists(), "a command ran: remove PWN in {:?}", std::env::current_dir());
         let after = self.look_outside().await;
         let all = after.keys().chain(self.outside.keys());
         let changed: Vec<_> =

@@ -4,9 +4,9 @@
 //! without a limit of nesting: a small object of a user overflows the stack of any program that decodes it as a
 //! `Value`. This workspace does not enable the feature, but another dependency of a program may.
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use super::containers::{ContainerVisitor, Containers};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess};
 use serde_json::Value;
-use std::fmt;
 use std::sync::LazyLock;
 
 const RESERVED: &str = "$serde_json::private::RawValue";
@@ -32,53 +32,15 @@ pub fn check_keys(json: &[u8]) -> serde_json::Result<()> {
 }
 
 fn find_reserved(json: &[u8]) -> serde_json::Result<()> {
-    Keys.deserialize(&mut serde_json::Deserializer::from_slice(json))
+    Containers(Keys).deserialize(&mut serde_json::Deserializer::from_slice(json))
 }
 
-/// Reads a value, and fails at a reserved key.
+/// Fails at a reserved key.
 struct Keys;
 
-impl<'de> DeserializeSeed<'de> for Keys {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Keys {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
-        while access.next_element_seed(Self)?.is_some() {}
+impl<'de> ContainerVisitor<'de> for Keys {
+    fn visit_list<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        while access.next_element_seed(Containers(Self))?.is_some() {}
         Ok(())
     }
 
@@ -87,7 +49,7 @@ impl<'de> Visitor<'de> for Keys {
             if key == RESERVED {
                 return Err(A::Error::custom(format_args!("the key {key:?} is reserved")));
             }
-            access.next_value_seed(Self)?;
+            access.next_value_seed(Containers(Self))?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 /// A label selector: all of its requirements must hold; an empty one selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[doc(alias = "labels.Selector")]
 pub struct LabelSelector {
     /// The requirements, in the order of the selector.
     pub requirements: Vec<Requirement>,

@@ -3,6 +3,7 @@ use flyball_architecture::Sources;
 /// The layers, lowest first: each module and its allowed imports.
 const LAYERS: &[(&str, &[&str])] = &[
     ("gvk", &[]),
+    ("hex", &[]),
     ("json", &[]),
     ("memory", &[]),
     ("names", &[]),
@@ -14,9 +15,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("object", &["gvk"]),
     ("field", &["object"]),
     ("cron", &["field", "time"]),
-    ("metadata", &["field", "names", "object"]),
     ("selector", &["field", "names"]),
     ("status", &["field", "gvk"]),
+    ("metadata", &["field", "names", "object", "status"]),
 ];
 
 #[test]

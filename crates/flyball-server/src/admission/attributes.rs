@@ -172,6 +172,10 @@ pub(crate) struct Writer<'w> {
     pub(crate) user: &'w User,
     /// The field manager.
     pub(crate) manager: String,
+    /// The program, as its `User-Agent`.
+    pub(crate) agent: &'w str,
+    /// The verb of the request.
+    pub(crate) verb: &'w str,
     pub(crate) options: WriteOptions,
     /// Collects warnings, also if the write fails.
     pub(crate) warnings: &'w Warnings,
@@ -182,7 +186,8 @@ pub(crate) struct Writer<'w> {
 impl<'w> Writer<'w> {
     /// The server itself, which has all permissions and is not reviewed.
     pub(crate) fn server(user: &'w User, warnings: &'w Warnings) -> Self {
-        Self { user, manager: "kube-apiserver".into(), options: WriteOptions::default(), warnings, reviewed: false }
+        let (manager, options) = ("kube-apiserver".into(), WriteOptions::default());
+        Self { user, manager, agent: "kube-apiserver", verb: "update", options, warnings, reviewed: false }
     }
 }
 

@@ -10,7 +10,7 @@ use flyball_core::{Object, ObjectKey, Status};
 use std::sync::Arc;
 
 /// Namespaces that a cluster requires.
-const IMMORTAL: [&str; 2] = ["default", "kube-system"];
+const PROTECTED_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 /// Checks the namespace of requests.
 pub(super) struct NamespaceLifecycle {
@@ -37,7 +37,7 @@ impl Plugin for NamespaceLifecycle {
 fn check(store: &Store, attributes: &Attributes<'_>) -> Result<(), Status> {
     let namespaces = NAMESPACE.table();
     if attributes.is(&NAMESPACE) {
-        if attributes.operation == Operation::Delete && IMMORTAL.contains(&attributes.name) {
+        if attributes.operation == Operation::Delete && PROTECTED_NAMESPACES.contains(&attributes.name) {
             return Err(attributes.forbidden("this namespace may not be deleted"));
         }
         return Ok(());

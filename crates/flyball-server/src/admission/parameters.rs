@@ -53,7 +53,7 @@ impl ParameterAccess {
         Err(Status::invalid(&attributes.resource.error_kind(), object.name(), &[error]))
     }
 
-    /// A policy may read any object of the kind.
+    /// Checks the permission to read all objects of the parameter kind: a policy may read any of them.
     fn check_policy(&self, attributes: &Attributes<'_>, policy: &Object) -> Option<FieldError> {
         let kind = param_kind(policy)?;
         if attributes.old.and_then(param_kind) == Some(kind) {
@@ -66,7 +66,7 @@ impl ParameterAccess {
         }
         let why = format!(
             "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={}, apiVersion={})",
-            shown(user),
+            go_user(user),
             text(kind, "kind"),
             text(kind, "apiVersion"),
         );
@@ -91,7 +91,7 @@ impl ParameterAccess {
             return None;
         }
         let why =
-            format!("user {} does not have \"{verb}\" permission on the object referenced by paramRef", shown(user));
+            format!("user {} does not have \"{verb}\" permission on the object referenced by paramRef", go_user(user));
         Some(FieldError::forbidden("spec.paramRef", why))
     }
 
@@ -120,7 +120,7 @@ fn text<'v>(value: &'v Value, field: &str) -> &'v str {
 }
 
 /// Prints a user as Go prints the struct.
-fn shown(user: &User) -> String {
+fn go_user(user: &User) -> String {
     let extra: Vec<_> = user.extra.iter().map(|(key, values)| format!("{key}:[{}]", values.join(" "))).collect();
     format!("&{{{} {} [{}] map[{}]}}", user.name, user.uid, user.groups.join(" "), extra.join(" "))
 }

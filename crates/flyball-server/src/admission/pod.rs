@@ -1,6 +1,6 @@
 //! Access to the spec of a pod in admission, which may be malformed.
 
-use crate::limits::MAX_WEIGHT;
+use crate::limits::MAX_DECODED_BYTES;
 use crate::request::body;
 use flyball_core::memory;
 use flyball_core::{Object, Status};
@@ -31,7 +31,7 @@ pub(super) fn check_room(pod: &Object, bytes_each: usize) -> Result<(), Status> 
         .sum::<usize>();
     let growth = containers.saturating_mul(bytes_each);
     // The objects of almost all requests are far from the limit, and need not be weighed.
-    if growth > MAX_WEIGHT / 16 && growth.saturating_add(memory::of(pod.as_value())) > MAX_WEIGHT {
+    if growth > MAX_DECODED_BYTES / 16 && growth.saturating_add(memory::of(pod.as_value())) > MAX_DECODED_BYTES {
         return Err(Status::too_large(body::Error::TooLarge.to_string()));
     }
     Ok(())

@@ -43,9 +43,9 @@ fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -
     };
     let spec = spec(pod);
     let costs = |overhead: Option<&Value>| overhead.and_then(Value::as_object).is_some_and(|costs| !costs.is_empty());
-    const UNFOUNDED: &str = "Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    const OVERHEAD_MISMATCH: &str = "Pod Overhead set without corresponding RuntimeClass defined Overhead";
     let Some(name) = spec.get("runtimeClassName").and_then(Value::as_str).filter(|name| !name.is_empty()) else {
-        return if costs(spec.get("overhead")) { reject(UNFOUNDED.into()) } else { Ok(()) };
+        return if costs(spec.get("overhead")) { reject(OVERHEAD_MISMATCH.into()) } else { Ok(()) };
     };
     let classes = RUNTIME_CLASS.table();
     let Some(class) = store.get(&classes, &ObjectKey::new(None, name)).and_then(|entry| entry.object().ok()) else {
@@ -59,7 +59,7 @@ fn runtime_class(store: &Store, attributes: &Attributes<'_>, pod: &mut Object) -
         (Some(own), None) => {
             spec.insert("overhead".into(), own.clone());
         }
-        (None, given) if costs(given) => return reject(UNFOUNDED.into()),
+        (None, given) if costs(given) => return reject(OVERHEAD_MISMATCH.into()),
         _ => {}
     }
     let class_selector = class.at(&["scheduling", "nodeSelector"]).and_then(Value::as_object);

@@ -3,8 +3,8 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#serviceaccount>.
 
 use super::pod::{check_room, list, spec};
-use super::{Attributes, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
-use crate::kinds::SERVICE_ACCOUNT;
+use super::{Attributes, LONG_READ_BYTES, Operation, Plugin, PluginResult, Reinvocation, decided, pass};
+use crate::kinds::{POD, SERVICE_ACCOUNT};
 use crate::storage::Store;
 use flyball_core::memory::NODE;
 use flyball_core::{Object, ObjectKey, Rng, Status};
@@ -24,6 +24,12 @@ impl ServiceAccount {
 }
 
 impl Plugin for ServiceAccount {
+    fn is_slow(&self, plural: &str, namespace: Option<&str>) -> bool {
+        // One of them is decoded. Which one is known after the pod is decoded.
+        let accounts = || self.store.list(&SERVICE_ACCOUNT.table(), namespace).entries;
+        plural == POD.plural && accounts().iter().any(|account| account.body.len() >= LONG_READ_BYTES)
+    }
+
     fn admit<'a>(
         &'a self,
         attributes: &'a Attributes<'a>,

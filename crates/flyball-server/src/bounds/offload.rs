@@ -52,24 +52,13 @@ pub(crate) struct Offload {
     threads: Pool,
     flow: Flow,
     wait: Option<BoxFuture<'static, Option<Hold>>>,
-    _memory: Option<Hold>,
 }
 
 impl Offload {
     /// Creates the offload of a request, if the runtime has threads for it.
     pub(crate) fn new(shared: &SharedBounds, flow: &Flow) -> Option<Self> {
         let has_workers = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-        has_workers.then(|| Self {
-            threads: shared.threads.of(flow).clone(),
-            flow: flow.clone(),
-            wait: None,
-            _memory: None,
-        })
-    }
-
-    /// Holds memory until the response.
-    pub(crate) fn with_memory(self, memory: Hold) -> Self {
-        Self { _memory: Some(memory), ..self }
+        has_workers.then(|| Self { threads: shared.threads.of(flow).clone(), flow: flow.clone(), wait: None })
     }
 
     /// Runs a step in a new task once it is this request's turn.

@@ -3,10 +3,11 @@
 use super::resource::Resource;
 use super::scheme;
 use crate::request::body::{self, Document, Error, Format};
+use crate::request::json_type;
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_quote};
 use flyball_core::{GroupVersion, GroupVersionKind, Object, Status};
-use flyball_schema::decode::MAX_REMARKS;
+use flyball_schema::decode::MAX_WARNINGS;
 use serde_json::{Map, Value};
 
 /// A decoded object with warnings.
@@ -51,19 +52,7 @@ fn summary(body: &[u8]) -> String {
     match body.first() {
         None => "<empty>".into(),
         Some(b'{') => format!("{}{cut}", String::from_utf8_lossy(start)),
-        Some(_) => format!("{}{cut}", start.iter().map(|b| format!("{b:02x}")).collect::<String>()),
-    }
-}
-
-/// Returns the name of a JSON value's type in Go's errors.
-pub(crate) fn sort(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        Some(_) => format!("{}{cut}", flyball_core::hex::encode(start)),
     }
 }
 
@@ -77,7 +66,7 @@ pub(crate) fn body(
     let mut object = match document.value {
         Value::Null => Object::default(),
         value => Object::try_from(value).map_err(|value| {
-            let kind = sort(&value);
+            let kind = json_type(&value);
             let why = format!(
                 "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type struct {{ APIVersion string \
                  \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
@@ -107,10 +96,10 @@ pub(crate) fn body(
     let found = duplicates.into_iter().chain(unknown.iter().map(|path| format!("unknown field \"{path}\"")));
     let mut found: Vec<String> = found.collect();
     if found.len() > 1 && resource.custom().is_none() && format == Format::Json {
-        let places = body::places(raw, &found);
-        let mut placed: Vec<(usize, String)> = places.into_iter().zip(found).collect();
-        placed.sort_by_key(|(place, _)| *place);
-        found = placed.into_iter().map(|(_, found)| found).take(MAX_REMARKS).collect();
+        let positions = body::warning_positions(raw, &found);
+        let mut sorted: Vec<(usize, String)> = positions.into_iter().zip(found).collect();
+        sorted.sort_by_key(|(position, _)| *position);
+        found = sorted.into_iter().map(|(_, found)| found).take(MAX_WARNINGS).collect();
     }
     match validation {
         FieldValidation::Strict if !found.is_empty() => {
@@ -124,9 +113,9 @@ pub(crate) fn body(
 fn check_kind(resource: &Resource, object: &mut Object, raw: &[u8]) -> Result<(), Status> {
     for field in ["apiVersion", "kind"] {
         if object.get(field).is_some_and(|value| !value.is_string() && !value.is_null()) {
-            let sort = object.get(field).map_or("null", sort);
+            let found = object.get(field).map_or("null", json_type);
             let why = format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{field} of type string"
             );
             return Err(unrecognized(resource, &why, raw));
         }

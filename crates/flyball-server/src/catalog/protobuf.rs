@@ -5,7 +5,7 @@
 
 use super::decode::{unhandled, unrecognized};
 use super::resource::Resource;
-use crate::limits::MAX_WEIGHT;
+use crate::limits::MAX_DECODED_BYTES;
 use crate::request::body::{self, Document, Format};
 use flyball_core::{GroupVersion, Status};
 use flyball_schema::protobuf::{self, Error, fields};
@@ -68,7 +68,7 @@ pub(crate) fn document(resource: &Resource, sent: &[u8]) -> Result<Document, Sta
     let expected = &resource.kind;
     let same = (api_version.is_empty() || api_version == expected.api_version())
         && (kind.is_empty() || kind == &*expected.kind);
-    let value = match protobuf::read(resource.schema.node(), envelope.message, MAX_WEIGHT) {
+    let value = match protobuf::read(resource.schema.node(), envelope.message, MAX_DECODED_BYTES) {
         _ if !same => json!({"apiVersion": api_version, "kind": kind}),
         Ok(Value::Object(mut fields)) => {
             fields.insert("apiVersion".into(), api_version.into());
@@ -87,7 +87,8 @@ pub(crate) fn delete_options(body: &[u8]) -> Result<Value, String> {
     let envelope = Envelope::open(body)?;
     let schema =
         crate::kinds::library().get("meta/v1", "DeleteOptions").expect("the library contains the shared types");
-    let mut value = protobuf::read(schema.node(), envelope.message, MAX_WEIGHT).map_err(|error| error.to_string())?;
+    let mut value =
+        protobuf::read(schema.node(), envelope.message, MAX_DECODED_BYTES).map_err(|error| error.to_string())?;
     let known = GroupVersion::parse(&envelope.api_version).is_some();
     value["apiVersion"] = if known { envelope.api_version } else { String::new() }.into();
     value["kind"] = if envelope.kind.is_empty() { "DeleteOptions".into() } else { envelope.kind }.into();

@@ -4,7 +4,7 @@ use crate::custom::CustomKind;
 use crate::kinds::{
     Checks, Deletion, DeletionResponse, Heading, Kind, Part, Review, Row, ScalePaths, Subresource, Verbs, View, library,
 };
-use crate::limits::MAX_WEIGHT;
+use crate::limits::MAX_DECODED_BYTES;
 use crate::request::body;
 use crate::storage::SelectableFields;
 use bytes::Bytes;
@@ -265,7 +265,7 @@ impl Resource {
     /// Drops empty lists of an object that is stored as protobuf, which has none.
     pub(crate) fn drop_empty_lists(&self, object: &mut Object) {
         if self.as_built_in().is_some_and(|kind| !kind.stored_as_json) {
-            object.change(|value| flyball_schema::decode::forget_empty_lists(self.schema.node(), value));
+            object.change(|value| flyball_schema::decode::nullify_empty_lists(self.schema.node(), value));
         }
     }
 
@@ -288,7 +288,7 @@ impl Resource {
     pub(crate) fn default_within(&self, object: &mut Object, live: Option<&Object>) -> Result<(), Status> {
         let filled = self.fill(object);
         let weight = |object: &Object| flyball_core::memory::of(object.as_value());
-        let is_within = |own: usize| own <= MAX_WEIGHT || live.is_some_and(|live| own <= weight(live));
+        let is_within = |own: usize| own <= MAX_DECODED_BYTES || live.is_some_and(|live| own <= weight(live));
         if filled.is_ok() && is_within(weight(object)) {
             return Ok(());
         }
@@ -325,7 +325,7 @@ impl Resource {
     /// Normalizes empty fields as encoding to storage and decoding does.
     pub(crate) fn normalize_empty(&self, object: &mut Object) {
         if self.custom().is_none() {
-            object.change(|value| flyball_schema::decode::forget_empty(self.schema.node(), value));
+            object.change(|value| flyball_schema::decode::nullify_empty(self.schema.node(), value));
         }
     }
 

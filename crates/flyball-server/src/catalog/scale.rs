@@ -34,7 +34,7 @@ pub(crate) fn of(resource: &Resource, object: &Object) -> Result<Object, Status>
     of_any(resource, object)
 }
 
-/// Returns the scale of an object; `None` if it does not set replicas.
+/// Returns the scale of an object, with 0 replicas if it sets none.
 pub(crate) fn of_any(resource: &Resource, object: &Object) -> Result<Object, Status> {
     let paths = resource.scale().ok_or_else(Status::unknown_resource)?;
     let replicas = at(object, paths.spec).and_then(Value::as_i64);

@@ -50,7 +50,7 @@ impl Target {
     }
 }
 
-/// 400: an object has no name.
+/// Creates the error (400) for an object without a name.
 pub(crate) fn undeterminable(name: &str) -> Status {
     Status::bad_request(format!(
         "the name of the object ({name} based on URL) was undeterminable: name must be provided"

@@ -3,13 +3,29 @@
 //! See
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>.
 
-use crate::webhook::{Client, ReviewResponse, Timeout, Webhooks};
+use crate::webhook::{Client, ReviewResponse, Timeout, TypedField, Webhooks, mistyped};
 use flyball_core::{GroupVersionKind, Object};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// Timeout of a conversion, which the CRD cannot set.
 const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The fields of a response that have a type, besides the objects; see [`mistyped`].
+const FIELDS: [TypedField; 8] = [
+    ("/response", "object", "ConversionReview.response of type v1.ConversionResponse"),
+    ("/response/uid", "string", "ConversionResponse.response.uid of type types.UID"),
+    (
+        "/response/convertedObjects",
+        "array",
+        "ConversionResponse.response.convertedObjects of type []runtime.RawExtension",
+    ),
+    ("/response/result", "object", "ConversionResponse.response.result of type v1.Status"),
+    ("/response/result/status", "string", "Status.response.result.status of type string"),
+    ("/response/result/message", "string", "Status.response.result.message of type string"),
+    ("/response/result/reason", "string", "Status.response.result.reason of type v1.StatusReason"),
+    ("/response/result/code", "number", "Status.response.result.code of type int32"),
+];
 
 /// The webhook that converts objects of a CRD.
 #[derive(Debug)]
@@ -57,6 +73,9 @@ impl Conversion {
         let response =
             webhooks.send(&self.client, review, Timeout::Client(CONVERSION_TIMEOUT)).await.map_err(failed)?;
         let ReviewResponse { review, memory: _memory } = response;
+        if let Some(why) = mistyped(&review, &FIELDS) {
+            return Err(failed(why));
+        }
         let mut converted = read(version, &uid, review).map_err(failed)?;
         let count = converted.len();
         let (Some(value), 1) = (converted.pop(), count) else {
@@ -135,7 +154,7 @@ fn keep_metadata(before: &Object, mut after: Object) -> Result<Object, String> {
         match converted.get(field) {
             Some(value) if !value.is_null() => {
                 if !value.as_object().is_some_and(|map| map.values().all(Value::is_string)) {
-                    return Err(format!("metadata.{field} is no map of texts"));
+                    return Err(format!("metadata.{field} is not a map of texts"));
                 }
                 metadata.insert(field.to_owned(), value.clone());
             }
@@ -144,4 +163,29 @@ fn keep_metadata(before: &Object, mut after: Object) -> Result<Object, String> {
     }
     *after.metadata_mut() = metadata;
     Ok(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistyped_responses_are_rejected_with_gos_messages() {
+        let fine = json!({"uid": "u", "convertedObjects": [1], "result": {"status": "Success", "details": 3}});
+        assert_eq!(mistyped(&json!({"response": fine}), &FIELDS), None);
+        for (response, expected) in [
+            (json!("x"), "string into Go struct field ConversionReview.response of type v1.ConversionResponse"),
+            (
+                json!({"convertedObjects": {}}),
+                "object into Go struct field ConversionResponse.response.convertedObjects of type []runtime.RawExtension",
+            ),
+            (
+                json!({"result": {"status": 5}}),
+                "number into Go struct field Status.response.result.status of type string",
+            ),
+        ] {
+            let found = mistyped(&json!({"response": response}), &FIELDS).unwrap();
+            assert_eq!(found, format!("json: cannot unmarshal {expected}"));
+        }
+    }
 }

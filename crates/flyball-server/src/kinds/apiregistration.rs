@@ -4,4 +4,6 @@ kinds! {
     mod api_service;
 }
 
+pub(crate) use api_service::KIND as API_SERVICE;
+
 const GROUP: &str = "apiregistration.k8s.io";

@@ -19,8 +19,8 @@ use serde_json::Value;
 
 const GROUP: &str = "apps";
 
-/// Requires a valid and nonempty selector; returns true if it could be parsed.
-fn demanding(field: &Field<'_>, kind: &str) -> Errors {
+/// Returns errors unless the selector is valid and not empty.
+fn check_selector(field: &Field<'_>, kind: &str) -> Errors {
     if !field.is_set() {
         return vec![field.required("")];
     }

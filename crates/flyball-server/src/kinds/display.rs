@@ -57,7 +57,7 @@ fn read(token: &'static str) -> InternalField {
         ("", Some(ty)) => Shape::Struct(ty),
         ("?", Some(ty)) => Shape::Optional(ty),
         ("*", Some(ty)) => Shape::List(ty),
-        _ => panic!("{token} is no field"),
+        _ => panic!("{token} is not a field"),
     };
     let (name, outside) = match bare.split_once('=') {
         Some((name, outside)) => (name, outside.to_owned()),

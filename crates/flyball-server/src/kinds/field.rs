@@ -152,7 +152,7 @@ impl Field<'_> {
     }
 
     /// The value is invalid; the error does not contain it.
-    pub(crate) fn wrong(&self, detail: impl Into<String>) -> FieldError {
+    pub(crate) fn invalid_without_value(&self, detail: impl Into<String>) -> FieldError {
         FieldError { value: None, ..self.invalid(detail) }
     }
 

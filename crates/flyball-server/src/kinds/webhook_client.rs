@@ -5,7 +5,7 @@ use crate::kinds::rules::url::Url;
 use flyball_core::names::{dns_1035_label, dns_subdomain};
 use std::collections::BTreeSet;
 
-/// Validation rules for the address of a webhook.
+/// Validates the address of a webhook.
 pub(super) fn check(client: &Field<'_>) -> Errors {
     let (url, service) = (client.at("url"), client.at("service"));
     match (url.is_set(), service.is_set()) {
@@ -32,7 +32,7 @@ pub(super) fn review_versions(versions: &Field<'_>) -> Errors {
     errors
 }
 
-/// The URL of a webhook uses HTTPS and has only a host and a path.
+/// Validates the URL of a webhook: it uses HTTPS and has only a host and a path.
 fn check_url(url: &Field<'_>) -> Errors {
     const FORM: &str = "; desired format: https://host[/path]";
     let parts = match Url::parse(url.text()) {

@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 /// Adds the paths of a resource.
 pub(super) fn add(all: &mut Map<String, Value>, resource: &Resource, schema: &str, dialect: Dialect) {
-    let base = format!("/{}", super::place(&resource.kind.group, &resource.kind.version));
+    let base = format!("/{}", super::document_path(&resource.kind.group, &resource.kind.version));
     let scoped = if resource.namespaced { format!("{base}/namespaces/{{namespace}}") } else { base.clone() };
     let (list, item) = (format!("{scoped}/{}", resource.plural), format!("{scoped}/{}/{{name}}", resource.plural));
     let operation = |action: &str| operation(resource, schema, action, dialect);
     let verbs = |verb: &str| resource.verbs().allows(verb);
-    let place = |all: &mut Map<String, Value>, path: String, methods: &[(&str, &str, bool)]| {
+    let add_path = |all: &mut Map<String, Value>, path: String, methods: &[(&str, &str, bool)]| {
         let mut entry = Map::new();
         for (method, action, _) in methods.iter().filter(|(.., given)| *given) {
             entry.insert((*method).to_owned(), operation(action));
@@ -21,7 +21,7 @@ pub(super) fn add(all: &mut Map<String, Value>, resource: &Resource, schema: &st
             all.insert(path, Value::Object(entry));
         }
     };
-    place(
+    add_path(
         all,
         list,
         &[
@@ -33,12 +33,12 @@ pub(super) fn add(all: &mut Map<String, Value>, resource: &Resource, schema: &st
     let item_methods = |read: bool, write: bool, delete: bool| {
         [("get", "get", read), ("put", "put", write), ("patch", "patch", write), ("delete", "delete", delete)]
     };
-    place(all, item.clone(), &item_methods(verbs("get"), verbs("update"), verbs("delete")));
+    add_path(all, item.clone(), &item_methods(verbs("get"), verbs("update"), verbs("delete")));
     if resource.namespaced && verbs("list") {
-        place(all, format!("{base}/{}", resource.plural), &[("get", "list", true)]);
+        add_path(all, format!("{base}/{}", resource.plural), &[("get", "list", true)]);
     }
     for part in resource.subresources().iter().filter(|known| known.part.is_some()) {
-        place(all, format!("{item}/{}", part.name), &item_methods(true, true, false));
+        add_path(all, format!("{item}/{}", part.name), &item_methods(true, true, false));
     }
 }
 

@@ -162,7 +162,7 @@ fn message(form: &Message, value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a field; one whose value has another type than it should is left out.
+/// Writes a field; one whose value has the wrong type is omitted.
 fn field(number: u32, form: &Form, value: &Value, out: &mut Vec<u8>) {
     match form {
         Text => {

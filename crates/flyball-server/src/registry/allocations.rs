@@ -1,9 +1,9 @@
 //! Index of the addresses and ports of services.
 //!
 //! Takes the stored services and the allocations that are not stored yet, returns whether another service has an
-//! address or a port. It does not know the ranges. Invariants: a service is decoded once for each of its revisions,
-//! outside of the lock under which allocations are made; a count is the number of allocations with that address or
-//! port.
+//! address or a port. It does not depend on the ranges. Invariants: a service is decoded once for each of its
+//! revisions, outside of the lock under which allocations are made; a count is the number of allocations with that
+//! address or port.
 
 use crate::kinds::SERVICE;
 use crate::storage::{Entry, Event, Revision, Snapshot, Store};

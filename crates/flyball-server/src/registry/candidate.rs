@@ -6,6 +6,7 @@ use crate::admission::Writer;
 use crate::catalog::{Catalog, Resource, Target};
 use crate::kinds::{Checks, Part};
 use flyball_core::field::FieldError;
+use flyball_core::status::Causes;
 use flyball_core::{Clock, Object, Rng, Status, names};
 
 /// The object that a write will store.
@@ -15,27 +16,28 @@ use flyball_core::{Clock, Object, Rng, Status, names};
 /// | Stage | Create | Update |
 /// |---|---|---|
 /// | [`set_namespace`](Self::set_namespace): the namespace is that of the request | 1 | 1 |
-/// | [`default`](Self::default): fields that the client left out have their defaults | 2 | 2 |
+/// | [`default`](Self::default): fields that the client omitted have their defaults | 2 | 2 |
 /// | [`meta::dedup_owners`]: duplicate owner references are removed | 3 | 3 |
 /// | [`restore_readonly_fields`](Self::restore_readonly_fields): parts outside of the write are as before, a new object has no system fields | 4 | 5 |
-/// | [`record_fields`](Self::record_fields): managed fields name the writer | 5 | 4 |
+/// | [`record_fields`]: managed fields name the writer | 5 | 4 |
 /// | the name is that of the path, or [generated](meta::generate_name) | 6 | |
 /// | a resource version of the client is that of the object before | | 6 |
 /// | *admission mutates the object,* then addresses are allocated (`Registry::admit`) | 7 | 7 |
-/// | [`set_system_fields`](Self::set_system_fields): generation, UID and times | 8 | 8 |
+/// | [`set_namespace`](Self::set_namespace) again: the user was authorized for this namespace only | 8 | |
+/// | [`set_system_fields`](Self::set_system_fields): generation, UID and times | 9 | 8 |
 /// | [`restore_times`](Self::restore_times): managed fields of a write that changes nothing keep their times | | 9 |
-/// | [`validate`](Self::validate) | 9 | 10 |
+/// | [`validate`](Self::validate) | 10 | 10 |
 /// | [`count_generation`](Self::count_generation) | | 11 |
-/// | [`drop_empty_lists`](Self::drop_empty_lists): lists that the stored form does not have | 12 | 12 |
-/// | [`warn`](Self::warn) | 10 | 13 |
-/// | *admission validates the object* | 11 | 14 |
-/// | a resource version or an existing object rejects the create | 13 | |
-/// | [`normalize_empty`](Self::normalize_empty): the form that storage returns, also in dry runs | 14 | 15 |
-/// | the codec encodes the entry | 15 | 16 |
+/// | [`drop_empty_lists`](Self::drop_empty_lists): lists that the stored form does not have | 13 | 12 |
+/// | [`warn`](Self::warn) | 11 | 13 |
+/// | *admission validates the object* | 12 | 14 |
+/// | a resource version or an existing object rejects the create | 14 | |
+/// | [`normalize_empty`](Self::normalize_empty): the form that storage returns, also in dry runs | 15 | 15 |
+/// | the codec encodes the entry | 16 | 16 |
 ///
-/// A server-side apply computes managed fields in its merge, before it calls `default`: it skips stages 3 and
-/// `record_fields`, and `place` where it updates. Where it creates, `place` follows `default`, and
-/// `restore_readonly_fields` is skipped.
+/// A server-side apply computes managed fields in its merge, before it calls `default`: it skips `dedup_owners` and
+/// `record_fields`. An apply that updates also skips `set_namespace`, because the merge keeps that of the object
+/// before. An apply that creates calls `set_namespace` after `default`, and skips `restore_readonly_fields`.
 ///
 /// Bootstrap objects go through the stages that apply to them (`seed`).
 pub(super) struct Candidate<'w> {
@@ -68,14 +70,6 @@ impl<'w> Candidate<'w> {
     /// Sets defaults, and rejects an object that exceeds the memory limit with them.
     pub(super) fn default(&mut self) -> Result<(), Status> {
         self.resource().default_within(&mut self.object, self.live)
-    }
-
-    /// Updates the managed fields.
-    pub(super) fn record_fields(&mut self, catalog: &Catalog, by: &FieldManager<'_>) {
-        // Binding a pod does not change the owners of its fields.
-        if self.target.part != Part::Binding {
-            managed::update(catalog, self.resource(), self.live, &mut self.object, by);
-        }
     }
 
     /// Restores the parts of the object that are outside of the write; a new object loses its system fields.
@@ -111,31 +105,33 @@ impl<'w> Candidate<'w> {
         self.live.iter().for_each(|live| managed::restore_times(&mut self.object, live));
     }
 
-    /// Validates the object; the error lists all causes.
+    /// Validates the object; the error lists the first causes.
     pub(super) fn validate(&self, writer: &Writer<'_>) -> Result<(), Status> {
         let (resource, object) = (self.resource(), &self.object);
         let errors = match self.live {
             Some(live) => self.update_errors(live, writer),
             None => self.creation_errors(),
         };
-        if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&resource.error_kind(), object.name(), &errors)) }
+        if errors.is_empty() { Ok(()) } else { Err(errors.to_status(&resource.error_kind(), object.name())) }
     }
 
-    fn creation_errors(&self) -> Vec<FieldError> {
+    fn creation_errors(&self) -> Causes {
         let (resource, object) = (self.resource(), &self.object);
-        let mut errors = meta::validate(resource, object, resource.name_rule());
+        let mut errors = Causes::default();
+        errors.extend(meta::validate(resource, object, resource.name_rule()));
         errors.extend(resource.validate(object, None, Part::Whole).errors);
         if errors.is_empty() {
             // Names must be valid path segments, besides the rule of the kind.
             let wrong = names::path_segment(object.name()).into_iter();
-            errors.extend(wrong.map(|why| FieldError::invalid("metadata.name", object.name(), why)));
+            errors.extend(wrong.map(|why| FieldError::invalid("metadata.name", object.name(), why)).collect());
         }
         errors
     }
 
-    fn update_errors(&self, live: &Object, writer: &Writer<'_>) -> Vec<FieldError> {
+    fn update_errors(&self, live: &Object, writer: &Writer<'_>) -> Causes {
         let (resource, object, part) = (self.resource(), &self.object, self.target.part);
-        let mut errors = meta::validate(resource, object, names::path_segment);
+        let mut errors = Causes::default();
+        errors.extend(meta::validate(resource, object, names::path_segment));
         errors.extend(meta::validate_update(object, live));
         // The validation of a kind checks metadata again, so clients see each error twice.
         if resource.checks() != Checks::Once {
@@ -177,6 +173,18 @@ impl<'w> Candidate<'w> {
     pub(super) fn normalize_empty(&mut self) {
         self.resource().normalize_empty(&mut self.object);
     }
+}
+
+/// Updates the managed fields of an object. `live` is the object before the write, and is changed temporarily.
+pub(super) fn record_fields(
+    catalog: &Catalog,
+    target: &Target,
+    live: Option<&mut Object>,
+    object: &mut Object,
+    by: &FieldManager<'_>,
+) -> Result<(), Status> {
+    // Binding a pod does not change the owners of its fields.
+    if target.part == Part::Binding { Ok(()) } else { managed::update(catalog, &target.resource, live, object, by) }
 }
 
 /// Restores the parts of an object that are outside of a write.

@@ -4,10 +4,10 @@
 //! and store it if the object is unchanged; otherwise retry.
 
 use super::Registry;
-use super::candidate::Candidate;
+use super::candidate::{Candidate, record_fields};
 use super::managed::{self, Conversions, FieldManager, MAX_OWNERSHIP_PASSES};
 use super::meta;
-use super::patch::Patch;
+use super::patch::{Patch, check_custom_kind};
 use crate::admission::{Attributes, Edit, Editor, Operation, Writer};
 use crate::auth::User;
 use crate::catalog::decode::{self, DecodedObject};
@@ -19,6 +19,7 @@ use crate::storage::{self, Entry, Revision};
 use flyball_core::field::FieldError;
 use flyball_core::{GroupVersionKind, Object, ObjectKey, Status};
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -26,15 +27,43 @@ use std::sync::Arc;
 const MAX_ATTEMPTS: usize = 10;
 
 /// A change of an object that a client requests.
-pub(crate) enum Change {
+pub(crate) enum Change<'c> {
     /// A PUT of this object.
-    Replace(Object),
+    Replace(Input<'c, Object>),
     /// A patch of the stored object.
-    Patch(Patch),
+    Patch(Input<'c, Patch>),
     /// A server-side apply of this object.
-    Apply(Object),
+    Apply(Input<'c, Object>),
     /// A function on the stored object; for writes of the server's own.
     With(Edit),
+}
+
+/// A decoded body. Each attempt of a change consumes it, because a copy could take many times the memory of the body:
+/// the first attempt the value that was decoded before, further ones decode the body again.
+pub(crate) struct Input<'c, T> {
+    decoded: Mutex<Option<T>>,
+    decode: Box<dyn Fn() -> Result<T, Status> + Send + Sync + 'c>,
+}
+
+impl<'c, T> Input<'c, T> {
+    /// Creates the input from the decoded body, and the function that decodes it.
+    pub(crate) fn new(decoded: T, decode: impl Fn() -> Result<T, Status> + Send + Sync + 'c) -> Self {
+        Self { decoded: Mutex::new(Some(decoded)), decode: Box::new(decode) }
+    }
+
+    fn get(&self) -> Result<T, Status> {
+        let decoded = self.decoded.lock().take();
+        decoded.map_or_else(|| (self.decode)(), Ok)
+    }
+}
+
+/// The result of a change before admission.
+struct Draft {
+    object: Object,
+    /// The stored object in the version of the request.
+    live: Option<Object>,
+    /// The resource version that a client applies with.
+    applied_version: String,
 }
 
 /// The result of a write.
@@ -57,7 +86,7 @@ impl Registry {
     pub(crate) async fn change(
         &self,
         target: &Target,
-        change: &Change,
+        change: &Change<'_>,
         writer: &Writer<'_>,
     ) -> Result<Outcome, Status> {
         let resource = &*target.resource;
@@ -66,9 +95,10 @@ impl Registry {
             let Some(entry) = self.store.get(&resource.table, &key) else {
                 return self.change_missing(target, change, writer).await;
             };
-            let live = self.live(resource, &entry).await?;
-            let mut candidate = self.candidate(target, change, Some(&live), writer).await?;
-            check_version(target, change, &candidate.object, &live)?;
+            let Draft { object, live, applied_version } = self.draft(target, change, Some(&entry), writer).await?;
+            let live = live.expect("the draft of a stored object has decoded it");
+            let mut candidate = Candidate::new(target, Some(&live), object);
+            check_version(target, change, &candidate.object, &applied_version, &live)?;
             candidate.object.metadata_mut().insert("resourceVersion".into(), live.resource_version().into());
             let attributes = Attributes::new(target, Operation::Update, writer).with_name(key.name()).with_old(&live);
             self.admit(&attributes, &mut candidate.object).await?;
@@ -84,11 +114,13 @@ impl Registry {
             let object = if object == live && !self.rewrites(&target.resource, &entry, &live).await? {
                 WrittenObject::Stored(self.codec.convert(resource, entry).await?)
             } else if writer.options.dry_run {
+                drop(live);
                 self.bounded_entry(resource, &key, object.clone(), 0, Some(&entry)).map_err(to_status)?;
                 WrittenObject::Unstored(Box::new(object))
             } else {
-                match self.store_change(&target.resource, &key, &entry, object, &live).await? {
+                match self.store_change(&target.resource, &key, &entry, object, live).await? {
                     Ok(WrittenObject::Stored(entry)) => {
+                        self.writes.record(target, &key, entry.revision, writer, self.clock.now());
                         WrittenObject::Stored(self.codec.convert(resource, entry).await?)
                     }
                     Ok(written) => written,
@@ -128,7 +160,8 @@ impl Registry {
             return Ok(true);
         }
         let (stored_as, object) = self.codec.as_stored(resource, live.clone()).await?;
-        Ok(self.codec.encode(&stored_as, &entry.key, object, entry.revision).object() != entry.object())
+        let rewritten = self.codec.encode(&stored_as, &entry.key, object, entry.revision);
+        Ok(rewritten.body != entry.body && rewritten.object() != entry.object())
     }
 
     /// Stores a changed object, or removes one whose last finalizer was removed.
@@ -138,9 +171,11 @@ impl Registry {
         key: &ObjectKey,
         entry: &Arc<Entry>,
         object: Object,
-        live: &Object,
+        live: Object,
     ) -> Result<Result<WrittenObject, storage::Error>, Status> {
-        if is_released(resource, &object, live) {
+        let is_released = is_released(resource, &object, &live);
+        drop(live);
+        if is_released {
             // Watches receive the last stored object, the writer the changed one.
             let last = self.remove_stored(resource, key, entry).await;
             return Ok(last.map(|_| WrittenObject::Unstored(Box::new(object))));
@@ -160,24 +195,23 @@ impl Registry {
     }
 
     /// Handles a change of a missing object: a PUT or an apply may create it.
-    async fn change_missing(&self, target: &Target, change: &Change, writer: &Writer<'_>) -> Result<Outcome, Status> {
+    async fn change_missing(
+        &self,
+        target: &Target,
+        change: &Change<'_>,
+        writer: &Writer<'_>,
+    ) -> Result<Outcome, Status> {
         let resource = &*target.resource;
         let whole = target.part == Part::Whole;
         match change {
             Change::Replace(object) if whole && (resource.create_on_update() || self.is_quarantined(target)) => {
-                let mut object = object.clone();
+                let mut object = object.get()?;
                 object.metadata_mut().remove("resourceVersion");
                 self.create(target, object, writer).await
             }
-            Change::Apply(wanted) if whole => {
-                if !wanted.uid().is_empty() {
-                    let uid = wanted.uid();
-                    let why = format!(
-                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-                    );
-                    return Err(Status::conflict(&resource.group_resource(), target.name(), why));
-                }
-                let mut candidate = self.candidate(target, change, None, writer).await?;
+            Change::Apply(_) if whole => {
+                let Draft { object, .. } = self.draft(target, change, None, writer).await?;
+                let mut candidate = Candidate::new(target, None, object);
                 candidate.object.metadata_mut().remove("resourceVersion");
                 candidate.set_namespace()?;
                 self.insert(target, candidate, writer).await
@@ -190,15 +224,11 @@ impl Registry {
     pub(crate) async fn check_change(
         &self,
         target: &Target,
-        change: &Change,
+        change: &Change<'_>,
         writer: &Writer<'_>,
     ) -> Result<(), Status> {
-        let resource = &*target.resource;
-        let live = match self.store.get(&resource.table, &target.key()) {
-            Some(entry) => Some(self.live(resource, &entry).await?),
-            None => None,
-        };
-        self.candidate(target, change, live.as_ref(), writer).await.map(drop)
+        let entry = self.store.get(&target.resource.table, &target.key());
+        self.draft(target, change, entry.as_ref(), writer).await.map(drop)
     }
 
     /// Decodes a stored object as a version of its resource.
@@ -207,76 +237,110 @@ impl Registry {
         Ok(self.codec.decode(resource, &entry)?)
     }
 
-    /// Creates the candidate of a change, with managed fields of all versions.
-    async fn candidate<'w>(
+    /// Changes an object, with managed fields of all versions.
+    async fn draft(
         &self,
-        target: &'w Target,
-        change: &Change,
-        live: Option<&'w Object>,
+        target: &Target,
+        change: &Change<'_>,
+        entry: Option<&Arc<Entry>>,
         writer: &Writer<'_>,
-    ) -> Result<Candidate<'w>, Status> {
+    ) -> Result<Draft, Status> {
+        let entry = match entry {
+            Some(entry) => Some(self.codec.convert(&target.resource, entry.clone()).await?),
+            None => None,
+        };
         let mut conversions = Conversions::default();
         for _ in 1..MAX_OWNERSHIP_PASSES {
-            let outcome = self.candidate_with(&conversions, target, change, live, writer);
-            if !conversions.complete(&self.codec, &target.resource).await? {
+            let outcome = self.draft_with(&conversions, target, change, entry.as_deref(), writer);
+            if !conversions.has_missing() {
                 return outcome;
             }
+            drop(outcome);
+            conversions.complete(&self.codec, &target.resource).await?;
         }
-        self.candidate_with(&conversions, target, change, live, writer)
+        self.draft_with(&conversions, target, change, entry.as_deref(), writer)
     }
 
-    /// Creates the candidate, with these conversions of the object to other versions.
-    fn candidate_with<'w>(
+    /// Changes an object, with these conversions of the object to other versions.
+    ///
+    /// The stored object is decoded as late as possible, because objects may take many times the memory of their text.
+    fn draft_with(
         &self,
         conversions: &Conversions,
-        target: &'w Target,
-        change: &Change,
-        live: Option<&'w Object>,
+        target: &Target,
+        change: &Change<'_>,
+        entry: Option<&Entry>,
         writer: &Writer<'_>,
-    ) -> Result<Candidate<'w>, Status> {
+    ) -> Result<Draft, Status> {
         let resource = &*target.resource;
         let now = self.clock.now_rfc3339();
         let by = FieldManager { name: &writer.manager, part: target.part, now: &now, conversions };
         let catalog = self.codec.catalog();
-        let object = match (change, live) {
-            (Change::Apply(wanted), _) => {
-                let mut wanted = wanted.clone();
-                if live.is_some() {
-                    // `check_version` compares it.
-                    wanted.metadata_mut().remove("resourceVersion");
-                }
-                let merged = managed::apply(&catalog, resource, live, &wanted, writer.options.force, &by)?;
-                let (object, _) = decode::read(resource, merged)?;
-                let mut candidate = Candidate::new(target, live, object);
-                candidate.default()?;
-                if live.is_some() {
-                    candidate.restore_readonly_fields();
-                }
-                return Ok(candidate);
+        let live = || entry.map(|entry| self.codec.decode(resource, entry)).transpose();
+        let stored = || Ok::<_, Status>(live()?.expect("only existing objects are patched"));
+        let object = match change {
+            Change::Apply(wanted) => {
+                let (wanted, live) = (wanted.get()?, live()?);
+                return self.applied(target, wanted, live, &by, writer);
             }
-            (Change::Replace(object), _) => object.clone(),
-            (Change::With(with), Some(live)) => {
-                let mut object = live.clone();
+            Change::Replace(object) => object.get()?,
+            Change::With(with) => {
+                let mut object = stored()?;
                 with(&mut object)?;
                 object
             }
-            (Change::Patch(patch), Some(live)) => {
+            Change::Patch(patch) => {
                 let DecodedObject { object, warnings } =
-                    patch.apply(Some(&catalog), resource, live, writer.options.field_validation)?;
+                    patch.get()?.apply(Some(&catalog), resource, &stored, writer.options.field_validation)?;
                 writer.warnings.add(warnings);
+                check_custom_kind(resource, &object)?;
                 target.check_name(&object)?;
                 object
             }
-            (Change::Patch(_) | Change::With(_), None) => unreachable!("only existing objects are patched"),
         };
-        let mut candidate = Candidate::new(target, live, object);
+        let mut live = live()?;
+        let mut candidate = Candidate::new(target, live.as_ref(), object);
         candidate.set_namespace()?;
         candidate.default()?;
         let is_patch = matches!(change, Change::Patch(_));
         writer.warnings.add(meta::dedup_owners(&mut candidate.object, is_patch));
-        candidate.record_fields(&catalog, &by);
+        let mut object = candidate.object;
+        record_fields(&catalog, target, live.as_mut(), &mut object, &by)?;
+        let mut candidate = Candidate::new(target, live.as_ref(), object);
         candidate.restore_readonly_fields();
-        Ok(candidate)
+        Ok(Draft { object: candidate.object, live, applied_version: String::new() })
+    }
+
+    /// Merges an applied configuration into the stored object.
+    fn applied(
+        &self,
+        target: &Target,
+        mut wanted: Object,
+        mut live: Option<Object>,
+        by: &FieldManager<'_>,
+        writer: &Writer<'_>,
+    ) -> Result<Draft, Status> {
+        let resource = &*target.resource;
+        if live.is_none() && !wanted.uid().is_empty() {
+            let uid = wanted.uid();
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Status::conflict(&resource.group_resource(), target.name(), why));
+        }
+        let applied_version = wanted.resource_version().to_owned();
+        if live.is_some() && wanted.at(&["metadata", "resourceVersion"]).is_some() {
+            // `check_version` compares it.
+            wanted.metadata_mut().remove("resourceVersion");
+        }
+        let catalog = self.codec.catalog();
+        let merged = managed::apply(&catalog, resource, live.as_mut(), wanted, writer.options.force, by)?;
+        let (object, _) = decode::read(resource, merged)?;
+        let mut candidate = Candidate::new(target, live.as_ref(), object);
+        candidate.default()?;
+        if live.is_some() {
+            candidate.restore_readonly_fields();
+        }
+        Ok(Draft { object: candidate.object, live, applied_version })
     }
 
     /// Encodes an object as an entry, or rejects it if it is too large.
@@ -311,10 +375,16 @@ fn is_released(resource: &Resource, object: &Object, live: &Object) -> bool {
 }
 
 /// Rejects a change whose resource version or UID is not that of the stored object.
-fn check_version(target: &Target, change: &Change, object: &Object, live: &Object) -> Result<(), Status> {
+fn check_version(
+    target: &Target,
+    change: &Change<'_>,
+    object: &Object,
+    applied_version: &str,
+    live: &Object,
+) -> Result<(), Status> {
     let resource = &*target.resource;
     let given = match change {
-        Change::Apply(wanted) => wanted.resource_version(),
+        Change::Apply(_) => applied_version,
         _ => object.resource_version(),
     };
     let uid = object.uid();

@@ -1,7 +1,7 @@
 //! Creation of objects.
 
 use super::Registry;
-use super::candidate::Candidate;
+use super::candidate::{Candidate, record_fields};
 use super::change::{Outcome, WrittenObject, to_status};
 use super::managed::{Conversions, FieldManager};
 use super::meta;
@@ -24,7 +24,7 @@ impl Registry {
         let now = self.clock.now_rfc3339();
         let by =
             FieldManager { name: &writer.manager, part: Part::Whole, now: &now, conversions: &Conversions::default() };
-        candidate.record_fields(&self.codec.catalog(), &by);
+        record_fields(&self.codec.catalog(), target, None, &mut candidate.object, &by)?;
         if let (Some(name), true) = (&target.name, candidate.object.name().is_empty()) {
             candidate.object.metadata_mut().insert("name".into(), name.as_str().into());
         }
@@ -73,6 +73,7 @@ impl Registry {
         match self.store.put(&resource.table, &key, None, make).await {
             Ok(entry) => {
                 self.note_written(resource);
+                self.writes.record(target, &key, entry.revision, writer, self.clock.now());
                 let entry = self.codec.convert(resource, entry).await?;
                 Ok(Outcome { object: WrittenObject::Stored(entry), created: true })
             }

@@ -97,29 +97,35 @@ impl Registry {
         live: Object,
         options: &DeleteOptions,
     ) -> Result<Result<DeletionResult, storage::Error>, Status> {
-        let mut object = live.clone();
         let graceful = resource.deletion().and_then(|deletion| deletion.grace);
         let grace = graceful.map_or(0, |grace| grace(&live, options.grace_period_seconds));
         let finalizers = finalizers_for(resource, &live, options.propagation);
         let finalizers_changed = !finalizers.iter().map(String::as_str).eq(live.finalizers());
-        if finalizers_changed {
-            set_finalizers(&mut object, &finalizers);
-        }
+        let with_finalizers = |mut object: Object| {
+            if finalizers_changed {
+                set_finalizers(&mut object, &finalizers);
+            }
+            object
+        };
         let stays = !finalizers.is_empty() || grace > 0 || resource.outlives_deletion(&live);
         // Kinds with a grace period are marked even if it is zero.
         let ends = !stays && graceful.is_some();
         if !stays && !ends {
+            let object = with_finalizers(live);
             return Ok(if options.dry_run {
                 Ok(DeletionResult::Gone(Box::new(object)))
             } else {
                 self.remove_entry(resource, key, entry, object).await
             });
         }
+        let mut object = with_finalizers(live.clone());
         mark(&mut object, &live, grace, self.clock.now());
         if let Some(deletion) = resource.deletion() {
             (deletion.mark)(&mut object, &live, &self.clock);
         }
-        if options.dry_run || object == live && !ends {
+        let is_unchanged = object == live;
+        drop(live);
+        if options.dry_run || is_unchanged && !ends {
             let object = Box::new(object);
             return Ok(Ok(if ends {
                 DeletionResult::Gone(object)
@@ -127,7 +133,7 @@ impl Registry {
                 DeletionResult::Marked(WrittenObject::Unstored(object))
             }));
         }
-        if object == live {
+        if is_unchanged {
             return Ok(self.remove_entry(resource, key, entry, object).await);
         }
         let (stored_as, object) = self.codec.as_stored(resource, object).await?;

@@ -1,9 +1,10 @@
 //! Managed fields: `flyball_schema::apply` for the kinds of the catalog.
 
 use super::conflict;
-use crate::catalog::{Catalog, Resource, scale};
+use crate::catalog::{Catalog, Resource, decode, scale};
 use crate::codec::{Codec, convert_whole};
 use crate::kinds::Part;
+use crate::limits::{MAX_DECODED_BYTES, too_much_memory};
 use crate::webhook::ConversionMemory;
 use flyball_core::field::go_quote;
 use flyball_core::memory;
@@ -64,12 +65,14 @@ impl Conversions {
         Ok(None)
     }
 
-    /// Converts all missing objects, and drops those that the last pass did not use; returns whether any were missing.
-    pub(crate) async fn complete(&mut self, codec: &Codec, resource: &Resource) -> Result<bool, Status> {
+    /// Returns true if the last pass lacked conversions.
+    pub(crate) fn has_missing(&self) -> bool {
+        !self.missing.lock().is_empty()
+    }
+
+    /// Converts all missing objects, and drops those that the last pass did not use.
+    pub(crate) async fn complete(&mut self, codec: &Codec, resource: &Resource) -> Result<(), Status> {
         let missing = std::mem::take(self.missing.get_mut());
-        if missing.is_empty() {
-            return Ok(false);
-        }
         self.known.retain(|known| known.is_used.swap(false, Ordering::Relaxed));
         let memory = self.memory.get_or_insert_with(|| codec.conversion_memory());
         let mut bytes: usize = self.known.iter().map(Conversion::bytes).sum();
@@ -81,7 +84,7 @@ impl Conversions {
                 self.known.push(conversion);
             }
         }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -135,6 +138,9 @@ impl Versions for CatalogVersions<'_> {
             return Ok(self.conversions.get(object, api_version)?.map(Cow::Owned));
         }
         let object = Object::try_from(object.clone()).map_err(|error| error.to_string())?;
+        // kube-apiserver converts the Go type, which omits null: a list that a merge has emptied is removed in the
+        // other version, and with it the ownership of managers of that version.
+        let (object, _) = decode::read_as(from, object)?;
         Ok(Some(Cow::Owned(convert_whole(from, to, object).into())))
     }
 }
@@ -186,6 +192,27 @@ fn defect_of(at: usize, entry: &Value) -> Option<String> {
         }
         _ => Some("operation must be `Apply` or `Update`".into()),
     }
+}
+
+/// Runs a function on an object without its managed fields, which it receives separately, and restores them. Objects
+/// are not copied, because they may take many times the memory of their text.
+fn without_entries<T>(object: &mut Object, run: impl FnOnce(&Object, Option<&Value>) -> T) -> T {
+    let entries = remove_entries(object);
+    let result = run(object, entries.as_ref());
+    if let Some(entries) = entries {
+        object.metadata_mut().insert("managedFields".into(), entries);
+    }
+    result
+}
+
+/// Rejects managed fields that alone exceed the memory limit of an object, before they are encoded, unless those before
+/// the write did so.
+fn check_bytes(object: &Object, managed: &ManagedFields, before: Option<&Value>) -> Result<(), Status> {
+    let bytes = managed.json_bytes();
+    if bytes <= MAX_DECODED_BYTES || before.is_some_and(|before| memory::of(before) >= bytes) {
+        return Ok(());
+    }
+    Err(Status::too_large(format!("Request entity too large: {}", too_much_memory(object.name()))))
 }
 
 fn put(object: &mut Object, managed: ManagedFields) {
@@ -247,116 +274,122 @@ pub(crate) fn sign(catalog: &Catalog, resource: &Resource, object: &mut Object, 
     }
 }
 
-/// Updates the managed fields of `new` with the changes of a write.
+/// Updates the managed fields of `new` with the changes of a write. `live` is the same afterwards.
 pub(crate) fn update(
     catalog: &Catalog,
     resource: &Resource,
-    live: Option<&Object>,
+    live: Option<&mut Object>,
     new: &mut Object,
     by: &FieldManager<'_>,
-) {
+) -> Result<(), Status> {
     let sent = remove_entries(new);
-    let mut live = live.unwrap_or(&resource.empty).clone();
-    let stored = remove_entries(&mut live);
-    let managed = ManagedFields::for_write(stored.as_ref(), sent.as_ref(), by.part != Part::Whole);
-    let api_version = resource.kind.api_version();
-    let ignored = ignored(by.part, resource);
-    let objects = Objects {
-        versions: &CatalogVersions { catalog, resource, conversions: by.conversions },
-        api_version: &api_version,
-        ignored: &ignored,
-        empty: resource.empty.as_value(),
-    };
-    let manager = Manager::updater(by.name, &api_version, by.part.name());
-    // Custom resources may be older than their schema.
-    let fits = match resource.custom() {
-        Some(_) => objects.check(new.as_value()).and_then(|()| objects.check(live.as_value())),
-        None => Ok(()),
-    };
-    let recorded = fits.and_then(|()| objects.update(live.as_value(), new.as_value(), managed, manager, by.time()));
-    match recorded {
-        Ok(mut managed) => {
-            if by.part == Part::Scale && scale_is_deep(resource) {
-                managed.remove(&Manager::updater(by.name, &api_version, by.part.name()));
+    let mut empty = resource.empty.clone();
+    without_entries(live.unwrap_or(&mut empty), |live, stored| {
+        let managed = ManagedFields::for_write(stored, sent.as_ref(), by.part != Part::Whole);
+        drop(sent);
+        let api_version = resource.kind.api_version();
+        let ignored = ignored(by.part, resource);
+        let objects = Objects {
+            versions: &CatalogVersions { catalog, resource, conversions: by.conversions },
+            api_version: &api_version,
+            ignored: &ignored,
+            empty: resource.empty.as_value(),
+        };
+        let manager = Manager::updater(by.name, &api_version, by.part.name());
+        // Custom resources may be older than their schema.
+        let fits = match resource.custom() {
+            Some(_) => objects.check(new.as_value()).and_then(|()| objects.check(live.as_value())),
+            None => Ok(()),
+        };
+        let recorded = fits.and_then(|()| objects.update(live.as_value(), new.as_value(), managed, manager, by.time()));
+        match recorded {
+            Ok(mut managed) => {
+                if by.part == Part::Scale && scale_is_deep(resource) {
+                    managed.remove(&Manager::updater(by.name, &api_version, by.part.name()));
+                }
+                check_bytes(new, &managed, stored)?;
+                put(new, managed);
             }
-            put(new, managed);
+            // A write does not fail if its managed fields cannot be computed: then no field has an owner.
+            Err(error) => tracing::warn!(%error, object = %new.key(), "failed to update managedFields"),
         }
-        // A write does not fail if its managed fields cannot be computed: then no field has an owner.
-        Err(error) => tracing::warn!(%error, object = %new.key(), "failed to update managedFields"),
-    }
+        Ok(())
+    })
 }
 
-/// Merges an applied configuration into the stored object; the caller must still decode the result as its kind.
+/// Merges an applied configuration into the stored object, which is the same afterwards; the caller must still decode
+/// the result as its kind.
 pub(crate) fn apply(
     catalog: &Catalog,
     resource: &Resource,
-    live: Option<&Object>,
-    configuration: &Object,
+    live: Option<&mut Object>,
+    configuration: Object,
     force: bool,
     by: &FieldManager<'_>,
 ) -> Result<Object, Status> {
-    let empty = || {
-        let mut empty = resource.empty.clone();
-        empty.set_kind(&resource.kind);
-        empty
-    };
-    let mut live = live.cloned().unwrap_or_else(empty);
-    let stored = remove_entries(&mut live);
-    let of_custom_scale = by.part == Part::Scale && resource.custom().is_some();
-    if of_custom_scale && !owns_replicas(resource, stored.as_ref()) {
-        let what = format!("failed to convert live object (/; {})", scale::kind());
-        return Err(no_custom_scale(&format!("failed to create manager for existing fields: {what}")));
-    }
-    let managed = ManagedFields::decode(stored.as_ref()).unwrap_or_default();
-    let api_version = resource.kind.api_version();
-    let ignored = ignored(by.part, resource);
-    let objects = Objects {
-        versions: &CatalogVersions { catalog, resource, conversions: by.conversions },
-        api_version: &api_version,
-        ignored: &ignored,
-        empty: resource.empty.as_value(),
-    };
-    let manager = Manager::applier(by.name, by.part.name());
-    // A new object has no UID yet, and so its fields have no owners.
-    let applied = objects
-        .apply(live.as_value(), configuration.as_value(), managed, manager, force, by.time())
-        .map_err(|error| {
-            match error {
-                apply::Error::Conflicts(mut conflicts) => {
-                    if by.part == Part::Scale {
-                        // An applier of a scale sees the other managers as writers of scales.
-                        let api_version = scale::kind().api_version();
-                        let managers = conflicts.iter_mut().map(|conflict| &mut conflict.manager);
-                        managers
-                            .filter(|manager| manager.api_version.is_some())
-                            .for_each(|manager| manager.api_version = Some(api_version.clone()));
-                    }
-                    conflict::status(&conflicts)
-                }
-                apply::Error::Patch(misfit) => {
-                    broken(resource, configuration, "failed to create typed patch object", &misfit.to_string())
-                }
-                apply::Error::Live(misfit) => {
-                    broken(resource, &live, "failed to create typed live object", &misfit.to_string())
-                }
-                apply::Error::Conversion(why) => Status::new(500, None, why),
-                apply::Error::Version(version) => Status::new(500, None, format!("no schema for version {version}")),
+    let mut empty = resource.empty.clone();
+    empty.set_kind(&resource.kind);
+    without_entries(live.unwrap_or(&mut empty), |live, stored| {
+        let of_custom_scale = by.part == Part::Scale && resource.custom().is_some();
+        if of_custom_scale && !owns_replicas(resource, stored) {
+            let what = format!("failed to convert live object (/; {})", scale::kind());
+            return Err(no_custom_scale(&format!("failed to create manager for existing fields: {what}")));
+        }
+        let managed = ManagedFields::decode(stored).unwrap_or_default();
+        let api_version = resource.kind.api_version();
+        let ignored = ignored(by.part, resource);
+        let objects = Objects {
+            versions: &CatalogVersions { catalog, resource, conversions: by.conversions },
+            api_version: &api_version,
+            ignored: &ignored,
+            empty: resource.empty.as_value(),
+        };
+        let manager = Manager::applier(by.name, by.part.name());
+        // A new object has no UID yet, and so its fields have no owners.
+        let applied = objects
+            .apply(live.as_value(), configuration.as_value(), managed, manager, force, by.time())
+            .map_err(|error| apply_error(error, resource, &configuration, live, by.part))?;
+        if of_custom_scale {
+            let (namespace, name) = (configuration.namespace().unwrap_or_default(), configuration.name());
+            let what = format!("failed to convert new object ({namespace}/{name}; {})", scale::kind());
+            return Err(no_custom_scale(&what));
+        }
+        let noted = (by.name == KUBECTL_MANAGER).then_some(configuration);
+        let mut object = match applied.object {
+            Some(value) => {
+                Object::try_from(value).map_err(|_| Status::new(500, None, "nothing is left of the object"))?
             }
-        })?;
-    if of_custom_scale {
-        let (namespace, name) = (configuration.namespace().unwrap_or_default(), configuration.name());
-        let what = format!("failed to convert new object ({namespace}/{name}; {})", scale::kind());
-        return Err(no_custom_scale(&what));
+            None => live.clone(),
+        };
+        check_bytes(&object, &applied.managed, stored)?;
+        put(&mut object, applied.managed);
+        if let Some(noted) = noted {
+            note_applied(&mut object, &noted);
+        }
+        Ok(object)
+    })
+}
+
+fn apply_error(error: apply::Error, resource: &Resource, configuration: &Object, live: &Object, part: Part) -> Status {
+    match error {
+        apply::Error::Conflicts(mut conflicts) => {
+            if part == Part::Scale {
+                // An applier of a scale sees the other managers as writers of scales.
+                let api_version = scale::kind().api_version();
+                let managers = conflicts.iter_mut().map(|conflict| &mut conflict.manager);
+                managers
+                    .filter(|manager| manager.api_version.is_some())
+                    .for_each(|manager| manager.api_version = Some(api_version.clone()));
+            }
+            conflict::status(&conflicts)
+        }
+        apply::Error::Patch(misfit) => {
+            broken(resource, configuration, "failed to create typed patch object", &misfit.to_string())
+        }
+        apply::Error::Live(misfit) => broken(resource, live, "failed to create typed live object", &misfit.to_string()),
+        apply::Error::Conversion(why) => Status::new(500, None, why),
+        apply::Error::Version(version) => Status::new(500, None, format!("no schema for version {version}")),
     }
-    let mut object = match applied.object {
-        Some(value) => Object::try_from(value).map_err(|_| Status::new(500, None, "nothing is left of the object"))?,
-        None => live,
-    };
-    put(&mut object, applied.managed);
-    if by.name == KUBECTL_MANAGER {
-        note_applied(&mut object, configuration);
-    }
-    Ok(object)
 }
 
 /// Returns true if the replicas of a custom resource are nested deeper than its spec: then kube-apiserver removes the
@@ -416,11 +449,12 @@ pub(crate) fn restore_times(object: &mut Object, live: &Object) {
     if new.len() != old.len() || !new.iter().all(stays) {
         return;
     }
-    let times = old.to_vec().into();
-    let mut unmoved = object.clone();
-    unmoved.metadata_mut().insert("managedFields".into(), times);
-    if unmoved == *live {
-        *object = unmoved;
+    let old = Value::from(old.to_vec());
+    let new = object.metadata_mut().insert("managedFields".into(), old);
+    if object != live
+        && let Some(new) = new
+    {
+        object.metadata_mut().insert("managedFields".into(), new);
     }
 }
 

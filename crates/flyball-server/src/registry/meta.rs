@@ -5,7 +5,7 @@
 use crate::catalog::Resource;
 use crate::kinds;
 use flyball_core::field::{BadValue, FieldError, Path};
-use flyball_core::metadata::{unqualified_finalizers, validate_annotations, validate_labels};
+use flyball_core::metadata::{push_invalid, unqualified_finalizers, validate_annotations, validate_labels};
 use flyball_core::names::{self, Rule};
 use flyball_core::{Clock, GroupVersion, GroupVersionKind, Object, Rng};
 use serde_json::{Map, Value};
@@ -111,9 +111,7 @@ pub(crate) fn validate(resource: &Resource, object: &Object, name_rule: Rule) ->
     errors.extend(validate_common(object));
     let finalizers = METADATA.field("finalizers");
     for finalizer in object.finalizers() {
-        errors.extend(
-            names::qualified_name(finalizer).into_iter().map(|e| FieldError::invalid(finalizers, finalizer, e)),
-        );
+        push_invalid(&mut errors, &finalizers, finalizer, names::qualified_name(finalizer));
     }
     let has = |name| object.finalizers().any(|finalizer| finalizer == name);
     if has("orphan") && has("foregroundDeletion") {
@@ -202,12 +200,12 @@ fn validate_owners(object: &Object) -> Vec<FieldError> {
     for (i, owner) in object.owner_references().enumerate() {
         let group_version = GroupVersion::parse(owner.api_version);
         if group_version.is_none() {
-            let detail = "version must not be empty";
-            errors.push(FieldError::invalid(path.field("apiVersion"), owner.api_version, detail));
+            let detail = "version must not be empty".to_owned();
+            push_invalid(&mut errors, &path.field("apiVersion"), owner.api_version, vec![detail]);
         }
         for (field, value) in [("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)] {
             if value.is_empty() {
-                errors.push(FieldError::invalid(path.field(field), value, "must not be empty"));
+                push_invalid(&mut errors, &path.field(field), value, vec!["must not be empty".into()]);
             }
         }
         let banned = |kind: &GroupVersionKind| {

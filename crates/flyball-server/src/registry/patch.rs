@@ -3,6 +3,7 @@
 use crate::catalog::decode::{self, DecodedObject};
 use crate::catalog::{Catalog, Resource, scheme, undeterminable};
 use crate::codec::convert_whole;
+use crate::request::json_type;
 use crate::request::options::FieldValidation;
 use flyball_core::field::{FieldError, go_json, go_print, go_quote};
 use flyball_core::status::{Details, Reason};
@@ -31,21 +32,22 @@ pub(crate) enum PatchKind {
 }
 
 impl Patch {
-    /// Applies the patch, and decodes the result as an object of its kind, in any version in the catalog.
+    /// Applies the patch, and decodes the result as an object of its kind, in any version in the catalog. `live`
+    /// decodes the stored object.
     pub(crate) fn apply(
         &self,
         catalog: Option<&Catalog>,
         resource: &Resource,
-        live: &Object,
+        live: &dyn Fn() -> Result<Object, Status>,
         validation: FieldValidation,
     ) -> Result<DecodedObject, Status> {
-        let patched = self.patched(resource, live)?;
+        let patched = self.patched(resource, live()?)?;
         self.read(catalog, resource, live, patched, validation)
     }
 
     /// Returns the patched object.
-    fn patched(&self, resource: &Resource, live: &Object) -> Result<Value, Status> {
-        let mut patched: Value = live.clone().into();
+    fn patched(&self, resource: &Resource, live: Object) -> Result<Value, Status> {
+        let mut patched: Value = live.into();
         match self.kind {
             PatchKind::Json => {
                 let none = Vec::new();
@@ -118,7 +120,7 @@ impl Patch {
         tree
     }
 
-    /// Returns the error for a value that is no patch of its type.
+    /// Returns the error for a value that is not a patch of its type.
     fn malformed(value: &Value, expected: &str) -> Status {
         Status::bad_request(format!("error decoding patch: {}", misread(value, expected)))
     }
@@ -127,7 +129,7 @@ impl Patch {
         &self,
         catalog: Option<&Catalog>,
         resource: &Resource,
-        live: &Object,
+        live: &dyn Fn() -> Result<Object, Status>,
         mut patched: Value,
         validation: FieldValidation,
     ) -> Result<DecodedObject, Status> {
@@ -138,7 +140,7 @@ impl Patch {
                 go_print(&self.value)
             } else {
                 // Computed again, since only errors show it.
-                let patched = self.patched(resource, live)?;
+                let patched = self.patched(resource, live()?)?;
                 show(resource.schema.node(), &patched, &self.touched(&patched))
             };
             // kube-apiserver names neither kind nor object here.
@@ -154,8 +156,12 @@ impl Patch {
         }
         let Ok(mut object) = Object::try_from(patched) else { return reject("not an object") };
         if resource.custom().is_some() {
-            if object.api_version() != live.api_version() || object.kind() != live.kind() {
-                return Err(other_custom_kind(resource, &object));
+            if let Some(other) = catalog.and_then(|catalog| other_version(catalog, resource, &object)) {
+                // It is decoded in that version, and rejected afterwards.
+                return match decode::read_as(&other, object) {
+                    Ok((object, unknown)) => self.decoded(object, unknown, validation, reject),
+                    Err(why) => reject(&why),
+                };
             }
         } else if strategic {
             // A strategic patch is applied to the Go type, which has no `apiVersion` and `kind`.
@@ -175,7 +181,7 @@ impl Patch {
             }
             // kube-apiserver decodes an object without a version as an unknown type, without metadata.
             if object.api_version().is_empty() {
-                return Err(undeterminable(live.name()));
+                return Err(undeterminable(live()?.name()));
             }
         }
         let (object, unknown) = match decode::read_as(resource, object) {
@@ -209,7 +215,7 @@ impl Patch {
 
 /// Returns Go's error for a JSON value of another type.
 fn misread(value: &Value, expected: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {expected}", decode::sort(value))
+    format!("json: cannot unmarshal {} into Go value of type {expected}", json_type(value))
 }
 
 /// Prints a patched object as Go does: fields that the patch changed in sorted order, others in the order of the type.
@@ -237,7 +243,7 @@ fn show(node: Node<'_>, value: &Value, touched: &Value) -> String {
     }
 }
 
-/// Returns the other version of a built-in kind that the patched object has.
+/// Returns the other version of the kind that the patched object has.
 fn other_version(catalog: &Catalog, resource: &Resource, object: &Object) -> Option<Arc<Resource>> {
     if object.kind() != &*resource.kind.kind || object.api_version() == resource.kind.api_version() {
         return None;
@@ -249,9 +255,9 @@ fn other_version(catalog: &Catalog, resource: &Resource, object: &Object) -> Opt
 fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
     for field in ["apiVersion", "kind"] {
         if let Some(value) = object.get(field).filter(|value| !value.is_string() && !value.is_null()) {
-            let sort = decode::sort(value);
+            let found = json_type(value);
             return Some(format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {sort} into Go struct field .{field} of type string"
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field .{field} of type string"
             ));
         }
     }
@@ -267,9 +273,12 @@ fn other_kind(resource: &Resource, object: &Object) -> Option<String> {
     (found != *expected).then(|| scheme::misfit(resource, &found))
 }
 
-/// Returns the error for a patch that changes the version or kind of a custom resource.
-fn other_custom_kind(resource: &Resource, object: &Object) -> Status {
+/// Rejects a patched custom resource of another version or kind.
+pub(super) fn check_custom_kind(resource: &Resource, object: &Object) -> Result<(), Status> {
     let expected = &resource.kind;
+    if resource.custom().is_none() {
+        return Ok(());
+    }
     let found = object.group_version_kind().unwrap_or_default();
     let mut errors = Vec::new();
     if object.api_version() != expected.api_version() {
@@ -282,5 +291,5 @@ fn other_custom_kind(resource: &Resource, object: &Object) -> Status {
     if object.kind() != &*expected.kind {
         errors.push(FieldError::invalid("kind", object.kind(), format!("must be {}", expected.kind)));
     }
-    Status::invalid(&found, object.name(), &errors)
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&found, object.name(), &errors)) }
 }

@@ -95,7 +95,7 @@ pub(super) fn parse_number(text: &str) -> Result<Revision, String> {
     text.parse().map_err(|_| format!("strconv.ParseUint: parsing {}: invalid syntax", quoted()))
 }
 
-/// 504: the requested version has not been reached.
+/// Creates the error (504) for a resource version that has not been reached.
 pub(crate) fn too_large(requested: Revision, current: Revision) -> Status {
     let cause = Cause {
         reason: "ResourceVersionTooLarge".into(),

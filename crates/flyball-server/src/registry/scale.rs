@@ -12,17 +12,22 @@ use serde_json::Value;
 use std::sync::Arc;
 
 /// Replaces the scale of an object.
-pub(crate) fn replace(resource: &Arc<Resource>, scale: Object) -> Change {
+pub(crate) fn replace(resource: &Arc<Resource>, scale: Object) -> Change<'static> {
     let resource = resource.clone();
     Change::With(Box::new(move |object| store(&resource, object, &scale)))
 }
 
 /// Patches the scale of an object.
-pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch, validation: FieldValidation, warnings: Warnings) -> Change {
+pub(crate) fn patch(
+    resource: &Arc<Resource>,
+    patch: Patch,
+    validation: FieldValidation,
+    warnings: Warnings,
+) -> Change<'static> {
     let resource = resource.clone();
     Change::With(Box::new(move |object| {
         let before = of_any(&resource, object)?;
-        let patched = patch.apply(None, &Catalog::action("Scale"), &before, validation)?;
+        let patched = patch.apply(None, &Catalog::action("Scale"), &|| Ok(before.clone()), validation)?;
         warnings.add(patched.warnings);
         if patched.object.name() != before.name() {
             let (found, own) = (patched.object.name(), before.name());
@@ -34,7 +39,7 @@ pub(crate) fn patch(resource: &Arc<Resource>, patch: Patch, validation: FieldVal
 }
 
 /// Merges a scale into the desired state of an object.
-pub(crate) fn apply(resource: &Resource, scale: &Object) -> Result<Change, Status> {
+pub(crate) fn apply(resource: &Resource, scale: &Object) -> Result<Object, Status> {
     let mut desired = Object::default();
     desired.set_kind(&resource.kind);
     if let Some(metadata) = scale.metadata() {
@@ -44,7 +49,7 @@ pub(crate) fn apply(resource: &Resource, scale: &Object) -> Result<Change, Statu
         check_replicas(resource, scale.name(), replicas.as_i64().unwrap_or(0))?;
         set(resource, &mut desired, replicas.clone())?;
     }
-    Ok(Change::Apply(desired))
+    Ok(desired)
 }
 
 /// Rejects a scale of a built-in kind below zero.

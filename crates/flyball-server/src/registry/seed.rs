@@ -116,7 +116,7 @@ fn built_in_object(catalog: &Catalog, resource: &Resource, mut object: Object) -
         _ => "kube-apiserver",
     };
     let by = managed::FieldManager { name, part: Part::Whole, now: &now, conversions: &Conversions::default() };
-    managed::update(catalog, resource, None, &mut object, &by);
+    managed::update(catalog, resource, None, &mut object, &by).expect("built-in objects have few fields");
     candidate::clear_status(resource, &mut object);
     meta::set_system_fields(&mut object, &clock, &rng);
     if resource.counts_generations() {

@@ -2,21 +2,20 @@
 //!
 //! Decoding records duplicate keys, which are lost in a map and which strict field validation reports.
 
+mod locate;
+
+pub(crate) use locate::warning_positions;
+
 use super::syntax::json_error;
 use crate::limits;
 use flyball_core::{Status, json};
 use flyball_schema::decode::has_room;
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
-use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-
-/// Lists of this many items grow by a quarter: doubled, they would take twice their counted memory.
-const LONG_LIST_ITEMS: usize = 16 << 10;
 
 /// The depth to which YAML may nest: less than JSON, since its parser uses more of the stack.
 const YAML_DEPTH: usize = 64;
@@ -50,7 +49,7 @@ pub(crate) enum Error {
     #[error("yaml: {0}")]
     Yaml(String),
     /// The decoded document exceeds the memory limit.
-    #[error("Request entity too large: it takes more than {} MiB of memory", limits::MAX_WEIGHT >> 20)]
+    #[error("Request entity too large: it takes more than {} MiB of memory", limits::MAX_DECODED_BYTES >> 20)]
     TooLarge,
 }
 
@@ -72,33 +71,15 @@ pub(crate) fn read(format: Format, bytes: &[u8]) -> Result<Document, Error> {
     }
 }
 
-/// Finds the positions in a JSON document of remarks on unknown and duplicate fields, to sort them.
-///
-/// It only runs for documents with remarks.
-pub(crate) fn places(bytes: &[u8], remarks: &[String]) -> Vec<usize> {
-    let subjects = remarks.iter().enumerate().filter_map(|(at, remark)| {
-        let (duplicate, path) = match remark.strip_prefix("duplicate field \"") {
-            Some(path) => (true, path),
-            None => (false, remark.strip_prefix("unknown field \"")?),
-        };
-        Some(Subject { at, duplicate, rest: path.strip_suffix('"')? })
-    });
-    let found = RefCell::new(ReportedFields { places: vec![usize::MAX; remarks.len()], count: 0 });
-    let finder = Finder { subjects: subjects.collect(), is_root: true, found: &found };
-    // Malformed JSON has been rejected before.
-    drop(finder.deserialize(&mut serde_json::Deserializer::from_slice(bytes)));
-    found.into_inner().places
-}
-
 fn read_json(bytes: &[u8]) -> Result<Document, Error> {
     json::check_keys(bytes).map_err(|error| Error::Json(error.to_string()))?;
-    let notes = Notes::default();
-    let seed = Reader { format: Format::Json, path: Path::ROOT, notes: &notes };
+    let state = ReadState::default();
+    let seed = Reader { format: Format::Json, path: Path::ROOT, state: &state };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
     match read {
-        Ok(value) => Ok(Document { value, duplicates: notes.duplicates.into_inner(), format: Format::Json }),
-        Err(_) if notes.weight.get() > limits::MAX_WEIGHT => Err(Error::TooLarge),
+        Ok(value) => Ok(Document { value, duplicates: state.duplicates.into_inner(), format: Format::Json }),
+        Err(_) if state.weight.get() > limits::MAX_DECODED_BYTES => Err(Error::TooLarge),
         Err(error) if error.is_syntax() || error.is_eof() => Err(Error::Json(json_error(bytes))),
         Err(error) => Err(Error::Json(error.to_string())),
     }
@@ -117,7 +98,7 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
     }
     let text = std::str::from_utf8(bytes).map_err(|_| Error::Yaml("invalid UTF-8".into()))?;
     let text = first_document(text);
-    let notes = Notes::default();
+    let state = ReadState::default();
     let value = {
         let options = serde_saphyr::options! {
             duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
@@ -125,12 +106,12 @@ pub(crate) fn read_yaml(bytes: &[u8]) -> Result<Document, Error> {
             alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: YAML_ALIAS_EVENTS },
         };
         serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
-            Reader { format: Format::Yaml, path: Path::ROOT, notes: &notes }.deserialize(deserializer)
+            Reader { format: Format::Yaml, path: Path::ROOT, state: &state }.deserialize(deserializer)
         })
     };
     match value {
-        Ok(value) => Ok(Document { value, duplicates: notes.duplicates.into_inner(), format: Format::Yaml }),
-        Err(_) if notes.weight.get() > limits::MAX_WEIGHT => Err(Error::TooLarge),
+        Ok(value) => Ok(Document { value, duplicates: state.duplicates.into_inner(), format: Format::Yaml }),
+        Err(_) if state.weight.get() > limits::MAX_DECODED_BYTES => Err(Error::TooLarge),
         Err(error) => Err(Error::Yaml(super::flow::mistake(text).unwrap_or_else(|| yaml_error(&error.to_string())))),
     }
 }
@@ -189,18 +170,18 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// The remarks that are noted while a document is read.
+/// The state of reading a document.
 #[derive(Default)]
-struct Notes {
+struct ReadState {
     duplicates: RefCell<Vec<String>>,
     weight: Cell<usize>,
 }
 
-impl Notes {
+impl ReadState {
     /// Adds to the memory of the document, up to a limit.
     fn weigh<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
         self.weight.set(self.weight.get() + bytes);
-        if self.weight.get() > limits::MAX_WEIGHT { Err(E::custom("too large")) } else { Ok(()) }
+        if self.weight.get() > limits::MAX_DECODED_BYTES { Err(E::custom("too large")) } else { Ok(()) }
     }
 }
 
@@ -208,7 +189,7 @@ impl Notes {
 struct Reader<'p> {
     format: Format,
     path: Path<'p>,
-    notes: &'p Notes,
+    state: &'p ReadState,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -247,12 +228,12 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Value, E> {
-        self.notes.weigh(v.len())?;
+        self.state.weigh(v.len())?;
         Ok(Value::String(v.to_owned()))
     }
 
     fn visit_string<E: serde::de::Error>(self, v: String) -> Result<Value, E> {
-        self.notes.weigh(v.len())?;
+        self.state.weigh(v.len())?;
         Ok(Value::String(v))
     }
 
@@ -274,11 +255,8 @@ impl<'de> Visitor<'de> for Reader<'_> {
             let path = Path { parent: Some(&self.path), step: Step::Index(items.len()) };
             match access.next_element_seed(Reader { path, ..self })? {
                 Some(item) => {
-                    self.notes.weigh(limits::ITEM)?;
-                    if items.len() == items.capacity() && items.len() >= LONG_LIST_ITEMS {
-                        items.reserve_exact(items.len() / 4);
-                    }
-                    items.push(item);
+                    self.state.weigh(limits::ITEM)?;
+                    json::push_item(&mut items, item);
                 }
                 None => return Ok(Value::Array(items)),
             }
@@ -290,9 +268,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
         while let Some((key, line)) = access.next_key_seed(Key(self.format))? {
             let path = Path { parent: Some(&self.path), step: Step::Key(&key) };
             let value = access.next_value_seed(Reader { path, ..self })?;
-            self.notes.weigh(key.len() + limits::entry(fields.len()))?;
-            if fields.contains_key(&key) && has_room(&self.notes.duplicates.borrow()) {
-                self.notes.duplicates.borrow_mut().push(match self.format {
+            self.state.weigh(key.len() + limits::entry(fields.len()))?;
+            if fields.contains_key(&key) && has_room(&self.state.duplicates.borrow()) {
+                self.state.duplicates.borrow_mut().push(match self.format {
                     Format::Json => format!("duplicate field \"{path}\""),
                     Format::Yaml => format!("line {line}: key {key:?} already set in map"),
                 });
@@ -301,133 +279,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
         }
         if fields.is_empty() {
             // Defaults fill it: three bytes become as much as any other map.
-            self.notes.weigh(limits::entry(0))?;
+            self.state.weigh(limits::entry(0))?;
         }
         Ok(Value::Object(fields))
-    }
-}
-
-/// The subject of a remark, with the progress of a [`Finder`] on its path.
-#[derive(Clone, Copy)]
-struct Subject<'r> {
-    /// Which of the remarks.
-    at: usize,
-    duplicate: bool,
-    /// The rest of the path.
-    rest: &'r str,
-}
-
-/// The subjects of remarks that have been found.
-struct ReportedFields {
-    places: Vec<usize>,
-    count: usize,
-}
-
-/// Walks to the keys that some remarks are about, and to no others.
-struct Finder<'r, 'f> {
-    subjects: Vec<Subject<'r>>,
-    is_root: bool,
-    found: &'f RefCell<ReportedFields>,
-}
-
-impl<'r> Finder<'r, '_> {
-    /// Records the subjects that are reached, if they are of this type.
-    fn reach(&self, subjects: &[Subject<'r>], duplicate: bool) {
-        let ReportedFields { places, count } = &mut *self.found.borrow_mut();
-        for subject in subjects.iter().filter(|subject| subject.rest.is_empty() && subject.duplicate == duplicate) {
-            places[subject.at] = places[subject.at].min(*count);
-        }
-        *count += 1;
-    }
-
-    /// Advances along the paths of the subjects; `None` if no path matches.
-    fn step(&self, step: &str) -> Option<Vec<Subject<'r>>> {
-        let on = |subject: &Subject<'r>| Some(Subject { rest: subject.rest.strip_prefix(step)?, ..*subject });
-        let subjects: Vec<Subject<'r>> = self.subjects.iter().filter_map(on).collect();
-        (!subjects.is_empty()).then_some(subjects)
-    }
-
-    fn within(&self, subjects: Vec<Subject<'r>>) -> Self {
-        Self { subjects, is_root: false, found: self.found }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Finder<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Finder<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
-        let mut items: BTreeMap<usize, Vec<Subject<'_>>> = BTreeMap::new();
-        for subject in &self.subjects {
-            let at = subject.rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-            if let Some((Ok(i), rest)) = at.map(|(i, rest)| (i.parse(), rest)) {
-                items.entry(i).or_default().push(Subject { rest, ..*subject });
-            }
-        }
-        for i in 0.. {
-            let read = match items.remove(&i) {
-                Some(subjects) => access.next_element_seed(self.within(subjects))?.is_some(),
-                None => access.next_element::<IgnoredAny>()?.is_some(),
-            };
-            if !read {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
-        let mut seen: BTreeSet<usize> = BTreeSet::new();
-        while let Some(key) = access.next_key::<Cow<'_, str>>()? {
-            let step = if self.is_root { self.step(&key) } else { self.step(&format!(".{key}")) };
-            let Some(subjects) = step else {
-                access.next_value::<IgnoredAny>()?;
-                continue;
-            };
-            // A path may end at a key and also continue, since keys may contain dots.
-            let reached: Vec<Subject<'_>> =
-                subjects.iter().filter(|subject| subject.rest.is_empty()).copied().collect();
-            self.reach(&reached, false);
-            access.next_value_seed(self.within(subjects))?;
-            let again: Vec<Subject<'_>> = reached.into_iter().filter(|subject| !seen.insert(subject.at)).collect();
-            self.reach(&again, true);
-        }
-        Ok(())
     }
 }
 
@@ -509,23 +363,6 @@ mod tests {
         let document = json(r#"{"a": 1, "s": {"l": [{"b": 1, "b": 2}]}, "a": 3}"#).unwrap();
         assert_eq!(document.value, json!({"a": 3, "s": {"l": [{"b": 2}]}}));
         assert_eq!(document.duplicates, ["duplicate field \"s.l[0].b\"", "duplicate field \"a\""]);
-    }
-
-    #[test]
-    fn warnings_follow_the_order_of_the_document() {
-        let text = br#"{"z": 1, "s": {"l": [{"b": 1, "b": 2, "a": {"x.y": 0}}]}, "a": 3, "a": 4}"#;
-        let remarks = [
-            "duplicate field \"a\"",
-            "duplicate field \"s.l[0].b\"",
-            "unknown field \"s.l[0].a.x.y\"",
-            "unknown field \"z\"",
-            "unknown field \"none\"",
-        ];
-        let remarks = remarks.map(str::to_owned);
-        let mut order: Vec<usize> = (0..remarks.len()).collect();
-        let places = places(text, &remarks);
-        order.sort_by_key(|at| places[*at]);
-        assert_eq!(order, [3, 1, 2, 0, 4]);
     }
 
     #[test]

@@ -33,6 +33,24 @@ impl Query {
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
+
+    /// Encodes the query.
+    pub(crate) fn encode(&self) -> String {
+        let pairs = self.0.iter().map(|(name, value)| format!("{}={}", encode(name), encode(value)));
+        pairs.collect::<Vec<_>>().join("&")
+    }
+}
+
+/// Encodes all characters except for unreserved ones.
+fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            byte => encoded += &format!("%{byte:02X}"),
+        }
+    }
+    encoded
 }
 
 /// Undoes percent encoding, and in queries the plus for a blank.
@@ -66,6 +84,7 @@ mod tests {
         assert_eq!(query.all("dryRun"), ["All", "x"]);
         assert_eq!(query.get("empty"), Some(""));
         assert_eq!(query.text("x"), "a b%zz");
+        assert_eq!(query.encode(), "labelSelector=a%3Db%2Cc&limit=5&dryRun=All&dryRun=x&empty=&x=a%20b%25zz");
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //!
 //! Clients of a kube-apiserver see these messages in the response to a malformed body. This scanner runs only then.
 
+use flyball_core::json::{InvalidNumber, number_end};
+use serde_json::Value;
+
 /// Returns Go's error of malformed JSON; for well-formed text, the error of an unexpected end.
 pub(crate) fn json_error(text: &[u8]) -> String {
     let mut scanner = Scanner { text, at: 0, depth: 0, out_of_range: None };
@@ -47,7 +50,7 @@ impl Scanner<'_> {
     }
 
     /// Rejects the next byte, or the end.
-    fn wrong<T>(&self, context: &str) -> Result<T, String> {
+    fn reject<T>(&self, context: &str) -> Result<T, String> {
         match self.peek() {
             None => Err("unexpected end of JSON input".into()),
             Some(b) => Err(format!("invalid character {} {context}", quote(b))),
@@ -56,7 +59,7 @@ impl Scanner<'_> {
 
     fn end(&mut self) -> Scan {
         self.blank();
-        if self.at < self.text.len() { self.wrong("after top-level value") } else { Ok(()) }
+        if self.at < self.text.len() { self.reject("after top-level value") } else { Ok(()) }
     }
 
     fn value(&mut self) -> Scan {
@@ -70,7 +73,7 @@ impl Scanner<'_> {
             Some(b'f') => self.literal(b"false"),
             Some(b'n') => self.literal(b"null"),
             Some(b'-' | b'0'..=b'9') => self.number(),
-            _ => self.wrong("looking for beginning of value"),
+            _ => self.reject("looking for beginning of value"),
         }
     }
 
@@ -91,12 +94,12 @@ impl Scanner<'_> {
         loop {
             self.blank();
             if self.peek() != Some(b'"') {
-                return self.wrong("looking for beginning of object key string");
+                return self.reject("looking for beginning of object key string");
             }
             self.string()?;
             self.blank();
             if self.peek() != Some(b':') {
-                return self.wrong("after object key");
+                return self.reject("after object key");
             }
             self.at += 1;
             self.value()?;
@@ -107,7 +110,7 @@ impl Scanner<'_> {
                     self.at += 1;
                     return Ok(());
                 }
-                _ => return self.wrong("after object key:value pair"),
+                _ => return self.reject("after object key:value pair"),
             }
         }
     }
@@ -128,7 +131,7 @@ impl Scanner<'_> {
                     self.at += 1;
                     return Ok(());
                 }
-                _ => return self.wrong("after array element"),
+                _ => return self.reject("after array element"),
             }
         }
     }
@@ -149,16 +152,16 @@ impl Scanner<'_> {
                             self.at += 1;
                             for _ in 0..4 {
                                 if !self.peek().is_some_and(|b| b.is_ascii_hexdigit()) {
-                                    return self.wrong("in \\u hexadecimal character escape");
+                                    return self.reject("in \\u hexadecimal character escape");
                                 }
                                 self.at += 1;
                             }
                         }
-                        _ => return self.wrong("in string escape code"),
+                        _ => return self.reject("in string escape code"),
                     }
                 }
                 Some(b) if b >= 0x20 => self.at += 1,
-                _ => return self.wrong("in string literal"),
+                _ => return self.reject("in string literal"),
             }
         }
     }
@@ -167,18 +170,8 @@ impl Scanner<'_> {
         for expected in word {
             if self.peek() != Some(*expected) {
                 let word = String::from_utf8_lossy(word);
-                return self.wrong(&format!("in literal {word} (expecting {})", quote(*expected)));
+                return self.reject(&format!("in literal {word} (expecting {})", quote(*expected)));
             }
-            self.at += 1;
-        }
-        Ok(())
-    }
-
-    fn digits(&mut self, context: &str) -> Scan {
-        if !self.peek().is_some_and(|b| b.is_ascii_digit()) {
-            return self.wrong(context);
-        }
-        while self.peek().is_some_and(|b| b.is_ascii_digit()) {
             self.at += 1;
         }
         Ok(())
@@ -186,25 +179,13 @@ impl Scanner<'_> {
 
     fn number(&mut self) -> Scan {
         let from = self.at;
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        if self.peek() == Some(b'0') {
-            self.at += 1;
-        } else {
-            self.digits("in numeric literal")?;
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            self.digits("after decimal point in numeric literal")?;
-        }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.at += 1;
+        self.at = match number_end(self.text, from) {
+            Ok(end) => end,
+            Err(InvalidNumber { at, context }) => {
+                self.at = at;
+                return self.reject(context);
             }
-            self.digits("in exponent of numeric literal")?;
-        }
+        };
         let number = std::str::from_utf8(&self.text[from..self.at]).ok().and_then(|text| text.parse::<f64>().ok());
         if self.out_of_range.is_none() && number.is_none_or(f64::is_infinite) {
             self.out_of_range = Some((from, self.at));
@@ -223,6 +204,18 @@ fn quote(b: u8) -> String {
         b'\\' => r"'\\'".into(),
         b if b < 0x20 => format!(r"'\x{b:02x}'"),
         b => format!("'{}'", char::from(b)),
+    }
+}
+
+/// Returns the name of a JSON value's type in Go's errors.
+pub(crate) fn json_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
 }
 

@@ -3,7 +3,7 @@
 //! Takes accepted connections, and closes one if there are too many. It does not depend on their content.
 
 use crate::bounds::Flow;
-use crate::link::{Link, Peer, WeakLink};
+use crate::connection::{Peer, RequestConnection, WeakConnection};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct Connections {
     limit: usize,
     peers: Mutex<Vec<Weak<Peer>>>,
-    links: Mutex<Vec<WeakLink>>,
+    requests: Mutex<Vec<WeakConnection>>,
     closures: Mutex<Closures>,
 }
 
@@ -42,7 +42,7 @@ impl Closures {
 
 impl Connections {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit: limit.max(1), peers: Mutex::default(), links: Mutex::default(), closures: Mutex::default() }
+        Self { limit: limit.max(1), peers: Mutex::default(), requests: Mutex::default(), closures: Mutex::default() }
     }
 
     /// Adds a connection; closes another one if there are too many.
@@ -59,7 +59,7 @@ impl Connections {
                     tracing::warn!(
                         limit = self.limit,
                         count,
-                        "connection limit reached: closed the idlest connections"
+                        "connection limit reached: closed the connections that were idle longest"
                     );
                 }
                 victim.closed.send();
@@ -69,19 +69,19 @@ impl Connections {
         peer
     }
 
-    /// Adds the link of a request.
-    pub(super) fn note(&self, link: &Link) {
-        let mut links = self.links.lock();
-        if links.len() == links.capacity() {
+    /// Adds the connection of a request.
+    pub(super) fn note(&self, request: &RequestConnection) {
+        let mut requests = self.requests.lock();
+        if requests.len() == requests.capacity() {
             // Ended ones are removed when the list is full.
-            links.retain(|link| link.upgrade().is_some());
+            requests.retain(|request| request.upgrade().is_some());
         }
-        links.push(link.downgrade());
+        requests.push(request.downgrade());
     }
 
     /// Returns all responses in progress.
-    pub(super) fn links(&self) -> Vec<Link> {
-        self.links.lock().iter().filter_map(WeakLink::upgrade).collect()
+    pub(super) fn requests(&self) -> Vec<RequestConnection> {
+        self.requests.lock().iter().filter_map(WeakConnection::upgrade).collect()
     }
 }
 
@@ -102,10 +102,10 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
-    fn busy(peer: &Arc<Peer>, user: &str) -> Link {
-        let link = Link::new(peer.clone(), Arc::default());
-        link.identify(&Flow::of(user, false, true));
-        link
+    fn busy(peer: &Arc<Peer>, user: &str) -> RequestConnection {
+        let request = RequestConnection::new(peer.clone(), Arc::default());
+        request.identify(&Flow::of(user, false, true));
+        request
     }
 
     #[tokio::test(start_paused = true)]

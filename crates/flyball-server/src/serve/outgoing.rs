@@ -6,7 +6,7 @@
 //! many short ones.
 
 use crate::bounds::{Flow, Hold, Offload, SharedBounds, SpawnedStep, UNFINISHED};
-use crate::link::Link;
+use crate::connection::RequestConnection;
 use crate::response::Body;
 use bytes::{Buf, Bytes};
 use futures_util::future::BoxFuture;
@@ -27,7 +27,7 @@ const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 /// The body of a response that is sent over a connection.
 pub(super) struct ConnectionBody {
     body: Body,
-    link: Link,
+    connection: RequestConnection,
     /// The piece that was taken from the body and not handed over.
     next: Bytes,
     /// Reserved bytes of generated pieces that are not sent, including `next`, and of the one that is being generated.
@@ -44,18 +44,18 @@ pub(super) struct ConnectionBody {
 /// The client did not read, and the rest of the response is dropped.
 #[derive(Debug, thiserror::Error)]
 #[error("the client reads too slowly")]
-pub(super) struct CutOff;
+pub(super) struct SlowReader;
 
 impl ConnectionBody {
-    pub(super) fn new(mut body: Body, link: Link, shared: &SharedBounds) -> Self {
-        if link.flow().is_none() {
-            link.identify(&Flow::unidentified());
+    pub(super) fn new(mut body: Body, connection: RequestConnection, shared: &SharedBounds) -> Self {
+        if connection.flow().is_none() {
+            connection.identify(&Flow::unidentified());
         }
-        let flow = link.flow().cloned().unwrap_or_else(Flow::unidentified);
+        let flow = connection.flow().cloned().unwrap_or_else(Flow::unidentified);
         let pool = shared.unsent.of(&flow);
         // Watches are counted by themselves.
-        let by_itself = if link.is_watch() { 0 } else { UNFINISHED };
-        let mut generated = match link.keep_room(None) {
+        let by_itself = if connection.is_watch() { 0 } else { UNFINISHED };
+        let mut generated = match connection.replace_reservation(None) {
             // The reservation is replaced by the actual size.
             Some(mut room) => {
                 room.resize(by_itself + body.available_bytes());
@@ -67,13 +67,13 @@ impl ConnectionBody {
                 pool.charge(&flow, 0)
             }),
         };
-        link.keep_room(Some(generated.split(by_itself)));
+        connection.replace_reservation(Some(generated.split(by_itself)));
         let turns = Offload::new(shared, &flow);
-        Self { body, link, next: Bytes::new(), generated, wait: None, turns, making: None }
+        Self { body, connection, next: Bytes::new(), generated, wait: None, turns, making: None }
     }
 
     /// Waits until the user may have more unsent bytes. Pieces that are already generated do not wait.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CutOff>> {
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SlowReader>> {
         let computes = self.turns.is_some() && self.body.computes();
         if self.generated.amount() > 0 || self.wait.is_none() && !computes && self.generated.has_room() {
             return Poll::Ready(Ok(()));
@@ -83,14 +83,14 @@ impl ConnectionBody {
         let room = ready!(wait.as_mut().poll(cx));
         self.wait = None;
         let Ok(room) = room else {
-            self.link.cut_off();
-            return Poll::Ready(Err(CutOff));
+            self.connection.close();
+            return Poll::Ready(Err(SlowReader));
         };
         room.into_iter().for_each(|room| self.generated.add(room));
         Poll::Ready(Ok(()))
     }
 
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, SlowReader>>> {
         if let Some(turns) = self.turns.as_ref().filter(|_| self.making.is_none() && self.body.computes()) {
             let mut body = std::mem::replace(&mut self.body, Body::empty());
             self.making = Some(turns.spawn(move || {
@@ -109,7 +109,7 @@ impl ConnectionBody {
         };
         let generated = ready!(Pin::new(making).poll(cx));
         self.making = None;
-        let Ok((body, piece)) = generated else { return Poll::Ready(Some(Err(CutOff))) };
+        let Ok((body, piece)) = generated else { return Poll::Ready(Some(Err(SlowReader))) };
         self.body = body;
         Poll::Ready(piece.map(Ok))
     }
@@ -117,27 +117,27 @@ impl ConnectionBody {
 
 impl http_body::Body for ConnectionBody {
     type Data = Piece;
-    type Error = CutOff;
+    type Error = SlowReader;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, CutOff>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Piece>, SlowReader>>> {
         let this = &mut *self;
-        if this.link.is_slow() {
-            return Poll::Ready(Some(Err(CutOff)));
+        if this.connection.is_slow() {
+            return Poll::Ready(Some(Err(SlowReader)));
         }
         if this.next.is_empty() {
-            if let Err(cut_off) = ready!(this.poll_room(cx)) {
-                return Poll::Ready(Some(Err(cut_off)));
+            if let Err(slow) = ready!(this.poll_room(cx)) {
+                return Poll::Ready(Some(Err(slow)));
             }
             this.next = match ready!(this.poll_body(cx)) {
                 Some(Ok(next)) => next,
-                Some(Err(cut_off)) => return Poll::Ready(Some(Err(cut_off))),
+                Some(Err(slow)) => return Poll::Ready(Some(Err(slow))),
                 None => return Poll::Ready(None),
             };
             this.generated.resize(this.body.available_bytes() + this.next.len());
         }
         let bytes = this.next.split_to(this.next.len().min(MAX_PIECE_BYTES));
         let hold = this.generated.split(bytes.len());
-        Poll::Ready(Some(Ok(Frame::data(Piece::new(bytes, this.link.clone(), hold)))))
+        Poll::Ready(Some(Ok(Frame::data(Piece::new(bytes, this.connection.clone(), hold)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -159,20 +159,20 @@ impl http_body::Body for ConnectionBody {
 /// Bytes that the transport keeps until they are sent.
 pub(super) struct Piece {
     bytes: Bytes,
-    link: Link,
+    connection: RequestConnection,
     _hold: Hold,
 }
 
 impl Piece {
-    fn new(bytes: Bytes, link: Link, _hold: Hold) -> Self {
-        link.record_piece(bytes.len());
-        Self { bytes, link, _hold }
+    fn new(bytes: Bytes, connection: RequestConnection, _hold: Hold) -> Self {
+        connection.record_piece(bytes.len());
+        Self { bytes, connection, _hold }
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.link.sent();
+        self.connection.sent();
     }
 }
 
@@ -202,10 +202,10 @@ mod tests {
         SharedBounds::new(&Bounds { unsent_bytes, ..Bounds::default() })
     }
 
-    fn link(flow: &Flow) -> Link {
-        let link = Link::default();
-        link.identify(flow);
-        link
+    fn connection(flow: &Flow) -> RequestConnection {
+        let connection = RequestConnection::default();
+        connection.identify(flow);
+        connection
     }
 
     fn next(outgoing: &mut ConnectionBody) -> Option<Piece> {
@@ -215,10 +215,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_client_receives_a_long_response() {
         let (shared, ann) = (shared(64 << 20), Flow::of("ann", false, true));
-        let link = link(&ann);
+        let connection = connection(&ann);
         let body = Bytes::from(vec![7; 1_000_000]);
-        link.keep_room(shared.room(&ann, body.len()).await);
-        let mut outgoing = ConnectionBody::new(body.clone().into(), link.clone(), &shared);
+        connection.replace_reservation(shared.room(&ann, body.len()).await);
+        let mut outgoing = ConnectionBody::new(body.clone().into(), connection.clone(), &shared);
         assert_eq!(http_body::Body::size_hint(&outgoing).exact(), Some(1_000_000));
         assert_eq!(shared.unsent.used(), 1_000_000 + UNFINISHED);
         let (mut read, mut sent) = (0, Vec::new());
@@ -226,13 +226,13 @@ mod tests {
             assert!(piece.remaining() <= MAX_PIECE_BYTES);
             assert_eq!(shared.unsent.used(), body.len() - read + UNFINISHED, "what is sent counts until it is freed");
             advance(Duration::from_secs(2)).await;
-            link.cut_off_slow(Duration::from_secs(30));
+            connection.close_if_slow(Duration::from_secs(30));
             read += piece.remaining();
             sent.extend_from_slice(piece.chunk());
         }
         assert_eq!(sent, body);
-        assert!(!link.is_slow());
-        drop((outgoing, link));
+        assert!(!connection.is_slow());
+        drop((outgoing, connection));
         assert_eq!(shared.unsent.used(), 0);
     }
 
@@ -241,15 +241,15 @@ mod tests {
         const RESPONSES: usize = 100;
         let shared = shared(2 * RESPONSES * (UNFINISHED + 3));
         let mut unfinished: Vec<ConnectionBody> =
-            (0..RESPONSES).map(|_| ConnectionBody::new("401".into(), Link::default(), &shared)).collect();
+            (0..RESPONSES).map(|_| ConnectionBody::new("401".into(), RequestConnection::default(), &shared)).collect();
         assert!(unfinished.iter().all(|response| response.body.available_bytes() == 3));
-        let more = ConnectionBody::new("401".into(), Link::default(), &shared);
+        let more = ConnectionBody::new("401".into(), RequestConnection::default(), &shared);
         assert!(http_body::Body::is_end_stream(&more), "there is nothing to be left unread");
         // Bytes in the transport keep the response unfinished.
         let pieces: Vec<Piece> = unfinished.iter_mut().filter_map(next).collect();
         drop(unfinished);
         assert_eq!(shared.unsent.used(), RESPONSES * (UNFINISHED + 3));
-        let ann = link(&Flow::of("ann", false, true));
+        let ann = connection(&Flow::of("ann", false, true));
         assert_eq!(
             ConnectionBody::new("403".into(), ann, &shared).body.available_bytes(),
             3,
@@ -263,13 +263,13 @@ mod tests {
     async fn lazy_pieces_wait_for_room() {
         let (shared, ann) = (shared(4 * MAX_PIECE_BYTES), Flow::of("ann", false, true));
         let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * MAX_PIECE_BYTES]));
-        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), link(&ann), &shared);
+        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), connection(&ann), &shared);
         // Bytes that are generated synchronously may exceed the limit.
         assert!(next(&mut outgoing).is_none() && http_body::Body::is_end_stream(&outgoing));
-        let link = link(&ann);
-        link.keep_room(shared.room(&ann, 6 * MAX_PIECE_BYTES).await);
+        let connection = connection(&ann);
+        connection.replace_reservation(shared.room(&ann, 6 * MAX_PIECE_BYTES).await);
         let pieces = (0..9).map(|_| Bytes::from(vec![7; 2 * MAX_PIECE_BYTES]));
-        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), link, &shared);
+        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), connection, &shared);
         let mut unread: Vec<Piece> = std::iter::from_fn(|| next(&mut outgoing)).collect();
         assert_eq!((unread.len(), shared.unsent.used()), (6, 6 * MAX_PIECE_BYTES + UNFINISHED));
         unread.truncate(1);
@@ -277,28 +277,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn response_without_room_is_cut_off() {
+    async fn response_without_room_is_closed() {
         let (shared, ann) = (shared(4 * MAX_PIECE_BYTES), Flow::of("ann", false, true));
-        let link = link(&ann);
-        link.keep_room(shared.room(&ann, 6 * MAX_PIECE_BYTES).await);
+        let connection = connection(&ann);
+        connection.replace_reservation(shared.room(&ann, 6 * MAX_PIECE_BYTES).await);
         let pieces = (0..9).map(|_| Bytes::from(vec![7; MAX_PIECE_BYTES]));
-        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), link.clone(), &shared);
+        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), connection.clone(), &shared);
         let _unread: Vec<Piece> = std::iter::from_fn(|| next(&mut outgoing)).collect();
         let begin = tokio::time::Instant::now();
-        assert!(outgoing.frame().await.unwrap().is_err() && link.is_slow());
+        assert!(outgoing.frame().await.unwrap().is_err() && connection.is_slow());
         assert_eq!(begin.elapsed(), ROOM_TIMEOUT);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn unpolled_response_holds_no_thread() {
         let (shared, ann, bob) = (shared(64 << 20), Flow::of("ann", false, true), Flow::of("bob", false, true));
-        let link = link(&ann);
-        link.keep_room(shared.room(&ann, 3 * MAX_PIECE_BYTES).await);
+        let connection = connection(&ann);
+        connection.replace_reservation(shared.room(&ann, 3 * MAX_PIECE_BYTES).await);
         let threads = shared.threads.of(&bob);
         let all = || threads.clone().wait(bob.clone(), threads.limit());
         let taken = all().await;
         let pieces = (0..9).map(|_| Bytes::from(vec![7; MAX_PIECE_BYTES]));
-        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), link, &shared);
+        let mut outgoing = ConnectionBody::new(Body::lazy(pieces, true), connection, &shared);
         assert_eq!(std::iter::from_fn(|| next(&mut outgoing)).count(), 3, "more takes a turn");
         assert!(!http_body::Body::is_end_stream(&outgoing));
         drop(taken);

@@ -3,7 +3,7 @@
 //! hyper does not poll a response body while the client's window is closed, so the body cannot end itself. So the
 //! sending task is aborted: h2 then resets the stream and frees its memory.
 
-use crate::link::End;
+use crate::connection::End;
 use hyper::rt::Executor;
 use std::future::Future;
 use std::sync::Arc;

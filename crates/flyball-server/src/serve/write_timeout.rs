@@ -1,6 +1,6 @@
 //! Connections that are closed if the client reads nothing for too long.
 
-use crate::link::Peer;
+use crate::connection::Peer;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -32,7 +32,7 @@ impl<S> WriteTimeout<S> {
         }
         let remaining = self.remaining.get_or_insert_with(|| Box::pin(sleep(self.timeout)));
         std::task::ready!(remaining.as_mut().poll(cx));
-        self.peer.break_off();
+        self.peer.close_slow();
         Poll::Ready(Err(io::Error::new(ErrorKind::TimedOut, "the client reads too slowly")))
     }
 }

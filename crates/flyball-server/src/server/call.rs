@@ -4,7 +4,7 @@ use crate::admission::Writer;
 use crate::auth::User;
 use crate::bounds::{Flow, Hold};
 use crate::catalog::{Resource, decode, protobuf};
-use crate::link::Link;
+use crate::connection::RequestConnection;
 use crate::request::body::{self, Document, Format};
 use crate::request::options::WriteOptions;
 use crate::request::{Query, RequestInfo};
@@ -28,7 +28,7 @@ pub(crate) struct Call {
     /// The warnings of the response.
     pub(crate) warnings: Warnings,
     /// The connection of the request, if it is not in process.
-    pub(crate) connection: Option<Link>,
+    pub(crate) connection: Option<RequestConnection>,
     /// The flow that is charged for it.
     pub(super) flow: Flow,
     /// The bytes of the stored object of that name, if the request came over a connection.
@@ -113,5 +113,6 @@ pub(super) fn writer<'c>(call: &'c Call, options: WriteOptions) -> Writer<'c> {
         let printable: String = program[..end].chars().filter(|c| !c.is_control()).collect();
         if printable.is_empty() { "unknown".into() } else { printable }
     });
-    Writer { user: &call.user, manager, options, warnings: &call.warnings, reviewed: true }
+    let (agent, verb) = (call.header(header::USER_AGENT).unwrap_or_default(), call.info.verb);
+    Writer { user: &call.user, manager, agent, verb, options, warnings: &call.warnings, reviewed: true }
 }

@@ -5,13 +5,16 @@
 
 use super::call::{Call, RejectedRequest};
 use super::{Components, Server, objects, offloading, upload};
+use crate::aggregation::{self, Delegation, RemoteVersion};
 use crate::auth::{self, Action, ActionTarget, User};
 use crate::bounds::{Flow, RequestClass, UNFINISHED};
+use crate::catalog::Catalog;
+use crate::connection::RequestConnection;
 use crate::definitions::CleanUp;
 use crate::encoder;
-use crate::link::Link;
 use crate::metrics::{self, Series};
-use crate::registry::parse_version;
+use crate::registry::{WrittenBy, parse_version};
+use crate::request::accept::Discovery;
 use crate::request::{Query, RequestInfo, accept};
 use crate::response::{self, Body, Warnings};
 use crate::{discovery, openapi, webhook};
@@ -115,7 +118,7 @@ where
     B::Error: std::fmt::Display,
 {
     let client = server.authenticator.authenticate(&parts.headers, parts.extensions.get::<User>())?;
-    let connection: Option<Link> = parts.extensions.get().cloned();
+    let connection: Option<RequestConnection> = parts.extensions.get().cloned();
     let on = ActionTarget::of(&info);
     let admit = || {
         let user = server.authenticator.impersonate(&parts.headers, client.clone(), &info)?;
@@ -123,7 +126,7 @@ where
     };
     let user = offloading::decide(server, connection.as_ref(), &client, on.namespace(), admit).await?;
     let flow = Flow::of(&user.name, user.is_in(auth::MASTERS), connection.is_some());
-    connection.iter().for_each(|link| link.identify(&flow));
+    connection.iter().for_each(|connection| connection.identify(&flow));
     let reads = matches!(parts.method, Method::GET | Method::HEAD);
     let sends = info.resource.is_some() && !reads;
     // Slow bodies and waits for a resource version take no slot.
@@ -147,16 +150,16 @@ where
     let watches = reads && info.verb == "watch";
     let slot = if watches { None } else { Some(server.shared.slot(class, &flow).await.ok_or(RejectedRequest::Busy)?) };
     let mut stored_bytes = 0;
-    if let Some(link) = &connection {
+    if let Some(connection) = &connection {
         // A client with too many unread bytes gets no response until it has read them.
         stored_bytes = stored_length(server, &info);
         let length = expected_length(&info, bytes.len(), stored_bytes);
-        link.keep_room(Some(server.shared.room(&flow, length).await.ok_or(RejectedRequest::Busy)?));
+        connection.replace_reservation(Some(server.shared.room(&flow, length).await.ok_or(RejectedRequest::Busy)?));
         if watches {
             // Selectors are kept for the lifetime of the watch.
             let length = parts.uri.path_and_query().map_or(0, |path| path.as_str().len());
             let weight = 1 + length / WATCH_URL_BYTES;
-            link.keep(server.shared.watches.try_take(&flow, weight).ok_or(RejectedRequest::Busy)?);
+            connection.hold(server.shared.watches.try_take(&flow, weight).ok_or(RejectedRequest::Busy)?);
         }
     }
     let (method, headers, warnings) = (parts.method, parts.headers, Warnings::default());
@@ -197,9 +200,11 @@ async fn route(server: &Arc<Components>, call: Call) -> Response<Body> {
         response
     };
     let response = webhook::within(deadline, &call.flow, response);
-    let response = match offloading::offload(server, &call).await {
-        Some(Some(mut offload)) => offloading::respond(&mut offload, Box::pin(response)).await,
-        Some(None) => response.await,
+    let response = match offloading::reserve(server, &call).await {
+        Some(mut reservation) => match &mut reservation.offload {
+            Some(offload) => offloading::respond(offload, Box::pin(response)).await,
+            None => response.await,
+        },
         None => response::too_many_requests(),
     };
     // The response to a completed write is never replaced by 429.
@@ -224,18 +229,18 @@ fn concerned_definitions(server: &Components, call: &Call) -> Option<CleanUp> {
 
 /// Delays a response that is longer than expected until its user may have more unsent bytes. Its slot is kept.
 async fn wait_for_room(server: &Components, call: &Call, response: Response<Body>) -> Response<Body> {
-    let Some(link) = &call.connection else { return response };
+    let Some(connection) = &call.connection else { return response };
     let length = response.body().available_bytes() + UNFINISHED;
-    match link.keep_room(None) {
+    match connection.replace_reservation(None) {
         Some(room) if room.amount() < length => drop(room),
         room => {
-            link.keep_room(room);
+            connection.replace_reservation(room);
             return response;
         }
     }
     let room = server.shared.room(&call.flow, length).await;
     let fits = room.is_some();
-    link.keep_room(room);
+    connection.replace_reservation(room);
     if fits { response } else { response::too_many_requests() }
 }
 
@@ -243,11 +248,14 @@ async fn wait_for_room(server: &Components, call: &Call, response: Response<Body
 /// in other crates.
 fn respond<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Response<Body>> {
     Box::pin(async move {
+        let path = call.info.path.clone();
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        if let Some(delegation) = delegation(server, &parts) {
+            return forward(server, call, &delegation).await;
+        }
         if call.info.resource.is_some() {
             return objects::respond(server, call).await;
         }
-        let path = call.info.path.clone();
-        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let response = match parts[..] {
             [""] => discovery::paths(&server.registry.catalog.get()),
             ["healthz" | "livez" | "readyz"] => Some(response::text(200, "ok")),
@@ -262,6 +270,12 @@ fn respond<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Res
                 readers: &server.readers,
                 store: &server.registry.store,
             })),
+            ["debug", "flyball", "writes"] => {
+                let query = |name| call.query.get(name);
+                let (group, resource) = (query("group"), query("resource"));
+                let of = WrittenBy { group, resource, namespace: query("namespace"), name: query("name") };
+                Some(response::value(200, accept::Form::PLAIN, &server.registry.writes.page(&of)))
+            }
             [".well-known", "openid-configuration"] => Some(discovery::issuer()),
             ["openid", "v1", "jwks"] => {
                 Some(response::value(200, accept::Form::PLAIN, &server.authenticator.issuer().jwks()))
@@ -274,7 +288,11 @@ fn respond<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Res
                 rest,
                 call.query.get("hash").is_some(),
             )),
-            ["api" | "apis", ..] => discovery::respond(&server.registry.catalog.get(), &parts, call.accept()),
+            ["apis", ref rest @ ..] => {
+                let remote = remote_versions(server, call, rest).await;
+                discovery::respond(&server.registry.catalog.get(), &remote, &parts, call.accept())
+            }
+            ["api", ..] => discovery::respond(&server.registry.catalog.get(), &[], &parts, call.accept()),
             _ => None,
         };
         match response {
@@ -285,6 +303,43 @@ fn respond<'c>(server: &'c Arc<Components>, call: &'c Call) -> BoxFuture<'c, Res
             None => response::page_not_found(),
         }
     })
+}
+
+/// Returns true if the server itself has a group version.
+fn is_own(catalog: &Catalog, group: &str, version: &str) -> bool {
+    catalog.group(group).is_some_and(|known| known.versions.iter().any(|known| &*known.name == version))
+}
+
+/// Finds the aggregated API server of a path.
+fn delegation(server: &Components, path: &[&str]) -> Option<Delegation> {
+    let ["apis", group, version, ..] = *path else { return None };
+    let delegation = || server.aggregation.find(group, version);
+    if is_own(&server.registry.catalog.get(), group, version) { None } else { delegation() }
+}
+
+async fn forward(server: &Components, call: &Call, to: &Delegation) -> Response<Body> {
+    if call.info.verb == "watch" || call.query.flag("watch") {
+        return aggregation::unsupported_watch();
+    }
+    let query = call.query.encode();
+    let question = if query.is_empty() { "" } else { "?" };
+    let uri = format!("{}{question}{query}", call.info.path);
+    let Call { method, headers, body, user, flow, .. } = call;
+    server.aggregation.forward(to, aggregation::Request { method, uri, headers, body, user, flow }).await
+}
+
+/// Returns the group versions of aggregated API servers for a discovery document; their resources only if it has them.
+async fn remote_versions(server: &Components, call: &Call, group: &[&str]) -> Vec<RemoteVersion> {
+    let catalog = server.registry.catalog.get();
+    let mut delegations = server.aggregation.delegations();
+    delegations.retain(|delegation| !is_own(&catalog, &delegation.of.group, &delegation.of.version));
+    let with_resources = group.is_empty() && accept::negotiate_discovery(call.accept()) == Some(Discovery::Aggregated);
+    match with_resources {
+        true => server.aggregation.resources(delegations, &call.user, &call.flow).await,
+        false => {
+            delegations.into_iter().map(|delegation| RemoteVersion { of: delegation.of, resources: None }).collect()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -298,7 +353,7 @@ mod tests {
     const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-    async fn ask(server: &Server, method: Method, path: &str, body: Value) -> (u16, Value) {
+    async fn send(server: &Server, method: Method, path: &str, body: Value) -> (u16, Value) {
         let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
         let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder().method(method).uri(path).header(header::CONTENT_TYPE, content_type);
@@ -325,7 +380,7 @@ mod tests {
     #[tokio::test]
     async fn only_writers_of_definitions_process_them() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
-        assert_eq!(ask(&server, Method::POST, CRDS, definition("hats")).await.0, 201);
+        assert_eq!(send(&server, Method::POST, CRDS, definition("hats")).await.0, 201);
         let registry = &server.0.registry;
         // As after the write of a concurrent request.
         registry.mark_definitions_changed();
@@ -338,12 +393,12 @@ mod tests {
             (Method::POST, "/apis/x.io/v1/hats", hat(json!({"name": "a"}))),
             (Method::DELETE, "/apis/x.io/v1/hats/a", Value::Null),
         ] {
-            let (code, response) = ask(&server, method, path, body).await;
+            let (code, response) = send(&server, method, path, body).await;
             assert!(code < 300, "{path}: {response}");
             assert!(Arc::ptr_eq(&before, &registry.catalog.get()), "{path} serves the definitions of others");
         }
         let label = json!({"metadata": {"labels": {"a": "b"}}});
-        assert_eq!(ask(&server, Method::PATCH, &format!("{CRDS}/hats.x.io"), label).await.0, 200);
+        assert_eq!(send(&server, Method::PATCH, &format!("{CRDS}/hats.x.io"), label).await.0, 200);
         assert!(server.0.definitions.is_synced() && !Arc::ptr_eq(&before, &registry.catalog.get()));
     }
 
@@ -353,24 +408,24 @@ mod tests {
         server.0.registry.mark_definitions_changed();
         let fork = server.snapshot().fork(Options::simulated(Clock::system(), 1));
         assert!(!fork.0.definitions.is_synced());
-        assert_eq!(ask(&fork, Method::GET, "/healthz", Value::Null).await.0, 200);
+        assert_eq!(send(&fork, Method::GET, "/healthz", Value::Null).await.0, 200);
         assert!(fork.0.definitions.is_synced() && !server.0.definitions.is_synced());
     }
 
     #[tokio::test]
     async fn last_object_of_a_deleted_definition_removes_it() {
         let server = Server::new(Options::simulated(Clock::system(), 1));
-        assert_eq!(ask(&server, Method::POST, CRDS, definition("hats")).await.0, 201);
+        assert_eq!(send(&server, Method::POST, CRDS, definition("hats")).await.0, 201);
         let object = hat(json!({"name": "a", "finalizers": ["x.io/a"]}));
-        assert_eq!(ask(&server, Method::POST, "/apis/x.io/v1/hats", object).await.0, 201);
+        assert_eq!(send(&server, Method::POST, "/apis/x.io/v1/hats", object).await.0, 201);
         let crd = format!("{CRDS}/hats.x.io");
-        assert_eq!(ask(&server, Method::DELETE, &crd, Value::Null).await.0, 200);
+        assert_eq!(send(&server, Method::DELETE, &crd, Value::Null).await.0, 200);
         // Another writer does not delete its objects.
-        assert_eq!(ask(&server, Method::POST, CRDS, definition("caps")).await.0, 201);
-        assert_eq!(ask(&server, Method::GET, &crd, Value::Null).await.0, 200);
+        assert_eq!(send(&server, Method::POST, CRDS, definition("caps")).await.0, 201);
+        assert_eq!(send(&server, Method::GET, &crd, Value::Null).await.0, 200);
         let release = json!({"metadata": {"finalizers": null}});
-        assert_eq!(ask(&server, Method::PATCH, "/apis/x.io/v1/hats/a", release).await.0, 200);
-        assert_eq!(ask(&server, Method::GET, &crd, Value::Null).await.0, 404);
+        assert_eq!(send(&server, Method::PATCH, "/apis/x.io/v1/hats/a", release).await.0, 200);
+        assert_eq!(send(&server, Method::GET, &crd, Value::Null).await.0, 404);
         assert!(server.0.definitions.is_synced());
     }
 
@@ -382,23 +437,23 @@ mod tests {
         let mut retained = Vec::new();
         let mut version = String::new();
         for _ in 0..4 {
-            assert_eq!(ask(&server, Method::POST, CRDS, definition("hats")).await.0, 201);
+            assert_eq!(send(&server, Method::POST, CRDS, definition("hats")).await.0, 201);
             if !version.is_empty() {
                 let list = format!("{hats}?resourceVersionMatch=Exact&resourceVersion={version}");
-                assert_eq!(ask(&server, Method::GET, &list, Value::Null).await.0, 410, "of the deleted CRD");
-                assert_eq!(ask(&server, Method::GET, hats, Value::Null).await.1["items"], json!([]));
+                assert_eq!(send(&server, Method::GET, &list, Value::Null).await.0, 410, "of the deleted CRD");
+                assert_eq!(send(&server, Method::GET, hats, Value::Null).await.1["items"], json!([]));
             }
             let mut object = hat(json!({"name": "a"}));
             object["text"] = "x".repeat(100_000).into();
-            let (_, created) = ask(&server, Method::POST, hats, object).await;
+            let (_, created) = send(&server, Method::POST, hats, object).await;
             version = created["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
             for n in 0..5 {
                 let label = json!({"metadata": {"labels": {"n": n.to_string()}}});
-                assert_eq!(ask(&server, Method::PATCH, &format!("{hats}/a"), label).await.0, 200);
+                assert_eq!(send(&server, Method::PATCH, &format!("{hats}/a"), label).await.0, 200);
             }
             assert!(store.window_bytes() > 500_000);
-            assert_eq!(ask(&server, Method::DELETE, &format!("{CRDS}/hats.x.io"), Value::Null).await.0, 200);
-            assert_eq!(ask(&server, Method::GET, &format!("{CRDS}/hats.x.io"), Value::Null).await.0, 404);
+            assert_eq!(send(&server, Method::DELETE, &format!("{CRDS}/hats.x.io"), Value::Null).await.0, 200);
+            assert_eq!(send(&server, Method::GET, &format!("{CRDS}/hats.x.io"), Value::Null).await.0, 404);
             retained.push(store.window_bytes());
         }
         // The CRDs themselves are in the window of their table.

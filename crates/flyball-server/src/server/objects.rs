@@ -1,20 +1,19 @@
 //! Requests for resources: decoding, execution and response of each verb.
 
 use super::Components;
-use super::actions;
-use super::call::{Call, document, unsupported, writer};
+use super::call::{Call, document, writer};
+use super::list::{list, pending_entries};
+use super::{actions, deletion};
 use crate::bounds::Offload;
 use crate::catalog::decode;
-use crate::catalog::{Catalog, Lookup, Resource, Target, protobuf, scale};
+use crate::catalog::{Catalog, Lookup, Resource, Target, scale};
 use crate::encoder::ResponseEncoder;
-use crate::kinds::{DeletionResponse, NAMESPACE, Part, Subresource, Verbs};
-use crate::registry::{
-    self, Change, DeletionResult, ListResult, Outcome, Patch, PatchKind, Registry, WrittenObject, parse_version,
-};
-use crate::request::ResourcePath;
+use crate::kinds::{NAMESPACE, Part, Subresource, Verbs};
+use crate::registry::{self, Change, Input, Outcome, Patch, PatchKind, Registry, WrittenObject, parse_version};
 use crate::request::accept::{self, Form, View};
 use crate::request::body::{self, Format};
-use crate::request::options::{DeleteOptions, FieldValidation, ListOptions, Write, WriteOptions};
+use crate::request::options::{FieldValidation, ListOptions, Write, WriteOptions};
+use crate::request::{ResourcePath, json_type};
 use crate::response::{self, Body};
 use crate::storage::PendingEntries;
 use crate::table::Include;
@@ -22,7 +21,7 @@ use crate::watch;
 use flyball_core::status::{Details, Reason};
 use flyball_core::{GroupVersionKind, Object, Status};
 use http::{Method, Response};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 
 /// The handler of a path.
@@ -191,33 +190,10 @@ async fn objects(server: &Arc<Components>, call: &Call, target: Target) -> Resul
         "create" => create(registry, &encoder, call, &target).await,
         "update" => update(registry, &encoder, call, &target).await,
         "patch" => patch(registry, &encoder, call, &target).await,
-        "delete" => delete(registry, &encoder, call, &target).await,
-        "deletecollection" => delete_collection(server, &encoder, call, &target).await,
+        "delete" => deletion::delete(registry, &encoder, call, &target).await,
+        "deletecollection" => deletion::delete_collection(server, &encoder, call, &target).await,
         _ => Err(Status::method_not_allowed()),
     }
-}
-
-/// Reserves memory for the references to the objects of a list. Over a connection, the past states among them count for
-/// its link until they are sent.
-async fn pending_entries(server: &Components, call: &Call, resource: &Resource) -> Result<PendingEntries, Status> {
-    let Some(link) = &call.connection else { return Ok(PendingEntries::default()) };
-    let count = server.registry.store.count(&resource.table);
-    let pending = PendingEntries::reserve(&server.shared, &call.flow, count).await.ok_or_else(|| {
-        let why = "unfinished lists of this user take too much memory, read them first";
-        Status::too_many_requests(why, 1)
-    })?;
-    let counted = pending.clone();
-    link.count_past_bytes(move || counted.past_bytes());
-    Ok(pending)
-}
-
-/// Lists objects in the version of the target.
-async fn list(server: &Components, call: &Call, target: &Target, options: &ListOptions) -> Result<ListResult, Status> {
-    let (registry, resource) = (&server.registry, &target.resource);
-    let pending = pending_entries(server, call, resource).await?;
-    let mut listed = registry.list(resource, target.namespace.as_deref(), options)?;
-    (listed.entries, listed.memory) = registry.codec.convert_all(resource, listed.entries).await?;
-    Ok(ListResult { pending, ..listed })
 }
 
 /// The name in the path of a watch by the deprecated `/watch/` prefix.
@@ -305,7 +281,9 @@ async fn update(
     }
     let object = decoded(encoder, call, options.field_validation)?;
     target.check_name(&object)?;
-    let done = registry.change(target, &Change::Replace(object), &writer(call, options)).await?;
+    let validation = options.field_validation;
+    let change = Change::Replace(Input::new(object, || decoded(encoder, call, validation)));
+    let done = registry.change(target, &change, &writer(call, options)).await?;
     outcome(encoder, target, done)
 }
 
@@ -332,18 +310,21 @@ async fn patch(
     let options = WriteOptions::read(&call.query, Write::Patch)?;
     // A missing object is reported before an invalid patch.
     registry.get(&target.resource, &target.key())?;
-    let mut document = body::read(Format::Json, &call.body).map_err(|error| {
-        let prefix = if kind == PatchKind::Strategic { "" } else { "error decoding patch: " };
-        error.to_status(|why| Status::bad_request(format!("{prefix}{why}")))
-    })?;
-    if kind == PatchKind::Strategic {
-        flyball_schema::decode::as_go_numbers(&mut document.value);
-    }
-    let patch = Patch { kind, value: document.value, duplicates: document.duplicates };
+    let decode = || {
+        let mut document = body::read(Format::Json, &call.body).map_err(|error| {
+            let prefix = if kind == PatchKind::Strategic { "" } else { "error decoding patch: " };
+            error.to_status(|why| Status::bad_request(format!("{prefix}{why}")))
+        })?;
+        if kind == PatchKind::Strategic {
+            flyball_schema::decode::as_go_numbers(&mut document.value);
+        }
+        Ok(Patch { kind, value: document.value, duplicates: document.duplicates })
+    };
+    let patch = decode()?;
     let change = if target.part == Part::Scale {
         registry::scale::patch(&target.resource, patch, options.field_validation, call.warnings.clone())
     } else {
-        Change::Patch(patch)
+        Change::Patch(Input::new(patch, decode))
     };
     let done = registry.change(target, &change, &writer(call, options)).await?;
     outcome(encoder, target, done)
@@ -369,7 +350,34 @@ async fn apply(
     if target.part != Part::Whole || target.resource.custom().is_some_and(|custom| custom.terminating) {
         registry.get(&target.resource, &target.key())?;
     }
-    let (mut configuration, duplicates) = applied(call)?;
+    let (sent, duplicates) = configuration(call, target)?;
+    let rejected = match options.field_validation {
+        FieldValidation::Strict if !duplicates.is_empty() => {
+            let list = duplicates.join("\n  ");
+            let why = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {list}");
+            Some(Status::bad_request(format!("error strict decoding YAML: {why}")))
+        }
+        FieldValidation::Ignore => None,
+        FieldValidation::Strict | FieldValidation::Warn => {
+            call.warnings.add(duplicates);
+            None
+        }
+    };
+    let desired = |configuration| desired(registry, target, configuration);
+    let decode = || configuration(call, target).and_then(|(configuration, _)| desired(configuration));
+    let change = Change::Apply(Input::new(desired(sent)?, decode));
+    if let Some(rejected) = rejected {
+        // Errors of the change are reported before duplicate keys.
+        registry.check_change(target, &change, &writer(call, options)).await?;
+        return Err(rejected);
+    }
+    let done = registry.change(target, &change, &writer(call, options)).await?;
+    outcome(encoder, target, done)
+}
+
+/// Reads the configuration of an apply; also returns warnings of duplicate keys.
+fn configuration(call: &Call, target: &Target) -> Result<(Object, Vec<String>), Status> {
+    let (configuration, duplicates) = applied(call)?;
     if configuration
         .metadata()
         .is_some_and(|metadata| metadata.get("managedFields").is_some_and(|managed| !managed.is_null()))
@@ -384,18 +392,11 @@ async fn apply(
             .unwrap_or_else(|| GroupVersionKind::new("", "", configuration.kind()));
         return Err(Status::bad_request(format!("invalid object type: {given}")));
     }
-    let rejected = match options.field_validation {
-        FieldValidation::Strict if !duplicates.is_empty() => {
-            let list = duplicates.join("\n  ");
-            let why = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {list}");
-            Some(Status::bad_request(format!("error strict decoding YAML: {why}")))
-        }
-        FieldValidation::Ignore => None,
-        FieldValidation::Strict | FieldValidation::Warn => {
-            call.warnings.add(duplicates);
-            None
-        }
-    };
+    Ok((configuration, duplicates))
+}
+
+/// Returns the part of an object that a configuration specifies.
+fn desired(registry: &Registry, target: &Target, mut configuration: Object) -> Result<Object, Status> {
     if configuration.name().is_empty() && registry.get(&target.resource, &target.key()).is_ok() {
         configuration.metadata_mut().insert("name".into(), target.name().into());
     }
@@ -403,18 +404,10 @@ async fn apply(
     for field in ["creationTimestamp", "generation", "selfLink"] {
         configuration.metadata_mut().remove(field);
     }
-    let change = if target.part == Part::Scale {
-        registry::scale::apply(&target.resource, &configuration)?
-    } else {
-        Change::Apply(configuration)
-    };
-    if let Some(rejected) = rejected {
-        // Errors of the change are reported before duplicate keys.
-        registry.check_change(target, &change, &writer(call, options)).await?;
-        return Err(rejected);
+    match target.part {
+        Part::Scale => registry::scale::apply(&target.resource, &configuration),
+        _ => Ok(configuration),
     }
-    let done = registry.change(target, &change, &writer(call, options)).await?;
-    outcome(encoder, target, done)
 }
 
 /// Reads the body of an apply, which is YAML (JSON is a subset); also returns warnings of duplicate keys.
@@ -424,97 +417,9 @@ fn applied(call: &Call) -> Result<(Object, Vec<String>), Status> {
         .map_err(|error| error.to_status(|why| bad(&format!("error converting YAML to JSON: {why}"))))?;
     let value = if document.value.is_null() { json!({}) } else { document.value };
     let object = Object::try_from(value).map_err(|value| {
-        let kind = decode::sort(&value);
+        let kind = json_type(&value);
         let why = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
         bad(&format!("error unmarshaling JSON: while decoding JSON: {why}"))
     })?;
     Ok((object, document.duplicates))
-}
-
-/// Reads the options of a deletion from query and body.
-fn delete_options(encoder: &ResponseEncoder, call: &Call) -> Result<DeleteOptions, Status> {
-    if call.body.is_empty() {
-        return DeleteOptions::read(&call.query, None);
-    }
-    let options = delete_body(call, &encoder.resource)?;
-    DeleteOptions::read(&call.query, Some(&options))
-}
-
-fn delete_body(call: &Call, resource: &Resource) -> Result<Value, Status> {
-    let format = match call.content_type() {
-        None | Some("application/json") => Some(Format::Json),
-        Some("application/yaml") => Some(Format::Yaml),
-        Some(protobuf::MEDIA_TYPE) if resource.custom().is_none() => None,
-        Some(_) => return Err(unsupported(resource)),
-    };
-    let bad = |why: String| Status::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
-    let value = match format {
-        None => protobuf::delete_options(&call.body).map_err(Status::bad_request)?,
-        Some(format) => body::read(format, &call.body).map_err(|error| error.to_status(bad))?.value,
-    };
-    if !value.is_object() {
-        return Err(bad("expected a DeleteOptions object".into()));
-    }
-    let kind = value["kind"].as_str().unwrap_or("DeleteOptions");
-    if kind != "DeleteOptions" {
-        let version = value["apiVersion"].as_str().unwrap_or_default();
-        let scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
-        return Err(Status::bad_request(format!(
-            "no kind {kind:?} is registered for version {version:?} in scheme {scheme:?}"
-        )));
-    }
-    Ok(value)
-}
-
-/// Warns of dependents that a deletion leaves behind, unless its options choose a propagation policy.
-fn warn_of_deletion(call: &Call, target: &Target, options: &DeleteOptions) {
-    if options.propagation.is_none() {
-        let warning = target.resource.deletion().and_then(|deletion| deletion.warning);
-        call.warnings.add(warning.map(str::to_owned));
-    }
-}
-
-async fn delete(
-    registry: &Registry,
-    encoder: &ResponseEncoder,
-    call: &Call,
-    target: &Target,
-) -> Result<Response<Body>, Status> {
-    let options = delete_options(encoder, call)?;
-    warn_of_deletion(call, target, &options);
-    let deleted = registry.delete(target, &options, &writer(call, WriteOptions::default())).await?;
-    match deleted {
-        DeletionResult::Marked(written) => encoder.written(200, &written),
-        DeletionResult::Gone(object) if target.resource.deleted_as() == DeletionResponse::Object => {
-            encoder.object(200, &object)
-        }
-        DeletionResult::Gone(object) => {
-            Ok(response::value(200, Form { view: View::Whole, ..encoder.form }, &success(&target.resource, &object)))
-        }
-    }
-}
-
-/// Returns the `Status` for a deleted object.
-fn success(resource: &Resource, object: &Object) -> Value {
-    let mut details = serde_json::Map::new();
-    let fields =
-        [("name", object.name()), ("group", &resource.kind.group), ("kind", &resource.plural), ("uid", object.uid())];
-    for (field, value) in fields.into_iter().filter(|(_, value)| !value.is_empty()) {
-        details.insert(field.into(), value.into());
-    }
-    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
-}
-
-async fn delete_collection(
-    server: &Components,
-    encoder: &ResponseEncoder,
-    call: &Call,
-    target: &Target,
-) -> Result<Response<Body>, Status> {
-    let selected = ListOptions::read(&call.query, false)?;
-    let options = delete_options(encoder, call)?;
-    warn_of_deletion(call, target, &options);
-    let listed = list(server, call, target, &selected).await?;
-    server.registry.delete_all(target, &listed.entries, &options, &writer(call, WriteOptions::default())).await?;
-    encoder.list(listed)
 }

@@ -3,23 +3,28 @@
 //! Takes the response to a request as a future, and polls it on threads of its own, of which there are as many as
 //! processors; users take turns. Administrators have as many threads of their own. A waiting future holds no thread. In
 //! process and in simulations, futures are polled in place.
+//!
+//! Before a request computes, it waits for memory for all copies of its objects. The invariant: the copies that a write
+//! makes are those that `Weights` counts.
 
 use super::Components;
 use super::call::Call;
 use crate::auth::{MASTERS, User};
-use crate::bounds::{Flow, Offload};
+use crate::bounds::{Flow, Hold, Offload};
 use crate::catalog::Resource;
+use crate::connection::RequestConnection;
 use crate::custom::CustomKind;
 use crate::kinds::Review;
 use crate::limits;
-use crate::link::Link;
 use crate::request::ResourcePath;
 use crate::request::accept::{self, Form, View};
 use crate::storage::Entry;
 use flyball_core::{GroupResource, ObjectKey};
 use futures_util::future::BoxFuture;
 use http::Method;
+use serde::de::IgnoredAny;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::ready;
 
 /// Bytes of a body and of the stored object from which a request is a long computation.
@@ -32,19 +37,35 @@ const LONG_LIST_OBJECTS: usize = 1000;
 /// view decodes them.
 const LONG_LIST_BYTES: usize = 256 << 10;
 
-/// Returns the memory of a long computation, besides its response; `None` for other requests.
-fn load(server: &Components, call: &Call) -> Option<usize> {
+/// The memory of a request besides its body and its response, and where it computes.
+struct Load {
+    /// The stored object that it reads or changes.
+    stored: Option<Arc<Entry>>,
+    /// True if it is a long computation, on other threads; otherwise the memory is held while a webhook is called.
+    is_long: bool,
+}
+
+/// The memory of the defaults of a value of a built-in kind, in bytes: a container has the most.
+const BUILT_IN_DEFAULTS: usize = 1 << 10;
+
+/// The memory of the owner of a field, in bytes, in the sets of fields that a write computes.
+const OWNED_FIELD: usize = 160;
+
+/// Returns the load of a request; `None` if it is neither a long computation nor calls webhooks.
+fn load(server: &Components, call: &Call) -> Option<Load> {
     let store = &server.registry.store;
-    let Some(path) = &call.info.resource else { return call.info.path.starts_with("/openapi").then_some(0) };
+    let Some(path) = &call.info.resource else {
+        return call.info.path.starts_with("/openapi").then_some(Load { stored: None, is_long: true });
+    };
     let is_slow = || is_slow(server, call, path);
     let table = || GroupResource::new(&path.group, &path.resource);
-    let computes = match (&path.name, call.info.verb) {
+    let (stored, is_long) = match (&path.name, call.info.verb) {
         // Watches compute while they are sent.
-        (_, "watch") => false,
+        (_, "watch") => return None,
         (_, "list" | "deletecollection") => {
             let (table, namespace) = (table(), path.namespace.as_deref());
             let bytes = || store.list(&table, namespace).entries.iter().map(|entry| entry.body.len()).sum::<usize>();
-            store.count(&table) >= LONG_LIST_OBJECTS || bytes() >= LONG_LIST_BYTES || is_slow()
+            (None, store.count(&table) >= LONG_LIST_OBJECTS || bytes() >= LONG_LIST_BYTES || is_slow())
         }
         (Some(name), _) => {
             let is_plain = is_plain_read(call, path);
@@ -55,14 +76,84 @@ fn load(server: &Components, call: &Call) -> Option<usize> {
             if is_plain && stored.as_ref().is_none_or(|entry| is_as_stored(server, path, entry)) {
                 return None;
             }
-            let bytes = call.body.len() + stored.map_or(0, |entry| entry.body.len());
+            let bytes = call.body.len() + stored.as_ref().map_or(0, |entry| entry.body.len());
             // Actions also decode objects that the path does not name, such as disruption budgets.
             let is_long = bytes >= LONG_BODY_BYTES || call.method == Method::POST || is_slow();
-            return is_long.then(|| limits::at_most(bytes));
+            (stored, is_long)
         }
-        (None, _) => call.body.len() >= LONG_BODY_BYTES || changes_others(server, path) || is_slow(),
+        (None, _) => (None, call.body.len() >= LONG_BODY_BYTES || changes_others(server, path) || is_slow()),
     };
-    computes.then(|| limits::at_most(call.body.len()))
+    // Objects stay in memory while a webhook is called.
+    let holds_memory = is_long || call.writes() && waits_for_webhooks(server, path);
+    holds_memory.then_some(Load { stored, is_long })
+}
+
+/// Returns true if a write may call a webhook: for admission or for a conversion.
+fn waits_for_webhooks(server: &Components, path: &ResourcePath) -> bool {
+    let resource = server.registry.catalog.get().get(&path.group, &path.version, &path.resource);
+    resource.is_some_and(|resource| resource.converts()) || server.registry.admission.calls_webhooks(&path.resource)
+}
+
+/// The memory of decoded texts of a request, in bytes: upper bounds.
+struct Weights {
+    sent: usize,
+    stored: usize,
+    /// Defaults of the sent object.
+    defaults: usize,
+    /// Owners of the fields of both.
+    owners: usize,
+}
+
+impl Weights {
+    fn of(server: &Components, call: &Call, stored: &[u8]) -> Self {
+        let body = &call.body;
+        let is_json = match call.content_type() {
+            None => true,
+            Some(media) if media.ends_with("json") => true,
+            Some(_) => serde_json::from_slice::<IgnoredAny>(body).is_ok(),
+        };
+        let sent = match is_json {
+            true => limits::weigh(body),
+            // An alias of YAML repeats its anchor.
+            false if body.contains(&b'&') => limits::MAX_DECODED_BYTES,
+            false => limits::at_most(body.len()),
+        };
+        let resource = call
+            .info
+            .resource
+            .as_ref()
+            .and_then(|path| server.registry.catalog.get().get(&path.group, &path.version, &path.resource));
+        let count = |text: &[u8], marks: &[u8]| text.iter().filter(|byte| marks.contains(byte)).count();
+        // Only objects of built-in kinds get defaults, but any value of a custom resource does.
+        let (per_value, marks) = match resource.as_deref().map(Resource::custom) {
+            Some(Some(custom)) => (custom.default_bytes, &b"{[,"[..]),
+            Some(None) => (BUILT_IN_DEFAULTS, &b"{"[..]),
+            None => (0, &b""[..]),
+        };
+        // An empty object takes two bytes of protobuf.
+        let defaulted = if is_json { count(body, marks) } else { body.len() / 2 };
+        let defaults = defaulted.saturating_mul(per_value);
+        let owners = (count(body, b"{[,") + count(stored, b"{[,")) * OWNED_FIELD;
+        Self { sent, stored: limits::weigh(stored), defaults, owners }
+    }
+
+    /// Returns the memory of a request, in copies of its objects, which `tests/memory` measures.
+    ///
+    /// A create holds the object and its field owners. An update first holds the body and the object that results, then
+    /// that and the stored one; a strategic patch another copy of the body. An apply also holds the object without the
+    /// fields that the applier no longer specifies, in several stages.
+    fn copies(&self, call: &Call) -> usize {
+        let Self { sent, stored, defaults, owners } = *self;
+        let written = (sent + stored).saturating_add(defaults).min(limits::MAX_DECODED_BYTES);
+        let owners = written / 2 + owners.min(limits::MAX_DECODED_BYTES / 2);
+        match (call.info.verb, call.content_type()) {
+            ("patch", Some("application/apply-patch+yaml")) if stored > 0 => sent + stored + 4 * written,
+            ("patch", Some("application/strategic-merge-patch+json")) => written + (2 * sent).max(stored) + owners,
+            ("create" | "update" | "patch", _) => written + sent.max(stored) + owners,
+            ("delete", _) => 2 * stored + sent + owners,
+            _ => sent + stored,
+        }
+    }
 }
 
 /// Returns true if objects of a resource change other ones when they are created, which the path does not name.
@@ -95,12 +186,13 @@ fn is_slow(server: &Components, call: &Call, path: &ResourcePath) -> bool {
         } else {
             server.authorizer.is_slow(path.namespace.as_deref().unwrap_or_default())
         };
-        // A write to a CRD compiles its schemas, and judges and serves all CRDs.
+        // A write to a CRD compiles its schemas, and accepts and serves all CRDs.
         if resource.is_some_and(Resource::declares_resources) {
             return true;
         }
-        // Expressions of policies and of schemas may cost much.
-        if decides || server.registry.admission.is_slow(&path.resource) || of_custom(|custom| custom.has_rules) {
+        // Expressions of policies and of schemas may cost much, and plugins decode objects of the namespace.
+        let admits = server.registry.admission.is_slow(&path.resource, path.namespace.as_deref());
+        if decides || admits || of_custom(|custom| custom.has_rules) {
             return true;
         }
     }
@@ -108,20 +200,31 @@ fn is_slow(server: &Components, call: &Call, path: &ResourcePath) -> bool {
     call.accept().is_some_and(is_table) && of_custom(CustomKind::has_slow_rows)
 }
 
-/// Returns the offload of a request, if it is a long computation; `None` if there is no memory for it in time.
-pub(super) async fn offload(server: &Components, call: &Call) -> Option<Option<Offload>> {
-    let Some(offload) = call.connection.as_ref().and_then(|_| Offload::new(&server.shared, &call.flow)) else {
-        return Some(None);
-    };
-    let Some(bytes) = load(server, call) else { return Some(None) };
-    let memory = server.shared.memory(&call.flow, bytes).await?;
-    Some(Some(offload.with_memory(memory)))
+/// Threads and memory of a request while it computes.
+#[derive(Default)]
+pub(super) struct Reservation {
+    /// The threads of a long computation.
+    pub(super) offload: Option<Offload>,
+    _memory: Option<Hold>,
+}
+
+/// Reserves threads and memory for a request; `None` if there is no memory in time.
+pub(super) async fn reserve(server: &Components, call: &Call) -> Option<Reservation> {
+    let offload = call.connection.as_ref().and_then(|_| Offload::new(&server.shared, &call.flow));
+    let (Some(mut offload), Some(load)) = (offload, load(server, call)) else { return Some(Reservation::default()) };
+    let stored = load.stored.as_ref().map_or(&[][..], |entry| &entry.body);
+    let weigh = || Weights::of(server, call, stored);
+    let is_large = call.body.len() + stored.len() >= LONG_BODY_BYTES;
+    // Texts are weighed on a thread of the request as well.
+    let weights = if is_large { poll_fn(|cx| offload.poll(cx, |_| weigh())).await } else { weigh() };
+    let memory = server.shared.memory(&call.flow, weights.copies(call)).await?;
+    Some(Reservation { offload: load.is_long.then_some(offload), _memory: Some(memory) })
 }
 
 /// Authorizes a request; on another thread if the namespace has so many roles and bindings that decisions take long.
 pub(super) async fn decide<T: Send>(
     server: &Components,
-    connection: Option<&Link>,
+    connection: Option<&RequestConnection>,
     client: &User,
     namespace: &str,
     decide: impl Fn() -> T + Send + Sync,
@@ -169,12 +272,12 @@ mod tests {
     }
 
     async fn is_long_request(server: &Server, mut request: Request<Full<Bytes>>) -> bool {
-        request.extensions_mut().insert(Link::default());
+        request.extensions_mut().insert(RequestConnection::default());
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
         let Ok(call) = dispatch::receive(&server.0, parts, query, info, body).await else { panic!("it is let in") };
-        load(&server.0, &call).is_some()
+        load(&server.0, &call).is_some_and(|load| load.is_long)
     }
 
     #[tokio::test]
@@ -246,6 +349,41 @@ mod tests {
         for (path, expected) in actions.into_iter().map(|path| (path, true)).chain([(PODS.to_owned(), false)]) {
             assert_eq!(is_long_request(&server, request(Method::POST, &path, "{}".into())).await, expected, "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn writes_whose_admission_decodes_large_objects_are_long() {
+        let core = |plural: &str| MAPS.replace("configmaps", plural);
+        let cases = [
+            ("serviceaccounts", json!({}), ["pods"].as_slice()),
+            ("limitranges", json!({"limits": [{"type": "Pod"}]}), &["pods", "persistentvolumeclaims"]),
+            ("resourcequotas", json!({"hard": {"pods": "3"}}), &["pods", "persistentvolumeclaims", "configmaps"]),
+        ];
+        for (read, spec, expected) in cases {
+            for bytes in [0, LONG_BODY_BYTES] {
+                let server = Server::new(Options::simulated(Clock::system(), 1));
+                let metadata = json!({"name": "a", "annotations": {"a": "a".repeat(bytes)}});
+                let object = json!({"metadata": metadata, "spec": spec}).to_string();
+                assert_eq!(server.handle(request(Method::POST, &core(read), object)).await.status(), 201, "{read}");
+                for written in ["pods", "persistentvolumeclaims", "configmaps"] {
+                    let is_long = is_long_request(&server, request(Method::POST, &core(written), "{}".into())).await;
+                    assert_eq!(is_long, bytes > 0 && expected.contains(&written), "{read} of {bytes}, {written}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn pods_decode_one_of_their_namespaces_accounts() {
+        let accounts = MAPS.replace("configmaps", "serviceaccounts");
+        let server = Server::new(Options::simulated(Clock::system(), 1));
+        for number in 0..10 {
+            let annotations = json!({"a": "a".repeat(LONG_BODY_BYTES / 8)});
+            let account = json!({"metadata": {"name": format!("a{number}"), "annotations": annotations}}).to_string();
+            assert_eq!(server.handle(request(Method::POST, &accounts, account)).await.status(), 201);
+        }
+        let pod = request(Method::POST, &MAPS.replace("configmaps", "pods"), "{}".into());
+        assert!(!is_long_request(&server, pod).await);
     }
 
     #[tokio::test]

@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    async fn ask(server: &Server, method: Method, path: &str, body: Value) -> (u16, Value) {
+    async fn send(server: &Server, method: Method, path: &str, body: Value) -> (u16, Value) {
         let bytes = if body.is_null() { Bytes::new() } else { body.to_string().into() };
         let mut request = Request::new(Full::new(bytes));
         (*request.method_mut(), *request.uri_mut()) = (method, path.parse().unwrap());
@@ -224,7 +224,7 @@ mod tests {
         let map = |name: &str| json!({"metadata": {"name": name, "labels": {"a": "b"}}, "data": {"k": "v"}});
         {
             let server = folder.open();
-            assert_eq!(ask(&server, Method::POST, maps, map("good")).await.0, 201);
+            assert_eq!(send(&server, Method::POST, maps, map("good")).await.0, 201);
             let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
             let meta = r#"{"labels":{"a":"b"},"name":"x","namespace":"default"}"#;
             plant(&server, "deep", format!(r#"{{"data":{deep},"metadata":{meta}}}"#)).await;
@@ -236,27 +236,27 @@ mod tests {
         for start in 0..3 {
             let server = folder.open();
             for list in [maps, "/api/v1/configmaps?labelSelector=a%3Db"] {
-                let (code, list) = ask(&server, Method::GET, list, Value::Null).await;
+                let (code, list) = send(&server, Method::GET, list, Value::Null).await;
                 assert_eq!(code, 200, "{list}");
                 let names = list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].clone());
                 assert!(names.into_iter().any(|name| name == "good"), "{list}");
                 let is_bad = |item: &Value| item["metadata"]["name"] == "torn" || item["metadata"]["name"] == "list";
                 assert!(!list["items"].as_array().unwrap().iter().any(is_bad), "{list}");
             }
-            let (code, status) = ask(&server, Method::GET, &format!("{maps}/torn"), Value::Null).await;
+            let (code, status) = send(&server, Method::GET, &format!("{maps}/torn"), Value::Null).await;
             assert!(code == 404 && status["message"].as_str().unwrap().contains("cannot be read"), "{status}");
             // Quarantined objects remain after a restart, until they are replaced.
             match start {
                 0 => {}
                 1 => {
-                    assert_eq!(ask(&server, Method::POST, maps, map("deep")).await.0, 201);
-                    assert_eq!(ask(&server, Method::PUT, &format!("{maps}/bytes"), map("bytes")).await.0, 201);
-                    let (code, gone) = ask(&server, Method::DELETE, &format!("{maps}/empty"), Value::Null).await;
+                    assert_eq!(send(&server, Method::POST, maps, map("deep")).await.0, 201);
+                    assert_eq!(send(&server, Method::PUT, &format!("{maps}/bytes"), map("bytes")).await.0, 201);
+                    let (code, gone) = send(&server, Method::DELETE, &format!("{maps}/empty"), Value::Null).await;
                     assert_eq!(code, 200, "{gone}");
                 }
                 _ => {
                     for name in ["deep", "bytes"] {
-                        assert_eq!(ask(&server, Method::GET, &format!("{maps}/{name}"), Value::Null).await.0, 200);
+                        assert_eq!(send(&server, Method::GET, &format!("{maps}/{name}"), Value::Null).await.0, 200);
                     }
                     let quarantined = |name: &str| {
                         let key = ObjectKey::new(Some("default"), name);
@@ -289,9 +289,9 @@ mod tests {
             let server = folder.open();
             for name in ["a", "b"] {
                 let namespace = json!({"metadata": {"name": name}});
-                assert_eq!(ask(&server, Method::POST, spaces, namespace).await.0, 201);
+                assert_eq!(send(&server, Method::POST, spaces, namespace).await.0, 201);
             }
-            assert_eq!(ask(&server, Method::POST, crds, definition.clone()).await.0, 201);
+            assert_eq!(send(&server, Method::POST, crds, definition.clone()).await.0, 201);
             for (table, key) in &unreadable {
                 plant_in(&server, table.clone(), key.clone(), "{".to_owned()).await;
             }
@@ -302,15 +302,15 @@ mod tests {
             unreadable.each_ref().map(is_known)
         };
         assert_eq!(known(), [true; 4]);
-        assert_eq!(ask(&server, Method::DELETE, "/api/v1/namespaces/a", Value::Null).await.0, 200);
+        assert_eq!(send(&server, Method::DELETE, "/api/v1/namespaces/a", Value::Null).await.0, 200);
         assert_eq!(known(), [true; 4], "its finalizer remains");
-        let (_, mut namespace) = ask(&server, Method::GET, "/api/v1/namespaces/a", Value::Null).await;
+        let (_, mut namespace) = send(&server, Method::GET, "/api/v1/namespaces/a", Value::Null).await;
         namespace["spec"] = json!({});
-        assert_eq!(ask(&server, Method::PUT, "/api/v1/namespaces/a/finalize", namespace).await.0, 200);
-        assert_eq!(ask(&server, Method::GET, "/api/v1/namespaces/a", Value::Null).await.0, 404);
+        assert_eq!(send(&server, Method::PUT, "/api/v1/namespaces/a/finalize", namespace).await.0, 200);
+        assert_eq!(send(&server, Method::GET, "/api/v1/namespaces/a", Value::Null).await.0, 404);
         assert_eq!(known(), [false, false, false, true]);
-        assert_eq!(ask(&server, Method::DELETE, &format!("{crds}/hats.x.io"), Value::Null).await.0, 200);
-        assert_eq!(ask(&server, Method::GET, &format!("{crds}/hats.x.io"), Value::Null).await.0, 404);
+        assert_eq!(send(&server, Method::DELETE, &format!("{crds}/hats.x.io"), Value::Null).await.0, 200);
+        assert_eq!(send(&server, Method::GET, &format!("{crds}/hats.x.io"), Value::Null).await.0, 404);
         assert_eq!(known(), [false; 4]);
         drop(server);
         let server = folder.open();

@@ -196,7 +196,7 @@ pub(crate) fn measure(body: &[u8]) -> Result<u8, EntryError> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let depth = Measure.deserialize(&mut deserializer).map_err(unreadable)?;
     deserializer.end().map_err(unreadable)?;
-    if has_metadata(body) { Ok(depth) } else { Err(EntryError { why: "it is no object with metadata".into() }) }
+    if has_metadata(body) { Ok(depth) } else { Err(EntryError { why: "it is not an object with metadata".into() }) }
 }
 
 /// Returns true if valid JSON is an object whose metadata is an object as well.
@@ -218,15 +218,27 @@ impl Entry {
     /// Encodes an object without `apiVersion` and `kind`.
     pub(crate) fn new(
         key: ObjectKey,
-        mut object: Object,
+        object: Object,
         revision: Revision,
         facts: SelectableFields,
         schema: u64,
+    ) -> Self {
+        Self::with(key, object, revision, |_| (facts, schema))
+    }
+
+    /// Encodes an object without `apiVersion` and `kind`. `describe` returns its selectable fields and the number of
+    /// its schema.
+    pub(crate) fn with(
+        key: ObjectKey,
+        mut object: Object,
+        revision: Revision,
+        describe: impl FnOnce(Object) -> (SelectableFields, u64),
     ) -> Self {
         object.remove("apiVersion");
         object.remove("kind");
         object.metadata_mut().insert("resourceVersion".into(), revision.to_string().into());
         let (body, depth) = written(object.as_value());
+        let (facts, schema) = describe(object);
         Self { key, revision, body, facts, schema, depth, past: OnceLock::new(), identity: OnceLock::new() }
     }
 
@@ -248,29 +260,32 @@ impl Entry {
             return Err(Error::TooDeep { why: why.into() });
         }
         if limits::excess(&self.body).is_some() && grows(|entry| limits::excess(&entry.body).unwrap_or_default()) {
-            let most = limits::MAX_WEIGHT >> 20;
-            let why = format!("{name:?} is too large: with its managed fields it takes more than {most} MiB of memory");
-            return Err(Error::TooLarge { why: why.into() });
+            return Err(Error::TooLarge { why: limits::too_much_memory(name).into() });
         }
         Ok(self)
     }
 
     /// Returns the same state at another revision, for a removal.
     pub(crate) fn at(&self, revision: Revision) -> Self {
-        let Self { key, body, facts, schema, depth, .. } = self;
-        match self.object() {
-            Ok(object) => Self::new(key.clone(), object, revision, facts.clone(), *schema),
-            Err(_) => Self {
-                key: key.clone(),
-                revision,
-                body: body.clone(),
-                facts: facts.clone(),
-                schema: *schema,
-                depth: *depth,
-                past: OnceLock::new(),
-                identity: OnceLock::new(),
-            },
+        Self {
+            key: self.key.clone(),
+            revision,
+            body: self.body_at(revision).unwrap_or_else(|| self.body.clone()),
+            facts: self.facts.clone(),
+            schema: self.schema,
+            depth: self.depth,
+            past: OnceLock::new(),
+            identity: OnceLock::new(),
         }
+    }
+
+    /// Replaces the resource version in the stored JSON; `None` if it has none.
+    fn body_at(&self, revision: Revision) -> Option<Bytes> {
+        let find = |at, field| Members::new(&self.body, at).ok()?.find(field).ok()?;
+        let start = find(find(0, "metadata")?, "resourceVersion")?;
+        let end = json::value_end(&self.body, start).ok()?;
+        let version = format!("\"{revision}\"");
+        Some([&self.body[..start], version.as_bytes(), &self.body[end..]].concat().into())
     }
 
     /// Returns the same state with other selectable fields.
@@ -291,9 +306,9 @@ impl Entry {
     /// Decodes the object, without `apiVersion` and `kind`.
     pub(crate) fn object(&self) -> Result<Object, EntryError> {
         let value: serde_json::Value = json::check_keys(&self.body)
-            .and_then(|()| serde_json::from_slice(&self.body))
+            .and_then(|()| json::decode(&self.body))
             .map_err(|error| EntryError { why: error.to_string() })?;
-        Object::try_from(value).map_err(|_| EntryError { why: "it is no JSON object".into() })
+        Object::try_from(value).map_err(|_| EntryError { why: "it is not a JSON object".into() })
     }
 
     /// Returns true if the object is being deleted, without decoding the rest of it.

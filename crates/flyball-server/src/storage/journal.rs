@@ -134,7 +134,7 @@ impl Writer {
                     let rejected = write_error(self.directory.path(), &failure);
                     tracing::error!(error = %rejected, "write rejected");
                     if let WriteError::Broken(_) = failure {
-                        shared.break_off(rejected.clone());
+                        shared.reject_writes(rejected.clone());
                     }
                     shared.finish(batch, Err(rejected));
                 }
@@ -225,6 +225,6 @@ struct CloseGuard<'s>(&'s SharedStore, PathBuf);
 impl Drop for CloseGuard<'_> {
     fn drop(&mut self) {
         let why = format!("data directory {} is closed for writes", self.1.display());
-        self.0.break_off(Error::NotKept { why: why.into() });
+        self.0.reject_writes(Error::NotKept { why: why.into() });
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Image {
     pub(super) tables: BTreeMap<GroupResource, Table>,
     /// The revisions of removed tables, before which their events are not known.
     removed: BTreeMap<GroupResource, Revision>,
-    sizes: Sizes,
+    pub(super) sizes: Sizes,
     /// Bytes of the objects that only the windows reference.
     pub(super) window_bytes: usize,
     /// Bytes of past states that no window references.
@@ -63,7 +63,7 @@ impl Image {
     }
 
     /// Returns all objects.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&GroupResource, &Arc<Entry>)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&GroupResource, &Arc<Entry>)> {
         self.tables.iter().flat_map(|(name, table)| table.entries().map(move |entry| (name, entry)))
     }
 
@@ -329,7 +329,7 @@ impl SharedStore {
     }
 
     /// Rejects all staged and later writes.
-    pub(super) fn break_off(&self, why: Error) {
+    pub(super) fn reject_writes(&self, why: Error) {
         let waiting: Vec<Write> = {
             let mut state = self.state.lock();
             let Some(staged) = &mut state.staged else { return };

@@ -17,6 +17,11 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
+    /// Returns the bytes of all objects.
+    pub(super) fn total(&self) -> usize {
+        self.total
+    }
+
     /// Records the sizes of an object before and after a write; 0 if it does not exist.
     pub(super) fn replace(&mut self, key: &ObjectKey, before: usize, after: usize) {
         self.total = self.total + after - before;

@@ -230,6 +230,12 @@ impl Table {
         Ok(self.window.range(first..).take(max).cloned().collect())
     }
 
+    /// Returns the events after a revision that the window contains.
+    pub(super) fn retained_after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Event>> {
+        let first = self.window.partition_point(|event| event.revision <= revision);
+        self.window.range(first..)
+    }
+
     fn reaches(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.start { Err(Error::Compacted { requested: revision, oldest: self.start }) } else { Ok(()) }
     }

@@ -5,7 +5,7 @@
 
 use super::Watch;
 use super::views::EncodedViews;
-use crate::link::Link;
+use crate::connection::RequestConnection;
 use bytes::Bytes;
 use flyball_core::GroupResource;
 use futures_core::Stream;
@@ -25,7 +25,7 @@ fn step(mut watch: Watch) -> Step {
 /// A watch with a client.
 struct Reader {
     table: GroupResource,
-    connection: Option<Link>,
+    connection: Option<RequestConnection>,
     /// The step that the reader waits for; nothing at the end.
     step: Mutex<Option<Step>>,
 }
@@ -45,8 +45,8 @@ pub(super) struct Frames {
 impl Drop for Frames {
     fn drop(&mut self) {
         let Reader { table, connection, .. } = &*self.reader;
-        if connection.as_ref().is_some_and(Link::is_slow) && self.reader.step().take().is_some() {
-            self.readers.count_cut_off(table);
+        if connection.as_ref().is_some_and(RequestConnection::is_slow) && self.reader.step().take().is_some() {
+            self.readers.count_terminated(table);
         }
     }
 }
@@ -75,7 +75,7 @@ impl Stream for Frames {
 pub(crate) struct Readers {
     pub(super) views: Arc<EncodedViews>,
     all: Mutex<Vec<Weak<Reader>>>,
-    cut_off: Mutex<BTreeMap<GroupResource, u64>>,
+    terminated: Mutex<BTreeMap<GroupResource, u64>>,
 }
 
 impl Readers {
@@ -84,7 +84,7 @@ impl Readers {
     }
 
     /// Adds a watch, with its connection if it is not in process.
-    pub(super) fn read(watch: Watch, connection: Option<Link>) -> Frames {
+    pub(super) fn read(watch: Watch, connection: Option<RequestConnection>) -> Frames {
         let (readers, table) = (watch.readers.clone(), watch.events.encoder.resource.table.clone());
         let reader = Arc::new(Reader { table, connection, step: Mutex::new(Some(step(watch))) });
         let mut all = readers.all();
@@ -98,8 +98,8 @@ impl Readers {
     }
 
     /// Counts a watch that was cut off.
-    pub(super) fn count_cut_off(&self, table: &GroupResource) {
-        *self.cut_off.lock().entry(table.clone()).or_default() += 1;
+    pub(super) fn count_terminated(&self, table: &GroupResource) {
+        *self.terminated.lock().entry(table.clone()).or_default() += 1;
     }
 
     /// Counts the watches under way.
@@ -113,7 +113,7 @@ impl Readers {
     }
 
     /// Counts the watches that were cut off.
-    pub(crate) fn cut_off(&self) -> BTreeMap<GroupResource, u64> {
-        self.cut_off.lock().clone()
+    pub(crate) fn terminated(&self) -> BTreeMap<GroupResource, u64> {
+        self.terminated.lock().clone()
     }
 }

@@ -4,7 +4,7 @@
 //! changes them, and continues from each input with a new response: responses replace coverage. Inputs come from a
 //! seed, so a short run in `cargo test` is the same each time. `just fuzz` runs for longer: `FLYBALL_FUZZ_SECONDS` for
 //! each target, with another seed (`FLYBALL_FUZZ_SEED`) and inputs of up to 3 MiB, and adds what it found to the corpus
-//! (`FLYBALL_FUZZ_KEEP`). The last input of each target and its slowest are in `target/tmp/fuzz`; `FLYBALL_FUZZ_INPUT`
+//! (`FLYBALL_FUZZ_KEEP`), of which it removes the inputs that have the response of a shorter one. The last input of each target and its slowest are in `target/tmp/fuzz`; `FLYBALL_FUZZ_INPUT`
 //! plays the input of one such file again, and nothing else.
 //!
 //! Invariant: no input panics, takes longer than its limit, or leaves more memory than [`MAX_MEMORY_MIB`] behind.
@@ -16,7 +16,6 @@ use crate::mutate;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use flyball_core::Rng;
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -83,6 +82,46 @@ fn cpu_time() -> Duration {
     Duration::from_millis(ticks * 1000 / TICKS)
 }
 
+/// The stored inputs of a target, one on each line.
+struct Corpus {
+    path: PathBuf,
+    /// True if this run changes it.
+    is_kept: bool,
+    inputs: Vec<Vec<u8>>,
+}
+
+impl Corpus {
+    fn read(name: &str) -> Self {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut inputs: Vec<Vec<u8>> = text.lines().map(|line| BASE64_STANDARD.decode(line).unwrap()).collect();
+        inputs.sort_by_key(Vec::len);
+        Self { path, is_kept: std::env::var_os("FLYBALL_FUZZ_KEEP").is_some(), inputs }
+    }
+
+    /// Keeps only the inputs of which the run found a new response.
+    fn minimize(&mut self, had_new_response: &[bool]) {
+        let mut had = had_new_response.iter();
+        self.inputs.retain(|_| *had.next().unwrap());
+        self.write();
+    }
+
+    fn add(&mut self, input: &[u8]) {
+        if self.inputs.len() < MAX_CORPUS && input.len() <= MAX_CORPUS_INPUT {
+            self.inputs.push(input.to_vec());
+            self.write();
+        }
+    }
+
+    fn write(&self) {
+        if self.is_kept && !self.inputs.is_empty() {
+            let lines: String = self.inputs.iter().map(|input| BASE64_STANDARD.encode(input) + "\n").collect();
+            std::fs::create_dir_all(self.path.parent().unwrap()).unwrap();
+            std::fs::write(&self.path, lines).unwrap();
+        }
+    }
+}
+
 /// The state of a run for the watchdog.
 #[derive(Default)]
 struct Progress {
@@ -128,11 +167,10 @@ fn amplified(is_short: bool, rng: &Rng) -> Option<usize> {
 
 /// Plays inputs on a target, configured by the environment.
 pub(crate) fn run(name: &'static str, target: &impl Target) {
-    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
+    let mut corpus = Corpus::read(name);
     let mut pool = target.seeds();
-    let saved = std::fs::read_to_string(&corpus).unwrap_or_default();
-    pool.extend(saved.lines().map(|line| BASE64_STANDARD.decode(line).unwrap()));
-    let mut room = MAX_CORPUS.saturating_sub(saved.lines().count());
+    let seeds = pool.len();
+    pool.extend(corpus.inputs.iter().cloned());
 
     let replayed = std::env::var_os("FLYBALL_FUZZ_INPUT").map(|path| std::fs::read(path).unwrap());
     if let Some(input) = &replayed {
@@ -142,11 +180,10 @@ pub(crate) fn run(name: &'static str, target: &impl Target) {
 
     let rng = Rng::from_seed(number("FLYBALL_FUZZ_SEED").unwrap_or(1)).fork(name);
     let until = number("FLYBALL_FUZZ_SECONDS").map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let keep = std::env::var_os("FLYBALL_FUZZ_KEEP").is_some();
     std::fs::create_dir_all(last(name).parent().unwrap()).unwrap();
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let mut answers = BTreeSet::new();
+    let (mut answers, mut had_new_response) = (BTreeSet::new(), Vec::new());
     let (mut played, mut large, mut slowest) = (0_u64, 0_u64, Duration::ZERO);
     let mut world = runtime.block_on(target.open());
     let progress = Arc::new(Progress::default());
@@ -179,13 +216,14 @@ pub(crate) fn run(name: &'static str, target: &impl Target) {
         played += 1;
         large += u64::from(input.len() > MAX_POOL_INPUT);
         progress.inputs.store(played, Ordering::Release);
-        if answers.insert(answer) && !fresh && input.len() <= MAX_POOL_INPUT && pool.len() < MAX_POOL {
-            if keep && room > 0 && input.len() <= MAX_CORPUS_INPUT {
-                room -= 1;
-                std::fs::create_dir_all(corpus.parent().unwrap()).unwrap();
-                let file = std::fs::OpenOptions::new().create(true).append(true).open(&corpus);
-                writeln!(file.unwrap(), "{}", BASE64_STANDARD.encode(&input)).unwrap();
+        let is_new = answers.insert(answer);
+        if fresh {
+            had_new_response.push(is_new);
+            if played == initial && replayed.is_none() {
+                corpus.minimize(&had_new_response[seeds..]);
             }
+        } else if is_new && input.len() <= MAX_POOL_INPUT && pool.len() < MAX_POOL {
+            corpus.add(&input);
             pool.push(input);
         }
         assert!(played % 64 != 0 || memory() < MAX_MEMORY_MIB, "{name}: {} MiB are held", memory());

@@ -98,7 +98,7 @@ impl engine::Target for Restart {
     async fn open(&self) -> World {
         let name = format!("data-{}", std::process::id());
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fuzz").join(name);
-        // The previous world may still lock the folder.
+        // The previous world may still lock the directory.
         let folder = (0..).map(|n| folder.with_extension(n.to_string())).find(|folder| !folder.exists()).unwrap();
         World { server: Some(open(&folder)), folder }
     }

@@ -43,16 +43,17 @@ impl engine::Target for Target {
 /// A server, and the responses of its webhooks.
 pub(crate) struct World {
     pub(crate) server: Server,
-    pub(crate) answer: Arc<Mutex<Bytes>>,
+    /// The response of all webhooks, if there are any.
+    pub(crate) answer: Arc<Mutex<Option<Bytes>>>,
 }
 
-struct FuzzedWebhook(Arc<Mutex<Bytes>>);
+struct FuzzedWebhook(Arc<Mutex<Option<Bytes>>>);
 
 impl Caller for FuzzedWebhook {
     fn call(&self, call: WebhookCall) -> WebhookFuture {
         // `UID` in a response is replaced by the UID of the review.
         let uid = json_of(&call.body)["request"]["uid"].as_str().unwrap_or_default().to_owned();
-        let text = String::from_utf8(self.0.lock().unwrap().to_vec());
+        let text = String::from_utf8(self.0.lock().unwrap().clone().unwrap_or_default().into());
         let body = text.map_or_else(|error| error.into_bytes(), |text| text.replace("UID", &uid).into_bytes()).into();
         Box::pin(async move { Ok(WebhookResponse { code: 200, content_type: "application/json".into(), body }) })
     }
@@ -68,7 +69,7 @@ pub(crate) const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widget
 
 impl World {
     async fn new(target: &Target) -> Self {
-        let answer = Arc::new(Mutex::new(Bytes::new()));
+        let answer = Arc::new(Mutex::new(None));
         let clock = Clock::new(|| Timestamp::from_second(1_800_000_000).unwrap());
         let options = Options { webhooks: Arc::new(FuzzedWebhook(answer.clone())), ..Options::simulated(clock, 1) };
         let server = Server::new(options);
@@ -113,7 +114,7 @@ impl World {
         };
         let Some(body) = body else { return format!("{code} goes on") };
         let response: Value = serde_json::from_slice(&body).unwrap_or_default();
-        assert_is_no_failure(code, &response, !self.answer.lock().unwrap().is_empty());
+        assert_is_no_failure(code, &response, self.answer.lock().unwrap().is_some());
         if response["kind"] == "Status" {
             assert!(code < 400 || response["code"] == code, "{code}: {response}");
             return format!("{code} {}", outline(response["message"].as_str().unwrap_or_default()));
@@ -183,7 +184,7 @@ fn outline(message: &str) -> String {
     let text: String = unquoted.collect();
     let words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| word.len() > 1);
     // A word may be as long as an input; they are ASCII, so that any place is between two characters.
-    words.take(16).map(|word| &word[..word.len().min(MAX_WORD)]).collect::<Vec<_>>().join(" ")
+    words.take(28).map(|word| &word[..word.len().min(MAX_WORD)]).collect::<Vec<_>>().join(" ")
 }
 
 pub(crate) fn json_of(input: &[u8]) -> Value {
@@ -555,6 +556,7 @@ pub(crate) fn webhooks() -> Target {
                 ),
                 review(json!({"uid": "UID", "allowed": false, "status": {"code": 4818}})),
                 converted.to_string(),
+                String::new(),
             ]
         },
         setup: || {
@@ -577,7 +579,7 @@ pub(crate) fn webhooks() -> Target {
         },
         play: |world, input| {
             Box::pin(async move {
-                *world.answer.lock().unwrap() = Bytes::copy_from_slice(input);
+                *world.answer.lock().unwrap() = Some(Bytes::copy_from_slice(input));
                 let headers = [("content-type", JSON)];
                 let mut output =
                     world.ask("POST", &format!("{MAPS}?dryRun=All"), &headers, map().to_string().into_bytes()).await;

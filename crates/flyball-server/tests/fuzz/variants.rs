@@ -171,7 +171,7 @@ pub(crate) fn reviews() -> Target {
                     response[name] = value.clone();
                 }
                 let review = json!({"apiVersion": group, "kind": kind, "response": response});
-                *world.answer.lock().unwrap() = Bytes::from(review.to_string());
+                *world.answer.lock().unwrap() = Some(Bytes::from(review.to_string()));
                 let headers = [("content-type", JSON)];
                 let mut output =
                     world.ask("POST", &format!("{MAPS}?dryRun=All"), &headers, map().to_string().into_bytes()).await;

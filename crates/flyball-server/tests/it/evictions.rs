@@ -93,3 +93,18 @@ async fn preconditions_apply_to_the_pod_at_the_time_of_the_request() {
     let conditions = after["status"]["conditions"].as_array().unwrap();
     assert!(conditions.iter().any(|condition| condition["type"] == "DisruptionTarget"), "{after}");
 }
+
+#[tokio::test]
+async fn rejections_name_the_budget_and_its_counts() {
+    for (counts, expected) in [
+        ([0, 1, 1], "The disruption budget b needs 1 healthy pods and has 1 currently"),
+        ([0, 2, 1], "The disruption budget b does not allow evicting pods currently"),
+    ] {
+        let server = server().await;
+        pod(&server, true).await;
+        budget(&server, None, counts).await;
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+        let (code, response) = post(&server, &format!("{PODS}/p/eviction"), eviction).await;
+        assert_eq!((code, &response["details"]["causes"][0]["message"]), (429, &json!(expected)), "{response}");
+    }
+}

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod admission_rules;
+mod aggregation;
 mod architecture;
 mod autoscalers;
 mod bounds;
@@ -36,3 +37,4 @@ mod storage_versions;
 mod system_roles;
 mod webhook;
 mod webhook_responses;
+mod writes;

@@ -77,3 +77,29 @@ async fn bound_object_reference_is_owned_by_field() {
     let bound = json!({"f:apiVersion": {}, "f:kind": {}, "f:name": {}});
     assert_eq!(owned(&created, "m")["f:spec"]["f:boundObjectRef"], bound, "{created}");
 }
+
+/// As in structured-merge-diff: a list that the last applier of its items empties becomes null, which is a value in the
+/// version of the apply. In another version, the Go type omits it, so that its owners lose it.
+#[tokio::test]
+async fn manager_of_another_version_loses_a_null_list() {
+    let server = server().await;
+    for (name, other, expected) in
+        [("same", "v2", json!({"f:metadata": {"f:finalizers": {}}})), ("other", "v1", Value::Null)]
+    {
+        let scaler = |version: &str, finalizers: Value| {
+            let spec = json!({"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}});
+            json!({"apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": name, "finalizers": finalizers}, "spec": spec})
+        };
+        let url = |version: &str| format!("/apis/autoscaling/{version}/namespaces/ns/horizontalpodautoscalers/{name}");
+        apply(&server, &url("v2"), "one", scaler("v2", json!(["x.io/a"]))).await;
+        let mut nothing = scaler(other, Value::Null);
+        nothing.as_object_mut().unwrap().remove("spec");
+        apply(&server, &url(other), "two", nothing).await;
+        let mut without = scaler("v2", Value::Null);
+        without["metadata"].as_object_mut().unwrap().remove("finalizers");
+        let applied = apply(&server, &url("v2"), "one", without).await;
+        assert_eq!(applied["metadata"].get("finalizers"), None, "{applied}");
+        assert_eq!(owned(&applied, "two"), &expected, "{name}");
+    }
+}

@@ -88,3 +88,33 @@ async fn patch_may_change_the_version_of_an_object() {
     let (code, response, _): (u16, Value, _) = send(&server, Method::PATCH, &format!("{path}/h"), MERGE, other).await;
     assert!(code == 422 && response["message"].as_str().unwrap().contains("patch: Invalid value"), "{response}");
 }
+
+#[tokio::test]
+async fn patch_to_another_version_of_a_custom_resource_is_decoded_in_that_version() {
+    let server = server().await;
+    let version = |name: &str, field: &str| {
+        let spec = json!({"type": "object", "properties": {field: {"type": "string"}}});
+        let schema = json!({"type": "object", "properties": {"spec": spec}});
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": schema}})
+    };
+    let names = json!({"plural": "shops", "singular": "shop", "kind": "Shop", "listKind": "ShopList"});
+    let spec = json!({"group": "a.example", "scope": "Cluster", "names": names,
+        "versions": [version("v1", "old"), version("v2", "new")]});
+    let crd = json!({"metadata": {"name": "shops.a.example"}, "spec": spec});
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(send(&server, Method::POST, crds, JSON, crd.to_string()).await.0, 201);
+    let shop = json!({"apiVersion": "a.example/v1", "kind": "Shop", "metadata": {"name": "s"}, "spec": {"old": "x"}});
+    let shops = "/apis/a.example/v1/shops";
+    assert_eq!(send(&server, Method::POST, shops, JSON, shop.to_string()).await.0, 201);
+    let patch = json!({"apiVersion": "a.example/v2", "spec": {"new": "y"}}).to_string();
+    for (query, message, expected) in [
+        ("", "must be a.example/v1", vec![r#"299 - "unknown field \"spec.old\"""#]),
+        ("?fieldValidation=Strict", r#"strict decoding error: unknown field "spec.old""#, vec![]),
+        ("?fieldValidation=Ignore", "must be a.example/v1", vec![]),
+    ] {
+        let path = format!("{shops}/s{query}");
+        let (code, response, warnings) = send(&server, Method::PATCH, &path, MERGE, patch.clone()).await;
+        assert!(code == 422 && response["message"].as_str().unwrap().contains(message), "{query}: {response}");
+        assert_eq!(warnings, expected, "{query}");
+    }
+}

@@ -381,6 +381,68 @@ async fn unknown_formats_warn_once() {
 }
 
 #[tokio::test]
+async fn fields_without_effect_warn() {
+    let server = server().await;
+    let account = json!({"metadata": {"name": "default"}});
+    post(&server, "/api/v1/namespaces/ns/serviceaccounts", account).await;
+    let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"});
+    let pod = json!({"containers": [{"name": "c", "image": "i"}], "topologySpreadConstraints": [constraint]});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod});
+    let workload = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let nothing = |path: &str| {
+        format!("{path}topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod")
+    };
+    let service = json!({"externalName": "a.example", "ports": [{"port": 1}]});
+    let ignored = "spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned();
+    for (path, spec, expected) in [
+        ("/api/v1/namespaces/ns/pods", pod.clone(), nothing("spec.")),
+        ("/apis/apps/v1/namespaces/ns/deployments", workload.clone(), nothing("spec.template.spec.")),
+        ("/apis/apps/v1/namespaces/ns/daemonsets", workload, nothing("spec.template.spec.")),
+        ("/api/v1/namespaces/ns/services", service, ignored),
+    ] {
+        let object = json!({"metadata": {"name": "x"}, "spec": spec}).to_string();
+        let (code, headers, response) = raw(&server, Method::POST, path, &[JSON], &object).await;
+        assert_eq!((code, warned(&headers)), (201, vec![expected]), "{path}: {response}");
+    }
+}
+
+#[tokio::test]
+async fn changes_of_immutable_specs_are_reported_as_a_diff() {
+    let server = server().await;
+    pod(&server, "x", None).await;
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let claim = json!({"metadata": {"name": "x"}, "spec": claim});
+    assert_eq!(post(&server, "/api/v1/namespaces/ns/persistentvolumeclaims", claim).await.0, 201);
+    let volume = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/a"}});
+    let volume = json!({"metadata": {"name": "x"}, "spec": volume});
+    assert_eq!(post(&server, "/api/v1/persistentvolumes", volume).await.0, 201);
+    for (path, patch, before, after) in [
+        (
+            "/api/v1/namespaces/ns/pods/x",
+            json!({"hostNetwork": true}),
+            "\"HostNetwork\": false",
+            "\"HostNetwork\": true",
+        ),
+        (
+            "/api/v1/namespaces/ns/persistentvolumeclaims/x",
+            json!({"accessModes": ["ReadOnlyMany"]}),
+            "\"ReadWriteOnce\"",
+            "\"ReadOnlyMany\"",
+        ),
+        ("/api/v1/persistentvolumes/x", json!({"hostPath": {"path": "/b"}}), "\"Path\": \"/a\"", "\"Path\": \"/b\""),
+    ] {
+        let patch = json!({"spec": patch}).to_string();
+        let (code, _, response) = raw(&server, Method::PATCH, path, &[MERGE], &patch).await;
+        let message = response["message"].as_str().unwrap();
+        assert_eq!(code, 422, "{response}");
+        let has_line =
+            |sign: &str, part: &str| message.lines().any(|line| line.starts_with(sign) && line.contains(part));
+        let is_diff = has_line("@@ -", "") && has_line("-", before) && has_line("+", after);
+        assert!(is_diff, "{path}: {message}");
+    }
+}
+
+#[tokio::test]
 async fn rule_failures_of_unchanged_values_only_warn() {
     let server = server().await;
     let field = |rules: Value| json!({"type": "integer", "x-kubernetes-validations": rules});

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use std::time::Duration;
 
 /// The progress deadline that means no deadline.
-const NEVER: i32 = i32::MAX;
+const NO_DEADLINE: i32 = i32::MAX;
 
 /// Returns a condition of a deployment.
 pub(super) fn find<'a>(deployment: &'a Deployment, kind: &str) -> Option<&'a DeploymentCondition> {
@@ -55,7 +55,7 @@ impl Rollout<'_> {
     }
 
     fn deadline(&self) -> Option<SignedDuration> {
-        let seconds = self.spec().progress_deadline_seconds.filter(|seconds| *seconds != NEVER);
+        let seconds = self.spec().progress_deadline_seconds.filter(|seconds| *seconds != NO_DEADLINE);
         seconds.map(|seconds| SignedDuration::from_secs(seconds.into()))
     }
 
@@ -102,7 +102,7 @@ impl Rollout<'_> {
     }
 
     /// Counts the pods, and reports the progress of the rollout.
-    pub(super) fn judge(&mut self) {
+    pub(super) fn sync_rollout_status(&mut self) {
         self.count();
         let before = self.original.status.clone().unwrap_or_default();
         let now = self.deployment.status.clone().unwrap_or_default();
@@ -126,7 +126,7 @@ impl Rollout<'_> {
                 // Its time is updated, even if nothing else changes.
                 self.conditions().retain(|condition| condition.type_ != "Progressing");
                 self.conditions().push(condition);
-            } else if self.is_late() {
+            } else if self.exceeds_progress_deadline() {
                 self.progress("False", "ProgressDeadlineExceeded", format!("{what} has timed out progressing."));
             }
         }
@@ -157,16 +157,16 @@ impl Rollout<'_> {
             && status.observed_generation >= self.deployment.metadata.generation
     }
 
-    fn is_late(&self) -> bool {
+    fn exceeds_progress_deadline(&self) -> bool {
         let Some(condition) = find(&self.deployment, "Progressing") else { return false };
         match condition.reason.as_deref() {
             Some("NewReplicaSetAvailable") => false,
             Some("ProgressDeadlineExceeded") => true,
-            _ => self.until_late().is_some_and(|wait| wait <= SignedDuration::ZERO),
+            _ => self.time_to_progress_deadline().is_some_and(|wait| wait <= SignedDuration::ZERO),
         }
     }
 
-    fn until_late(&self) -> Option<SignedDuration> {
+    fn time_to_progress_deadline(&self) -> Option<SignedDuration> {
         let updated = find(&self.deployment, "Progressing")?.last_update_time.as_ref()?;
         Some(self.deadline()? - self.cx.now().duration_since(updated.0))
     }
@@ -177,7 +177,7 @@ impl Rollout<'_> {
         if self.is_complete() || matches!(reason, Some("NewReplicaSetAvailable" | "ProgressDeadlineExceeded")) {
             return None;
         }
-        let wait = self.until_late()?.max(SignedDuration::ZERO) + SignedDuration::from_secs(1);
+        let wait = self.time_to_progress_deadline()?.max(SignedDuration::ZERO) + SignedDuration::from_secs(1);
         Some(wait.unsigned_abs())
     }
 

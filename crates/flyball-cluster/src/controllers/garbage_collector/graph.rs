@@ -176,7 +176,7 @@ impl Graph {
             self.blocking.remove(&uid);
         }
         if is_due {
-            self.look_at(uid.to_string());
+            self.enqueue(uid.to_string());
         }
         if begins_to_wait {
             self.queue_dependents(&uid);
@@ -261,7 +261,7 @@ impl Graph {
             {
                 *blocking -= 1;
                 if *blocking == 0 {
-                    self.look_at(owner.uid.to_string());
+                    self.enqueue(owner.uid.to_string());
                 }
             }
         }
@@ -309,14 +309,14 @@ impl Graph {
     }
 
     /// Queues an object.
-    pub(super) fn look_at(&mut self, uid: String) {
+    pub(super) fn enqueue(&mut self, uid: String) {
         let namespace = self.nodes.get(&*uid).and_then(|node| node.key.namespace()).unwrap_or_default();
         self.queue.add(namespace, uid);
     }
 
     fn queue_dependents(&mut self, uid: &Arc<str>) {
         let dependents: Vec<Arc<str>> = self.links(uid).map(|(_, dependent)| dependent.clone()).collect();
-        dependents.into_iter().for_each(|dependent| self.look_at(dependent.to_string()));
+        dependents.into_iter().for_each(|dependent| self.enqueue(dependent.to_string()));
     }
 
     /// Removes the next object from the queue, and returns it; it is in progress until it is [`done`](Self::done).
@@ -338,7 +338,7 @@ impl Graph {
         }
         self.served = served;
         for uid in std::mem::take(&mut self.unresolved) {
-            self.look_at(uid);
+            self.enqueue(uid);
         }
     }
 

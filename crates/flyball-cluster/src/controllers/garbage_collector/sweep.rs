@@ -50,7 +50,7 @@ struct Owners {
 
 impl Sweep<'_> {
     /// Processes an object. After an error, the object should be processed again.
-    pub(super) async fn look_at(&self, uid: &str) -> Result<(), Error> {
+    pub(super) async fn process_item(&self, uid: &str) -> Result<(), Error> {
         let Some(node) = self.read(|graph| graph.get(uid).cloned()) else { return Ok(()) };
         // These need all dependents.
         let needs_all = node.orphans() || node.waits();
@@ -58,7 +58,7 @@ impl Sweep<'_> {
             return Err(Error::Unlisted);
         }
         if node.orphans() {
-            return Ok(self.set_free(uid, &node).await?);
+            return Ok(self.orphan_dependents(uid, &node).await?);
         }
         if node.waits() {
             if self.read(|graph| graph.is_blocked(uid)) {
@@ -69,11 +69,11 @@ impl Sweep<'_> {
         if node.deleting || node.owners.is_empty() {
             return Ok(());
         }
-        Ok(self.judge(uid, &node).await?)
+        Ok(self.attempt_to_delete_item(uid, &node).await?)
     }
 
     /// Deletes an object if all of its owners are gone or waiting; otherwise removes their references.
-    async fn judge(&self, uid: &str, node: &Node) -> kube::Result<()> {
+    async fn attempt_to_delete_item(&self, uid: &str, node: &Node) -> kube::Result<()> {
         let Some(live) = self.get(&node.kind, &node.key).await?.filter(|live| live.uid().as_deref() == Some(uid))
         else {
             return Ok(());
@@ -181,7 +181,7 @@ impl Sweep<'_> {
     }
 
     /// Removes the owner references of all dependents, and then the finalizer of the owner.
-    async fn set_free(&self, uid: &str, node: &Node) -> kube::Result<()> {
+    async fn orphan_dependents(&self, uid: &str, node: &Node) -> kube::Result<()> {
         for (dependent, at) in self.read(|graph| graph.dependents(uid)) {
             let Some(live) =
                 self.get(&at.kind, &at.key).await?.filter(|live| live.uid().as_deref() == Some(&*dependent))

@@ -70,7 +70,7 @@ fn amount_of(resource: &str, milli: i64) -> Amount {
 }
 
 /// Formats a selector for messages.
-fn shown(selector: Option<&LabelSelector>) -> String {
+fn format_selector(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else { return "nil".into() };
     let labels = selector.match_labels.iter().flatten().map(|(key, value)| format!("{key}: {value},"));
     let expressions = selector.match_expressions.iter().flatten().map(|one| {
@@ -253,7 +253,7 @@ impl<'a> Measure<'a> {
         let found = Api::<Namespace>::all(self.cx.client().clone()).get_opt(namespace).await.ok().flatten();
         let value = found.and_then(|found| self.metrics.get(&found, &format!("external.{name}")));
         let value = value.ok_or_else(|| {
-            let what = format!("{namespace}/{name}/{}", shown(source.metric.selector.as_ref()));
+            let what = format!("{namespace}/{name}/{}", format_selector(source.metric.selector.as_ref()));
             let why = format!("the server could not find the requested resource (get {name}.external.metrics.k8s.io)");
             format!("unable to get external metric {what}: unable to fetch metrics from external metrics API: {why}")
         });
@@ -302,7 +302,7 @@ fn whole_value(value: i64) -> MetricValueStatus {
 }
 
 fn external_name(metric: &MetricIdentifier) -> String {
-    format!("external metric {}({})", metric.name, shown(metric.selector.as_ref()))
+    format!("external metric {}({})", metric.name, format_selector(metric.selector.as_ref()))
 }
 
 fn failure(reason: &'static str, outer: &str, condition: String, error: String) -> MetricError {

@@ -16,17 +16,14 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Returns the verdicts with their reasons.
-    pub(crate) fn all(&self) -> [(&'static str, Option<&str>); 3] {
-        [
+    /// Returns the kinds of differences, with their descriptions.
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let all = [
             ("semantic", self.semantic.as_deref()),
             ("message", self.message.as_deref()),
             ("managed", self.managed.as_deref()),
-        ]
-    }
-
-    pub(crate) fn reasons(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.all().into_iter().filter_map(|(what, why)| Some((what, why?)))
+        ];
+        all.into_iter().filter_map(|(what, why)| Some((what, why?)))
     }
 }
 

@@ -1,19 +1,17 @@
 //! Plays scenarios that were recorded on a real API server, and compares the responses.
 //!
-//! Each file of the folder `tests/conformance` is a scenario: requests, watches and waits, with the responses of a
+//! Each file of the directory `tests/conformance` is a scenario: requests, watches and waits, with the responses of a
 //! kube-apiserver. Values that differ between runs are placeholders (`<uid:1>`, `<time>`). Each step gets three
 //! verdicts: on the semantics, on message texts, and on `managedFields`.
 //!
-//! A list beside the recordings contains the steps that pass. It may only grow: the test fails if one of them no longer
-//! passes. `FLYBALL_BLESS=1` adds steps that pass now, and removes none. `FLYBALL_SCENARIO=<regex>` plays only the
-//! scenarios that match, and leaves the list alone. Differences are written to `target/tmp/conformance.txt`.
+//! The test fails if a verdict is not that of the recording. `FLYBALL_SCENARIO=<regex>` plays only the scenarios that
+//! match. Differences are written to `target/tmp/conformance.txt`.
 //!
 //! The comparison does not depend on a server: it takes a function that creates one, so that a server with controllers
 //! can be tested as well.
 
 mod judge;
 mod names;
-mod passing;
 mod play;
 mod scenario;
 mod webhook;
@@ -25,7 +23,6 @@ use flyball_server::Caller;
 use http::{Request, Response};
 use http_body_util::Full;
 use judge::{Verdict, judge};
-use passing::Passing;
 use scenario::Scenario;
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -47,15 +44,10 @@ impl<S> Api for S where
 {
 }
 
-/// Plays all scenarios, each on a server of its own, and compares the passing steps with the list.
+/// Plays all scenarios, each on a server of its own, and compares their responses.
 ///
 /// `max_wait` bounds the time for which a step repeats its request, in the time of the simulation.
-pub(crate) fn check<S: Api>(
-    recordings: &Path,
-    passing: &Path,
-    max_wait: Duration,
-    server: impl AsyncFn(Clock, Arc<dyn Caller>) -> S,
-) {
+pub(crate) fn check<S: Api>(recordings: &Path, max_wait: Duration, server: impl AsyncFn(Clock, Arc<dyn Caller>) -> S) {
     let chosen = std::env::var("FLYBALL_SCENARIO").ok().map(|regex| regex::Regex::new(&regex).expect("a regex"));
     let mut verdicts = Vec::new();
     for scenario in scenario::read_all(recordings) {
@@ -64,18 +56,18 @@ pub(crate) fn check<S: Api>(
             verdicts.push((scenario.name, rows));
         }
     }
-    report(&verdicts);
-    let now = Passing::of(&verdicts);
-    let before = Passing::read(passing);
-    let lost: Vec<String> = before
-        .missing_in(&now)
-        .filter(|(name, _)| verdicts.iter().any(|(played, _)| *played == **name))
-        .map(|(_, lost)| lost)
-        .collect();
-    assert!(lost.is_empty(), "these passed before:\n{}", lost.join("\n"));
-    if chosen.is_none() && std::env::var_os("FLYBALL_BLESS").is_some() {
-        now.write(passing);
-    }
+    assert!(!verdicts.is_empty(), "no scenario was played");
+    let differences = differences(&verdicts);
+    report(&differences, &verdicts);
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+/// Returns a line for each difference.
+fn differences(verdicts: &[(String, Vec<Verdict>)]) -> Vec<String> {
+    let steps = verdicts.iter().flat_map(|(name, rows)| rows.iter().enumerate().map(move |(n, row)| (name, n, row)));
+    let lines =
+        steps.flat_map(|(name, step, row)| row.reasons().map(move |(what, why)| format!("{name} {step} {what} {why}")));
+    lines.collect()
 }
 
 /// Plays one scenario in paused time.
@@ -96,16 +88,8 @@ fn replay<S: Api>(
     })
 }
 
-/// Writes the differences, and the number of passing steps.
-fn report(verdicts: &[(String, Vec<Verdict>)]) {
-    let mut text = String::new();
-    for (name, rows) in verdicts {
-        for (step, row) in rows.iter().enumerate() {
-            for (what, why) in row.reasons() {
-                writeln!(text, "{name} {step} {what} {why}").expect("a text takes all");
-            }
-        }
-    }
+/// Writes the differences, and the parts of steps without one.
+fn report(differences: &[String], verdicts: &[(String, Vec<Verdict>)]) {
     let all: Vec<&Verdict> = verdicts.iter().flat_map(|(_, rows)| rows).collect();
     let share = |passes: fn(&Verdict) -> bool| {
         let passed = all.iter().filter(|verdict| passes(verdict)).count();
@@ -114,6 +98,7 @@ fn report(verdicts: &[(String, Vec<Verdict>)]) {
     let whole = verdicts.iter().filter(|(_, rows)| rows.iter().all(|row| row.semantic.is_none())).count();
     let (semantic, message, managed) =
         (share(|v| v.semantic.is_none()), share(|v| v.message.is_none()), share(|v| v.managed.is_none()));
+    let mut text = differences.join("\n");
     writeln!(
         text,
         "scenarios {whole}/{}; steps {}: semantic {semantic}, message {message}, managed {managed}",

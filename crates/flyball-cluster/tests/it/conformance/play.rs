@@ -22,6 +22,8 @@ use tokio::time::Instant;
 const RUN: &str = "qzvxj";
 /// Default timeout of a step, in seconds.
 const WITHIN: f64 = 20.0;
+/// Latency of a request. As over a connection, controllers run in the meantime.
+const LATENCY: Duration = Duration::from_millis(1);
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -232,6 +234,7 @@ impl<S: Api> Player<S> {
     }
 
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Value {
+        tokio::time::sleep(LATENCY).await;
         let Ok(response) = self.api.call(request).await;
         let (head, body) = response.into_parts();
         let Ok(bytes) = body.collect().await.map(|body| body.to_bytes());
@@ -296,14 +299,20 @@ impl Watch {
             match tokio::time::timeout_at(end, self.arriving.recv()).await {
                 Ok(Some(event)) if expected.get("skip").is_some_and(|skipped| event["type"] == *skipped) => {}
                 Ok(Some(event)) => self.events.push(event),
-                Ok(None) => {
-                    self.closed = true;
-                    self.events.push(json!({"type": "CLOSED"}));
-                }
+                Ok(None) => self.close(),
                 Err(_) => break,
             }
         }
+        // A response that is not a stream ends with its only item.
+        if !self.closed && self.arriving.is_closed() && self.arriving.is_empty() {
+            self.close();
+        }
         std::mem::take(&mut self.events)
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+        self.events.push(json!({"type": "CLOSED"}));
     }
 
     fn has(&self, expected: &Value) -> bool {

@@ -76,7 +76,7 @@ pub(crate) enum Compare {
     Subset(Value),
 }
 
-/// Reads all scenarios of a folder, by name.
+/// Reads all scenarios of a directory, by name.
 pub(crate) fn read_all(folder: &Path) -> Vec<Scenario> {
     let entries = std::fs::read_dir(folder).expect("the recordings are checked in");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();

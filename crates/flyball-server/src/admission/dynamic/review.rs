@@ -4,8 +4,9 @@
 //! <https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#webhook-request-and-response>.
 
 use super::Attributes;
-use crate::catalog::{Resource, decode};
-use crate::webhook::ResponseMemory;
+use crate::catalog::Resource;
+use crate::request::json_type;
+use crate::webhook::{self, ResponseMemory, TypedField};
 use flyball_core::{GroupVersionKind, Object};
 use serde_json::{Map, Value, json};
 
@@ -62,7 +63,7 @@ pub(super) fn write(
 
 /// Returns Go's error for a field of a response with the wrong type.
 pub(super) fn mistyped(review: &Value) -> Option<String> {
-    const FIELDS: [(&str, &str, &str); 11] = [
+    const FIELDS: [TypedField; 11] = [
         ("/response", "object", "AdmissionReview.response of type v1.AdmissionResponse"),
         ("/response/uid", "string", "AdmissionResponse.response.uid of type types.UID"),
         ("/response/allowed", "bool", "AdmissionResponse.response.allowed of type bool"),
@@ -79,20 +80,16 @@ pub(super) fn mistyped(review: &Value) -> Option<String> {
         ),
         ("/response/warnings", "array", "AdmissionResponse.response.warnings of type []string"),
     ];
-    let unmarshal_error =
-        |found: &str, field: &str| format!("json: cannot unmarshal {found} into Go struct field {field}");
-    for (place, expected, field) in FIELDS {
-        let found = review.pointer(place).map_or("null", decode::sort);
-        if found != "null" && found != expected {
-            return Some(unmarshal_error(found, field));
-        }
+    if let Some(why) = webhook::mistyped(review, &FIELDS) {
+        return Some(why);
     }
     let response = &review["response"];
     let texts = response["warnings"].as_array().into_iter().flatten().map(|text| (text, "warnings"));
     let notes = response["auditAnnotations"].as_object().into_iter().flat_map(|notes| notes.values());
     let mut texts = texts.chain(notes.map(|text| (text, "auditAnnotations")));
     let (text, field) = texts.find(|(text, _)| !text.is_string() && !text.is_null())?;
-    Some(unmarshal_error(decode::sort(text), &format!("AdmissionResponse.response.{field} of type string")))
+    let field = format!("AdmissionResponse.response.{field} of type string");
+    Some(webhook::unmarshal_error(json_type(text), &field))
 }
 
 /// The decision of a webhook.

@@ -11,8 +11,8 @@ use super::review::{self, Verdict};
 use super::{Attributes, Environment, Plugin, PluginResult, Reinvocation, as_version, pass, write_back};
 use crate::catalog::{Resource, decode};
 use crate::kinds::{MUTATING_WEBHOOK_CONFIGURATION, VALIDATING_WEBHOOK_CONFIGURATION};
-use crate::limits::{MAX_WEIGHT, excess};
-use crate::request::json_error;
+use crate::limits::{MAX_DECODED_BYTES, excess};
+use crate::request::{json_error, json_type};
 use crate::webhook::{Client, ReviewResponse, Timeout, is_late};
 use flyball_core::status::Reason;
 use flyball_core::{Object, Status, memory};
@@ -167,14 +167,14 @@ impl Webhook {
         let undecodable =
             |why: String| Rejection::Failed(format!("received undecodable patch in webhook response: {why}"));
         if excess(&verdict.patch).is_some() {
-            return Err(undecodable(format!("it takes more than {} MiB of memory", MAX_WEIGHT >> 20)));
+            return Err(undecodable(format!("it takes more than {} MiB of memory", MAX_DECODED_BYTES >> 20)));
         }
         verdict.memory.charge(memory::of_text(&verdict.patch));
         let patch: Value =
             serde_json::from_slice(&verdict.patch).map_err(|_| undecodable(json_error(&verdict.patch)))?;
         let Value::Array(operations) = patch else {
-            let sort = decode::sort(&patch);
-            return Err(undecodable(format!("json: cannot unmarshal {sort} into Go value of type jsonpatch.Patch")));
+            let found = json_type(&patch);
+            return Err(undecodable(format!("json: cannot unmarshal {found} into Go value of type jsonpatch.Patch")));
         };
         if operations.is_empty() {
             return Ok(object.clone());
@@ -208,8 +208,12 @@ impl MutatingAdmissionWebhook {
 }
 
 impl Plugin for MutatingAdmissionWebhook {
-    fn is_slow(&self, plural: &str) -> bool {
+    fn is_slow(&self, plural: &str, _: Option<&str>) -> bool {
         self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.is_slow(plural))
+    }
+
+    fn calls_webhooks(&self, plural: &str) -> bool {
+        self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.constraints.may_match(plural))
     }
 
     fn is_configured(&self) -> bool {
@@ -248,8 +252,12 @@ impl ValidatingAdmissionWebhook {
 }
 
 impl Plugin for ValidatingAdmissionWebhook {
-    fn is_slow(&self, plural: &str) -> bool {
+    fn is_slow(&self, plural: &str, _: Option<&str>) -> bool {
         self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.is_slow(plural))
+    }
+
+    fn calls_webhooks(&self, plural: &str) -> bool {
+        self.configured.get(&self.env.store).iter().flatten().any(|hook| hook.constraints.may_match(plural))
     }
 
     fn validate<'a>(&'a self, attributes: &'a Attributes<'a>, object: Option<&'a Object>) -> PluginResult<'a> {

@@ -1,4 +1,4 @@
-//! API services, which are not aggregated.
+//! API services: group versions that other servers have.
 
 use super::GROUP;
 use crate::kinds::field::{Errors, Field};

@@ -1,6 +1,6 @@
 //! Deployments.
 
-use super::{GROUP, demanding, replicated, same_selector};
+use super::{GROUP, check_selector, replicated, same_selector};
 use crate::kinds::display::internal;
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
@@ -83,7 +83,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(object);
     let spec = root.at("spec");
     let mut errors = workload::not_negative(&spec, &["replicas"]);
-    errors.extend(demanding(&spec.at("selector"), "deployment"));
+    errors.extend(check_selector(&spec.at("selector"), "deployment"));
     errors.extend(replicated(&spec));
     errors.extend(strategy(&spec.at("strategy")));
     errors

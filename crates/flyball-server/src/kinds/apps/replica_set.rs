@@ -1,6 +1,6 @@
 //! Replica sets.
 
-use super::{GROUP, demanding, replicated, same_selector};
+use super::{GROUP, check_selector, replicated, same_selector};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
 use crate::kinds::kind::Kind;
@@ -68,7 +68,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let root = Field::root(object);
     let spec = root.at("spec");
     let mut errors = workload::not_negative(&spec, &["replicas", "minReadySeconds"]);
-    errors.extend(demanding(&spec.at("selector"), "deployment"));
+    errors.extend(check_selector(&spec.at("selector"), "deployment"));
     errors.extend(replicated(&spec));
     errors.extend(same_selector(&root, old));
     errors

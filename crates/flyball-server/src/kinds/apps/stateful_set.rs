@@ -1,6 +1,6 @@
 //! Stateful sets, and their claim templates.
 
-use super::{GROUP, demanding, selected};
+use super::{GROUP, check_selector, selected};
 use crate::kinds::display::{internal, selector};
 use crate::kinds::field::{Errors, Field};
 use crate::kinds::fill::Fields;
@@ -112,7 +112,7 @@ fn validate(object: &Object, old: Option<&Object>, part: Part) -> Errors {
         errors.extend(spec.at("serviceName").may_obey(dns_label));
     }
     let label_selector = spec.at("selector");
-    errors.extend(demanding(&label_selector, "statefulset"));
+    errors.extend(check_selector(&label_selector, "statefulset"));
     if label::selects(label_selector.value(), &Value::Null).is_none() {
         errors.push(label_selector.invalid_as(selector(label_selector.value()), ""));
     } else {

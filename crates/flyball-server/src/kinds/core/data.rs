@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub(super) const MAX_SIZE: usize = 1024 * 1024;
 
-const FIXED: &str = "field is immutable when `immutable` is set";
+const FIELD_IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
 /// Decodes bytes from JSON.
 pub(super) fn bytes(value: &Value) -> Vec<u8> {
@@ -28,10 +28,10 @@ pub(super) fn fixed(root: &Field<'_>, old: Option<&Object>, fields: &[&str]) -> 
     let Some(old) = old.filter(|old| old.get("immutable") == Some(&Value::Bool(true))) else { return Errors::new() };
     let mut errors = Errors::new();
     if !root.at("immutable").flag() {
-        errors.push(root.at("immutable").forbidden(FIXED));
+        errors.push(root.at("immutable").forbidden(FIELD_IMMUTABLE));
     }
     for field in fields.iter().filter(|field| root.value().get(**field) != old.get(**field)) {
-        errors.push(root.at(field).forbidden(FIXED));
+        errors.push(root.at(field).forbidden(FIELD_IMMUTABLE));
     }
     errors
 }

@@ -129,12 +129,12 @@ fn validate_as(object: &Object, old: Option<&Object>, part: Part) -> Errors {
     let before = Field::root(old);
     let earlier = before.at("spec.podCIDRs");
     if part == Part::Whole && !earlier.is_empty() {
-        const FIXED: &str = "node updates may not change podCIDR except from \"\" to valid";
+        const POD_CIDR_IMMUTABLE: &str = "node updates may not change podCIDR except from \"\" to valid";
         if earlier.len() != blocks.len() {
-            errors.push(blocks.forbidden(FIXED));
+            errors.push(blocks.forbidden(POD_CIDR_IMMUTABLE));
         } else {
             let changed = earlier.list().iter().zip(blocks.list()).filter(|(old, new)| old != new);
-            errors.extend(changed.map(|_| blocks.forbidden(FIXED)));
+            errors.extend(changed.map(|_| blocks.forbidden(POD_CIDR_IMMUTABLE)));
         }
     }
     let provider = spec.at("providerID");

@@ -37,10 +37,22 @@ const FIELDS: &[&str] = &[
 ];
 
 /// Immutable fields of events of `events.k8s.io`.
-const FIXED: [&str; 9] =
-    ["involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "reason", "type"];
-
-const FIXED_LATER: [&str; 5] = ["eventTime", "action", "related", "reportingComponent", "reportingInstance"];
+const IMMUTABLE_FIELDS: [&str; 14] = [
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "reason", // compared twice, as in Kubernetes, so that the error is reported twice
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingComponent",
+    "reportingInstance",
+];
 
 fn validate(event: &Object, old: Option<&Object>, _: Part) -> Errors {
     let core = |event: &Object| {
@@ -83,7 +95,7 @@ fn validate(event: &Object, old: Option<&Object>, _: Part) -> Errors {
     if series.value() != before.at("series").value() {
         count(&mut errors);
     }
-    for field in FIXED.into_iter().chain(FIXED_LATER) {
+    for field in IMMUTABLE_FIELDS {
         let label = if field == "reportingComponent" { "reportingController" } else { field };
         errors.extend(root.at_as(field, label).unchanged_from(&before.at(field)));
     }

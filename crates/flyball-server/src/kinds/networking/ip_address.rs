@@ -26,7 +26,7 @@ const COLUMNS: &[Heading] = &[
     ),
 ];
 
-/// Names that are an address in canonical form.
+/// Validates a name that must be an address in canonical form.
 fn address_name(name: &str) -> Vec<String> {
     let name = name.into();
     address::check_canonical(&Field::new(Path::ROOT, &name)).into_iter().map(|error| error.detail).collect()
@@ -49,7 +49,7 @@ fn validate(object: &Object, old: Option<&Object>, _: Part) -> Errors {
     errors
 }
 
-/// The last cell, the age, has no column.
+/// Returns the cells of a row. The last cell, the age, has no column.
 fn row(view: &View<'_>) -> Row {
     let parent = view.at("spec.parentRef");
     let mut name = NONE.to_owned();

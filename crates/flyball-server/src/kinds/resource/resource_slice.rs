@@ -127,7 +127,7 @@ fn pool(pool: &Field<'_>) -> Errors {
 }
 
 /// Formats mutually exclusive fields.
-fn shown(fields: &[&str]) -> BadValue {
+fn go_fields(fields: &[&str]) -> BadValue {
     let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
     format!("{{{}}}", fields.join(", ")).into()
 }
@@ -160,7 +160,8 @@ fn node_and_selector(of: &Field<'_>, empty: &str) -> (Errors, Vec<&'static str>)
 
 /// Validates that exactly one field selects the nodes of the devices.
 fn nodes(spec: &Field<'_>) -> Errors {
-    const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
+    const EXACTLY_ONE_NODE_FIELD: &str =
+        "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     let selector = spec.at("nodeSelector");
     let (mut errors, mut placements) = node_and_selector(spec, "must be either unset or set to a non-empty string");
     if selector.is_set() {
@@ -175,9 +176,11 @@ fn nodes(spec: &Field<'_>) -> Errors {
         placements.extend(spec.at(flag).flag().then_some(flag));
     }
     match placements.len() {
-        0 => errors.push(spec.required(ONE)),
+        0 => errors.push(spec.required(EXACTLY_ONE_NODE_FIELD)),
         1 => {}
-        _ => errors.push(spec.invalid_as(shown(&placements), format!("{ONE}, but multiple fields are set"))),
+        _ => errors.push(
+            spec.invalid_as(go_fields(&placements), format!("{EXACTLY_ONE_NODE_FIELD}, but multiple fields are set")),
+        ),
     }
     errors
 }
@@ -190,14 +193,14 @@ fn nodes_of_device(device: &Field<'_>, per_device: bool) -> Errors {
         let is_placed = node.is_set() || selector.is_set() || all.is_set();
         return is_placed.then(|| device.invalid_as(Value::Null, NOT_PER_DEVICE)).into_iter().collect();
     }
-    const ONE: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
+    const EXACTLY_ONE_DEVICE_FIELD: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec";
     let (mut errors, mut placements) = node_and_selector(device, "must not be empty");
     errors.extend(raised(&all));
     placements.extend(all.flag().then_some("allNodes"));
     match placements.len() {
-        0 => errors.push(device.required(ONE)),
+        0 => errors.push(device.required(EXACTLY_ONE_DEVICE_FIELD)),
         1 => {}
-        _ => errors.push(device.invalid_as(shown(&placements), ONE)),
+        _ => errors.push(device.invalid_as(go_fields(&placements), EXACTLY_ONE_DEVICE_FIELD)),
     }
     errors
 }
@@ -256,11 +259,11 @@ fn attribute(attribute: &Field<'_>) -> Errors {
             errors.push(field.too_long(MAX_VALUE as u64));
         }
     }
-    const ONE: &str = "exactly one value must be specified";
+    const EXACTLY_ONE_VALUE: &str = "exactly one value must be specified";
     match ["bool", "int", "string", "version"].iter().filter(|field| attribute.at(field).is_set()).count() {
-        0 => errors.push(attribute.invalid_as("", ONE)),
+        0 => errors.push(attribute.invalid_as("", EXACTLY_ONE_VALUE)),
         1 => {}
-        _ => errors.push(attribute.invalid(ONE)),
+        _ => errors.push(attribute.invalid(EXACTLY_ONE_VALUE)),
     }
     errors
 }

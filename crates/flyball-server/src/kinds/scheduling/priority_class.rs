@@ -43,7 +43,7 @@ fn default(class: &mut Object) {
     class.fill("preemptionPolicy", "PreemptLowerPriority");
 }
 
-/// The generation is set, but never incremented.
+/// Sets the generation of a new object; it is never incremented.
 fn prepare(class: &mut Object, old: Option<&Object>, _: Part, _: &Clock) {
     if old.is_none() {
         class.metadata_mut().insert("generation".into(), 1.into());

@@ -125,7 +125,7 @@ impl MutatingAdmissionPolicy {
 }
 
 impl Plugin for MutatingAdmissionPolicy {
-    fn is_slow(&self, plural: &str) -> bool {
+    fn is_slow(&self, plural: &str, _: Option<&str>) -> bool {
         self.policies.may_match(&self.env.store, plural)
     }
 
@@ -160,60 +160,21 @@ async fn mutate(
     // An evaluation error is an invalid object; a misconfigured policy is a denial.
     let mut reason = Reason::Invalid;
     for found in invocations(env, configured, attributes, Some(object), old).await {
-        let invocation = match found {
-            Ok(invocation) => invocation,
+        match found {
+            Ok(invocation) => {
+                let failed = run_policy(env, &invocation, attributes, reinvocation, object, old).await?;
+                if !invocation.policy.policy.ignored {
+                    let rejection = |why: &String| rejection(&invocation.policy.policy, Some(invocation.binding), why);
+                    failures.extend(failed.iter().map(rejection));
+                }
+            }
             Err(wrong) => {
                 if failures.is_empty() {
                     reason = Reason::Forbidden;
                 }
                 failures.push(rejection(&wrong.policy.policy, wrong.binding, &wrong.why));
-                continue;
-            }
-        };
-        let Invocation { policy, binding, .. } = invocation;
-        let insisted = !policy.policy.ignored;
-        let mut fail = |why: &str| {
-            if insisted {
-                failures.push(rejection(&policy.policy, Some(binding), why));
-            }
-        };
-        let param = invocation.param.as_ref().map(|param| format!("{:?}", param.key())).unwrap_or_default();
-        let id = format!("policy {}/{}/{param}", policy.policy.name, binding.name);
-        let kind = attributes.sent.clone().unwrap_or_else(|| invocation.shown_as.clone());
-        let (Some(before), old) = as_version(&env.codec, attributes, &invocation.shown_as, Some(object), old).await?
-        else {
-            continue;
-        };
-        let see = |object: &Object| invocation.scope(env, attributes, Some(object), old.as_ref());
-        let holds = policy.policy.conditions.evaluate(&see(&before), &attributes.budget);
-        attributes.check_budget()?;
-        match holds {
-            Ok(true) => {}
-            Ok(false) => continue,
-            Err(why) => {
-                fail(&why);
-                continue;
             }
         }
-        if !reinvocation.must_run(&id) {
-            continue;
-        }
-        let mut after = before.clone();
-        for mutation in &policy.mutations {
-            let mut scope = see(&after);
-            let broken = policy.policy.define(&mut scope, &attributes.budget);
-            match mutation.apply(&scope, &broken, &kind, &after, &attributes.budget) {
-                Ok(changed) => after = changed,
-                Err(MutationError::Failed(why)) => fail(&why),
-                Err(MutationError::Rejected(status)) => return Err(status),
-            }
-        }
-        attributes.check_budget()?;
-        let changed = after != before;
-        if changed {
-            write_back(&env.codec, attributes, &invocation.shown_as, after, object).await?;
-        }
-        reinvocation.record_run(&id, policy.reinvoked, changed);
     }
     let Some(first) = failures.first() else { return Ok(()) };
     let mut status = Status::forbidden(&attributes.resource.group_resource(), attributes.known_name(), first);
@@ -223,6 +184,52 @@ async fn mutate(
     let causes: Vec<Cause> = causes.collect();
     status.details.iter_mut().for_each(|details| details.causes.clone_from(&causes));
     Err(status)
+}
+
+/// Runs a mutating policy; returns the failures that its failure policy decides on.
+async fn run_policy(
+    env: &Environment,
+    invocation: &Invocation<'_, MutatingPolicy>,
+    attributes: &Attributes<'_>,
+    reinvocation: &mut Reinvocation,
+    object: &mut Object,
+    old: Option<&Object>,
+) -> Result<Vec<String>, Status> {
+    let Invocation { policy, binding, .. } = invocation;
+    let param = invocation.param.as_ref().map(|param| format!("{:?}", param.key())).unwrap_or_default();
+    let id = format!("policy {}/{}/{param}", policy.policy.name, binding.name);
+    let kind = attributes.sent.clone().unwrap_or_else(|| invocation.shown_as.clone());
+    let (Some(before), old) = as_version(&env.codec, attributes, &invocation.shown_as, Some(object), old).await? else {
+        return Ok(Vec::new());
+    };
+    let see = |object: &Object| invocation.scope(env, attributes, Some(object), old.as_ref());
+    let holds = policy.policy.conditions.evaluate(&see(&before), &attributes.budget);
+    attributes.check_budget()?;
+    match holds {
+        Ok(true) => {}
+        Ok(false) => return Ok(Vec::new()),
+        Err(why) => return Ok(vec![why]),
+    }
+    if !reinvocation.must_run(&id) {
+        return Ok(Vec::new());
+    }
+    let (mut after, mut failures) = (before.clone(), Vec::new());
+    for mutation in &policy.mutations {
+        let mut scope = see(&after);
+        let broken = policy.policy.define(&mut scope, &attributes.budget);
+        match mutation.apply(&scope, &broken, &kind, &after, &attributes.budget) {
+            Ok(changed) => after = changed,
+            Err(MutationError::Failed(why)) => failures.push(why),
+            Err(MutationError::Rejected(status)) => return Err(status),
+        }
+    }
+    attributes.check_budget()?;
+    let changed = after != before;
+    if changed {
+        write_back(&env.codec, attributes, &invocation.shown_as, after, object).await?;
+    }
+    reinvocation.record_run(&id, policy.reinvoked, changed);
+    Ok(failures)
 }
 
 fn rejection(policy: &Policy, binding: Option<&Binding>, why: &str) -> String {

@@ -116,7 +116,7 @@ impl ValidatingAdmissionPolicy {
 }
 
 impl Plugin for ValidatingAdmissionPolicy {
-    fn is_slow(&self, plural: &str) -> bool {
+    fn is_slow(&self, plural: &str, _: Option<&str>) -> bool {
         self.policies.may_match(&self.env.store, plural)
     }
 

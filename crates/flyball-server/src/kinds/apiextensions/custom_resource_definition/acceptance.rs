@@ -12,7 +12,7 @@ pub(crate) fn condition<'o>(crd: &'o Object, ty: &str) -> Option<&'o str> {
     conditions.iter().find(|condition| condition["type"] == ty)?["status"].as_str()
 }
 
-/// Returns a new state of a condition; the transition time changes only if the status changes.
+/// Sets a condition; the transition time changes only if the status changes.
 fn set(conditions: &mut Vec<Value>, ty: &str, status: &str, reason: &str, message: &str, clock: &Clock) {
     let old = conditions.iter().position(|condition| condition["type"] == ty);
     let moved = old.is_none_or(|at| conditions[at]["status"] != status);
@@ -88,7 +88,7 @@ impl AcceptedNames {
 }
 
 /// Computes the status of a CRD from all CRDs of its group.
-pub(crate) fn judge(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value {
+pub(crate) fn accept(crd: &Object, group: &AcceptedNames, clock: &Clock) -> Value {
     let desired = crd.at(&["spec", "names"]).cloned().unwrap_or_default();
     let current = crd.at(&["status", "acceptedNames"]).cloned().unwrap_or_default();
     let name_taken = |name: &str| AcceptedNames::taken(&group.names, name, crd);

@@ -93,7 +93,7 @@ fn shared<'s>(spec: &'s Value, field: &str) -> Option<&'s Value> {
 }
 
 /// Formats versions like Go's internal type.
-fn shown(spec: &Value) -> BadValue {
+fn go_versions(spec: &Value) -> BadValue {
     if !spec["versions"].is_array() {
         return BadValue::Raw("null".into());
     }
@@ -147,10 +147,14 @@ fn validate_versions(spec: &Value) -> Vec<FieldError> {
     }
     let names: BTreeSet<&str> = list.iter().map(|version| text(version, "name")).collect();
     if names.len() < list.len() {
-        errors.push(FieldError::invalid(path, shown(spec), "must contain unique version names"));
+        errors.push(FieldError::invalid(path, go_versions(spec), "must contain unique version names"));
     }
     if list.iter().filter(|version| version["storage"] == true).count() != 1 {
-        errors.push(FieldError::invalid(path, shown(spec), "must have exactly one version marked as storage version"));
+        errors.push(FieldError::invalid(
+            path,
+            go_versions(spec),
+            "must have exactly one version marked as storage version",
+        ));
     }
     if let [only] = &list[..] {
         errors.extend(label(text(only, "name"), &SPEC.field("version")));

@@ -44,10 +44,11 @@ pub(super) fn failure_policy(spec: &Field<'_>, policy: &Field<'_>) -> Errors {
             }
         }
         match (codes.is_set(), conditions.is_empty()) {
-            (true, false) => {
-                errors.push(rule.wrong("specifying both OnExitCodes and OnPodConditions is not supported"))
+            (true, false) => errors
+                .push(rule.invalid_without_value("specifying both OnExitCodes and OnPodConditions is not supported")),
+            (false, true) => {
+                errors.push(rule.invalid_without_value("specifying one of OnExitCodes and OnPodConditions is required"))
             }
-            (false, true) => errors.push(rule.wrong("specifying one of OnExitCodes and OnPodConditions is required")),
             _ => {}
         }
     }

@@ -18,7 +18,7 @@ pub(super) fn status(job: &Field<'_>, old: Option<&Object>) -> Errors {
     let finished = is(job, "Complete") || is(job, "Failed");
     let conditions = status.at("conditions");
     if is(job, "Complete") && is(job, "Failed") {
-        errors.push(conditions.wrong("cannot set Complete=True and Failed=true conditions"));
+        errors.push(conditions.invalid_without_value("cannot set Complete=True and Failed=true conditions"));
     }
     let (start, end) = (status.at("startTime"), status.at("completionTime"));
     if end.is_set() {
@@ -44,20 +44,28 @@ pub(super) fn status(job: &Field<'_>, old: Option<&Object>) -> Errors {
         errors.push(status.at("ready").invalid("cannot set more ready pods than active"));
     }
     if is(job, "Complete") && is(job, "FailureTarget") {
-        errors.push(conditions.wrong("cannot set Complete=True and FailureTarget=true conditions"));
+        errors.push(conditions.invalid_without_value("cannot set Complete=True and FailureTarget=true conditions"));
     }
     if is(job, "SuccessCriteriaMet") && is(job, "Failed") {
-        errors.push(conditions.wrong("cannot set SuccessCriteriaMet=True and Failed=true conditions"));
+        errors.push(conditions.invalid_without_value("cannot set SuccessCriteriaMet=True and Failed=true conditions"));
     }
     if is(job, "SuccessCriteriaMet") && is(job, "FailureTarget") {
-        errors.push(conditions.wrong("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"));
+        errors.push(
+            conditions.invalid_without_value("cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"),
+        );
     }
     if is(job, "Complete") && !is(job, "SuccessCriteriaMet") {
-        errors
-            .push(conditions.wrong("cannot set Complete=True condition without the SuccessCriteriaMet=true condition"));
+        errors.push(
+            conditions.invalid_without_value(
+                "cannot set Complete=True condition without the SuccessCriteriaMet=true condition",
+            ),
+        );
     }
     if is(job, "Failed") && !is(job, "FailureTarget") {
-        errors.push(conditions.wrong("cannot set Failed=True condition without the FailureTarget=true condition"));
+        errors.push(
+            conditions
+                .invalid_without_value("cannot set Failed=True condition without the FailureTarget=true condition"),
+        );
     }
     let Some(old) = old else { return errors };
     let before = Field::root(old);
@@ -65,7 +73,8 @@ pub(super) fn status(job: &Field<'_>, old: Option<&Object>) -> Errors {
         .into_iter()
         .filter(|condition| is(&before, condition) && !is(job, condition))
     {
-        errors.push(conditions.wrong(format!("cannot disable the terminal {condition}=True condition")));
+        errors
+            .push(conditions.invalid_without_value(format!("cannot disable the terminal {condition}=True condition")));
     }
     for counter in ["failed", "succeeded"] {
         let field = status.at(counter);
@@ -82,7 +91,7 @@ pub(super) fn status(job: &Field<'_>, old: Option<&Object>) -> Errors {
         errors.push(start.invalid("field is immutable for unsuspended job once set"));
     }
     if is(&before, "SuccessCriteriaMet") && !is(job, "SuccessCriteriaMet") {
-        errors.push(conditions.wrong("cannot disable the SuccessCriteriaMet=True condition"));
+        errors.push(conditions.invalid_without_value("cannot disable the SuccessCriteriaMet=True condition"));
     }
     errors
 }

@@ -1,7 +1,7 @@
-//! Link: the connection of a request, without the transport. In-process requests have none.
+//! The connection of a request, without the transport. In-process requests have none.
 //!
 //! Takes the sent bytes from the transport, and the user from the server. It does not depend on HTTP and TLS.
-//! Invariant: a link is closed once, and ends regardless of its client.
+//! Invariant: a response is closed once, and ends regardless of its client.
 
 use crate::bounds::{Flow, Hold};
 use parking_lot::{Mutex, MutexGuard};
@@ -58,7 +58,7 @@ struct PeerState {
     has_requested: bool,
     /// The sender of the last request, as far as that is known.
     flow: Option<Flow>,
-    /// When the last request ended.
+    /// Time at which the last request ended.
     last: Instant,
 }
 
@@ -94,7 +94,7 @@ impl Peer {
     }
 
     /// Closes the connection because its client does not read.
-    pub(crate) fn break_off(&self) {
+    pub(crate) fn close_slow(&self) {
         self.is_slow.store(true, Ordering::Relaxed);
         self.closed.send();
     }
@@ -102,7 +102,7 @@ impl Peer {
 
 /// The part of a connection for one request and its response. Clones share the state.
 #[derive(Clone)]
-pub(crate) struct Link(Arc<State>);
+pub(crate) struct RequestConnection(Arc<State>);
 
 struct State {
     peer: Arc<Peer>,
@@ -112,9 +112,9 @@ struct State {
     /// True if it was ended because its client does not read.
     is_slow: AtomicBool,
     /// The hold that is released at the end of the response.
-    kept: OnceLock<Hold>,
+    held: OnceLock<Hold>,
     /// Reserved bytes of the response until it is generated, then its fixed cost until it has ended.
-    room: Mutex<Option<Hold>>,
+    reservation: Mutex<Option<Hold>>,
     transfer: Mutex<Transfer>,
     /// Returns the bytes of past states that the response keeps in memory.
     past_bytes: OnceLock<Box<dyn Fn() -> usize + Send + Sync>>,
@@ -123,7 +123,7 @@ struct State {
 /// The progress of a response.
 #[derive(Default)]
 struct Transfer {
-    /// When the pieces were handed to the transport that have not been sent yet, and their sizes.
+    /// Times at which unsent pieces were handed to the transport, and their sizes.
     unsent: VecDeque<(Instant, usize)>,
     /// Number of sent bytes.
     sent: usize,
@@ -146,16 +146,16 @@ impl Drop for State {
     }
 }
 
-impl Link {
+impl RequestConnection {
     pub(crate) fn new(peer: Arc<Peer>, end: Arc<End>) -> Self {
         peer.active.fetch_add(1, Ordering::Relaxed);
         peer.state.lock().has_requested = true;
-        let (flow, kept, past_bytes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (room, transfer, is_slow) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(State { peer, end, flow, is_slow, kept, room, transfer, past_bytes }))
+        let (flow, held, past_bytes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (reservation, transfer, is_slow) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(State { peer, end, flow, is_slow, held, reservation, transfer, past_bytes }))
     }
 
-    /// A link that ends with its connection.
+    /// The connection of a request over HTTP/1: it ends with the response.
     pub(crate) fn of_connection(peer: Arc<Peer>) -> Self {
         let end = peer.closed.clone();
         Self::new(peer, end)
@@ -172,19 +172,19 @@ impl Link {
         self.0.flow.get()
     }
 
-    /// Holds a value until the response has ended.
-    pub(crate) fn keep(&self, hold: Hold) {
-        let _ = self.0.kept.set(hold);
+    /// Holds this slot until the response has ended.
+    pub(crate) fn hold(&self, hold: Hold) {
+        let _ = self.0.held.set(hold);
     }
 
     /// Returns true if something is held until the response has ended, such as the count of watches.
     pub(crate) fn is_watch(&self) -> bool {
-        self.0.kept.get().is_some()
+        self.0.held.get().is_some()
     }
 
     /// Replaces the reserved bytes of the response; returns the previous ones.
-    pub(crate) fn keep_room(&self, room: Option<Hold>) -> Option<Hold> {
-        std::mem::replace(&mut *self.0.room.lock(), room)
+    pub(crate) fn replace_reservation(&self, reservation: Option<Hold>) -> Option<Hold> {
+        std::mem::replace(&mut *self.0.reservation.lock(), reservation)
     }
 
     /// Sets the function that returns the bytes of past states that the response keeps in memory.
@@ -220,18 +220,18 @@ impl Link {
         }
     }
 
-    /// Returns true if the response was cut off because its client does not read.
+    /// Returns true if the response was closed because its client does not read.
     pub(crate) fn is_slow(&self) -> bool {
         self.0.is_slow.load(Ordering::Relaxed) || self.0.peer.is_slow.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn downgrade(&self) -> WeakLink {
-        WeakLink(Arc::downgrade(&self.0))
+    pub(crate) fn downgrade(&self) -> WeakConnection {
+        WeakConnection(Arc::downgrade(&self.0))
     }
 
     /// Ends the response if the client has not read a piece of it for this time, or reads it below the minimum rate. A
     /// watch has no minimum rate, since it lasts.
-    pub(crate) fn cut_off_slow(&self, timeout: Duration) {
+    pub(crate) fn close_if_slow(&self, timeout: Duration) {
         let is_slow = {
             let transfer = self.transfer();
             let Some((handed, _)) = transfer.unsent.front() else { return };
@@ -239,30 +239,30 @@ impl Link {
             handed.elapsed() >= timeout || !self.is_watch() && transfer.waited() >= allowed
         };
         if is_slow {
-            self.cut_off();
+            self.close();
         }
     }
 
     /// Ends the response. Remaining pieces are freed with the connection.
-    pub(crate) fn cut_off(&self) {
+    pub(crate) fn close(&self) {
         self.0.is_slow.store(true, Ordering::Relaxed);
         if !self.0.end.send() {
-            self.0.peer.break_off();
+            self.0.peer.close_slow();
         }
     }
 }
 
-/// A link that may have ended.
-pub(crate) struct WeakLink(Weak<State>);
+/// A weak reference to the connection of a request that may have ended.
+pub(crate) struct WeakConnection(Weak<State>);
 
-impl WeakLink {
-    pub(crate) fn upgrade(&self) -> Option<Link> {
-        self.0.upgrade().map(Link)
+impl WeakConnection {
+    pub(crate) fn upgrade(&self) -> Option<RequestConnection> {
+        self.0.upgrade().map(RequestConnection)
     }
 }
 
 #[cfg(test)]
-impl Default for Link {
+impl Default for RequestConnection {
     fn default() -> Self {
         Self::new(Arc::default(), Arc::default())
     }
@@ -276,17 +276,17 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Reads pieces of 32 KiB in this time each; returns the number of pieces until the response is cut off.
-    async fn read(link: &Link, time: Duration) -> usize {
+    /// Reads pieces of 32 KiB in this time each; returns the number of pieces until the response is closed.
+    async fn read(connection: &RequestConnection, time: Duration) -> usize {
         for n in 0..100 {
-            link.record_piece(32 << 10);
+            connection.record_piece(32 << 10);
             advance(time).await;
-            link.cut_off_slow(TIMEOUT);
-            link.sent();
+            connection.close_if_slow(TIMEOUT);
+            connection.sent();
             // Time without unsent pieces is not the client's.
             advance(TIMEOUT).await;
-            link.cut_off_slow(TIMEOUT);
-            if link.is_slow() {
+            connection.close_if_slow(TIMEOUT);
+            if connection.is_slow() {
                 return n;
             }
         }
@@ -295,12 +295,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn responses_have_a_minimum_rate() {
-        assert_eq!(read(&Link::default(), Duration::from_secs(1)).await, 100, "32 KiB/s");
-        assert_eq!(read(&Link::default(), Duration::from_secs(31)).await, 0);
+        assert_eq!(read(&RequestConnection::default(), Duration::from_secs(1)).await, 100, "32 KiB/s");
+        assert_eq!(read(&RequestConnection::default(), Duration::from_secs(31)).await, 0);
         // 3.2 KiB/s: each piece takes 8 seconds longer than it may, of 30.
-        assert_eq!(read(&Link::default(), Duration::from_secs(10)).await, 3);
-        let (watch, shared) = (Link::default(), SharedBounds::new(&Bounds::default()));
-        watch.keep(shared.watches.try_take(&Flow::unidentified(), 1).unwrap());
+        assert_eq!(read(&RequestConnection::default(), Duration::from_secs(10)).await, 3);
+        let (watch, shared) = (RequestConnection::default(), SharedBounds::new(&Bounds::default()));
+        watch.hold(shared.watches.try_take(&Flow::unidentified(), 1).unwrap());
         assert_eq!(read(&watch, Duration::from_secs(10)).await, 100);
     }
 }

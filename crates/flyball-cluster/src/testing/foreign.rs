@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Groups of review kinds, whose creation stores no object.
-const QUESTIONS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
+const REVIEW_GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
 /// Changes that an operator may make outside of the namespace of its test.
 #[derive(Clone, Debug, Default)]
@@ -62,8 +62,8 @@ impl WriteTarget {
         format!("{}/{name}", self.collection)
     }
 
-    fn is_question(&self) -> bool {
-        QUESTIONS.contains(&&*self.group)
+    fn is_review(&self) -> bool {
+        REVIEW_GROUPS.contains(&&*self.group)
     }
 
     fn is_event(&self) -> bool {
@@ -73,7 +73,7 @@ impl WriteTarget {
 
 /// The changes outside of one namespace.
 #[derive(Debug, Default)]
-pub(super) struct Neighbors {
+pub(super) struct ForeignChanges {
     home: String,
     allowed: Allowlist,
     /// Paths of objects that the test created, and of expected ones, whose deletion names no owner.
@@ -84,13 +84,13 @@ pub(super) struct Neighbors {
     unexpected: BTreeMap<String, Method>,
 }
 
-impl Neighbors {
+impl ForeignChanges {
     pub(super) fn new(home: &str, allowed: Allowlist) -> Self {
         Self { home: home.to_owned(), allowed, ..Self::default() }
     }
 
     /// Records a write of the test.
-    pub(super) fn made(&mut self, place: &WriteTarget, response: &Value) {
+    pub(super) fn record_test_write(&mut self, place: &WriteTarget, response: &Value) {
         self.expect(place, response);
     }
 
@@ -102,7 +102,7 @@ impl Neighbors {
 
     /// Records a write of the operator.
     pub(super) fn changed(&mut self, method: &Method, place: &WriteTarget, response: &Value) {
-        if place.is_question() || place.namespace.as_ref() == Some(&self.home) {
+        if place.is_review() || place.namespace.as_ref() == Some(&self.home) {
             return;
         }
         if place.is_event() && self.is_about_expected(response) {
@@ -158,38 +158,38 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn place(method: &Method, path: &str) -> Option<WriteTarget> {
+    fn write_target(method: &Method, path: &str) -> Option<WriteTarget> {
         WriteTarget::of(method, &path.parse().expect("it is a path"))
     }
 
     #[test]
     fn request_determines_the_written_object() {
-        let object = |path: &str| place(&Method::PATCH, path).map(|place| place.object(&json!(null)));
+        let object = |path: &str| write_target(&Method::PATCH, path).map(|place| place.object(&json!(null)));
         assert_eq!(object("/api/v1/namespaces/a/status").as_deref(), Some("/api/v1/namespaces/a"));
         let job = "/apis/batch/v1/namespaces/a/jobs/b";
         assert_eq!(object(&format!("{job}/status?fieldManager=x")).as_deref(), Some(job));
-        assert_eq!((place(&Method::GET, job), object(&format!("{job}?force=true&dryRun=All"))), (None, None));
+        assert_eq!((write_target(&Method::GET, job), object(&format!("{job}?force=true&dryRun=All"))), (None, None));
         for query in ["fieldManager=dryRun=All", "notdryRun=All", "dryRun="] {
-            assert_eq!(object(&format!("{job}?{query}")).as_deref(), Some(job), "{query} is no dry run");
+            assert_eq!(object(&format!("{job}?{query}")).as_deref(), Some(job), "{query} is not a dry run");
         }
-        let created =
-            place(&Method::POST, "/apis/a.b/v1/widgets").map(|it| it.object(&json!({"metadata": {"name": "w"}})));
+        let created = write_target(&Method::POST, "/apis/a.b/v1/widgets")
+            .map(|it| it.object(&json!({"metadata": {"name": "w"}})));
         assert_eq!(created.as_deref(), Some("/apis/a.b/v1/widgets/w"));
     }
 
     #[test]
     fn objects_owned_by_expected_objects_are_expected() {
-        let mut neighbors = Neighbors::new("home", Allowlist::default());
+        let mut foreign = ForeignChanges::new("home", Allowlist::default());
         let mut write = |path: &str, uid: &str, owner: &str| {
-            let place = place(&Method::POST, path).expect("it writes");
+            let place = write_target(&Method::POST, path).expect("it writes");
             let owners = json!([{"apiVersion": "v1", "kind": "ConfigMap", "uid": owner}]);
             let response = json!({"metadata": {"name": uid, "uid": uid, "ownerReferences": owners}});
             if owner == "test" {
-                neighbors.made(&place, &response)
+                foreign.record_test_write(&place, &response)
             } else {
-                neighbors.changed(&Method::POST, &place, &response)
+                foreign.changed(&Method::POST, &place, &response)
             }
-            neighbors.unexpected().len()
+            foreign.unexpected().len()
         };
         assert_eq!(write("/api/v1/namespaces/home/configmaps", "m", "nobody"), 0);
         assert_eq!(write("/api/v1/namespaces/other/configmaps", "a", "test"), 0);
@@ -200,18 +200,18 @@ mod tests {
         assert_eq!(write("/api/v1/namespaces/third/secrets", "f", "a"), 3, "owners of another namespace own nothing");
         assert_eq!(write("/api/v1/persistentvolumes", "g", "test"), 3);
         assert_eq!(write("/api/v1/namespaces/third/secrets", "h", "g"), 3);
-        let deleted = place(&Method::DELETE, "/api/v1/namespaces/other/secrets/b").expect("it writes");
-        neighbors.changed(&Method::DELETE, &deleted, &json!({"kind": "Status", "status": "Success"}));
-        assert_eq!(neighbors.unexpected().len(), 3, "an owned object may be deleted");
+        let deleted = write_target(&Method::DELETE, "/api/v1/namespaces/other/secrets/b").expect("it writes");
+        foreign.changed(&Method::DELETE, &deleted, &json!({"kind": "Status", "status": "Success"}));
+        assert_eq!(foreign.unexpected().len(), 3, "an owned object may be deleted");
     }
 
     #[test]
     fn events_about_permitted_objects_are_expected_and_leases_are_not() {
-        let mut neighbors = Neighbors::new("home", Allowlist::default());
+        let mut foreign = ForeignChanges::new("home", Allowlist::default());
         let mut write = |path: &str, about: Value| {
             let response = json!({"metadata": {"name": "e"}, "involvedObject": about});
-            neighbors.changed(&Method::POST, &place(&Method::POST, path).expect("it writes"), &response);
-            neighbors.unexpected().len()
+            foreign.changed(&Method::POST, &write_target(&Method::POST, path).expect("it writes"), &response);
+            foreign.unexpected().len()
         };
         let pod = |namespace: &str| json!({"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "uid": "p"});
         assert_eq!(write("/api/v1/namespaces/default/events", pod("home")), 0);

@@ -1,0 +1,113 @@
+//! Log of writes: user, program and field manager of the newest ones, by revision.
+//!
+//! An audit log has the same data; this is a bounded window in memory, so that `flyball why` can name the origin of a
+//! change on an embedded control plane. It contains no content of objects.
+
+use crate::admission::Writer;
+use crate::catalog::Target;
+use crate::storage::Revision;
+use flyball_core::ObjectKey;
+use flyball_core::time::{Timestamp, rfc3339_micro};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Limit of writes that are kept.
+const MAX_WRITES: usize = 2048;
+/// Limit of writes in a response.
+const MAX_RESPONSE: usize = 100;
+/// Limit of the bytes of a name.
+const MAX_NAME_BYTES: usize = 256;
+
+/// The newest writes, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct WriteLog(Mutex<VecDeque<LoggedWrite>>);
+
+#[derive(Debug)]
+struct LoggedWrite {
+    revision: Revision,
+    at: Timestamp,
+    group: Arc<str>,
+    resource: Arc<str>,
+    subresource: &'static str,
+    key: ObjectKey,
+    user: Box<str>,
+    agent: Box<str>,
+    manager: Box<str>,
+    verb: Box<str>,
+}
+
+/// The object whose writes are requested; absent parts select all.
+#[derive(Debug)]
+pub(crate) struct WrittenBy<'q> {
+    pub(crate) group: Option<&'q str>,
+    pub(crate) resource: Option<&'q str>,
+    pub(crate) namespace: Option<&'q str>,
+    pub(crate) name: Option<&'q str>,
+}
+
+impl WriteLog {
+    /// Records a write that resulted in a revision.
+    pub(super) fn record(
+        &self,
+        target: &Target,
+        key: &ObjectKey,
+        revision: Revision,
+        writer: &Writer<'_>,
+        at: Timestamp,
+    ) {
+        let table = &target.resource.table;
+        let write = LoggedWrite {
+            revision,
+            at,
+            group: shortened(&table.group).into(),
+            resource: shortened(&table.resource).into(),
+            subresource: target.part.name(),
+            key: key.clone(),
+            user: shortened(&writer.user.name).into(),
+            agent: shortened(writer.agent).into(),
+            manager: shortened(&writer.manager).into(),
+            verb: shortened(writer.verb).into(),
+        };
+        let mut writes = self.0.lock();
+        let oldest = if writes.len() >= MAX_WRITES { writes.pop_front() } else { None };
+        writes.push_back(write);
+        drop(writes);
+        drop(oldest);
+    }
+
+    /// Returns the writes of an object, newest first.
+    pub(crate) fn page(&self, of: &WrittenBy<'_>) -> Value {
+        let is = |expected: Option<&str>, found: &str| expected.is_none_or(|expected| expected == found);
+        let matches = |write: &&LoggedWrite| {
+            is(of.group, &write.group)
+                && is(of.resource, &write.resource)
+                && is(of.namespace, write.key.namespace().unwrap_or_default())
+                && is(of.name, write.key.name())
+        };
+        let encode = |write: &LoggedWrite| {
+            json!({
+                "revision": write.revision.to_string(),
+                "time": rfc3339_micro(write.at),
+                "group": &*write.group,
+                "resource": &*write.resource,
+                "subresource": write.subresource,
+                "namespace": write.key.namespace(),
+                "name": write.key.name(),
+                "user": &*write.user,
+                "agent": &*write.agent,
+                "manager": &*write.manager,
+                "verb": &*write.verb,
+            })
+        };
+        let writes = self.0.lock();
+        let found: Vec<Value> = writes.iter().rev().filter(matches).take(MAX_RESPONSE).map(encode).collect();
+        json!({"writes": found})
+    }
+}
+
+fn shortened(text: &str) -> &str {
+    let end = (0..=MAX_NAME_BYTES.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}

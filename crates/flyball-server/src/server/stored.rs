@@ -1,0 +1,81 @@
+//! Direct access to the stored objects and their history, for simulations that judge the outcome of a run.
+
+use super::Server;
+use crate::storage::Event;
+use bytes::Bytes;
+use flyball_core::{GroupResource, ObjectKey};
+use std::sync::Arc;
+
+/// A stored object, as JSON without `apiVersion` and `kind`, in its storage version.
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    /// The resource.
+    pub resource: GroupResource,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// The revision of its last write.
+    pub revision: u64,
+    /// The object.
+    pub body: Bytes,
+}
+
+/// A write to a stored object.
+#[derive(Clone, Debug)]
+pub struct StoredChange {
+    /// The resource.
+    pub resource: GroupResource,
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// The revision of the write.
+    pub revision: u64,
+    /// The previous state, if the object existed.
+    pub before: Option<Bytes>,
+    /// The new state; the last one if the object was removed.
+    pub after: Bytes,
+    /// True if the object was removed.
+    pub is_removal: bool,
+}
+
+impl StoredChange {
+    fn of(resource: &GroupResource, event: &Event) -> Self {
+        Self {
+            resource: resource.clone(),
+            key: event.after.key.clone(),
+            revision: event.revision,
+            before: event.before.as_ref().map(|entry| entry.body.clone()),
+            after: event.after.body.clone(),
+            is_removal: event.removed,
+        }
+    }
+}
+
+impl Server {
+    /// Returns all stored objects, in the order of resources and names, regardless of permissions.
+    pub fn stored_objects(&self) -> Vec<StoredObject> {
+        let image = self.0.registry.store.image();
+        let object = |(resource, entry): (&GroupResource, &Arc<crate::storage::Entry>)| StoredObject {
+            resource: resource.clone(),
+            key: entry.key.clone(),
+            revision: entry.revision,
+            body: entry.body.clone(),
+        };
+        image.entries().map(object).collect()
+    }
+
+    /// Returns the writes after a revision, in order. Those that the server no longer keeps are missing: of a resource
+    /// whose definition was removed, and those beyond the watch window.
+    pub fn stored_changes(&self, revision: u64) -> Vec<StoredChange> {
+        let changes = self.0.registry.store.changes_after(revision);
+        changes.iter().map(|(resource, event)| StoredChange::of(resource, event)).collect()
+    }
+
+    /// Returns the revision of the last write.
+    pub fn revision(&self) -> u64 {
+        self.0.registry.store.revision()
+    }
+
+    /// Returns the revision of the last write to resources other than these.
+    pub fn last_change(&self, except: &[&str]) -> u64 {
+        self.0.registry.store.last_change(|resource| !except.contains(&&*resource.resource))
+    }
+}
